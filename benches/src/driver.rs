@@ -1,0 +1,137 @@
+//! Riak's object calls on one connection.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::client::{Client, Reply};
+use crate::endpoint::Endpoint;
+use crate::keys::{Random, Values};
+
+/// What a write waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The disk: the bucket's own `dw`.
+    Disk,
+    /// Nothing but memory: `?dw=0`.
+    Memory,
+}
+
+/// Where the objects of one value size live.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The server.
+    pub(crate) endpoint: Endpoint,
+    /// Bytes of each value; the bucket is named after it.
+    pub(crate) value_bytes: usize,
+}
+
+impl Place {
+    /// The path before a key.
+    pub(crate) fn path(&self) -> String {
+        format!("/buckets/larder-bench-{}/keys/", self.value_bytes)
+    }
+}
+
+/// One connection and the request it is building.
+pub(crate) struct Driver {
+    client: Client,
+    request: Vec<u8>,
+    get_start: Vec<u8>,
+    put_start: Vec<u8>,
+    get_end: Vec<u8>,
+    put_end: Vec<u8>,
+    values: Arc<Values>,
+    value_bytes: usize,
+    /// This connection's own sequence.
+    pub(crate) random: Random,
+}
+
+impl Driver {
+    /// Connects number `seed` to a place.
+    ///
+    /// # Errors
+    ///
+    /// When nothing answers there.
+    pub(crate) async fn connect(place: &Place, values: Arc<Values>, seed: u64) -> Result<Self> {
+        let (path, host) = (place.path(), &place.endpoint.host);
+        let put_end = format!(
+            " HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n",
+            place.value_bytes
+        );
+        Ok(Self {
+            client: Client::connect(&place.endpoint).await?,
+            request: Vec::with_capacity(place.value_bytes + 1_024),
+            get_start: format!("GET {path}").into_bytes(),
+            put_start: format!("PUT {path}").into_bytes(),
+            get_end: format!(" HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
+            put_end: put_end.into_bytes(),
+            values,
+            value_bytes: place.value_bytes,
+            random: Random::new(seed),
+        })
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn get(&mut self, key: &[u8]) -> Result<Reply> {
+        self.build_get(key);
+        self.client.exchange(&self.request).await
+    }
+
+    /// Reads a key and hands back the head of the answer.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn get_head(&mut self, key: &[u8]) -> Result<(Reply, Vec<u8>)> {
+        self.build_get(key);
+        self.client.exchange_for_head(&self.request).await
+    }
+
+    /// Writes a random value without a context.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn put(&mut self, key: &[u8], wait: Wait) -> Result<Reply> {
+        self.build_put(key, wait, false);
+        self.client.exchange(&self.request).await
+    }
+
+    /// Writes a random value with the context of the last read.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn put_with_context(&mut self, key: &[u8], wait: Wait) -> Result<Reply> {
+        self.build_put(key, wait, true);
+        self.client.exchange(&self.request).await
+    }
+
+    fn build_get(&mut self, key: &[u8]) {
+        self.request.clear();
+        for part in [&self.get_start, key, &self.get_end] {
+            self.request.extend_from_slice(part);
+        }
+    }
+
+    fn build_put(&mut self, key: &[u8], wait: Wait, with_context: bool) {
+        let query: &[u8] = if wait == Wait::Memory { b"?dw=0" } else { b"" };
+        self.request.clear();
+        for part in [&self.put_start, key, query, &self.put_end] {
+            self.request.extend_from_slice(part);
+        }
+        let vclock = self.client.vclock();
+        if with_context && !vclock.is_empty() {
+            for part in [b"X-Riak-Vclock: ", vclock, b"\r\n"] {
+                self.request.extend_from_slice(part);
+            }
+        }
+        self.request.extend_from_slice(b"\r\n");
+        self.request.extend_from_slice(self.values.cut(&mut self.random, self.value_bytes));
+    }
+}

@@ -1,0 +1,68 @@
+//! Where the requests go.
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+
+use anyhow::{Context, Result, bail};
+
+/// A server's address, and how requests name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// Where to connect.
+    pub(crate) address: SocketAddr,
+    /// The value of the `Host` header.
+    pub(crate) host: String,
+}
+
+impl Endpoint {
+    /// The endpoint of `http://host:port`; a missing port is Riak's.
+    ///
+    /// # Errors
+    ///
+    /// Another scheme, a path, or a name nobody knows.
+    pub(crate) fn from_url(url: &str) -> Result<Self> {
+        let rest = url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is spoken"))?;
+        let host = rest.trim_end_matches('/');
+        if host.is_empty() || host.contains('/') {
+            bail!("{url}: expected http://HOST:PORT");
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let host = if has_port { host.to_owned() } else { format!("{host}:8098") };
+        let address = host.to_socket_addrs()?.next().with_context(|| format!("{host}: no address"))?;
+        Ok(Self { address, host })
+    }
+
+    /// The endpoint of an address.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        Self { address, host: address.to_string() }
+    }
+
+    /// A loopback address that nobody listens on just now.
+    ///
+    /// # Errors
+    ///
+    /// When no port is free.
+    pub(crate) fn free() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
+        Ok(Self::at(listener.local_addr()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_an_address() {
+        let endpoint = Endpoint::from_url("http://127.0.0.1:8099/").unwrap();
+        assert_eq!(endpoint.address.to_string(), "127.0.0.1:8099");
+        assert_eq!(endpoint.host, "127.0.0.1:8099");
+        assert_eq!(Endpoint::from_url("http://127.0.0.1").unwrap().address.port(), 8098);
+    }
+
+    #[test]
+    fn other_urls_are_refused() {
+        for url in ["https://127.0.0.1:8098", "127.0.0.1:8098", "http://", "http://127.0.0.1:1/riak"] {
+            assert!(Endpoint::from_url(url).is_err(), "{url}");
+        }
+    }
+}

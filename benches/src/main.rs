@@ -1,0 +1,99 @@
+//! The load generator behind `cargo xtask bench kv`.
+//!
+//! One binary in three roles: it drives a server that speaks Riak's HTTP protocol, and it *is* the two bare programs that
+//! server is held against, so that all are built by one compiler with one set of flags and measured in one run.
+//!
+//! ```text
+//! kv      run      the order of a run                 bare-http   hyper alone, the same bytes
+//!         cells    operation x value x connections    bare-fjall  fjall alone, one committer
+//!         compare  Larder, bare, Larder, bare
+//!         report   what was measured, as Markdown
+//! ```
+//!
+//! The generator shares the machine with the server, so it is one thread, its client knows just enough HTTP, and nothing
+//! is allocated per request.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a load generator measures real time, and its report goes to stdout"
+)]
+
+mod bare_fjall;
+mod bare_http;
+mod cells;
+mod child;
+mod client;
+mod compare;
+mod driver;
+mod endpoint;
+mod keys;
+mod limits;
+mod load;
+mod machine;
+mod procfs;
+mod report;
+mod response;
+mod run;
+mod server;
+mod targets;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(name = "larder-bench", about = "Measures a server that speaks Riak's HTTP protocol.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure the key-value operations and print the report.
+    Kv(run::Options),
+    /// Answer with fixed bytes over bare hyper, until stdin ends.
+    #[command(hide = true)]
+    BareHttp(bare_http::Options),
+    /// Commit groups of writes over bare fjall, and print how many.
+    #[command(hide = true)]
+    BareFjall(bare_fjall::Options),
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("larder-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
+        Command::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
+        Command::BareFjall(options) => bare_fjall::commit(&options).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// One thread: the cores belong to the server.
+fn generator() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Runs `work` unless a signal comes first; dropping the work ends the children.
+async fn until_signal(
+    work: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+        _ = terminate.recv() => anyhow::bail!("terminated"),
+    }
+}

@@ -1,0 +1,1 @@
+//! Placeholder head; the crate's owner writes it.

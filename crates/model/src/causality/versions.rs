@@ -1,0 +1,151 @@
+//! What a read shows: the rows of a key become siblings and a context.
+
+use super::context::Context;
+use super::dot::{ANY_SLOT, Clock, Dot, Slot, vtag};
+use super::write::Mode;
+use crate::codec::DecodeError;
+use crate::content::Content;
+use crate::hash;
+use crate::limits::{COVERS_MAX, SIBLINGS_MAX};
+use crate::rows::{ObjectRow, Row};
+use bytes::Bytes;
+
+/// One live value of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sibling {
+    /// Its row.
+    pub name: Bytes,
+    /// Its write.
+    pub dot: Dot,
+    /// The value.
+    pub content: Content,
+    replaced: u64,
+}
+
+/// All that is known of a key at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Versions {
+    /// Live values, newest first. Empty when the key was never written or is deleted.
+    pub siblings: Vec<Sibling>,
+    /// What a writer that saw this may replace: every row read, shown or not, up to [`SIBLINGS_MAX`].
+    pub context: Context,
+    /// Whether a tombstone stands and nothing lives.
+    pub deleted: bool,
+}
+
+/// How rows are reduced to what is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    /// The bucket's way of resolving.
+    pub mode: Mode,
+    /// Show rows of equal content that replaced the same non-empty context once: a retry is no second write.
+    pub merge_retries: bool,
+    /// Let the context name rows that are not shown.
+    pub name_hidden: bool,
+}
+
+impl Reading {
+    /// Reading as the product does it.
+    #[must_use]
+    pub fn of(mode: Mode) -> Self {
+        Self { mode, merge_retries: true, name_hidden: true }
+    }
+}
+
+impl Sibling {
+    /// Its entity tag, without quotes.
+    #[must_use]
+    pub fn vtag(&self) -> String {
+        vtag(&self.name, self.dot.clock)
+    }
+
+    /// When it was written, in microseconds since 1970.
+    #[must_use]
+    pub fn modified(&self) -> Clock {
+        self.dot.clock
+    }
+}
+
+impl Versions {
+    /// Reads the live rows of a key, in row order.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when a row is of an unknown version or damaged.
+    pub fn of(rows: Vec<Row>, reading: Reading) -> Result<Self, DecodeError> {
+        let mut rows = rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        if reading.mode != Mode::WriteOnce {
+            rows.sort_by(|(a, _), (b, _)| (b.dot.clock, &b.name).cmp(&(a.dot.clock, &a.name)));
+        }
+        rows.truncate(SIBLINGS_MAX);
+        let mut context = context_of(&rows);
+        let tombstones = rows.iter().any(|(_, row)| row.tombstone);
+        let mut siblings: Vec<Sibling> = rows.into_iter().filter(|(_, row)| !row.tombstone).map(|(one, _)| one).collect();
+        if reading.merge_retries {
+            merge_retries(&mut siblings);
+        }
+        if reading.mode != Mode::Siblings {
+            siblings.truncate(1);
+        }
+        if !reading.name_hidden {
+            context.dots.retain(|dot| dot.flags.tombstone || siblings.iter().any(|one| one.dot == *dot));
+        }
+        Ok(Self { deleted: siblings.is_empty() && tombstones, siblings, context })
+    }
+
+    /// The entity tag of the whole: the one sibling's, or a hash of what is named when there are several.
+    #[must_use]
+    pub fn etag(&self) -> Option<String> {
+        match self.siblings.as_slice() {
+            [] => None,
+            [one] => Some(one.vtag()),
+            [first, ..] => {
+                let hash = u128::from(self.context.dots_hash()) << 64;
+                Some(hash::base62(hash | u128::from(hash::id64(&[&first.name]))))
+            }
+        }
+    }
+
+    /// When the newest live value was written.
+    #[must_use]
+    pub fn modified(&self) -> Option<Clock> {
+        self.siblings.iter().map(Sibling::modified).max()
+    }
+
+    /// The greatest clock in what was read.
+    #[must_use]
+    pub fn latest(&self) -> Clock {
+        self.context.latest()
+    }
+}
+
+fn decode(row: Row) -> Result<(Sibling, ObjectRow), DecodeError> {
+    let object = ObjectRow::decode(row.value)?;
+    // A write_once row is named by its content: all a context can say of it is when it came.
+    let slot = if row.name.len() == 16 { Slot::from_row_name(&row.name)? } else { ANY_SLOT };
+    let dot = Dot { slot, clock: row.stamp, flags: object.flags() };
+    let sibling = Sibling { name: row.name, dot, content: object.content.clone(), replaced: object.replaced };
+    Ok((sibling, object))
+}
+
+fn context_of(rows: &[(Sibling, ObjectRow)]) -> Context {
+    let mut dots: Vec<_> = rows.iter().map(|(sibling, _)| sibling.dot).collect();
+    dots.sort_unstable();
+    let mut covers: Vec<_> = rows.iter().flat_map(|(_, row)| row.covers.iter().copied()).collect();
+    covers.sort_unstable_by_key(|cover| (std::cmp::Reverse(cover.clock), cover.slot));
+    covers.dedup_by_key(|cover| cover.slot);
+    covers.truncate(COVERS_MAX);
+    Context { dots, covers }
+}
+
+fn merge_retries(siblings: &mut Vec<Sibling>) {
+    let mut shown: Vec<Sibling> = Vec::with_capacity(siblings.len());
+    for sibling in siblings.drain(..) {
+        let is_retry = |other: &Sibling| {
+            sibling.replaced != 0 && other.replaced == sibling.replaced && other.content.same_as(&sibling.content)
+        };
+        if !shown.iter().any(is_retry) {
+            shown.push(sibling);
+        }
+    }
+    *siblings = shown;
+}

@@ -1,0 +1,143 @@
+//! What a put or a delete writes: one row, and the removal of the rows it names.
+
+use bytes::Bytes;
+
+use super::context::Context;
+use super::dot::{ANY_SLOT, Actor, Clock, DotFlags, Slot};
+use super::versions::Versions;
+use crate::content::BlobId;
+use crate::keyspace::Partition;
+use crate::rows::{Change, Micros, ObjectRow, Row, view_row_name};
+
+/// How the writes of a bucket meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// `allow_mult`: concurrent writes are all kept and all shown.
+    Siblings,
+    /// Neither: kept alike, the newest is shown.
+    Newest,
+    /// `last_write_wins`: one fixed row, the greatest clock stays.
+    LastWriteWins,
+    /// `write_once`: a row per content, the smallest SHA-1 is shown.
+    WriteOnce,
+}
+
+/// A row that a write removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// Its name.
+    pub name: Bytes,
+    /// Its clock.
+    pub clock: Clock,
+    /// What is known of it.
+    pub flags: DotFlags,
+}
+
+/// A write ready to become a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// How the bucket resolves.
+    pub mode: Mode,
+    /// The row to write; a `write_once` deletion writes none.
+    pub row: Option<Row>,
+    /// Whether the row is a tombstone, which no view lists.
+    pub tombstone: bool,
+    /// The rows to remove.
+    pub removed: Vec<Removed>,
+    /// The write's clock.
+    pub clock: Clock,
+}
+
+impl Removed {
+    /// The rows a context names.
+    #[must_use]
+    pub fn named_by(context: &Context) -> Vec<Self> {
+        let removed = |dot: &super::dot::Dot| Self { name: dot.slot.row_name(), clock: dot.clock, flags: dot.flags };
+        context.dots.iter().map(removed).collect()
+    }
+
+    /// The rows of what was read, under the names they really have.
+    #[must_use]
+    pub fn seen(versions: &Versions) -> Vec<Self> {
+        let mut removed = Self::named_by(&versions.context);
+        for sibling in versions.siblings.iter().filter(|sibling| sibling.name.len() != 16) {
+            removed.push(Self { name: sibling.name.clone(), clock: sibling.dot.clock, flags: sibling.dot.flags });
+        }
+        removed
+    }
+
+    /// The blob of the row, if it had one.
+    #[must_use]
+    pub fn blob(&self, partition: &Partition) -> Option<BlobId> {
+        self.flags.blob.then(|| BlobId::of(&partition.key, &self.name, self.clock))
+    }
+}
+
+impl Write {
+    /// A put of `row` by `actor` at `clock`.
+    #[must_use]
+    pub fn put(mode: Mode, actor: Actor, clock: Clock, row: &ObjectRow, removed: Vec<Removed>) -> Self {
+        let name = Self::row_name(mode, actor, clock, row);
+        let row = Row { name, value: row.encode(), stamp: clock, expires: None };
+        Self { mode, row: Some(row), tombstone: false, removed, clock }
+    }
+
+    /// The name of the row that such a put writes: needed beforehand to name its blob.
+    #[must_use]
+    pub fn row_name(mode: Mode, actor: Actor, clock: Clock, row: &ObjectRow) -> Bytes {
+        match mode {
+            Mode::Siblings | Mode::Newest => Slot { actor, birth: clock }.row_name(),
+            Mode::LastWriteWins => ANY_SLOT.row_name(),
+            Mode::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
+        }
+    }
+
+    /// A deletion: a tombstone that expires at `expires` (`None`: never) in place of what it saw.
+    #[must_use]
+    pub fn delete(mode: Mode, actor: Actor, clock: Clock, expires: Option<Micros>, removed: Vec<Removed>) -> Self {
+        let tombstone = ObjectRow { tombstone: true, replaced: 0, covers: Vec::new(), content: Default::default() };
+        let row = match mode {
+            Mode::WriteOnce => None,
+            _ => Some(Row {
+                name: Self::row_name(mode, actor, clock, &tombstone),
+                value: tombstone.encode(),
+                stamp: clock,
+                expires,
+            }),
+        };
+        Self { mode, row, tombstone: true, removed, clock }
+    }
+
+    /// The changes to the object's own partition.
+    #[must_use]
+    pub fn object_changes(&self) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.removed.len() + 2);
+        match self.mode {
+            Mode::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
+            Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock }),
+            Mode::WriteOnce => {}
+            Mode::Siblings | Mode::Newest => changes.extend(
+                self.removed.iter().map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock }),
+            ),
+        }
+        changes.extend(self.row.clone().map(Change::Put));
+        changes
+    }
+
+    /// The changes to the key's shard of the `$key` view: the new row's entry, and no more entries of the rows removed.
+    #[must_use]
+    pub fn key_view_changes(&self, key: &[u8]) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.removed.len() + 1);
+        let kept = self.row.as_ref().filter(|_| !self.tombstone);
+        for gone in self.removed.iter().filter(|gone| !gone.flags.tombstone) {
+            if kept.is_none_or(|row| row.name != gone.name) {
+                changes.push(Change::Remove { name: view_row_name(key, &gone.name), stamp: gone.clock });
+            }
+        }
+        if let Some(row) = kept {
+            let name = view_row_name(key, &row.name);
+            changes.push(Change::Put(Row { name, value: Bytes::new(), stamp: row.stamp, expires: row.expires }));
+        }
+        changes
+    }
+}

@@ -1,0 +1,250 @@
+//! One stored value: its bytes and everything a client says about them.
+
+use bytes::Bytes;
+
+use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::limits::METADATA_BYTES_MAX;
+
+/// A value with its metadata. Header values are kept byte for byte, as they came.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content {
+    /// Media type without parameters.
+    pub content_type: Option<Bytes>,
+    /// Value of the `charset` parameter, quotes included if it came with quotes.
+    pub charset: Option<Bytes>,
+    /// `Content-Encoding`.
+    pub encoding: Option<Bytes>,
+    /// User metadata: full header name as it came, and value.
+    pub meta: Vec<(Bytes, Bytes)>,
+    /// Links to other objects.
+    pub links: Vec<Link>,
+    /// Secondary-index terms.
+    pub terms: Vec<Term>,
+    /// The bytes, or where they are.
+    pub body: Body,
+}
+
+/// A one-way, tagged reference to another object of the default type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Bucket of the target.
+    pub bucket: Bytes,
+    /// Key of the target.
+    pub key: Bytes,
+    /// The `riaktag`.
+    pub tag: Bytes,
+}
+
+/// One secondary-index term. Integers are kept in their canonical decimal text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term {
+    /// Field name, in lower case, with its `_bin` or `_int` suffix.
+    pub field: Bytes,
+    /// The term.
+    pub value: Bytes,
+}
+
+/// The bytes of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Small enough to live in its row.
+    Inline(Bytes),
+    /// A blob beside the rows.
+    Blob(BlobRef),
+}
+
+/// Names a blob and says how long it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobRef {
+    /// Which blob.
+    pub id: BlobId,
+    /// Its length in bytes.
+    pub length: u64,
+    /// CRC-32 of all its bytes.
+    pub check: u32,
+}
+
+/// Identity of a blob: a hash of its owner's partition and row, and the owner's stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlobId(pub [u8; 24]);
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Inline(Bytes::new())
+    }
+}
+
+impl Body {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Blob(blob) => blob.length,
+        }
+    }
+
+    /// Whether both hold the same bytes, wherever they are kept.
+    #[must_use]
+    pub fn same_bytes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline(a), Self::Inline(b)) => a == b,
+            (Self::Blob(a), Self::Blob(b)) => (a.length, a.check) == (b.length, b.check),
+            _ => false,
+        }
+    }
+}
+
+impl BlobId {
+    /// The blob of the row `name`@`stamp` in the partition with this hash.
+    #[must_use]
+    pub fn of(partition: &[u8], name: &[u8], stamp: u64) -> Self {
+        let mut id = [0; 24];
+        let owner = crate::hash::id128(&[partition, name]);
+        id[..16].copy_from_slice(&owner.to_be_bytes());
+        id[16..].copy_from_slice(&stamp.to_be_bytes());
+        Self(id)
+    }
+
+    /// Lower-case hexadecimal, as used for file names.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        self.0.iter().fold(String::with_capacity(48), |mut text, byte| {
+            text.push(char::from(b"0123456789abcdef"[usize::from(byte >> 4)]));
+            text.push(char::from(b"0123456789abcdef"[usize::from(byte & 15)]));
+            text
+        })
+    }
+
+    /// Reads [`Self::hex`] back.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut id = [0; 24];
+        if text.len() != 48 || !text.is_ascii() {
+            return None;
+        }
+        for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        Some(Self(id))
+    }
+}
+
+impl Content {
+    /// Bytes of metadata, for the limit [`METADATA_BYTES_MAX`].
+    #[must_use]
+    pub fn metadata_bytes(&self) -> usize {
+        let headers = [&self.content_type, &self.charset, &self.encoding];
+        let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let links: usize = self.links.iter().map(|link| link.bucket.len() + link.key.len() + link.tag.len()).sum();
+        let terms: usize = self.terms.iter().map(|term| term.field.len() + term.value.len()).sum();
+        headers.into_iter().flatten().map(Bytes::len).sum::<usize>() + meta + links + terms
+    }
+
+    /// Whether both say the same, wherever their bodies are kept.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        let head = |one: &Self| (one.content_type.clone(), one.charset.clone(), one.encoding.clone());
+        head(self) == head(other)
+            && (&self.meta, &self.links, &self.terms) == (&other.meta, &other.links, &other.terms)
+            && self.body.same_bytes(&other.body)
+    }
+
+    /// SHA-1 of the content: the row name of a `write_once` value.
+    #[must_use]
+    pub fn sha1(&self) -> [u8; 20] {
+        let mut out = Encoder::default();
+        let head = Self { body: Body::default(), ..self.clone() };
+        head.encode(&mut out);
+        match &self.body {
+            Body::Inline(bytes) => crate::hash::sha1_of(&[out.written(), bytes]),
+            Body::Blob(blob) => {
+                crate::hash::sha1_of(&[out.written(), &blob.length.to_be_bytes(), &blob.check.to_be_bytes()])
+            }
+        }
+    }
+
+    /// Writes the content; the body comes last and is not length-prefixed when inline.
+    pub(crate) fn encode(&self, out: &mut Encoder) {
+        for header in [&self.content_type, &self.charset, &self.encoding] {
+            // 0 is absent, otherwise length + 1, so that an empty value differs from none.
+            match header {
+                None => out.varint(0),
+                Some(value) => {
+                    out.varint(value.len() as u64 + 1);
+                    out.raw(value);
+                }
+            }
+        }
+        out.varint(self.meta.len() as u64);
+        for (name, value) in &self.meta {
+            out.bytes(name);
+            out.bytes(value);
+        }
+        out.varint(self.links.len() as u64);
+        for link in &self.links {
+            out.bytes(&link.bucket);
+            out.bytes(&link.key);
+            out.bytes(&link.tag);
+        }
+        out.varint(self.terms.len() as u64);
+        for term in &self.terms {
+            out.bytes(&term.field);
+            out.bytes(&term.value);
+        }
+        match &self.body {
+            Body::Inline(bytes) => {
+                out.u8(0);
+                out.raw(bytes);
+            }
+            Body::Blob(blob) => {
+                out.u8(1);
+                out.raw(&blob.id.0);
+                out.varint(blob.length);
+                out.varint(u64::from(blob.check));
+            }
+        }
+    }
+
+    pub(crate) fn decode(mut rest: Decoder) -> Result<Self, DecodeError> {
+        let content_type = optional(&mut rest)?;
+        let charset = optional(&mut rest)?;
+        let encoding = optional(&mut rest)?;
+        let meta = list(&mut rest, |rest| Ok((rest.bytes()?, rest.bytes()?)))?;
+        let links = list(&mut rest, |rest| Ok(Link { bucket: rest.bytes()?, key: rest.bytes()?, tag: rest.bytes()? }))?;
+        let terms = list(&mut rest, |rest| Ok(Term { field: rest.bytes()?, value: rest.bytes()? }))?;
+        let body = match rest.u8()? {
+            0 => Body::Inline(rest.rest()),
+            1 => {
+                let id = rest.raw(24)?;
+                let length = rest.varint()?;
+                let check = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("blob check"))?;
+                rest.finish()?;
+                let id = id.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
+                Body::Blob(BlobRef { id: BlobId(id), length, check })
+            }
+            _ => return Err(DecodeError::Invalid("body kind")),
+        };
+        Ok(Self { content_type, charset, encoding, meta, links, terms, body })
+    }
+}
+
+fn optional(rest: &mut Decoder) -> Result<Option<Bytes>, DecodeError> {
+    match rest.count(METADATA_BYTES_MAX + 1)? {
+        0 => Ok(None),
+        length => rest.raw(length - 1).map(Some),
+    }
+}
+
+fn list<T>(
+    rest: &mut Decoder,
+    item: impl Fn(&mut Decoder) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let count = rest.count(METADATA_BYTES_MAX)?;
+    // Every item takes at least two bytes, so a hostile count cannot reserve more than the input is long.
+    let mut items = Vec::with_capacity(count.min(rest.remaining() / 2 + 1));
+    for _ in 0..count {
+        items.push(item(rest)?);
+    }
+    Ok(items)
+}

@@ -1,0 +1,61 @@
+//! Digests and their text forms: partition ids, ETags and server-made keys.
+
+use sha1::{Digest, Sha1};
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// SHA-1 of several byte strings, each prefixed by its length so that no two lists collide by concatenation.
+#[must_use]
+pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
+    let mut digest = Sha1::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+/// The first 16 bytes of [`sha1_of`], as a number.
+#[must_use]
+pub fn id128(parts: &[&[u8]]) -> u128 {
+    let digest = sha1_of(parts);
+    digest.iter().take(16).fold(0, |id, &byte| (id << 8) | u128::from(byte))
+}
+
+/// The first 8 bytes of [`sha1_of`], as a number.
+#[must_use]
+pub fn id64(parts: &[&[u8]]) -> u64 {
+    (id128(parts) >> 64) as u64
+}
+
+/// Riak's spelling of a hash: base 62, digits, capitals, small letters, most significant first.
+#[must_use]
+pub fn base62(mut number: u128) -> String {
+    let mut digits = Vec::with_capacity(22);
+    loop {
+        digits.push(BASE62[(number % 62) as usize]);
+        number /= 62;
+        if number == 0 {
+            break;
+        }
+    }
+    digits.iter().rev().map(|&digit| char::from(digit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base62_spells_numbers_most_significant_digit_first() {
+        assert_eq!(base62(0), "0");
+        assert_eq!(base62(61), "z");
+        assert_eq!(base62(62), "10");
+        assert_eq!(base62(u128::MAX).len(), 22);
+    }
+
+    #[test]
+    fn lists_that_concatenate_alike_hash_apart() {
+        assert_ne!(sha1_of(&[b"ab", b"c"]), sha1_of(&[b"a", b"bc"]));
+    }
+}

@@ -1,0 +1,32 @@
+//! Every bound in the product, in one place. Decoders take theirs as arguments or read them here.
+
+/// Longest name of a bucket type, in bytes.
+pub const TYPE_BYTES_MAX: usize = 1024;
+/// Longest name of a bucket, in bytes.
+pub const BUCKET_BYTES_MAX: usize = 12 * 1024;
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 12 * 1024;
+/// Most siblings a key may have; the next one is refused, a read shows no more.
+pub const SIBLINGS_MAX: usize = 100;
+/// Most dead slots a row remembers in its `covers`.
+pub const COVERS_MAX: usize = 16;
+/// Longest encoded context, in bytes, before base64.
+pub const CONTEXT_BYTES_MAX: usize = 4096;
+/// How far ahead of now a context may point, in microseconds.
+pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
+/// Most bytes of metadata (header values, links, index terms) of one object.
+pub const METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Largest object body by default, in bytes.
+pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
+/// Largest batch an engine takes, in bytes of names and values.
+pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Shards of a key view in its first epoch.
+pub const KEY_VIEW_SHARDS: u8 = 4;
+/// Keys in one page of a listing, as read from the store.
+pub const LISTING_PAGE_ROWS: usize = 1000;
+
+// An engine key is a table byte, a length-prefixed partition and a row name; a view row escapes the key (at worst doubled).
+const _: () = assert!(
+    TYPE_BYTES_MAX + BUCKET_BYTES_MAX + 3 * KEY_BYTES_MAX + 256 < u16::MAX as usize,
+    "the longest address must fit an engine key of 64 KiB"
+);

@@ -1,0 +1,1 @@
+//! Bodies too large for a row.

@@ -1,0 +1,75 @@
+//! Bodies too large for a row. A blob belongs to one row; it is written before the row that names it and removed after it.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use larder_model::content::BlobId;
+
+use crate::{Durability, Partition, Result};
+
+/// The row a blob belongs to: without it the blob is waste.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobOwner {
+    /// Its partition.
+    pub partition: Partition,
+    /// Its name.
+    pub row: Bytes,
+}
+
+/// Where blobs are kept.
+#[async_trait]
+pub trait Blobs: Send + Sync {
+    /// Begins a blob. Until its writer is dropped or its lease ends no sweeper takes it for waste.
+    ///
+    /// # Errors
+    /// `Poisoned`, `Full`, `Io`.
+    async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>>;
+
+    /// Opens a blob. It stays readable until the reader is dropped, whoever removes it.
+    ///
+    /// # Errors
+    /// `NoSuchBlob`, `Damaged`, `Io`.
+    async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>>;
+
+    /// Removes a blob; one that is not there is no error.
+    ///
+    /// # Errors
+    /// `Poisoned`, `Io`.
+    async fn remove(&self, id: BlobId) -> Result<()>;
+
+    /// Blobs in the order of their ids, with their owners, for the sweeper. Blobs being written are left out.
+    ///
+    /// # Errors
+    /// `Io`.
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>>;
+}
+
+/// Writes one blob from front to back. Dropped without [`Self::finish`], nothing of it remains.
+#[async_trait]
+pub trait BlobWriter: Send {
+    /// Appends bytes; returns when there is room for more.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    async fn write(&mut self, bytes: Bytes) -> Result<()>;
+
+    /// Makes the blob readable, with [`Durability::Disk`] on disk. The lease answered keeps sweepers away until it is dropped:
+    /// hold it until the row that names the blob is written.
+    ///
+    /// # Errors
+    /// `Full`, `Poisoned`, `Io`.
+    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>>;
+}
+
+/// Reads one blob.
+#[async_trait]
+pub trait BlobReader: Send + Sync {
+    /// Length in bytes.
+    fn length(&self) -> u64;
+
+    /// Bytes from `offset`: at least one unless at the end, at most `max`, checked against their checksum.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes>;
+}

@@ -1,0 +1,29 @@
+//! Rows in partitions: the one interface between what Larder does and where it keeps things.
+//!
+//! ```text
+//! read(partition, range)                  one page of live rows, isolated
+//! apply(batch)                            plain tables: newer stamp wins, a partition changes whole
+//! apply_if(partition, stamp, head, …)     guarded tables: linearizable compare-and-set on the head row
+//! partitions(table)                       everything, slowly: scrubbers and export
+//! ```
+//! Engines promise the same, byte for byte: [`conformance`] runs every promise against any of them. There is no downcast and
+//! no "supports X": what one engine does, all do. [`memory`] is the engine of the simulation and of `--engine memory`;
+//! [`wrappers`] count calls and inject faults behind the same trait.
+
+mod blobs;
+mod clock;
+mod error;
+mod traits;
+
+pub mod conformance;
+pub mod memory;
+pub mod wrappers;
+
+pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs};
+pub use clock::{Clock, SystemClock};
+pub use error::{Error, Kind, Result};
+pub use larder_model::keyspace::{Layout, Partition, Table};
+pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
+pub use traits::{
+    Durability, EngineLimits, Level, Options, Order, Page, PartitionPage, Range, ReadQuery, Stopped, Store, Swap,
+};

@@ -1,0 +1,210 @@
+//! The trait every engine implements, and the values it takes and answers.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::{Batch, Change, Micros, Partition, Result, Row, Stamp, Table};
+
+/// How many replicas must agree. One machine is every replica at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// One replica.
+    One,
+    /// Two replicas.
+    Two,
+    /// Three replicas.
+    Three,
+    /// More than half.
+    Quorum,
+    /// All of them.
+    All,
+}
+
+/// When a write may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// As soon as readers see it.
+    Buffered,
+    /// Once it is on disk.
+    Disk,
+}
+
+/// What comes with every call.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Replicas that must answer.
+    pub level: Level,
+    /// When to give up.
+    pub deadline: Instant,
+    /// For writes: when to answer.
+    pub durability: Durability,
+}
+
+/// Which rows of a partition, from and to their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Range {
+    /// First name wanted; `None` from the first row. Included.
+    pub from: Option<Bytes>,
+    /// First name not wanted any more; `None` to the last row.
+    pub to: Option<Bytes>,
+}
+
+/// Direction of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Ascending names.
+    #[default]
+    Forward,
+    /// Descending names.
+    Reverse,
+}
+
+/// One read of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadQuery {
+    /// Which rows.
+    pub range: Range,
+    /// Most rows in the page; at least 1.
+    pub limit: usize,
+    /// Direction.
+    pub order: Order,
+}
+
+/// Why a page ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// There is nothing more in the range.
+    End,
+    /// The limit was reached; there may be more behind the last row.
+    Limit,
+}
+
+/// Rows of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Live rows, in the order asked for.
+    pub rows: Vec<Row>,
+    /// Why it ended.
+    pub stopped: Stopped,
+}
+
+/// Keys of the partitions of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionPage {
+    /// Partition keys in the engine's own order.
+    pub keys: Vec<Bytes>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Bytes>,
+}
+
+/// Outcome of an [`Store::apply_if`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swap {
+    /// The head had the expected stamp; head and changes are written.
+    Applied,
+    /// It had not: this is the head now, if there is one. Nothing was written.
+    Conflict(Option<Row>),
+}
+
+/// What an engine is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineLimits {
+    /// Bodies up to this many bytes are kept inside their row, larger ones as blobs.
+    pub inline_max: usize,
+    /// Largest batch in bytes.
+    pub batch_max: usize,
+    /// Copies of the data: 1 when every value up to n_val is met by one disk.
+    pub nodes: u32,
+    /// Whether a write is on disk when it was answered [`Durability::Disk`].
+    pub syncs: bool,
+}
+
+impl ReadQuery {
+    /// All rows, up to `limit`.
+    #[must_use]
+    pub fn all(limit: usize) -> Self {
+        Self { range: Range::default(), limit, order: Order::Forward }
+    }
+
+    /// Rows whose names begin with `prefix`.
+    #[must_use]
+    pub fn prefix(prefix: Bytes, limit: usize) -> Self {
+        let to = prefix_end(&prefix);
+        Self { range: Range { from: Some(prefix), to }, limit, order: Order::Forward }
+    }
+
+    /// Rows behind `after`.
+    #[must_use]
+    pub fn after(after: Option<&Bytes>, limit: usize) -> Self {
+        let from = after.map(|after| {
+            let mut next = after.to_vec();
+            next.push(0);
+            next.into()
+        });
+        Self { range: Range { from, to: None }, limit, order: Order::Forward }
+    }
+}
+
+/// The first name behind all names that begin with `prefix`; `None` when there is no such name.
+fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end.into())
+}
+
+/// Partitions of ordered rows. Cheap to share; every call is bounded by its deadline.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// One page of live rows of one moment. Pages of one read are not isolated from each other.
+    ///
+    /// # Errors
+    /// `Unavailable`, `TimedOut`, `Damaged`, `Io`.
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page>;
+
+    /// Writes to plain tables. The newer stamp wins; a removal names a row and takes what is not newer. One partition changes
+    /// whole and is seen whole. Several: all or none once answered; of an unanswered call pure additions may remain.
+    ///
+    /// # Errors
+    /// `TooManyRows` and `TooLarge` write nothing; `Misuse` for a guarded table; `Unavailable`, `TimedOut`, `Poisoned`, `Full`, `Io`.
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()>;
+
+    /// Linearizable compare-and-set on a partition of a guarded table: succeeds if the row of the head's name has the stamp
+    /// `expected` (`None`: is not there), and then writes `head`, which has a greater stamp, and `changes` with it.
+    ///
+    /// # Errors
+    /// `Misuse` for a plain table or a head that is not newer; otherwise as [`Self::apply`]. After `TimedOut` read the head.
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Row,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap>;
+
+    /// Keys of all partitions of a table, in pages. Slow: for scrubbers and export.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage>;
+
+    /// The engine's own clock, against which expiry is judged.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    async fn now(&self, options: &Options) -> Result<Micros>;
+
+    /// What the engine is made for.
+    fn limits(&self) -> EngineLimits;
+
+    /// Whether writes are taken: `false` once poisoned.
+    fn is_ready(&self) -> bool;
+}
