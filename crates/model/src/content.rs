@@ -126,7 +126,8 @@ impl BlobId {
         for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
             *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
         }
-        Some(Self(id))
+        let id = Self(id);
+        (id.hex() == text).then_some(id)
     }
 }
 
@@ -236,10 +237,7 @@ fn optional(rest: &mut Decoder) -> Result<Option<Bytes>, DecodeError> {
     }
 }
 
-fn list<T>(
-    rest: &mut Decoder,
-    item: impl Fn(&mut Decoder) -> Result<T, DecodeError>,
-) -> Result<Vec<T>, DecodeError> {
+fn list<T>(rest: &mut Decoder, item: impl Fn(&mut Decoder) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
     let count = rest.count(METADATA_BYTES_MAX)?;
     // Every item takes at least two bytes, so a hostile count cannot reserve more than the input is long.
     let mut items = Vec::with_capacity(count.min(rest.remaining() / 2 + 1));

@@ -79,7 +79,8 @@ impl Versions {
         rows.truncate(SIBLINGS_MAX);
         let mut context = context_of(&rows);
         let tombstones = rows.iter().any(|(_, row)| row.tombstone);
-        let mut siblings: Vec<Sibling> = rows.into_iter().filter(|(_, row)| !row.tombstone).map(|(one, _)| one).collect();
+        let mut siblings: Vec<Sibling> =
+            rows.into_iter().filter(|(_, row)| !row.tombstone).map(|(one, _)| one).collect();
         if reading.merge_retries {
             merge_retries(&mut siblings);
         }

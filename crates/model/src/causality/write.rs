@@ -116,9 +116,8 @@ impl Write {
             Mode::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
             Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock }),
             Mode::WriteOnce => {}
-            Mode::Siblings | Mode::Newest => changes.extend(
-                self.removed.iter().map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock }),
-            ),
+            Mode::Siblings | Mode::Newest => changes
+                .extend(self.removed.iter().map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock })),
         }
         changes.extend(self.row.clone().map(Change::Put));
         changes

@@ -46,9 +46,7 @@ impl ObjectRow {
         let mut out = Encoder::with_capacity(64 + self.content.metadata_bytes() + body);
         out.u8(VERSION);
         let flags = self.flags();
-        out.u8(
-            u8::from(flags.tombstone) * TOMBSTONE + u8::from(flags.terms) * TERMS + u8::from(flags.blob) * BLOB,
-        );
+        out.u8(u8::from(flags.tombstone) * TOMBSTONE + u8::from(flags.terms) * TERMS + u8::from(flags.blob) * BLOB);
         out.u64(self.replaced);
         out.varint(self.covers.len() as u64);
         for cover in &self.covers {
@@ -122,17 +120,31 @@ pub(crate) mod tests {
     fn body() -> impl Strategy<Value = Body> {
         prop_oneof![
             vec(any::<u8>(), 0..200).prop_map(|bytes| Body::Inline(bytes.into())),
-            (any::<[u8; 24]>(), any::<u64>(), any::<u32>())
-                .prop_map(|(id, length, check)| Body::Blob(BlobRef { id: BlobId(id), length, check })),
+            (any::<[u8; 24]>(), any::<u64>(), any::<u32>()).prop_map(|(id, length, check)| Body::Blob(BlobRef {
+                id: BlobId(id),
+                length,
+                check
+            })),
         ]
     }
 
     pub(crate) fn content() -> impl Strategy<Value = Content> {
         let header = || proptest::option::of(name());
-        (header(), header(), header(), vec((name(), name()), 0..4), vec((name(), name(), name()), 0..3),
-            vec((name(), name()), 0..4), body())
+        (
+            header(),
+            header(),
+            header(),
+            vec((name(), name()), 0..4),
+            vec((name(), name(), name()), 0..3),
+            vec((name(), name()), 0..4),
+            body(),
+        )
             .prop_map(|(content_type, charset, encoding, meta, links, terms, body)| Content {
-                content_type, charset, encoding, meta, body,
+                content_type,
+                charset,
+                encoding,
+                meta,
+                body,
                 links: links.into_iter().map(|(bucket, key, tag)| Link { bucket, key, tag }).collect(),
                 terms: terms.into_iter().map(|(field, value)| Term { field, value }).collect(),
             })

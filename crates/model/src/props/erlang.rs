@@ -1,0 +1,69 @@
+//! Text in the form an Erlang shell prints it: what Riak's console and its protocol-buffer errors show.
+
+/// `s` as an atom: bare when it may be, else in single quotes (`'larder@127.0.0.1'`).
+pub(super) fn atom(s: &str) -> String {
+    let starts_low = s.starts_with(|c: char| c.is_ascii_lowercase());
+    if starts_low && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '@') {
+        s.to_owned()
+    } else {
+        quoted(s, '\'')
+    }
+}
+
+/// `s` as a binary: `<<"text">>`.
+pub(super) fn binary(s: &str) -> String {
+    format!("<<{}>>", quoted(s, '"'))
+}
+
+/// `s` as a string: `"text"`.
+pub(super) fn string(s: &str) -> String {
+    quoted(s, '"')
+}
+
+fn quoted(s: &str, quote: char) -> String {
+    let mut out = String::with_capacity(s.len() + 2);
+    out.push(quote);
+    for c in s.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\\' => out.push_str("\\\\"),
+            c if c == quote => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => out.push_str(&format!("\\x{{{:X}}}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atoms_are_quoted_only_when_they_must_be() {
+        for (given, printed) in [
+            ("quorum", "quorum"),
+            ("n_val", "n_val"),
+            ("a@b", "a@b"),
+            ("larder@127.0.0.1", "'larder@127.0.0.1'"),
+            ("", "''"),
+            ("Up", "'Up'"),
+            ("it's", "'it\\'s'"),
+            ("a\nb", "'a\\nb'"),
+        ] {
+            assert_eq!(atom(given), printed);
+        }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        assert_eq!(binary("a\"b"), "<<\"a\\\"b\">>");
+        assert_eq!(string("a\\\u{1}"), "\"a\\\\\\x{1}\"");
+    }
+}

@@ -1,0 +1,296 @@
+//! The one table of bucket properties. HTTP, protocol buffers, `kv-admin` and the manual read this.
+//!
+//! Names, kinds and defaults are those of the Riak KV property reference. The order is the one in which Riak prints a
+//! type that was created and never updated, so a display list is a walk over the table.
+
+use super::quorum::Quorum;
+use super::value::{Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};
+
+/// What a property's value looks like. Decides how JSON is read and which reason a bad value gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// true or false.
+    Flag,
+    /// A whole number from 1.
+    Positive,
+    /// A whole number from 0.
+    NonNegative,
+    /// A HyperLogLog precision, 4 to 16.
+    Precision,
+    /// A number of replicas from 1, or its name.
+    Quorum,
+    /// A number of replicas from 0, or its name.
+    QuorumOrZero,
+    /// Any text.
+    Text,
+    /// A node name.
+    Node,
+    /// A flush policy.
+    Sync,
+    /// A replication choice.
+    Repl,
+    /// A data type.
+    Datatype,
+    /// A list of commit hooks.
+    Hooks,
+    /// A function that places keys.
+    KeyFun,
+    /// A function that finds links.
+    LinkFun,
+}
+
+/// When a property may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// At any time, on a type or on a bucket.
+    Anytime,
+    /// At any time, but only to a smaller value.
+    OnlyDown,
+    /// When its type is created, never after.
+    OnlyAtCreation,
+    /// Never by a client; giving the present value back is fine.
+    ReadOnly,
+}
+
+/// A default, in a form a static table can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// A boolean.
+    Bool(bool),
+    /// A number.
+    Int(i64),
+    /// A quorum.
+    Quorum(Quorum),
+    /// A flush policy.
+    Sync(SyncOnWrite),
+    /// A replication choice.
+    Repl(Repl),
+    /// An empty list of hooks.
+    NoHooks,
+    /// A key-placing function: module, function.
+    KeyFun(&'static str, &'static str),
+    /// A link function: module, function.
+    LinkFun(&'static str, &'static str),
+}
+
+impl Preset {
+    /// The value it stands for.
+    #[must_use]
+    pub fn value(self) -> Value {
+        let modfun = |module: &str, function: &str| ModFun { module: module.into(), function: function.into() };
+        match self {
+            Self::Bool(flag) => Value::Bool(flag),
+            Self::Int(number) => Value::Int(number),
+            Self::Quorum(quorum) => Value::Quorum(quorum),
+            Self::Sync(sync) => Value::Sync(sync),
+            Self::Repl(repl) => Value::Repl(repl),
+            Self::NoHooks => Value::Hooks(Vec::<Hook>::new()),
+            Self::KeyFun(module, function) => Value::KeyFun(modfun(module, function)),
+            Self::LinkFun(module, function) => Value::LinkFun(LinkFun::ModFun(modfun(module, function))),
+        }
+    }
+}
+
+/// Which column of defaults a bucket starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defaults {
+    /// Those of type `default`, where buckets without a type live.
+    DefaultType,
+    /// Those of every type that was created.
+    CustomType,
+}
+
+/// One bucket property.
+#[derive(Debug)]
+pub struct Prop {
+    /// Its name on every wire.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub kind: Kind,
+    /// Its value in type `default`; `None` when it is not shown there.
+    pub default_type: Option<Preset>,
+    /// Its value in a type that does not set it; `None` when it is not shown there.
+    pub custom: Option<Preset>,
+    /// When it may change.
+    pub change: Change,
+    /// Its field in `RpbBucketProps`; `None` when that message cannot carry it.
+    pub pb: Option<u32>,
+    /// One sentence for the manual.
+    pub help: &'static str,
+}
+
+impl Prop {
+    /// The property of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROPS.iter().find(|prop| prop.name == name)
+    }
+
+    /// Its default in that column.
+    #[must_use]
+    pub const fn preset(&self, defaults: Defaults) -> Option<Preset> {
+        match defaults {
+            Defaults::DefaultType => self.default_type,
+            Defaults::CustomType => self.custom,
+        }
+    }
+
+    const fn new(name: &'static str, kind: Kind, help: &'static str) -> Self {
+        Self { name, kind, default_type: None, custom: None, change: Change::Anytime, pb: None, help }
+    }
+
+    const fn both(self, preset: Preset) -> Self {
+        self.in_default(preset).in_custom(preset)
+    }
+
+    const fn in_default(mut self, preset: Preset) -> Self {
+        self.default_type = Some(preset);
+        self
+    }
+
+    const fn in_custom(mut self, preset: Preset) -> Self {
+        self.custom = Some(preset);
+        self
+    }
+
+    const fn change(mut self, change: Change) -> Self {
+        self.change = change;
+        self
+    }
+
+    const fn pb(mut self, field: u32) -> Self {
+        self.pb = Some(field);
+        self
+    }
+}
+
+const NO: Preset = Preset::Bool(false);
+const YES: Preset = Preset::Bool(true);
+const QUORUM: Preset = Preset::Quorum(Quorum::Quorum);
+const ZERO: Preset = Preset::Quorum(Quorum::Count(0));
+
+/// Every bucket property, in the order a new type prints them.
+pub static PROPS: &[Prop] = &[
+    Prop::new("name", Kind::Text, "The bucket's name; shown, never set.").change(Change::ReadOnly),
+    Prop::new(
+        "young_vclock",
+        Kind::NonNegative,
+        "Seconds a causality entry was never pruned in Riak; kept and shown, without effect.",
+    )
+    .both(Preset::Int(20))
+    .pb(11),
+    Prop::new("w", Kind::Quorum, "Replicas that must accept a write.").both(QUORUM).pb(16),
+    Prop::new(
+        "sync_on_write",
+        Kind::Sync,
+        "When a write is flushed to disk: backend (as the server is set), one or all.",
+    )
+    .both(Preset::Sync(SyncOnWrite::Backend)),
+    Prop::new(
+        "small_vclock",
+        Kind::Positive,
+        "Length up to which Riak never pruned causality; kept and shown, without effect.",
+    )
+    .both(Preset::Int(50))
+    .pb(13),
+    Prop::new("rw", Kind::Quorum, "Replicas for a delete that names neither r nor w.").both(QUORUM).pb(19),
+    Prop::new("r", Kind::Quorum, "Replicas that must answer a read.").both(QUORUM).pb(15),
+    Prop::new("pw", Kind::QuorumOrZero, "Primary replicas that must accept a write.").both(ZERO).pb(17),
+    Prop::new("precommit", Kind::Hooks, "Hooks that run before a write and may refuse it.").both(Preset::NoHooks).pb(4),
+    Prop::new("pr", Kind::QuorumOrZero, "Primary replicas that must answer a read.").both(ZERO).pb(14),
+    Prop::new("postcommit", Kind::Hooks, "Hooks that run after a write.").both(Preset::NoHooks).pb(6),
+    Prop::new(
+        "old_vclock",
+        Kind::Positive,
+        "Seconds after which Riak pruned a causality entry; kept and shown, without effect.",
+    )
+    .both(Preset::Int(86_400))
+    .pb(10),
+    Prop::new("notfound_ok", Kind::Flag, "A replica that lacks the key counts towards r.").both(YES).pb(21),
+    Prop::new("node_confirms", Kind::QuorumOrZero, "Different machines that must answer.").both(ZERO),
+    Prop::new("n_val", Kind::Positive, "Number of replicas; bounds r, w and the other quorums.")
+        .both(Preset::Int(3))
+        .pb(1),
+    Prop::new("linkfun", Kind::LinkFun, "The function that finds an object's links; kept and shown.")
+        .both(Preset::LinkFun("riak_kv_wm_link_walker", "mapreduce_linkfun"))
+        .pb(9),
+    Prop::new("last_write_wins", Kind::Flag, "The newest write replaces what is there without a look at causality.")
+        .both(NO)
+        .pb(3),
+    Prop::new("dw", Kind::QuorumOrZero, "Replicas that must have stored a write on disk.").both(QUORUM).pb(18),
+    Prop::new(
+        "dvv_enabled",
+        Kind::Flag,
+        "Siblings are tracked by dotted version vectors; must be false with last_write_wins.",
+    )
+    .in_default(NO)
+    .in_custom(YES),
+    Prop::new("chash_keyfun", Kind::KeyFun, "The function that places keys; kept and shown.")
+        .both(Preset::KeyFun("riak_core_util", "chash_std_keyfun"))
+        .pb(8),
+    Prop::new(
+        "big_vclock",
+        Kind::Positive,
+        "Length above which Riak pruned causality; kept and shown, without effect.",
+    )
+    .both(Preset::Int(50))
+    .pb(12),
+    Prop::new("basic_quorum", Kind::Flag, "A read stops early once a majority of replicas lacks the key.")
+        .both(NO)
+        .pb(20),
+    Prop::new("hll_precision", Kind::Precision, "Precision of a hll data type, 4 to 16; may only be reduced.")
+        .change(Change::OnlyDown)
+        .pb(29),
+    Prop::new("allow_mult", Kind::Flag, "Concurrent writes are kept as siblings.").in_default(NO).in_custom(YES).pb(2),
+    Prop::new("aae_tree_exclude", Kind::Flag, "Keeps the bucket out of the exchange trees; kept and shown."),
+    Prop::new("backend", Kind::Text, "Name of the storage backend; kept and shown.").pb(22),
+    Prop::new("consistent", Kind::Flag, "A write needs the current context of the object.")
+        .change(Change::OnlyAtCreation)
+        .pb(27),
+    Prop::new("datatype", Kind::Datatype, "The bucket holds counters, sets, maps, hlls or gsets.")
+        .change(Change::OnlyAtCreation)
+        .pb(26),
+    Prop::new("repl", Kind::Repl, "Replication to other clusters: false, realtime, fullsync or true.")
+        .in_default(Preset::Repl(Repl::True))
+        .pb(24),
+    Prop::new("search", Kind::Flag, "Switch of the old search; kept and shown.").pb(23),
+    Prop::new("search_index", Kind::Text, "The search index of the bucket; _dont_index_ switches it off.").pb(25),
+    Prop::new("stat_tracked", Kind::Flag, "Statistics are kept for this bucket."),
+    Prop::new("write_once", Kind::Flag, "Keys are written once and never updated.")
+        .in_default(NO)
+        .change(Change::OnlyAtCreation)
+        .pb(28),
+    Prop::new("active", Kind::Flag, "The type may be used; set by activation.").change(Change::ReadOnly),
+    Prop::new("claimant", Kind::Node, "The node that created the type.").change(Change::ReadOnly),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_and_fields_are_unique() {
+        let names: BTreeSet<_> = PROPS.iter().map(|prop| prop.name).collect();
+        assert_eq!(names.len(), PROPS.len());
+        let fields: Vec<_> = PROPS.iter().filter_map(|prop| prop.pb).collect();
+        assert_eq!(fields.iter().collect::<BTreeSet<_>>().len(), fields.len());
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for prop in PROPS {
+            for preset in [prop.default_type, prop.custom].into_iter().flatten() {
+                let value = preset.value();
+                assert_eq!(prop.kind.decode(&value.to_json()), Ok(value), "{}", prop.name);
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_one_sentence() {
+        for prop in PROPS {
+            assert!(prop.help.ends_with('.') && prop.help.len() < 100, "{}", prop.name);
+        }
+    }
+}
