@@ -1,1 +1,27 @@
-//! Placeholder head; the crate's owner writes it.
+//! What the product does, as one protocol-free type: five faces (HTTP, PB, S3, console, `kv-admin`) of one [`Gateway`].
+//!
+//! ```text
+//! kv        get, put, delete of objects          types     bucket types and properties: the catalogue
+//! views     keys of a bucket, buckets of a type  members   heartbeats: who runs, and what they know
+//! clock     hybrid clocks, never undercut        metrics   what operators see
+//! ```
+//! It knows no protocol: edges hand it decoded values and match every kind of its errors. It owns no data: everything is in
+//! the store, so gateways can be started and stopped at will.
+
+pub mod body;
+mod clock;
+mod config;
+mod error;
+mod gateway;
+pub mod kv;
+mod members;
+pub mod metrics;
+mod rules;
+pub mod types;
+pub mod views;
+
+pub use config::{Config, DeleteMode};
+pub use error::{Error, Feature, Result, Which};
+pub use gateway::{EngineView, Gateway, Gauge, Ports};
+pub use members::Member;
+pub use rules::{Rule, Rules};

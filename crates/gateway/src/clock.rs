@@ -1,0 +1,81 @@
+//! Hybrid clocks: the wall clock, but never twice the same and never behind what was seen.
+//!
+//! The clock's high-water mark is stored ahead of use, so a restart with the wall clock set back starts above every clock
+//! issued before. A clock counts as issued before the write that carries it is sent, whatever becomes of that write.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_model::causality::Clock;
+use larder_model::rows::Micros;
+
+/// How far ahead the mark is stored, in microseconds.
+pub(crate) const MARK_AHEAD_MICROS: u64 = 10_000_000;
+
+/// One gateway's clock.
+#[derive(Debug)]
+pub(crate) struct HybridClock {
+    last: AtomicU64,
+    mark: AtomicU64,
+}
+
+impl HybridClock {
+    /// A clock that begins above `mark`, the stored high-water mark.
+    pub(crate) fn above(mark: Clock) -> Self {
+        Self { last: AtomicU64::new(mark), mark: AtomicU64::new(mark) }
+    }
+
+    /// The next clock, or `None` when it would be above the stored mark: store a higher one first.
+    pub(crate) fn issue(&self, now: Micros) -> Option<Clock> {
+        let mark = self.mark.load(Ordering::Acquire);
+        let step = |last: u64| Some(now.max(last + 1)).filter(|next| *next <= mark);
+        self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).ok().map(|last| now.max(last + 1))
+    }
+
+    /// The clock that would be issued next, not issuing it: only the simulation's broken twin writes with it.
+    pub(crate) fn peek(&self, now: Micros) -> Clock {
+        now.max(self.last.load(Ordering::Acquire) + 1)
+    }
+
+    /// Moves past `seen`, a clock that came with a context or a row.
+    pub(crate) fn pass(&self, seen: Clock) {
+        self.last.fetch_max(seen, Ordering::AcqRel);
+    }
+
+    /// The time by this clock.
+    pub(crate) fn reading(&self, now: Micros) -> Clock {
+        now.max(self.last.load(Ordering::Acquire))
+    }
+
+    /// The mark to store next.
+    pub(crate) fn next_mark(&self, now: Micros) -> Clock {
+        self.reading(now) + MARK_AHEAD_MICROS
+    }
+
+    /// Whether the mark should be stored anew soon.
+    pub(crate) fn mark_is_near(&self, now: Micros) -> bool {
+        self.reading(now) + MARK_AHEAD_MICROS / 2 > self.mark.load(Ordering::Acquire)
+    }
+
+    /// Notes that `mark` is stored.
+    pub(crate) fn marked(&self, mark: Clock) {
+        self.mark.fetch_max(mark, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_never_issued_twice_and_never_fall_back() {
+        let clock = HybridClock::above(100);
+        assert_eq!(clock.issue(50), None, "nothing is issued above the mark");
+        clock.marked(1000);
+        assert_eq!(clock.issue(50), Some(101));
+        assert_eq!(clock.issue(200), Some(200));
+        assert_eq!(clock.issue(200), Some(201));
+        clock.pass(300);
+        assert_eq!(clock.issue(200), Some(301));
+        assert_eq!(clock.issue(1001), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! What the gateway answers instead. Every kind is something a client or an operator can act on; edges match all of them
+//! without a wildcard, so a new kind fails to compile until each protocol has an answer for it.
+
+use bytes::Bytes;
+
+use larder_model::address::AddressError;
+use larder_model::causality::{ContextError, Failed};
+use larder_model::props::Refused;
+use larder_store as store;
+
+/// Result of a gateway call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Which replica count a request asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Replies to a read.
+    R,
+    /// Replies of primaries to a read.
+    Pr,
+    /// Acknowledgements of a write.
+    W,
+    /// Acknowledgements of durable writes.
+    Dw,
+    /// Acknowledgements of primaries to a write.
+    Pw,
+}
+
+/// What is not built yet: refused by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Pre- and post-commit hooks.
+    Hooks,
+    /// Data types over their own resource.
+    DataTypes,
+    /// Legacy counters.
+    Counters,
+    /// Secondary-index queries.
+    SecondaryIndexes,
+    /// MapReduce.
+    MapReduce,
+    /// Link walking.
+    LinkWalking,
+    /// Search.
+    Search,
+    /// Users, grants, sources.
+    Security,
+    /// Joining and leaving clusters.
+    ClusterChanges,
+    /// Anti-entropy folds and replication queues.
+    Folds,
+}
+
+impl Feature {
+    /// Its name, for the text of the answer.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hooks => "commit hooks",
+            Self::DataTypes => "data types",
+            Self::Counters => "legacy counters",
+            Self::SecondaryIndexes => "secondary index queries",
+            Self::MapReduce => "MapReduce",
+            Self::LinkWalking => "link walking",
+            Self::Search => "search",
+            Self::Security => "security",
+            Self::ClusterChanges => "cluster changes",
+            Self::Folds => "anti-entropy folds and replication queues",
+        }
+    }
+}
+
+/// A request that was not carried out.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The type does not exist or is not active.
+    #[error("unknown bucket type")]
+    UnknownType(Bytes),
+    /// A part of the address is empty or too long.
+    #[error("{0}")]
+    BadAddress(#[from] AddressError),
+    /// A replica count is greater than the bucket's n_val.
+    #[error("a quorum value is greater than n_val {n_val}")]
+    QuorumAboveN {
+        /// The bucket's n_val.
+        n_val: u32,
+    },
+    /// Fewer replicas answered than a strict value asks for.
+    #[error("{which:?} value unsatisfied: {got}/{wanted}")]
+    Unsatisfied {
+        /// Which value.
+        which: Which,
+        /// Replicas that answered.
+        got: u32,
+        /// Replicas asked for.
+        wanted: u32,
+    },
+    /// Fewer machines than `node_confirms` asks for; reads and writes say it differently.
+    #[error("node_confirms value unsatisfied: {got}/{wanted}")]
+    NodeConfirms {
+        /// Machines there are.
+        got: u32,
+        /// Machines asked for.
+        wanted: u32,
+        /// Whether it was a read.
+        reading: bool,
+    },
+    /// A condition of the request does not hold.
+    #[error("condition failed: {0:?}")]
+    Condition(Failed),
+    /// A `consistent` value was not replaced: the context is not the current one.
+    #[error("the context is not the current one")]
+    Superseded,
+    /// The context is not one of this address.
+    #[error("{0}")]
+    Context(#[from] ContextError),
+    /// The body is larger than objects may be.
+    #[error("the object has more than {max} bytes")]
+    TooLarge {
+        /// Bytes seen or announced.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Metadata, links and index terms together are larger than they may be.
+    #[error("metadata, links and index terms have {bytes} bytes, more than {max}")]
+    MetadataTooLarge {
+        /// Bytes given.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The key would have more siblings than it may.
+    #[error("too many siblings: {count}")]
+    TooManySiblings {
+        /// How many it would have.
+        count: usize,
+    },
+    /// The request's body broke off or was malformed.
+    #[error("the request body could not be read: {0}")]
+    BrokenBody(String),
+    /// Refused until it is built.
+    #[error("{} are not available yet", .0.name())]
+    NotBuilt(Feature),
+    /// Properties of a type or bucket that do not hold, each with its reason, or a type that may not change this way.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// A type that does not exist or is not everywhere yet.
+    #[error("{0}")]
+    Type(#[from] crate::types::Refusal),
+    /// The deadline passed; a write may or may not have happened.
+    #[error("request timed out")]
+    TimedOut,
+    /// Too much at once: try again after this many seconds.
+    #[error("overload")]
+    Overloaded {
+        /// Seconds to wait.
+        retry_after: u32,
+    },
+    /// This gateway must not serve now: its catalogue is old, its clock is off, or its engine takes no writes.
+    #[error("not ready: {0}")]
+    NotReady(String),
+    /// The disk is full; nothing was written.
+    #[error("the disk is full")]
+    DiskFull,
+    /// Stored bytes are damaged; never wrong bytes.
+    #[error("stored data is damaged: {0}")]
+    Damaged(String),
+    /// Something below failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        match error.kind {
+            store::Kind::Unavailable { alive, required } => {
+                Self::Unsatisfied { which: Which::R, got: alive, wanted: required }
+            }
+            store::Kind::TimedOut => Self::TimedOut,
+            store::Kind::TooManyRows { rows } => Self::TooManySiblings { count: rows },
+            store::Kind::TooLarge => Self::Internal(error.to_string()),
+            store::Kind::Poisoned => Self::NotReady(error.to_string()),
+            store::Kind::Full => Self::DiskFull,
+            store::Kind::NoSuchBlob | store::Kind::Damaged => Self::Damaged(error.to_string()),
+            store::Kind::Misuse | store::Kind::Io => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl Error {
+    /// How the metrics count it.
+    pub(crate) fn outcome(&self) -> crate::metrics::Outcome {
+        use crate::metrics::Outcome;
+        match self {
+            Self::TimedOut
+            | Self::Unsatisfied { .. }
+            | Self::Overloaded { .. }
+            | Self::NotReady(_)
+            | Self::DiskFull
+            | Self::Damaged(_)
+            | Self::Internal(_) => Outcome::Failed,
+            _ => Outcome::Refused,
+        }
+    }
+
+    /// The store's answer to a read or a write, in the words of the request's replica counts.
+    pub(crate) fn of_store(error: store::Error, sloppy: Which, strict: Option<Which>) -> Self {
+        match error.kind {
+            store::Kind::Unavailable { alive, required } => {
+                Self::Unsatisfied { which: strict.unwrap_or(sloppy), got: alive, wanted: required }
+            }
+            _ => Self::from(error),
+        }
+    }
+}

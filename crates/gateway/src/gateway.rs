@@ -1,0 +1,225 @@
+//! The gateway: what all faces call, and what it holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use larder_model::rows::Micros;
+use larder_store::{Blobs, Clock, Durability, Level, Options, Store};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::clock::HybridClock;
+use crate::metrics::{About, Disk, Engine, Event, Metrics, Op, Outcome, Process};
+use crate::types::Catalogue;
+use crate::views::KnownBuckets;
+use crate::{Config, Error, Result, Rule, Rules, members};
+
+/// Deadline of what a gateway does for itself.
+pub(crate) const HOUSEKEEPING: Duration = Duration::from_secs(5);
+
+/// What a gateway is plugged into.
+#[derive(Clone)]
+pub struct Ports {
+    /// Where rows are.
+    pub store: Arc<dyn Store>,
+    /// Where large bodies are.
+    pub blobs: Arc<dyn Blobs>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random name of this run of this process: never used before, and not 0.
+    pub actor: u64,
+    /// What operators see of the engine.
+    pub engine: Arc<dyn EngineView>,
+    /// Rules that tests may switch off.
+    pub rules: Rules,
+}
+
+/// A figure of the engine for operators: metric name, value, help.
+pub type Gauge = (&'static str, f64, &'static str);
+
+/// The engine as operators see it.
+pub trait EngineView: Send + Sync {
+    /// Its name, such as `local`.
+    fn name(&self) -> &str;
+
+    /// The disk it writes to: where it is mounted, its size in KiB, how full it is in percent.
+    fn disk(&self) -> Option<(String, u64, u8)>;
+
+    /// Its own figures.
+    fn gauges(&self) -> Vec<Gauge>;
+}
+
+impl EngineView for &'static str {
+    fn name(&self) -> &str {
+        self
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        None
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+}
+
+/// One running gateway.
+pub struct Gateway {
+    pub(crate) ports: Ports,
+    pub(crate) config: Config,
+    pub(crate) actor: u64,
+    pub(crate) clock: HybridClock,
+    pub(crate) catalogue: ArcSwap<Catalogue>,
+    pub(crate) refreshing: tokio::sync::Mutex<()>,
+    pub(crate) skewed: std::sync::atomic::AtomicBool,
+    pub(crate) known_buckets: KnownBuckets,
+    pub(crate) metrics: Metrics,
+    pub(crate) seen_members: ArcSwap<Vec<String>>,
+    admission: Semaphore,
+    heartbeat: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Gateway {
+    /// Starts a gateway: stores a clock mark, loads the catalogue, says that it runs, and goes on saying so.
+    ///
+    /// # Errors
+    /// What the store answers; a gateway that cannot load its catalogue does not start.
+    pub async fn start(ports: Ports, config: Config) -> Result<Arc<Self>> {
+        let actor = members::actor_of(&ports, &config);
+        let mark = members::stored_mark(&ports, &config).await?;
+        let gateway = Arc::new(Self {
+            clock: HybridClock::above(mark),
+            catalogue: ArcSwap::from_pointee(Catalogue::empty()),
+            refreshing: tokio::sync::Mutex::new(()),
+            skewed: std::sync::atomic::AtomicBool::new(false),
+            known_buckets: KnownBuckets::default(),
+            metrics: Metrics::new(),
+            seen_members: ArcSwap::default(),
+            admission: Semaphore::new(config.requests_max),
+            heartbeat: Mutex::new(None),
+            actor,
+            ports,
+            config,
+        });
+        gateway.check_skew().await?;
+        gateway.store_mark().await?;
+        gateway.refresh().await?;
+        if gateway.config.alone {
+            gateway.drop_other_members().await?;
+        }
+        gateway.say_alive().await?;
+        *gateway.heartbeat.lock() = Some(members::beat(&gateway));
+        Ok(gateway)
+    }
+
+    /// Stops the heartbeat and takes it back, so that nobody waits for this gateway. Requests may still be answered.
+    pub async fn shutdown(&self) {
+        let beat = self.heartbeat.lock().take();
+        if let Some(beat) = beat {
+            beat.abort();
+        }
+        if let Err(error) = self.say_gone().await {
+            tracing::warn!(%error, "the heartbeat was not taken back");
+        }
+    }
+
+    /// Stops at once, as a killed process does: nothing is taken back.
+    pub fn abandon(&self) {
+        if let Some(beat) = self.heartbeat.lock().take() {
+            beat.abort();
+        }
+    }
+
+    /// The settings it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether writes are taken.
+    pub fn is_ready(&self) -> bool {
+        self.ports.store.is_ready() && !self.skewed.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Counts something that happened outside: an edge that caught a panic.
+    pub fn event(&self, event: Event) {
+        self.metrics.event(event);
+    }
+
+    /// Riak's statistics by their names, sorted.
+    pub fn stats(&self) -> Vec<(&'static str, serde_json::Value)> {
+        self.described(|about| self.metrics.stats(about, self.monotonic()))
+    }
+
+    /// The same and more in the Prometheus exposition format.
+    pub fn metrics_text(&self) -> String {
+        self.described(|about| self.metrics.text(about, self.monotonic()))
+    }
+
+    fn described<T>(&self, show: impl FnOnce(&About<'_>) -> T) -> T {
+        let engine = &self.ports.engine;
+        let disk = engine.disk();
+        let disks: Vec<_> =
+            disk.iter().map(|(id, size_kib, used)| Disk { id, size_kib: *size_kib, used_percent: *used }).collect();
+        show(&About {
+            node: &self.config.node,
+            version: env!("CARGO_PKG_VERSION"),
+            members: &self.seen_members.load(),
+            engine: Engine { name: engine.name(), disks: &disks },
+            ready: self.is_ready(),
+            catalogue: self.catalogue.load().number(),
+            process: Process::read(),
+            extra: &engine.gauges(),
+        })
+    }
+
+    /// Wall clock in microseconds since 1970.
+    pub fn now(&self) -> Micros {
+        self.ports.clock.now()
+    }
+
+    /// Time since some fixed moment.
+    pub fn monotonic(&self) -> Duration {
+        self.ports.clock.monotonic()
+    }
+
+    /// A key for an object that came without: 160 bits that no other write has, in base 62.
+    pub fn new_key(&self) -> String {
+        let now = self.ports.clock.now();
+        let unique = self.clock.issue(now).unwrap_or_else(|| self.clock.peek(now));
+        let word = |salt: u8| larder_model::hash::id128(&[&self.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
+        let head = larder_model::hash::base62(word(0));
+        let tail = larder_model::hash::base62(word(1) >> 96);
+        format!("{head}{tail}")
+    }
+
+    pub(crate) fn rule(&self, rule: Rule) -> bool {
+        self.ports.rules.has(rule)
+    }
+
+    /// Options of a call the gateway makes for itself.
+    pub(crate) fn own(&self, level: Level) -> Options {
+        own_options(level)
+    }
+
+    /// Runs one operation: admits it, counts it, times it.
+    pub(crate) async fn measured<T>(&self, op: Op, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let Ok(_admitted) = self.admission.try_acquire() else {
+            return Err(Error::Overloaded { retry_after: 1 });
+        };
+        let _active = self.metrics.in_flight(op);
+        let begun = self.ports.clock.monotonic();
+        let result = work.await;
+        let now = self.ports.clock.monotonic();
+        let outcome = result.as_ref().map_or_else(Error::outcome, |_| Outcome::Ok);
+        self.metrics.finished(op, now.saturating_sub(begun), outcome, now);
+        result
+    }
+}
+
+/// Options of calls made for the gateway itself.
+pub(crate) fn own_options(level: Level) -> Options {
+    Options { level, deadline: Instant::now() + HOUSEKEEPING, durability: Durability::Buffered }
+}

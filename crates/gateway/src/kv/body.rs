@@ -1,0 +1,122 @@
+//! Receiving a body: small ones stay in the row, larger ones go to a blob while they arrive.
+
+use bytes::{Bytes, BytesMut};
+use larder_model::content::{BlobId, BlobRef, Body};
+use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
+
+use crate::body::{ByteStream, Upload};
+use crate::metrics::Event;
+use crate::{Error, Gateway, Result};
+
+/// A body that arrived whole.
+pub(super) struct Received {
+    /// The bytes, or where they are.
+    pub(super) body: Body,
+    /// Keeps sweepers away from the blob until the row that names it is written.
+    pub(super) lease: Option<Box<dyn Send + Sync>>,
+}
+
+/// Where a large body will belong.
+pub(super) struct Destination<'a> {
+    /// Partition of the row that will name it.
+    pub(super) partition: &'a Partition,
+    /// Unique name inside the partition: the row's, or a slot's where the row is named by its content.
+    pub(super) name: Bytes,
+    /// The write's clock.
+    pub(super) clock: u64,
+}
+
+impl Gateway {
+    /// Receives an upload, holding a few MiB at most.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::BrokenBody`], [`Error::DiskFull`]: nothing remains of the body.
+    pub(super) async fn receive(&self, upload: Upload, to: Destination<'_>) -> Result<Received> {
+        let inline_max = self.ports.store.limits().inline_max;
+        match upload {
+            Upload::Bytes(bytes) if bytes.len() <= inline_max => {
+                self.check_length(bytes.len() as u64)?;
+                Ok(Received { body: Body::Inline(bytes), lease: None })
+            }
+            Upload::Bytes(bytes) => self.receive_blob(bytes, None, to).await,
+            Upload::Stream { mut stream, length } => {
+                self.check_length(length.unwrap_or(0))?;
+                let first = collect(stream.as_mut(), inline_max).await?;
+                if first.len() <= inline_max {
+                    return Ok(Received { body: Body::Inline(first), lease: None });
+                }
+                self.receive_blob(first, Some(stream), to).await
+            }
+        }
+    }
+
+    async fn receive_blob(
+        &self,
+        first: Bytes,
+        rest: Option<Box<dyn ByteStream>>,
+        to: Destination<'_>,
+    ) -> Result<Received> {
+        let id = BlobId::of(&to.partition.key, &to.name, to.clock);
+        let owner = BlobOwner { partition: to.partition.clone(), row: to.name };
+        let mut writer = self.ports.blobs.create(id, owner).await?;
+        let mut length = 0;
+        let mut check = crc32fast::Hasher::new();
+        self.append(writer.as_mut(), first, &mut length, &mut check).await?;
+        if let Some(mut rest) = rest {
+            while let Some(piece) = rest.next().await {
+                let piece = piece.map_err(|error| Error::BrokenBody(error.to_string()))?;
+                self.append(writer.as_mut(), piece, &mut length, &mut check).await?;
+            }
+        }
+        // Whoever syncs next makes the row durable, so the bytes it names must be on disk before, whatever dw says.
+        let durability = if self.config.durable { Durability::Disk } else { Durability::Buffered };
+        let lease = writer.finish(durability).await?;
+        self.metrics.event(Event::BlobWritten);
+        Ok(Received { body: Body::Blob(BlobRef { id, length, check: check.finalize() }), lease: Some(lease) })
+    }
+
+    async fn append(
+        &self,
+        writer: &mut dyn BlobWriter,
+        piece: Bytes,
+        length: &mut u64,
+        check: &mut crc32fast::Hasher,
+    ) -> Result<()> {
+        *length += piece.len() as u64;
+        self.check_length(*length)?;
+        check.update(&piece);
+        Ok(writer.write(piece).await?)
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<()> {
+        let max = self.config.object_bytes_max;
+        if bytes > max { Err(Error::TooLarge { bytes, max }) } else { Ok(()) }
+    }
+
+    /// Removes a blob nobody names any more. What is left behind by a failure is the sweeper's.
+    pub(super) async fn release(&self, id: BlobId) {
+        match self.ports.blobs.remove(id).await {
+            Ok(()) => self.metrics.event(Event::BlobRemoved),
+            Err(error) => tracing::debug!(%error, "a blob is left to the sweeper"),
+        }
+    }
+}
+
+/// Reads pieces until there are more than `enough` bytes or the stream ends. One piece is not copied.
+async fn collect(stream: &mut dyn ByteStream, enough: usize) -> Result<Bytes> {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    while first.len().max(more.len()) <= enough {
+        let Some(piece) = stream.next().await else { break };
+        let piece = piece.map_err(|error| Error::BrokenBody(error.to_string()))?;
+        if first.is_empty() && more.is_empty() {
+            first = piece;
+            continue;
+        }
+        if more.is_empty() {
+            more.extend_from_slice(&first);
+        }
+        more.extend_from_slice(&piece);
+    }
+    Ok(if more.is_empty() { first } else { more.freeze() })
+}

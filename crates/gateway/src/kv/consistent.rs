@@ -1,0 +1,165 @@
+//! Objects of `consistent` types: one row, the head of a guarded partition. Its stamp is the context, and only a writer
+//! that has the current one replaces it.
+
+use bytes::Bytes;
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::{ANY_SLOT, Clock, Mode, Versions, Write};
+use larder_model::content::{BlobId, Body, Content};
+use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
+use larder_store::{Kind, Level, Options, Partition, ReadQuery, Swap};
+
+use super::body::{Destination, Received};
+use super::delete::nothing_to_delete;
+use super::permit::{Asked, Permit};
+use super::{DeleteObject, Deleted, PutObject, Stored};
+use crate::{Error, Gateway, Result};
+
+/// How long a deleted head stays, in microseconds: its stamp orders the writes that follow.
+const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
+
+impl Gateway {
+    pub(super) async fn put_consistent(&self, request: PutObject, permit: Permit, asked: Asked) -> Result<Stored> {
+        let address = &request.address;
+        let asked = strict(asked).on_disk(self.config.durable);
+        let seen = self.versions(address, &permit, asked).await?;
+        self.check(&self.conditions(&request)?, &seen)?;
+        let expected = self.expected(address, request.context.as_ref(), &seen)?;
+        let partition = Partition::object(address, true);
+        let clock = self.next_stamp(expected).await?;
+        let to = Destination { partition: &partition, name: ANY_SLOT.row_name(), clock };
+        let Received { body, lease: _lease } = self.receive(request.upload, to).await?;
+        let blob = blob_of(&body);
+        let content = Content { body, ..request.content };
+        let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
+        let write = Write::put(Mode::LastWriteWins, self.actor, clock, &row, Vec::new());
+        // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
+        self.list(address, &write, asked).await?;
+        if let Err(error) = self.swap(&partition, expected, &write, asked).await {
+            if let (Error::Superseded, Some(blob)) = (&error, blob) {
+                self.release(blob).await;
+            }
+            return Err(error);
+        }
+        self.release_replaced(&seen).await;
+        let found = match request.return_body {
+            true => Some(self.find(address, &permit, asked, true).await?),
+            false => None,
+        };
+        Ok(Stored { found })
+    }
+
+    pub(super) async fn delete_consistent(
+        &self,
+        request: DeleteObject,
+        permit: Permit,
+        asked: Asked,
+    ) -> Result<Deleted> {
+        let address = &request.address;
+        let asked = strict(asked).on_disk(self.config.durable);
+        let seen = self.versions(address, &permit, asked).await?;
+        self.check(&request.conditions, &seen)?;
+        if let Some(nothing) = nothing_to_delete(&request, &seen) {
+            return Ok(nothing);
+        }
+        let expected = match &request.context {
+            Some(_) => self.expected(address, request.context.as_ref(), &seen)?,
+            None => head_stamp(&seen),
+        };
+        let partition = Partition::object(address, true);
+        let clock = self.next_stamp(expected).await?;
+        let expiry = Some(self.now() + DELETED_HEAD_MICROS);
+        let write = Write::delete(Mode::LastWriteWins, self.actor, clock, expiry, Vec::new());
+        self.swap(&partition, expected, &write, asked).await?;
+        let gone = Change::Remove { name: view_row_name(&address.key, &ANY_SLOT.row_name()), stamp: clock };
+        self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &asked.options).await?;
+        self.release_replaced(&seen).await;
+        Ok(Deleted::Done)
+    }
+
+    /// The keys of `names` that have a live head.
+    pub(crate) async fn only_existing(
+        &self,
+        bucket: &BucketAddress,
+        names: Vec<Bytes>,
+        options: &Options,
+    ) -> Result<Vec<Bytes>> {
+        let mut existing = Vec::with_capacity(names.len());
+        for key in names {
+            let address = Address { bucket: bucket.clone(), key };
+            let partition = Partition::object(&address, true);
+            let page = self.ports.store.read(&partition, &ReadQuery::all(1), options).await?;
+            let reading = larder_model::causality::Reading::of(Mode::Newest);
+            let versions = Versions::of(page.rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
+            if !versions.siblings.is_empty() {
+                existing.push(address.key);
+            }
+        }
+        Ok(existing)
+    }
+
+    /// The stamp the head must have: the context's; without one the key must not live.
+    fn expected(&self, address: &Address, context: Option<&Bytes>, seen: &Versions) -> Result<Option<Clock>> {
+        let stamp = match context {
+            Some(bytes) => Some(self.open_context(bytes, address)?.latest()).filter(|&stamp| stamp != 0),
+            None if seen.siblings.is_empty() => head_stamp(seen),
+            None => return Err(Error::Superseded),
+        };
+        if stamp == head_stamp(seen) { Ok(stamp) } else { Err(Error::Superseded) }
+    }
+
+    async fn next_stamp(&self, expected: Option<Clock>) -> Result<Clock> {
+        self.clock.pass(expected.map_or(0, |stamp| stamp + 1));
+        self.issue().await
+    }
+
+    async fn swap(&self, partition: &Partition, expected: Option<Clock>, write: &Write, asked: Asked) -> Result<()> {
+        let Some(head) = write.row.clone() else { return Ok(()) };
+        let swap = self.ports.store.apply_if(partition, expected, head, Vec::new(), &asked.options).await;
+        match swap {
+            Ok(Swap::Applied) => Ok(()),
+            Ok(Swap::Conflict(_)) => Err(Error::Superseded),
+            Err(error) if error.kind == Kind::TimedOut => self.decide(partition, write, asked).await,
+            Err(error) => Err(asked.refuse(error)),
+        }
+    }
+
+    /// After a lost answer the head itself says whether this write is in it.
+    async fn decide(&self, partition: &Partition, write: &Write, asked: Asked) -> Result<()> {
+        let page = self.ports.store.read(partition, &ReadQuery::all(1), &asked.options).await?;
+        let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
+        if page.rows.first().is_some_and(is_ours) { Ok(()) } else { Err(Error::TimedOut) }
+    }
+
+    async fn list(&self, address: &Address, write: &Write, asked: Asked) -> Result<()> {
+        let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
+        let listed = self.known_buckets.change(&address.bucket);
+        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
+        self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
+        self.known_buckets.written(&address.bucket);
+        Ok(())
+    }
+
+    async fn release_replaced(&self, seen: &Versions) {
+        for sibling in &seen.siblings {
+            if let Some(blob) = blob_of(&sibling.content.body) {
+                self.release(blob).await;
+            }
+        }
+    }
+}
+
+/// Guarded tables never go below a quorum.
+fn strict(asked: Asked) -> Asked {
+    asked.at(asked.options.level.max(Level::Quorum))
+}
+
+fn head_stamp(seen: &Versions) -> Option<Clock> {
+    Some(seen.latest()).filter(|&stamp| stamp != 0)
+}
+
+fn blob_of(body: &Body) -> Option<BlobId> {
+    match body {
+        Body::Blob(blob) => Some(blob.id),
+        Body::Inline(_) => None,
+    }
+}

@@ -1,0 +1,114 @@
+//! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
+
+use larder_model::causality::{Mode, Removed, Versions, Write};
+use larder_model::rows::{Change, Micros};
+use larder_store::{Level, Options, Partition};
+
+use super::permit::{Asked, Permit};
+use super::{DeleteObject, Deleted, Quorums};
+use crate::config::DeleteMode;
+use crate::metrics::Op;
+use crate::{Gateway, Result, Rule};
+
+impl Gateway {
+    /// Deletes an object. With a context it removes what that names and reads nothing; without, what a read shows now.
+    ///
+    /// # Errors
+    /// As [`Gateway::put`].
+    pub async fn delete(&self, request: DeleteObject) -> Result<Deleted> {
+        self.measured(Op::Delete, async {
+            let permit = self.permit(&request.address.bucket, request.timeout).await?;
+            self.permit_write(&permit)?;
+            let quorums = with_rw(&request.quorums, &permit);
+            let asked = self.ask_write(&permit, &quorums)?;
+            let reading = self.read_before_delete(&permit, &quorums)?;
+            if permit.props.consistent {
+                return self.delete_consistent(request, permit, asked).await;
+            }
+            let removed = match &request.context {
+                Some(bytes) if request.conditions.is_empty() => {
+                    Removed::named_by(&self.open_context(bytes, &request.address)?)
+                }
+                _ => {
+                    let seen = self.versions(&request.address, &permit, reading).await?;
+                    self.check(&request.conditions, &seen)?;
+                    if let Some(nothing) = nothing_to_delete(&request, &seen) {
+                        return Ok(nothing);
+                    }
+                    match &request.context {
+                        Some(bytes) => Removed::named_by(&self.open_context(bytes, &request.address)?),
+                        None => Removed::seen(&seen),
+                    }
+                }
+            };
+            self.write_tombstone(&request, &permit, asked, removed).await?;
+            Ok(Deleted::Done)
+        })
+        .await
+    }
+
+    async fn write_tombstone(
+        &self,
+        request: &DeleteObject,
+        permit: &Permit,
+        asked: Asked,
+        removed: Vec<Removed>,
+    ) -> Result<()> {
+        let clock = self.issue().await?;
+        let partition = Partition::object(&request.address, false);
+        let mut write = Write::delete(permit.mode, self.actor, clock, self.tombstone_expiry(clock), removed);
+        if !self.rule(Rule::LeaveTombstone) {
+            write.row = None;
+        }
+        let forget = self.forgotten(request, permit, clock, asked.options).await?;
+        self.apply(&request.address, &partition, &write, forget, asked).await
+    }
+
+    /// In buckets whose writes name no slots, a deletion removes every view row of the key.
+    async fn forgotten(
+        &self,
+        request: &DeleteObject,
+        permit: &Permit,
+        clock: u64,
+        options: Options,
+    ) -> Result<Vec<Change>> {
+        match permit.mode {
+            Mode::LastWriteWins | Mode::WriteOnce => self.forget_key(&request.address, clock, &options).await,
+            Mode::Siblings | Mode::Newest => Ok(Vec::new()),
+        }
+    }
+
+    /// When a tombstone written at `clock` goes.
+    pub(super) fn tombstone_expiry(&self, clock: u64) -> Option<Micros> {
+        match self.config.delete_mode {
+            DeleteMode::Keep => None,
+            DeleteMode::After(time) => Some(clock.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))),
+        }
+    }
+
+    /// A delete that reads first does so at a quorum, unless the client asked for less.
+    fn read_before_delete(&self, permit: &Permit, quorums: &Quorums) -> Result<Asked> {
+        let own = self.ask_read(permit, quorums)?;
+        let least = if self.rule(Rule::DeleteAtQuorum) { Level::Quorum } else { Level::One };
+        let level = match quorums.r {
+            Some(_) => own.options.level,
+            None if self.rule(Rule::DeleteAtQuorum) => own.options.level.max(least),
+            None => least,
+        };
+        Ok(own.at(level))
+    }
+}
+
+/// `rw` stands for `w` and `r` where a delete gives neither.
+fn with_rw(quorums: &Quorums, permit: &Permit) -> Quorums {
+    if quorums.r.is_some() || quorums.w.is_some() {
+        return *quorums;
+    }
+    let rw = quorums.rw.or(Some(permit.props.rw));
+    Quorums { w: rw, r: quorums.rw, ..*quorums }
+}
+
+pub(super) fn nothing_to_delete(request: &DeleteObject, seen: &Versions) -> Option<Deleted> {
+    let absent = request.context.is_none() && seen.siblings.is_empty();
+    absent.then(|| Deleted::NotFound(seen.deleted.then(|| seen.context.encode(&request.address))))
+}

@@ -1,0 +1,219 @@
+//! Writing an object. Read [`Gateway::put`] as the list of its steps.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_model::address::Address;
+use larder_model::causality::{Conditions, Context, ContextError, Current, Failed, Mode, Removed, Versions, Write};
+use larder_model::content::{Body, Content};
+use larder_model::limits::METADATA_BYTES_MAX;
+use larder_model::rows::{Batch, ObjectRow, PartitionChanges};
+use larder_store::{Level, Partition};
+
+use super::body::{Destination, Received};
+use super::permit::{Asked, Permit};
+use super::{PutObject, Quorums, Stored};
+use crate::metrics::{Event, Op};
+use crate::{Error, Gateway, Result, Rule};
+
+/// How long a write may still arrive after its deadline.
+const LINGER: Duration = Duration::from_secs(300);
+
+/// What a write replaces.
+pub(super) struct Basis {
+    /// The rows it removes.
+    pub(super) removed: Vec<Removed>,
+    /// Hash of the context it was made with, 0 for none.
+    pub(super) replaced: u64,
+}
+
+impl Gateway {
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// [`Error`]; of a refused put nothing remains, a timed-out one may or may not have happened.
+    pub async fn put(&self, request: PutObject) -> Result<Stored> {
+        self.measured(Op::Put, async {
+            let permit = self.permit(&request.address.bucket, request.timeout).await?;
+            self.permit_write(&permit)?;
+            let asked = self.ask_write(&permit, &request.quorums)?;
+            check_metadata(&request.content)?;
+            if permit.props.consistent {
+                return self.put_consistent(request, permit, asked).await;
+            }
+            let basis = self.basis(&request, &permit, asked).await?;
+            let clock = self.issue().await?;
+            let (written, length) =
+                self.write(&request.address, &permit, asked, clock, basis, request.content, request.upload).await?;
+            self.metrics.object_written(length, written.removed.len(), self.monotonic());
+            let found = match request.return_body && permit.mode != Mode::WriteOnce {
+                true => Some(self.read_back(&request.address, &permit, asked, &written).await?),
+                false => None,
+            };
+            Ok(Stored { found })
+        })
+        .await
+    }
+
+    /// Decides what the write replaces: what its context names; without one, nothing, or what a read shows now.
+    async fn basis(&self, request: &PutObject, permit: &Permit, asked: Asked) -> Result<Basis> {
+        let context = request.context.as_ref().map(|bytes| self.open_context(bytes, &request.address)).transpose()?;
+        let conditions = self.conditions(request)?;
+        let reads = permit.mode == Mode::Newest && context.is_none() && self.rule(Rule::ReadFirst);
+        let seen = match reads || conditions.needs_read() {
+            true => Some(self.versions(&request.address, permit, self.read_for_write(permit, asked)).await?),
+            false => None,
+        };
+        if let Some(seen) = &seen {
+            self.check(&conditions, seen)?;
+        }
+        Ok(match (context, seen) {
+            (Some(context), _) => Basis { removed: Removed::named_by(&context), replaced: context.dots_hash() },
+            (None, Some(seen)) if reads => {
+                Basis { removed: Removed::named_by(&seen.context), replaced: seen.context.dots_hash() }
+            }
+            _ => Basis { removed: Vec::new(), replaced: 0 },
+        })
+    }
+
+    /// Receives the body, then writes the row, what it removes, and the views, in one batch.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one put, each decided by its own step")]
+    async fn write(
+        &self,
+        address: &Address,
+        permit: &Permit,
+        asked: Asked,
+        clock: u64,
+        basis: Basis,
+        content: Content,
+        upload: crate::body::Upload,
+    ) -> Result<(Write, u64)> {
+        let partition = Partition::object(address, false);
+        let mode =
+            if self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce { permit.mode } else { Mode::Siblings };
+        let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers: Vec::new(), content };
+        let slot =
+            Write::row_name(if mode == Mode::WriteOnce { Mode::Siblings } else { mode }, self.actor, clock, &row);
+        let to = Destination { partition: &partition, name: slot, clock };
+        let Received { body, lease } = self.receive(upload, to).await?;
+        let length = body.length();
+        let row = ObjectRow { content: Content { body, ..row.content }, ..row };
+        let write = Write::put(mode, self.actor, clock, &row, basis.removed);
+        let result = self.apply(address, &partition, &write, Vec::new(), asked).await;
+        match (&result, &row.content.body) {
+            (Err(Error::TooManySiblings { .. }), Body::Blob(blob)) => self.release(blob.id).await,
+            (Err(Error::TimedOut), Body::Blob(_)) => linger(lease),
+            _ => {}
+        }
+        result?;
+        Ok((write, length))
+    }
+
+    /// Applies a write with its views, then releases the blobs of the rows it removed.
+    pub(super) async fn apply(
+        &self,
+        address: &Address,
+        partition: &Partition,
+        write: &Write,
+        forget: Vec<larder_model::rows::Change>,
+        asked: Asked,
+    ) -> Result<()> {
+        let limited = write.mode == Mode::Siblings && !write.tombstone && self.rule(Rule::LimitSiblings);
+        let mut batch = Batch {
+            partitions: vec![PartitionChanges {
+                partition: partition.clone(),
+                changes: write.object_changes(),
+                rows_max: limited.then_some(self.config.siblings_max),
+            }],
+        };
+        let mut in_view = write.key_view_changes(&address.key);
+        in_view.extend(forget);
+        batch.add(self.key_view(address), in_view);
+        let listed = (!write.tombstone).then(|| self.known_buckets.change(&address.bucket)).flatten();
+        let lists = listed.is_some();
+        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
+        let blobs: Vec<_> = write.removed.iter().filter_map(|gone| gone.blob(partition)).collect();
+        let asked = if blobs.is_empty() { asked } else { asked.on_disk(self.config.durable) };
+        if let Err(error) = self.ports.store.apply(batch, &asked.options).await {
+            let error = asked.refuse(error);
+            if matches!(error, Error::TooManySiblings { .. }) {
+                self.metrics.event(Event::SiblingsRefused);
+            }
+            return Err(error);
+        }
+        self.clock.pass(write.clock);
+        if lists {
+            self.known_buckets.written(&address.bucket);
+        }
+        for blob in blobs {
+            self.release(blob).await;
+        }
+        Ok(())
+    }
+
+    /// What a read shows after the write, at no less than the write's own level.
+    async fn read_back(
+        &self,
+        address: &Address,
+        permit: &Permit,
+        asked: Asked,
+        written: &Write,
+    ) -> Result<super::Found> {
+        if self.rule(Rule::ReadBack) {
+            let read = self.read_for_write(permit, asked);
+            return self.find(address, permit, read, true).await;
+        }
+        let rows = written.row.clone().into_iter().collect();
+        let reading = larder_model::causality::Reading::of(permit.mode);
+        let versions = Versions::of(rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
+        let context = Some(versions.context.encode(address));
+        Ok(super::Found { versions, bodies: Vec::new(), context })
+    }
+
+    /// A read on behalf of a write: at the write's level and the bucket's own r, whichever is more.
+    pub(super) fn read_for_write(&self, permit: &Permit, asked: Asked) -> Asked {
+        let own = self.ask_read(permit, &Quorums::default()).map_or(Level::Quorum, |own| own.options.level);
+        asked.at(own.max(asked.options.level))
+    }
+
+    /// Reads a client's context and moves the clock past it.
+    pub(super) fn open_context(&self, bytes: &Bytes, address: &Address) -> Result<Context> {
+        let now = if self.rule(Rule::RefuseAhead) { self.clock.reading(self.now()) } else { u64::MAX };
+        let context = Context::decode(bytes, address, now).inspect_err(|_: &ContextError| {
+            self.metrics.event(Event::ContextRefused);
+        })?;
+        if self.rule(Rule::PassWhatIsSeen) {
+            self.clock.pass(context.latest());
+        }
+        Ok(context)
+    }
+
+    pub(super) fn conditions(&self, request: &PutObject) -> Result<Conditions> {
+        let mut conditions = request.conditions.clone();
+        if let Some(bytes) = &request.if_not_modified {
+            conditions.if_not_modified = Some(self.open_context(bytes, &request.address)?);
+        }
+        Ok(conditions)
+    }
+
+    /// Holds the conditions of a write against what a read shows.
+    pub(super) fn check(&self, conditions: &Conditions, seen: &Versions) -> Result<()> {
+        let etag = seen.etag();
+        let modified = seen.modified().unwrap_or(0) / 1_000_000;
+        let current = Current { etag: etag.as_deref(), modified, context: &seen.context };
+        conditions.check(current, false, self.now() / 1_000_000).map_err(|failed: Failed| Error::Condition(failed))
+    }
+}
+
+/// The engine may still write a row whose answer came too late: its blob is kept from the sweeper meanwhile.
+fn linger(lease: Option<Box<dyn Send + Sync>>) {
+    tokio::spawn(async move {
+        tokio::time::sleep(LINGER).await;
+        drop(lease);
+    });
+}
+
+fn check_metadata(content: &Content) -> Result<()> {
+    let bytes = content.metadata_bytes();
+    if bytes > METADATA_BYTES_MAX { Err(Error::MetadataTooLarge { bytes, max: METADATA_BYTES_MAX }) } else { Ok(()) }
+}

@@ -1,0 +1,123 @@
+//! What is counted: operations, how they end, and events. Each is one table of names and helps.
+
+/// Defines an enum and its table: variant, name, help.
+macro_rules! table {
+    ($(#[$meta:meta])* $table:ident { $($variant:ident = $name:literal, $help:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $table {
+            $(#[doc = $help] $variant,)+
+        }
+
+        impl $table {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means, as one sentence.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)+ }
+            }
+        }
+    };
+}
+
+table! {
+    /// What a client asked for.
+    Op {
+        Get = "get", "Read of an object.";
+        Put = "put", "Write of an object.";
+        Delete = "delete", "Delete of an object.";
+        ListKeys = "list_keys", "Listing of a bucket's keys.";
+        ListBuckets = "list_buckets", "Listing of a type's buckets.";
+        Props = "props", "Read or change of a bucket's properties.";
+        Types = "types", "Read or change of bucket types.";
+    }
+}
+
+table! {
+    /// How an operation ended.
+    Outcome {
+        Ok = "ok", "Done.";
+        NotFound = "not_found", "Nothing is there.";
+        Refused = "refused", "Refused, for a fault or a condition of the client.";
+        Failed = "failed", "Failed, for no fault of the client.";
+    }
+}
+
+table! {
+    /// What happens now and then and an operator may have to know. The name is the whole name of its counter.
+    Event {
+        SiblingsRefused = "larder_siblings_refused_total", "Writes refused as their key has too many siblings.";
+        ContextRefused = "larder_context_refused_total", "Writes refused for a causal context that is not ours.";
+        BlobWritten = "larder_blob_written_total", "Large bodies written.";
+        BlobRemoved = "larder_blob_removed_total", "Large bodies removed as their object went.";
+        BlobSwept = "larder_blob_swept_total", "Large bodies without an owner, removed by the sweeper.";
+        CatalogueRefreshed = "larder_catalogue_refreshed_total", "Newer catalogues of types and properties taken over.";
+        HeartbeatMissed = "larder_heartbeat_missed_total", "Heartbeats of this member that could not be written.";
+        ClockSkew = "larder_clock_skew_total", "Times seen from elsewhere that were too far ahead of the own clock.";
+        Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
+    }
+}
+
+/// What a distribution is kept of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Series {
+    /// Microseconds an operation took.
+    Time(Op),
+    /// Bytes of an object read.
+    ReadBytes,
+    /// Siblings of an object read.
+    ReadSiblings,
+    /// Bytes of an object written.
+    WriteBytes,
+    /// Siblings of an object after a write.
+    WriteSiblings,
+}
+
+impl Series {
+    /// Its place among all.
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Time(op) => op as usize,
+            Self::ReadBytes => Op::ALL.len(),
+            Self::ReadSiblings => Op::ALL.len() + 1,
+            Self::WriteBytes => Op::ALL.len() + 2,
+            Self::WriteSiblings => Op::ALL.len() + 3,
+        }
+    }
+
+    /// All, each at its index.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::WriteSiblings];
+        Op::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
+    }
+
+    /// Upper bounds of its buckets, in its own unit; above the last is one more bucket.
+    pub(super) const fn bounds(self) -> &'static [u64] {
+        match self {
+            Self::Time(_) => TIME_US_BOUNDS,
+            Self::ReadBytes | Self::WriteBytes => BYTES_BOUNDS,
+            Self::ReadSiblings | Self::WriteSiblings => SIBLINGS_BOUNDS,
+        }
+    }
+}
+
+const TIME_US_BOUNDS: &[u64] = &[
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+const BYTES_BOUNDS: &[u64] =
+    &[64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30];
+const SIBLINGS_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 25, 50, 100];
+
+/// Most buckets of a series, the open one included.
+pub(super) const BUCKETS_MAX: usize = 19;
+const _: () = assert!(TIME_US_BOUNDS.len() < BUCKETS_MAX, "one bucket more for what is above the last bound");
+const _: () = assert!(BYTES_BOUNDS.len() < BUCKETS_MAX, "one bucket more for what is above the last bound");

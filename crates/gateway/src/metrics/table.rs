@@ -1,0 +1,248 @@
+//! The table of stats: `/stats`, `kv-admin status` and the manual are made of it.
+//!
+//! Names are Riak's, for the graphs operators have; `larder_…` are ours. Units are Riak's: times in microseconds; names
+//! without `_total` count the last 60 seconds; `_100` is the largest. What is not built but often graphed is 0.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::stats::{LISTS, PUTS, Snapshot};
+use super::track::{Point, WINDOW_SECONDS};
+use super::{About, Event, Op};
+
+/// Version of Riak whose protocols are spoken: clients choose their features by it.
+pub const PROTOCOL_VERSION: &str = "3.2.3";
+/// Size of the ring shown to tools of Riak. There is no ring; 64 is what Riak starts with.
+pub const RING_PARTITIONS: u64 = 64;
+
+/// One stat: a row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Stat {
+    /// Its name in `/stats`.
+    pub name: &'static str,
+    /// What it is, as one sentence or two.
+    pub help: &'static str,
+    pub(super) how: How,
+}
+
+impl Stat {
+    /// Whether it is measured: what is not is always 0.
+    #[must_use]
+    pub fn measured(&self) -> bool {
+        !matches!(self.how, How::NotBuilt | How::At(Spread::NotBuilt, _))
+    }
+}
+
+/// How a stat is computed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum How {
+    /// Not at all: 0.
+    NotBuilt,
+    /// It is always this text.
+    Text(&'static str),
+    /// From numbers and names.
+    Of(fn(&Snapshot, &About<'_>) -> Value),
+    /// A point of a distribution of the last minute.
+    At(Spread, Point),
+    /// How often this happened.
+    Event(Event),
+}
+
+/// A distribution that rows show points of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Spread {
+    /// Times of reads.
+    GetTime,
+    /// Siblings of objects read.
+    GetSiblings,
+    /// Bytes of objects read.
+    GetBytes,
+    /// Times of writes and deletes.
+    PutTime,
+    /// Of a feature that is not built.
+    NotBuilt,
+}
+
+/// All stats, sorted by name.
+#[must_use]
+pub fn table() -> &'static [Stat] {
+    static TABLE: LazyLock<Vec<Stat>> = LazyLock::new(|| {
+        let built = [REQUESTS, SPREADS, NODE, MACHINE, UNMEASURED_SPREADS].concat();
+        let unmeasured = UNMEASURED.split_whitespace().map(|name| row(name, "Not built: always 0.", How::NotBuilt));
+        let events = Event::ALL.iter().map(|event| row(event.name(), event.help(), How::Event(*event)));
+        let mut table: Vec<Stat> = built.into_iter().chain(unmeasured).chain(events).collect();
+        table.sort_unstable_by_key(|stat| stat.name);
+        table
+    });
+    &TABLE
+}
+
+const fn row(name: &'static str, help: &'static str, how: How) -> Stat {
+    Stat { name, help, how }
+}
+
+const fn of(name: &'static str, help: &'static str, value: fn(&Snapshot, &About<'_>) -> Value) -> Stat {
+    row(name, help, How::Of(value))
+}
+
+/// Five rows for each name: points of its distribution.
+macro_rules! spread {
+    ($help:literal, $($name:literal = $spread:expr,)+) => {
+        &[$(
+            row(concat!($name, "_mean"), concat!($help, " Mean."), How::At($spread, Point::Mean)),
+            row(concat!($name, "_median"), concat!($help, " Median."), How::At($spread, Point::Median)),
+            row(concat!($name, "_95"), concat!($help, " 95th percentile."), How::At($spread, Point::P95)),
+            row(concat!($name, "_99"), concat!($help, " 99th percentile."), How::At($spread, Point::P99)),
+            row(concat!($name, "_100"), concat!($help, " Largest."), How::At($spread, Point::Max)),
+        )+]
+    };
+}
+
+const REQUESTS: &[Stat] = &[
+    of("node_gets", "Reads of objects in the last minute.", |s, _| s.gets.count.into()),
+    of("node_gets_total", "Reads of objects since the start.", |s, _| s.worked(&[Op::Get])),
+    of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
+    of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.worked(&PUTS)),
+    of("vnode_gets", "The same as node_gets: there are no vnodes.", |s, _| s.gets.count.into()),
+    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.worked(&[Op::Get])),
+    of("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
+    of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.worked(&PUTS)),
+    of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[Op::Get])),
+    of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.gets.failed.into()),
+    of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[Op::Get])),
+    of("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
+    of("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
+    of("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
+    of("node_put_fsm_in_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
+    of("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
+    of("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LISTS)),
+    of("list_fsm_create", "Listings of keys and buckets in the last minute.", |s, _| s.lists.count.into()),
+    of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.worked(&LISTS)),
+    of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.lists.failed.into()),
+    of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LISTS)),
+];
+
+const SPREADS: &[Stat] = spread![
+    "Of the last minute; times in microseconds, sizes in bytes.",
+    "node_get_fsm_time" = Spread::GetTime,
+    "node_get_fsm_siblings" = Spread::GetSiblings,
+    "node_get_fsm_objsize" = Spread::GetBytes,
+    "node_put_fsm_time" = Spread::PutTime,
+    "vnode_get_fsm_time" = Spread::GetTime,
+    "vnode_put_fsm_time" = Spread::PutTime,
+];
+
+const VERSION_HELP: &str = "Version of Riak whose protocols are spoken; ours is larder_version.";
+
+const NODE: &[Stat] = &[
+    of("nodename", "Name of this node.", |_, about| about.node.into()),
+    of("connected_nodes", "Names of all other members.", |_, about| about.connected_nodes().into()),
+    of("ring_members", "Names of all members.", |_, about| about.ring_members().into()),
+    of("ring_num_partitions", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
+    of("ring_creation_size", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
+    of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, about| about.ring_ownership().into()),
+    of("storage_backend", "Name of the store engine.", |_, about| about.engine.name.into()),
+    of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, about| about.disks()),
+    of("larder_version", "Version of Larder.", |_, about| about.version.into()),
+    of("larder_ready", "Whether requests are served.", |_, about| about.ready.into()),
+    of("larder_catalogue_version", "Version of the catalogue in use.", |_, about| about.catalogue.into()),
+    row("riak_kv_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+    row("riak_core_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+    row("riak_api_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+    row("riak_pb_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+    row("riak_pipe_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+];
+
+const MACHINE: &[Stat] = &[
+    of("cpu_nprocs", "Tasks of all processes of the machine.", |_, about| about.process.host.tasks.into()),
+    of("cpu_avg1", "Load of the last minute, times 256.", |_, about| load(about, 0)),
+    of("cpu_avg5", "Load of the last 5 minutes, times 256.", |_, about| load(about, 1)),
+    of("cpu_avg15", "Load of the last 15 minutes, times 256.", |_, about| load(about, 2)),
+    of("mem_total", "Memory of the machine in bytes.", |_, about| about.process.host.memory_bytes.into()),
+    of("mem_allocated", "Memory of the machine in use, in bytes.", |_, about| {
+        about.process.host.memory_bytes.saturating_sub(about.process.host.memory_available_bytes).into()
+    }),
+    of("memory_total", "Resident memory of this process in bytes.", |_, about| about.process.rss_bytes.into()),
+    of("sys_process_count", "Threads of this process.", |_, about| about.process.threads.into()),
+    of("sys_port_count", "Open file descriptors of this process.", |_, about| about.process.open_fds.into()),
+    of("sys_logical_processors", "Processors of this process.", |_, about| about.process.host.processors.into()),
+    of("sys_system_version", "Name and version of this program.", |_, about| {
+        format!("Larder {}", about.version).into()
+    }),
+    of("sys_system_architecture", "Processor and system.", |_, _| {
+        format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS).into()
+    }),
+    of("sys_wordsize", "Bytes of a machine word.", |_, _| size_of::<usize>().into()),
+    row("sys_otp_release", "There is no Erlang.", How::Text("undefined")),
+    row("sys_driver_version", "There is no Erlang.", How::Text("undefined")),
+    row("sys_heap_type", "There is no Erlang.", How::Text("undefined")),
+    row("sys_global_heaps_size", "There is no Erlang.", How::Text("deprecated")),
+    of("sys_smp_support", "All processors are used.", |_, _| true.into()),
+    of("sys_threads_enabled", "Threads are used.", |_, _| true.into()),
+];
+
+const UNMEASURED_SPREADS: &[Stat] = spread![
+    "Not built: always 0.",
+    "consistent_get_objsize" = Spread::NotBuilt,
+    "consistent_get_time" = Spread::NotBuilt,
+    "consistent_put_objsize" = Spread::NotBuilt,
+    "consistent_put_time" = Spread::NotBuilt,
+    "counter_actor_counts" = Spread::NotBuilt,
+    "map_actor_counts" = Spread::NotBuilt,
+    "set_actor_counts" = Spread::NotBuilt,
+    "object_counter_merge_time" = Spread::NotBuilt,
+    "object_hll_merge_time" = Spread::NotBuilt,
+    "object_map_merge_time" = Spread::NotBuilt,
+    "object_merge_time" = Spread::NotBuilt,
+    "object_set_merge_time" = Spread::NotBuilt,
+    "vnode_counter_update_time" = Spread::NotBuilt,
+    "vnode_map_update_time" = Spread::NotBuilt,
+    "vnode_set_update_time" = Spread::NotBuilt,
+    "write_once_put_objsize" = Spread::NotBuilt,
+    "write_once_put_time" = Spread::NotBuilt,
+];
+
+const UNMEASURED: &str = "
+    consistent_gets consistent_gets_total consistent_puts consistent_puts_total
+    converge_delay_last converge_delay_max converge_delay_mean converge_delay_min coord_redirs_total
+    dropped_vnode_requests_total executing_mappers gossip_received handoff_timeouts ignored_gossip_total
+    index_fsm_active index_fsm_create index_fsm_create_error late_put_fsm_coordinator_ack leveldb_read_block_error
+    memory_atom memory_atom_used memory_binary memory_code memory_ets memory_processes
+    memory_processes_used memory_system
+    node_get_fsm_rejected node_get_fsm_rejected_60s node_get_fsm_rejected_total
+    node_put_fsm_rejected node_put_fsm_rejected_60s node_put_fsm_rejected_total
+    object_counter_merge object_counter_merge_total object_hll_merge object_hll_merge_total
+    object_map_merge object_map_merge_total object_merge object_merge_total object_set_merge object_set_merge_total
+    pbc_active pbc_connects pbc_connects_total pipeline_active pipeline_create_count pipeline_create_error_count
+    pipeline_create_error_one pipeline_create_one postcommit_fail precommit_fail
+    read_repairs read_repairs_total read_repairs_fallback_notfound_count read_repairs_fallback_notfound_one
+    read_repairs_fallback_outofdate_count read_repairs_fallback_outofdate_one
+    read_repairs_primary_notfound_count read_repairs_primary_notfound_one
+    read_repairs_primary_outofdate_count read_repairs_primary_outofdate_one
+    rebalance_delay_last rebalance_delay_max rebalance_delay_mean rebalance_delay_min rejected_handoffs
+    riak_kv_vnodeq_max riak_kv_vnodeq_mean riak_kv_vnodeq_median riak_kv_vnodeq_min riak_kv_vnodeq_total
+    riak_kv_vnodes_running rings_reconciled rings_reconciled_total
+    search_index_fail_count search_index_fail_one search_index_latency_95 search_index_latency_99
+    search_index_latency_999 search_index_latency_max search_index_latency_median search_index_latency_min
+    search_index_throughput_count search_index_throughput_one search_query_fail_count search_query_fail_one
+    search_query_latency_95 search_query_latency_99 search_query_latency_999 search_query_latency_max
+    search_query_latency_median search_query_latency_min search_query_throughput_count search_query_throughput_one
+    skipped_read_repairs skipped_read_repairs_total sys_monitor_count sys_thread_pool_size
+    vnode_counter_update vnode_counter_update_total vnode_map_update vnode_map_update_total
+    vnode_set_update vnode_set_update_total
+    vnode_index_deletes vnode_index_deletes_total vnode_index_deletes_postings vnode_index_deletes_postings_total
+    vnode_index_reads vnode_index_reads_total vnode_index_refreshes vnode_index_refreshes_total
+    vnode_index_writes vnode_index_writes_total vnode_index_writes_postings vnode_index_writes_postings_total
+    write_once_merge write_once_puts write_once_puts_total
+";
+
+/// Riak shows whole numbers; rounded up, so that a little is not nothing.
+fn per_second(count: u64) -> Value {
+    count.div_ceil(WINDOW_SECONDS).into()
+}
+
+/// Riak's integer form of a load.
+fn load(about: &About<'_>, minutes: usize) -> Value {
+    ((about.process.host.load[minutes] * 256.0) as u64).into()
+}

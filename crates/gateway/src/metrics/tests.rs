@@ -1,0 +1,241 @@
+//! Tests of metrics through what operators see.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn about(members: &[String]) -> About<'_> {
+    About {
+        node: "larder@a",
+        version: "0.1.0",
+        members,
+        engine: Engine { name: "local", disks: &[Disk { id: "/", size_kib: 1000, used_percent: 8 }] },
+        ready: true,
+        catalogue: 7,
+        process: Process { host: Host { load: [0.5, 1.0, 2.0], ..Host::default() }, threads: 9, ..Process::default() },
+        extra: &[
+            ("engine_bytes{table=\"objects\"}", 1.5, "Bytes of \\ tables.\nReally."),
+            ("engine_bytes{table=\"views\"}", f64::INFINITY, "Bytes of tables."),
+            ("larder_engine_flushed_total", 3.0, "Flushes."),
+        ],
+    }
+}
+
+fn stats(metrics: &Metrics, now: Duration) -> BTreeMap<&'static str, Value> {
+    metrics.stats(&about(&[]), now).into_iter().collect()
+}
+
+#[track_caller]
+fn check(metrics: &Metrics, now: Duration, expected: &[(&str, u64)]) {
+    let stats = stats(metrics, now);
+    let seen: Vec<_> = expected.iter().map(|(name, _)| (*name, stats[name].as_u64().expect(name))).collect();
+    assert_eq!(seen, expected);
+}
+
+/// Samples by their full name with labels; panics at any line that is not of the format.
+#[track_caller]
+fn parse(text: &str) -> HashMap<String, f64> {
+    let (mut samples, mut families, mut family) = (HashMap::new(), HashSet::new(), String::new());
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().expect("name").into();
+            assert!(families.insert(family.clone()), "{family} twice");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("kind");
+            assert!(name == family && ["counter", "gauge", "histogram"].contains(&kind), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').expect("value");
+            let bare = name.split('{').next().expect("name");
+            assert!(bare.starts_with(&family) && bare.starts_with("larder_"), "{line}");
+            assert!(bare.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
+            check_labels(&name[bare.len()..]);
+            let value = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(samples.insert(name.to_owned(), value).is_none(), "{name} twice");
+        }
+    }
+    samples
+}
+
+#[track_caller]
+fn check_labels(labels: &str) {
+    let inner = labels.strip_prefix('{').map_or("", |labels| labels.strip_suffix('}').expect("closed"));
+    for label in inner.split(',').filter(|label| !label.is_empty()) {
+        let (name, value) = label.split_once("=\"").expect("label");
+        assert!(name.bytes().all(|byte| byte.is_ascii_lowercase()) && value.ends_with('"'), "{label}");
+    }
+}
+
+#[test]
+fn counts_expire_to_the_second_and_totals_never() {
+    let metrics = Metrics::new();
+    metrics.finished(Op::Get, micros(100), Outcome::Ok, at(1000));
+    metrics.finished(Op::Get, micros(100), Outcome::NotFound, at(1030));
+    metrics.finished(Op::Get, micros(100), Outcome::Failed, at(1030));
+    check(&metrics, at(1059), &[("node_gets", 3), ("node_get_fsm_errors", 1), ("vnode_gets", 3)]);
+    check(&metrics, at(1060), &[("node_gets", 2), ("node_gets_total", 3), ("node_get_fsm_errors_total", 1)]);
+    check(&metrics, at(1090), &[("node_gets", 0), ("node_gets_total", 3), ("node_get_fsm_errors", 0)]);
+    metrics.finished(Op::Get, micros(100), Outcome::Ok, at(1000 + 64 * 5));
+    check(&metrics, at(1000 + 64 * 5), &[("node_gets", 1), ("node_gets_total", 4)]);
+}
+
+#[test]
+fn distributions_expire_after_sixty_to_seventy_seconds() {
+    let metrics = Metrics::new();
+    metrics.finished(Op::Put, micros(900), Outcome::Ok, at(1009));
+    check(&metrics, at(1069), &[("node_put_fsm_time_100", 900), ("node_put_fsm_time_mean", 900)]);
+    check(&metrics, at(1070), &[("node_put_fsm_time_100", 0), ("node_put_fsm_time_mean", 0)]);
+    metrics.finished(Op::Put, micros(10), Outcome::Ok, at(1079));
+    check(&metrics, at(1079), &[("node_put_fsm_time_100", 10), ("node_put_fsm_time_median", 10)]);
+}
+
+#[test]
+fn a_late_time_is_not_lost() {
+    let metrics = Metrics::new();
+    metrics.finished(Op::Get, micros(10), Outcome::Ok, at(1070));
+    metrics.finished(Op::Get, micros(30), Outcome::Ok, at(1006));
+    check(&metrics, at(1069), &[("node_gets", 2), ("node_get_fsm_time_mean", 20), ("node_get_fsm_time_100", 30)]);
+}
+
+#[test]
+fn percentiles_are_within_one_percent() {
+    let metrics = Metrics::new();
+    (1..=1000).for_each(|value| metrics.finished(Op::Get, micros(value * 10), Outcome::Ok, at(value % 50)));
+    let stats = stats(&metrics, at(50));
+    for (name, expected) in [("median", 5000.0), ("95", 9500.0), ("99", 9900.0)] {
+        let seen = stats[format!("node_get_fsm_time_{name}").as_str()].as_f64().expect(name);
+        assert!((seen - expected).abs() <= expected / 100.0, "{name}: {seen}");
+    }
+    check(
+        &metrics,
+        at(50),
+        &[("node_get_fsm_time_mean", 5005), ("node_get_fsm_time_100", 10_000), ("node_gets", 1000)],
+    );
+    check(&metrics, at(50), &[("node_get_fsm_in_rate", 17)]);
+}
+
+#[test]
+fn objects_have_sizes_and_siblings() {
+    let metrics = Metrics::new();
+    metrics.object_read(100, 1, at(5));
+    metrics.object_read(u64::MAX, 3, at(5));
+    metrics.object_written(70, 0, at(5));
+    check(&metrics, at(5), &[("node_get_fsm_siblings_mean", 2), ("node_get_fsm_siblings_100", 3)]);
+    check(&metrics, at(5), &[("node_get_fsm_objsize_median", 100), ("node_get_fsm_objsize_100", 1 << 42)]);
+    let samples = parse(&metrics.text(&about(&[]), at(5)));
+    assert_eq!(samples["larder_object_bytes_sum{way=\"write\"}"], 70.0);
+    assert_eq!(samples["larder_object_siblings_bucket{way=\"write\",le=\"1\"}"], 1.0);
+    assert_eq!(samples["larder_object_bytes_bucket{way=\"read\",le=\"+Inf\"}"], 2.0);
+}
+
+#[test]
+fn deletes_are_puts_and_refusals_take_no_time() {
+    let metrics = Metrics::new();
+    metrics.finished(Op::Put, micros(100), Outcome::Ok, at(1));
+    metrics.finished(Op::Put, micros(1), Outcome::Refused, at(1));
+    metrics.finished(Op::Delete, micros(300), Outcome::Ok, at(1));
+    check(&metrics, at(1), &[("node_puts", 2), ("node_puts_total", 2), ("node_put_fsm_time_mean", 200)]);
+    let samples = parse(&metrics.text(&about(&[]), at(1)));
+    assert_eq!(samples["larder_requests_total{op=\"put\",outcome=\"refused\"}"], 1.0);
+    assert_eq!(samples["larder_request_seconds_count{op=\"put\"}"], 1.0);
+}
+
+#[test]
+fn requests_in_flight_are_counted_until_dropped_anywhere() {
+    let metrics = Metrics::new();
+    let (get, list) = (metrics.in_flight(Op::Get), metrics.in_flight(Op::ListBuckets));
+    check(&metrics, at(1), &[("node_get_fsm_active", 1), ("node_put_fsm_active", 0), ("list_fsm_active", 1)]);
+    std::thread::scope(|scope| drop(scope.spawn(move || drop((get, list)))));
+    check(&metrics, at(1), &[("node_get_fsm_active", 0), ("list_fsm_active", 0)]);
+}
+
+#[test]
+fn concurrent_recording_loses_nothing() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 10_000;
+    let metrics = Metrics::new();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let metrics = &metrics;
+            scope.spawn(move || {
+                for value in 0..EACH {
+                    let _active = metrics.in_flight(Op::Get);
+                    metrics.finished(Op::Get, micros(value % 100), Outcome::Ok, at(100 + (value + thread) % 40));
+                    metrics.event(Event::BlobWritten);
+                }
+            });
+        }
+        (0..20).for_each(|_| drop(metrics.stats(&about(&[]), at(139))));
+    });
+    check(&metrics, at(139), &[("node_gets", THREADS * EACH), ("node_gets_total", THREADS * EACH)]);
+    check(&metrics, at(139), &[("larder_blob_written_total", THREADS * EACH), ("node_get_fsm_active", 0)]);
+    let samples = parse(&metrics.text(&about(&[]), at(139)));
+    assert_eq!(samples["larder_request_seconds_bucket{op=\"get\",le=\"0.0001\"}"], (THREADS * EACH) as f64);
+    assert_eq!(metrics.recent(&[Series::Time(Op::Get)], at(139)).point(track::Point::Mean), 49);
+}
+
+#[test]
+fn names_are_unique_and_sorted() {
+    let names: Vec<_> = table().iter().map(|stat| stat.name).collect();
+    assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+    assert!(table().iter().all(|stat| stat.help.ends_with('.')));
+    let metrics = Metrics::new();
+    let shown: Vec<_> = metrics.stats(&about(&[]), at(0)).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(shown, names);
+    let zeros = table().iter().zip(metrics.stats(&about(&[]), at(0))).filter(|(stat, _)| !stat.measured());
+    zeros.for_each(|(stat, (_, value))| assert_eq!(value, 0, "{}", stat.name));
+}
+
+#[test]
+fn the_node_and_its_members_are_shown() {
+    let members = ["larder@c".to_owned(), "larder@a".to_owned(), "larder@b".to_owned()];
+    let stats: BTreeMap<_, _> = Metrics::new().stats(&about(&members), at(0)).into_iter().collect();
+    let expected = json!({
+        "nodename": "larder@a", "connected_nodes": ["larder@b", "larder@c"],
+        "ring_members": ["larder@a", "larder@b", "larder@c"],
+        "ring_ownership": "[{'larder@a',22},\n {'larder@b',21},\n {'larder@c',21}]",
+        "ring_num_partitions": 64, "storage_backend": "local", "disk": [{"id": "/", "size": 1000, "used": 8}],
+        "riak_kv_version": "3.2.3", "larder_version": "0.1.0", "larder_catalogue_version": 7,
+        "cpu_avg1": 128, "cpu_avg15": 512, "sys_process_count": 9, "sys_wordsize": 8, "pbc_active": 0,
+    });
+    for (name, value) in expected.as_object().expect("object") {
+        assert_eq!(&stats[name.as_str()], value, "{name}");
+    }
+}
+
+#[test]
+fn text_is_prometheus_line_by_line() {
+    let metrics = Metrics::default();
+    metrics.finished(Op::Get, micros(700), Outcome::Ok, at(3));
+    metrics.event(Event::Panicked);
+    let text = metrics.text(&About { node: "a\"b\\c\nd", ..about(&[]) }, at(3));
+    assert!(text.contains(r#"larder_info{node="a\"b\\c\nd",version="0.1.0",engine="local"} 1"#), "{text}");
+    assert!(
+        text.contains("# HELP larder_engine_bytes Bytes of \\\\ tables.\\nReally.\n# TYPE larder_engine_bytes gauge\n")
+    );
+    let samples = parse(&text);
+    for (name, value) in [
+        ("larder_requests_total{op=\"get\",outcome=\"ok\"}", 1.0),
+        ("larder_request_seconds_bucket{op=\"get\",le=\"0.0005\"}", 0.0),
+        ("larder_request_seconds_bucket{op=\"get\",le=\"0.001\"}", 1.0),
+        ("larder_request_seconds_bucket{op=\"get\",le=\"60\"}", 1.0),
+        ("larder_request_seconds_sum{op=\"get\"}", 0.0007),
+        ("larder_request_recent_seconds{op=\"get\",percentile=\"100\"}", 0.0007),
+        ("larder_panicked_total", 1.0),
+        ("larder_engine_bytes{table=\"views\"}", f64::INFINITY),
+        ("larder_engine_flushed_total", 3.0),
+        ("larder_members", 1.0),
+    ] {
+        assert_eq!(samples[name], value, "{name}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Prometheus text, format 0.0.4.
+//!
+//! Counters and histograms are of all time since the start: whoever asks takes differences.
+//! `larder_request_recent_seconds` alone is of the last minute, for eyes without a query language.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::names::Series;
+use super::track::Point;
+use super::{About, Event, Metrics, Op, Outcome};
+
+const MICROSECONDS: f64 = 1e6;
+
+/// All metrics.
+pub(super) fn text(metrics: &Metrics, about: &About<'_>, now: Duration) -> String {
+    let mut page = Page::default();
+    page.about(about);
+    page.requests(metrics);
+    page.recent(metrics, now);
+    page.objects(metrics);
+    for event in Event::ALL {
+        page.one(event.name(), event.help(), metrics.happened(*event) as f64);
+    }
+    page.process(about);
+    page.extra(about);
+    page.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn about(&mut self, about: &About<'_>) {
+        self.head("larder_info", "Who this is: always 1.", "gauge");
+        let labels = [("node", about.node), ("version", about.version), ("engine", about.engine.name)];
+        self.line("larder_info", &labels, 1.0);
+        self.one("larder_ready", "Whether requests are served.", f64::from(u8::from(about.ready)));
+        self.one("larder_members", "Members that live, this one included.", about.ring_members().len() as f64);
+        self.one("larder_catalogue_version", "Version of the catalogue in use.", about.catalogue as f64);
+    }
+
+    fn requests(&mut self, metrics: &Metrics) {
+        self.head("larder_requests_total", "Requests that ended, by operation and outcome.", "counter");
+        for (op, outcome) in Op::ALL.iter().flat_map(|op| Outcome::ALL.iter().map(move |outcome| (*op, *outcome))) {
+            let labels = [("op", op.name()), ("outcome", outcome.name())];
+            self.line("larder_requests_total", &labels, metrics.ended(op, outcome) as f64);
+        }
+        self.head("larder_requests_active", "Requests being worked on.", "gauge");
+        for op in Op::ALL {
+            self.line("larder_requests_active", &[("op", op.name())], metrics.active(*op) as f64);
+        }
+        self.head("larder_request_seconds", "Time of requests that were not refused.", "histogram");
+        for op in Op::ALL {
+            self.histogram("larder_request_seconds", ("op", op.name()), metrics, Series::Time(*op));
+        }
+    }
+
+    fn recent(&mut self, metrics: &Metrics, now: Duration) {
+        let name = "larder_request_recent_seconds";
+        self.head(name, "Percentiles of the time of requests over the last minute.", "gauge");
+        for op in Op::ALL {
+            let recent = metrics.recent(&[Series::Time(*op)], now);
+            for (percentile, point) in
+                [("50", Point::Median), ("95", Point::P95), ("99", Point::P99), ("100", Point::Max)]
+            {
+                let labels = [("op", op.name()), ("percentile", percentile)];
+                self.line(name, &labels, recent.point(point) as f64 / MICROSECONDS);
+            }
+        }
+    }
+
+    fn objects(&mut self, metrics: &Metrics) {
+        self.head("larder_object_bytes", "Sizes of objects read and written, with all siblings.", "histogram");
+        self.histogram("larder_object_bytes", ("way", "read"), metrics, Series::ReadBytes);
+        self.histogram("larder_object_bytes", ("way", "write"), metrics, Series::WriteBytes);
+        self.head("larder_object_siblings", "Siblings of objects read and written.", "histogram");
+        self.histogram("larder_object_siblings", ("way", "read"), metrics, Series::ReadSiblings);
+        self.histogram("larder_object_siblings", ("way", "write"), metrics, Series::WriteSiblings);
+    }
+
+    fn process(&mut self, about: &About<'_>) {
+        let process = &about.process;
+        self.one("larder_process_resident_memory_bytes", "Resident memory.", process.rss_bytes as f64);
+        self.one("larder_process_cpu_seconds_total", "Processor time used.", process.cpu_seconds);
+        self.one("larder_process_uptime_seconds", "Time since the start.", process.uptime_seconds);
+        self.one("larder_process_threads", "Threads.", process.threads as f64);
+        self.one("larder_process_open_fds", "Open file descriptors.", process.open_fds as f64);
+        self.one("larder_process_max_fds", "Most file descriptors allowed.", process.open_fds_max as f64);
+    }
+
+    fn extra(&mut self, about: &About<'_>) {
+        let mut before = String::new();
+        for (name, value, help) in about.extra {
+            let name = if name.starts_with("larder_") { (*name).to_owned() } else { format!("larder_{name}") };
+            let family = name.split('{').next().unwrap_or_default();
+            if family != before {
+                self.head(family, help, kind(family));
+                family.clone_into(&mut before);
+            }
+            self.line(&name, &[], *value);
+        }
+    }
+
+    /// A family of one sample.
+    fn one(&mut self, name: &str, help: &str, value: f64) {
+        self.head(name, help, kind(name));
+        self.line(name, &[], value);
+    }
+
+    fn histogram(&mut self, name: &str, label: (&str, &str), metrics: &Metrics, series: Series) {
+        let total = metrics.total(series);
+        let unit = if matches!(series, Series::Time(_)) { MICROSECONDS } else { 1.0 };
+        let bucket = format!("{name}_bucket");
+        let mut below = 0;
+        for (bound, count) in series.bounds().iter().zip(total.buckets) {
+            below += count;
+            self.line(&bucket, &[label, ("le", &number(*bound as f64 / unit))], below as f64);
+        }
+        self.line(&bucket, &[label, ("le", "+Inf")], total.count as f64);
+        self.line(&format!("{name}_sum"), &[label], total.sum as f64 / unit);
+        self.line(&format!("{name}_count"), &[label], total.count as f64);
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{before}{label}=\"{value}\"");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {}", number(value));
+    }
+}
+
+/// The type a family's name tells.
+fn kind(name: &str) -> &'static str {
+    if name.ends_with("_total") { "counter" } else { "gauge" }
+}
+
+/// A number as Prometheus writes it.
+fn number(value: f64) -> String {
+    if value == f64::INFINITY {
+        "+Inf".into()
+    } else if value == f64::NEG_INFINITY {
+        "-Inf".into()
+    } else {
+        value.to_string()
+    }
+}

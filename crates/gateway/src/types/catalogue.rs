@@ -1,0 +1,198 @@
+//! A gateway's copy of the catalogue, and how it is kept fresh.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_model::address::BucketAddress;
+use larder_model::props::{Defaults, Effective, Overrides, State, TypeRecord};
+use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
+use larder_store::{Level, Partition, ReadQuery};
+
+use crate::metrics::Event;
+use crate::{Error, Gateway, Result, Rule};
+
+/// Nothing is served from a catalogue that was not checked for this long.
+const FRESH: Duration = Duration::from_secs(5);
+const PAGE_ROWS: usize = 1000;
+const READS_MAX: usize = 10;
+
+/// One state of the catalogue.
+#[derive(Debug, Clone)]
+pub(crate) struct Catalogue {
+    number: Stamp,
+    checked: Option<Duration>,
+    types: BTreeMap<Bytes, Type>,
+    buckets: HashMap<BucketAddress, Own>,
+    default: Effective,
+}
+
+/// A type, with the number of the change that last wrote it.
+#[derive(Debug, Clone)]
+pub(crate) struct Type {
+    pub(crate) record: Arc<TypeRecord>,
+    pub(crate) number: Stamp,
+    effective: Effective,
+}
+
+#[derive(Debug, Clone)]
+struct Own {
+    overrides: Arc<Overrides>,
+    effective: Effective,
+}
+
+impl Catalogue {
+    /// What a gateway knows before it has looked.
+    pub(crate) fn empty() -> Self {
+        Self {
+            number: 0,
+            checked: None,
+            types: BTreeMap::new(),
+            buckets: HashMap::new(),
+            default: Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY),
+        }
+    }
+
+    /// Its number: the stamp of the head.
+    pub(crate) fn number(&self) -> Stamp {
+        self.number
+    }
+
+    /// The types, `default` not among them, by name.
+    pub(crate) fn types(&self) -> &BTreeMap<Bytes, Type> {
+        &self.types
+    }
+
+    /// The record of an active type; `Some(None)` for type `default`, `None` for one that serves no request.
+    pub(crate) fn active(&self, bucket_type: &[u8]) -> Option<Option<&Arc<TypeRecord>>> {
+        if bucket_type == larder_model::address::DEFAULT_TYPE {
+            return Some(None);
+        }
+        let found = self.types.get(bucket_type)?;
+        (found.record.state == State::Active).then_some(Some(&found.record))
+    }
+
+    /// What holds for a bucket; `None` when its type serves no request.
+    pub(crate) fn effective(&self, bucket: &BucketAddress) -> Option<Effective> {
+        let of_type = if bucket.is_default_type() {
+            self.default
+        } else {
+            let found = self.types.get(&bucket.bucket_type)?;
+            if found.record.state != State::Active {
+                return None;
+            }
+            found.effective
+        };
+        if self.buckets.is_empty() {
+            return Some(of_type);
+        }
+        Some(self.buckets.get(bucket).map_or(of_type, |own| own.effective))
+    }
+
+    /// The bucket's own properties.
+    pub(crate) fn own(&self, bucket: &BucketAddress) -> Arc<Overrides> {
+        self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
+    }
+
+    fn of(rows: Vec<Row>, checked: Duration) -> Result<Self> {
+        let mut catalogue = Self { checked: Some(checked), ..Self::empty() };
+        let mut buckets = Vec::new();
+        for row in rows {
+            if row.name.is_empty() {
+                catalogue.number = row.stamp;
+                continue;
+            }
+            let CatalogueRow(json) = CatalogueRow::decode(row.value).map_err(|error| damaged(&error))?;
+            match CatalogueKey::decode(&row.name).map_err(|error| damaged(&error))? {
+                CatalogueKey::Type(name) => {
+                    let record = TypeRecord::from_json(&json).map_err(|error| damaged(&error))?;
+                    let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
+                    let found = Type { record: Arc::new(record), number: row.stamp, effective };
+                    catalogue.types.insert(name, found);
+                }
+                CatalogueKey::Bucket(bucket) => buckets.push((bucket, json)),
+            }
+        }
+        for (bucket, json) in buckets {
+            catalogue.add_bucket(bucket, &json)?;
+        }
+        Ok(catalogue)
+    }
+
+    fn add_bucket(&mut self, bucket: BucketAddress, json: &serde_json::Value) -> Result<()> {
+        let map = json.as_object().ok_or_else(|| damaged(&"bucket properties are no object"))?;
+        let overrides = Overrides::from_json(map).map_err(|_| damaged(&"bucket properties do not hold"))?;
+        let record = self.types.get(&bucket.bucket_type).map(|found| Arc::clone(&found.record));
+        let effective = TypeRecord::effective(record.as_deref(), &overrides);
+        self.buckets.insert(bucket, Own { overrides: Arc::new(overrides), effective });
+        Ok(())
+    }
+}
+
+fn damaged(error: &dyn std::fmt::Display) -> Error {
+    Error::Damaged(format!("the catalogue: {error}"))
+}
+
+impl Gateway {
+    /// The catalogue to serve from: checked within the last five seconds.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] when it cannot be checked now.
+    pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
+        let catalogue = self.catalogue.load();
+        let now = self.monotonic();
+        let is_fresh = catalogue.checked.is_some_and(|checked| now.saturating_sub(checked) < FRESH);
+        if is_fresh || !self.rule(Rule::FreshCatalogue) {
+            return Ok(Arc::clone(&catalogue));
+        }
+        let stale = |error| Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"));
+        self.refresh().await.map_err(stale)?;
+        Ok(self.catalogue.load_full())
+    }
+
+    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let _one = self.refreshing.lock().await;
+        let checked = self.monotonic();
+        let number = self.catalogue_number().await?;
+        let known = self.catalogue.load();
+        if number <= known.number {
+            let known = Catalogue { checked: Some(checked), ..Catalogue::clone(&known) };
+            self.catalogue.store(Arc::new(known));
+            return Ok(());
+        }
+        let read = Catalogue::of(self.read_catalogue(number).await?, checked)?;
+        self.metrics.event(Event::CatalogueRefreshed);
+        self.catalogue.store(Arc::new(read));
+        Ok(())
+    }
+
+    async fn catalogue_number(&self) -> Result<Stamp> {
+        let head = ReadQuery::all(1);
+        let page = self.ports.store.read(&Partition::catalogue(), &head, &self.own(Level::Quorum)).await?;
+        Ok(page.rows.first().filter(|row| row.name.is_empty()).map_or(0, |row| row.stamp))
+    }
+
+    /// All rows of one state: pages are not isolated from each other, so the number must be the same before and after.
+    async fn read_catalogue(&self, mut number: Stamp) -> Result<Vec<Row>> {
+        for _ in 0..READS_MAX {
+            let mut rows: Vec<Row> = Vec::new();
+            loop {
+                let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
+                let page = self.ports.store.read(&Partition::catalogue(), &query, &self.own(Level::Quorum)).await?;
+                let ended = page.stopped == larder_store::Stopped::End;
+                rows.extend(page.rows);
+                if ended {
+                    break;
+                }
+            }
+            let after = self.catalogue_number().await?;
+            if after == number && rows.first().is_some_and(|head| head.stamp == number) {
+                return Ok(rows);
+            }
+            number = after;
+        }
+        Err(Error::NotReady("the catalogue of bucket types changes faster than it can be read".into()))
+    }
+}

@@ -1,0 +1,184 @@
+//! Changes of the catalogue: a compare-and-set on its number, then waiting until it is seen.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_model::props::types::DEFAULT_TYPE;
+use larder_model::props::{State, TypeRecord, Whole, display};
+use larder_model::rows::{CatalogueKey, CatalogueRow, Change, Row, Stamp};
+use larder_store::{Durability, Level, Options, Partition, Swap};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{Catalogue, Refusal, Stage, TypeStatus};
+use crate::metrics::Op;
+use crate::{Error, Gateway, Result, Rule};
+
+const ATTEMPTS_MAX: usize = 50;
+const SEEN_WITHIN: Duration = Duration::from_secs(15);
+const SEEN_POLL: Duration = Duration::from_millis(20);
+const FORMAT: &[u8] = b"\x01";
+
+/// What a change does to a row.
+pub(super) enum Edit {
+    /// Writes it.
+    Write(CatalogueKey, Value),
+    /// Removes it.
+    Remove(CatalogueKey),
+    /// Nothing: what is wanted holds already.
+    Nothing,
+}
+
+impl Gateway {
+    /// Creates a type, or replaces one that is not active yet. Its own heartbeat shows the type before this answers, so that
+    /// create and activate in one script work.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with each reason.
+    pub async fn create_type(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
+        let work = async {
+            check_name(name)?;
+            self.change(|catalogue| {
+                let current = catalogue.types().get(name).map(|found| found.record.as_ref());
+                let record = TypeRecord::create(name, current, &self.config.node, props)?;
+                Ok(Edit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
+            })
+            .await?;
+            self.say_alive().await
+        };
+        self.measured(Op::Types, work).await
+    }
+
+    /// Activates a type that every running node has; one that is active stays so.
+    ///
+    /// # Errors
+    /// [`Error::Type`] when there is no such type or a running node does not have it.
+    pub async fn activate_type(&self, name: &Bytes) -> Result<()> {
+        if name == DEFAULT_TYPE {
+            return Ok(());
+        }
+        let work = async {
+            if self.type_status(name).await?.stage == Stage::Created {
+                return Err(Refusal::NotReady.into());
+            }
+            let number = self
+                .change(|catalogue| {
+                    let found = catalogue.types().get(name).ok_or(Refusal::Unknown)?;
+                    if found.record.state == State::Active {
+                        return Ok(Edit::Nothing);
+                    }
+                    Ok(Edit::Write(CatalogueKey::Type(name.clone()), found.record.activate().to_json()))
+                })
+                .await?;
+            self.seen_by_all(number).await
+        };
+        self.measured(Op::Types, work).await
+    }
+
+    /// Changes properties of an active type; its buckets see it once this answers, on every running node.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with each reason.
+    pub async fn update_type(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
+        let work = async {
+            let number = self
+                .change(|catalogue| {
+                    let current = catalogue.types().get(name).map(|found| found.record.as_ref());
+                    let record = TypeRecord::update(name, current, props)?;
+                    Ok(Edit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
+                })
+                .await?;
+            self.seen_by_all(number).await
+        };
+        self.measured(Op::Types, work).await
+    }
+
+    /// How far a type has come, and its properties.
+    ///
+    /// # Errors
+    /// [`Error::Type`] when there is no such type.
+    pub async fn type_status(&self, name: &Bytes) -> Result<TypeStatus> {
+        if name == DEFAULT_TYPE {
+            return Ok(TypeStatus { stage: Stage::Active, props: display::of_type(None) });
+        }
+        self.refresh().await?;
+        let catalogue = self.catalogue.load_full();
+        let found = catalogue.types().get(name).ok_or(Refusal::Unknown)?;
+        let props = display::of_type(Some(&found.record));
+        let stage = match found.record.state {
+            State::Active => Stage::Active,
+            State::Created if self.is_seen_by_all(found.number).await? => Stage::Ready,
+            State::Created => Stage::Created,
+        };
+        Ok(TypeStatus { stage, props })
+    }
+
+    /// Every type and whether it is active: `default` first, then by name.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub async fn list_types(&self) -> Result<Vec<(Bytes, bool)>> {
+        self.refresh().await?;
+        let catalogue = self.catalogue.load_full();
+        let default = (Bytes::from_static(DEFAULT_TYPE), true);
+        let types = catalogue.types().iter().map(|(name, one)| (name.clone(), one.record.state == State::Active));
+        Ok(std::iter::once(default).chain(types).collect())
+    }
+
+    /// Changes one row of the catalogue by compare-and-set; answers the catalogue's number with the change in it.
+    pub(super) async fn change(&self, edit: impl Fn(&Catalogue) -> Result<Edit>) -> Result<Stamp> {
+        for _ in 0..ATTEMPTS_MAX {
+            self.refresh().await?;
+            let catalogue = self.catalogue.load_full();
+            let number = self.now().max(catalogue.number() + 2);
+            let change = match edit(&catalogue)? {
+                Edit::Nothing => return Ok(catalogue.number()),
+                Edit::Remove(key) => Change::Remove { name: key.encode(), stamp: number },
+                Edit::Write(key, json) => {
+                    let value = CatalogueRow(json).encode();
+                    Change::Put(Row { name: key.encode(), value, stamp: number, expires: None })
+                }
+            };
+            let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
+            let expected = Some(catalogue.number()).filter(|&number| number != 0);
+            let partition = Partition::catalogue();
+            let options = Options { durability: Durability::Disk, ..self.own(Level::Quorum) };
+            match self.ports.store.apply_if(&partition, expected, head, vec![change], &options).await? {
+                Swap::Applied => {
+                    self.refresh().await?;
+                    return Ok(number);
+                }
+                Swap::Conflict(_) => {}
+            }
+        }
+        Err(Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Waits until every running node serves from a catalogue with this number.
+    pub(super) async fn seen_by_all(&self, number: Stamp) -> Result<()> {
+        self.say_alive().await?;
+        if !self.rule(Rule::AwaitMembers) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + SEEN_WITHIN;
+        while !self.is_seen_by_all(number).await? {
+            if Instant::now() >= deadline {
+                return Err(Error::TimedOut);
+            }
+            tokio::time::sleep(SEEN_POLL).await;
+        }
+        Ok(())
+    }
+
+    async fn is_seen_by_all(&self, number: Stamp) -> Result<bool> {
+        Ok(self.members().await?.iter().all(|member| member.row.catalogue >= number))
+    }
+}
+
+fn check_name(name: &Bytes) -> Result<()> {
+    if name == DEFAULT_TYPE {
+        return Err(larder_model::props::Refused::Whole(Whole::DefaultType).into());
+    }
+    larder_model::address::BucketAddress::new(name.clone(), Bytes::from_static(b"b"))?;
+    Ok(())
+}

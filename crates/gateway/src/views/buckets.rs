@@ -1,0 +1,86 @@
+//! The `$bucket` view: a row per bucket, written once per gateway with the first key. A bucket is listed while it has keys.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_model::address::BucketAddress;
+use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_model::rows::{BucketRow, Change, Row};
+use larder_store::{Options, Partition, ReadQuery, Stopped};
+use parking_lot::RwLock;
+
+use super::Listing;
+use crate::metrics::Op;
+use crate::{Error, Gateway, Result};
+
+const KNOWN_MAX: usize = 20_000;
+/// Every gateway writes the same row: its stamp is the format's, so that a later epoch always wins.
+const ROW_STAMP: u64 = 1;
+
+/// Buckets whose row this gateway has written: a saving, never a truth.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBuckets {
+    buckets: RwLock<HashSet<BucketAddress>>,
+}
+
+impl KnownBuckets {
+    /// The change that makes the bucket listed, unless its row is known to be there.
+    pub(crate) fn change(&self, bucket: &BucketAddress) -> Option<Change> {
+        if self.buckets.read().contains(bucket) {
+            return None;
+        }
+        let value = BucketRow::default().encode();
+        Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
+    }
+
+    /// Notes that the row is there.
+    pub(crate) fn written(&self, bucket: &BucketAddress) {
+        let mut buckets = self.buckets.write();
+        if buckets.len() >= KNOWN_MAX {
+            buckets.clear();
+        }
+        buckets.insert(bucket.clone());
+    }
+}
+
+impl Gateway {
+    /// A page of the buckets of a type that hold a key, in order.
+    ///
+    /// # Errors
+    /// [`Error::UnknownType`], and what the store answers.
+    pub async fn list_buckets(
+        &self,
+        bucket_type: &Bytes,
+        after: Option<Bytes>,
+        timeout: Option<Duration>,
+    ) -> Result<Listing> {
+        let work = async {
+            self.knowing(bucket_type).await?;
+            let options = self.reading_for(timeout);
+            let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
+            let page = self.ports.store.read(&Partition::buckets(bucket_type), &query, &options).await?;
+            let last = page.rows.last().map(|row| row.name.clone());
+            let mut names = Vec::with_capacity(page.rows.len());
+            for row in page.rows {
+                if self.holds_a_key(bucket_type, &row, &options).await? {
+                    names.push(row.name);
+                }
+            }
+            Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
+        };
+        self.measured(Op::ListBuckets, work).await
+    }
+
+    async fn holds_a_key(&self, bucket_type: &Bytes, row: &Row, options: &Options) -> Result<bool> {
+        let epochs = BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
+        let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
+        for (epoch, shard) in epochs.shards() {
+            let partition = Partition::keys(&bucket, epoch, shard);
+            if !self.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,203 @@
+//! Schedules drawn from seeds: clients that put, read, resolve and delete through several faulty gateways.
+//!
+//! Promised, whatever happens: an acknowledged write is there at the end unless somebody who saw it went on to write; what an
+//! acknowledged writer replaced does not come back; nothing appears that was never sent; all gateways show the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use larder_gateway::Rules;
+use larder_store::wrappers::faulty::Faults;
+
+use crate::world::{Shown, World, run};
+
+const KEYS: [&str; 2] = ["x", "y"];
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+const SCHEDULES: u64 = 500;
+
+/// SplitMix64: all the chance there is.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// What happened to one key.
+#[derive(Default)]
+struct Record {
+    sent: BTreeSet<String>,
+    acknowledged: BTreeSet<String>,
+    /// Seen by somebody who then sent a write.
+    may_be_gone: BTreeSet<String>,
+    /// Seen by somebody whose write was acknowledged.
+    must_be_gone: BTreeSet<String>,
+}
+
+fn schedules() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "how long the soak runs is said from outside")]
+    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(SCHEDULES)
+}
+
+#[test]
+fn random_schedules_lose_nothing_and_bring_nothing_back() {
+    for seed in 0..schedules() {
+        if let Err(wrong) = run(schedule(seed)) {
+            panic!("seed {seed}: {wrong}");
+        }
+    }
+}
+
+async fn schedule(seed: u64) -> Result<(), String> {
+    let mut dice = Dice(seed);
+    let mut world = World::new(seed, Rules::default(), 2 + dice.below(2)).await;
+    world.add_type("sib", "{}").await;
+    let kind = ["sib", "default"][dice.below(2)];
+    for node in &world.nodes {
+        node.clock.set_skew(dice.below(480_000) as i64 - 240_000);
+    }
+    world.set_faults(Faults {
+        pause_ms_max: 1 + dice.below(50) as u64,
+        pause_per_mille: 500,
+        fail_per_mille: dice.below(60) as u32,
+        lose_per_mille: dice.below(60) as u32,
+        stale_per_mille: 500,
+    });
+    let mut records = BTreeMap::from(KEYS.map(|key| (key, Record::default())));
+    let mut seen: Vec<BTreeMap<&str, Shown>> = vec![BTreeMap::new(); CLIENTS];
+    for at in 0..STEPS {
+        if dice.below(25) == 0 {
+            let victim = dice.below(world.nodes.len());
+            let skew = dice.below(480_000) as i64 - 240_000;
+            let faults = world.nodes[victim].faulty.faults();
+            world.restart(victim, skew).await;
+            world.nodes[victim].faulty.set_faults(faults);
+        }
+        step(&world, &mut dice, &mut records, &mut seen, kind, at).await;
+    }
+    world.set_faults(Faults::none());
+    world.pass(20_000).await;
+    for (key, record) in &records {
+        check(&world, kind, key, record).await.map_err(|wrong| format!("{kind}/{key}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+/// One client does one thing, sometimes two clients at once.
+async fn step<'a>(
+    world: &World,
+    dice: &mut Dice,
+    records: &mut BTreeMap<&'a str, Record>,
+    seen: &mut [BTreeMap<&'a str, Shown>],
+    kind: &'static str,
+    at: usize,
+) {
+    let key = KEYS[dice.below(KEYS.len())];
+    let (client, node) = (dice.below(CLIENTS), dice.below(world.nodes.len()));
+    let known = seen[client].get(key).cloned().unwrap_or_default();
+    let record = records.get_mut(key).expect("every key has a record");
+    match dice.below(10) {
+        0..=2 => {
+            if let Ok(shown) = world.read(node, kind, key).await {
+                seen[client].insert(key, shown);
+            }
+        }
+        3 => remove(world, node, kind, key, &known, record).await,
+        4..=5 => {
+            let other = dice.below(world.nodes.len());
+            let (a, b) = (format!("v{at}a"), format!("v{at}b"));
+            record.sends(&a, kind, &known);
+            record.sends(&b, kind, &Shown::default());
+            if kind == "default" {
+                // Of two at once one is shown.
+                record.may_be_gone.extend([a.clone(), b.clone()]);
+            }
+            let (first, second) = tokio::join!(
+                world.put(node, kind, key, &a, known.context.as_ref()),
+                world.put(other, kind, key, &b, None)
+            );
+            if first.is_ok() {
+                record.acknowledges(&a, &known);
+            }
+            if second.is_ok() {
+                record.acknowledges(&b, &Shown::default());
+            }
+        }
+        _ => {
+            let blind = dice.below(2) == 0;
+            let basis = if blind { Shown::default() } else { known };
+            let text = format!("v{at}");
+            record.sends(&text, kind, &basis);
+            if world.put(node, kind, key, &text, basis.context.as_ref()).await.is_ok() {
+                record.acknowledges(&text, &basis);
+            }
+        }
+    }
+}
+
+async fn remove(world: &World, node: usize, kind: &'static str, key: &str, known: &Shown, record: &mut Record) {
+    let context: Option<&Bytes> = known.context.as_ref();
+    match context {
+        Some(_) => record.may_be_gone.extend(known.texts.iter().cloned()),
+        // Without a context it deletes what it reads, which may be anything sent so far.
+        None => record.may_be_gone.extend(record.sent.iter().cloned()),
+    }
+    if world.delete(node, kind, key, context).await.is_ok() && context.is_some() && kind == "sib" {
+        record.must_be_gone.extend(known.texts.iter().cloned());
+    }
+}
+
+impl Record {
+    fn sends(&mut self, text: &str, kind: &str, basis: &Shown) {
+        // Without allow_mult a blind put replaces whatever it reads.
+        if kind == "default" {
+            self.may_be_gone.extend(self.sent.iter().cloned());
+        }
+        // A context that is not the current one may leave a newer value in front, as in Riak.
+        if kind == "default" && basis.context.is_some() {
+            self.may_be_gone.insert(text.into());
+        }
+        self.may_be_gone.extend(basis.texts.iter().cloned());
+        self.sent.insert(text.into());
+    }
+
+    fn acknowledges(&mut self, text: &str, basis: &Shown) {
+        self.acknowledged.insert(text.into());
+        self.must_be_gone.extend(basis.texts.iter().cloned());
+    }
+}
+
+async fn check(world: &World, kind: &'static str, key: &str, record: &Record) -> Result<(), String> {
+    let mut views = Vec::new();
+    for at in 0..world.nodes.len() {
+        views.push(world.read(at, kind, key).await.map_err(|error| error.to_string())?.texts);
+    }
+    if views.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err(format!("gateways differ: {views:?}"));
+    }
+    let shown: BTreeSet<_> = views[0].iter().cloned().collect();
+    if let Some(stranger) = shown.difference(&record.sent).next() {
+        return Err(format!("{stranger} was never sent"));
+    }
+    if let Some(ghost) = shown.intersection(&record.must_be_gone).next() {
+        return Err(format!("{ghost} was replaced and is back"));
+    }
+    let lost = record.acknowledged.iter().find(|text| !shown.contains(*text) && !record.may_be_gone.contains(*text));
+    if let Some(lost) = lost {
+        return Err(format!("{lost} was acknowledged and is gone"));
+    }
+    if kind == "default" && shown.len() > 1 {
+        return Err(format!("siblings without allow_mult: {shown:?}"));
+    }
+    Ok(())
+}
