@@ -1,29 +1,24 @@
 //! One cell of the table: an operation, a number of connections and a value size, run for a while in a closed loop.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
-use hdrhistogram::Histogram;
+use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use crate::client::Reply;
-use crate::driver::{Driver, Place, Wait};
-use crate::keys::{Values, key};
+use crate::driver::{Driver, Place};
+use crate::keys::Values;
 use crate::limits::{ANSWER_WAIT_MAX, CELL_OPERATIONS_MAX, CELL_WRITTEN_BYTES_MAX};
 use crate::procfs::{self, Cpu};
+use crate::worker::{SharedTally, Tally, Window, Worker};
 
 /// Connections that cells are run with.
 pub(crate) const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
 /// Value sizes that cells are run with.
 pub(crate) const VALUE_BYTES: [usize; 3] = [100, 1_024, 102_400];
-
-/// Longest latency the histogram holds, in microseconds.
-const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// What one connection does again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,8 +71,8 @@ pub(crate) struct Subject {
     pub(crate) values: Arc<Values>,
     /// Its process, where that is ours to look at.
     pub(crate) pid: Option<u32>,
-    /// How many keys of kind `read` the reads choose from.
-    pub(crate) read_keys: u64,
+    /// The kind of the keys that reads choose from, and how many there are.
+    pub(crate) read_keys: (&'static str, u64),
     /// The first number that no cell has used for a new key.
     pub(crate) new_keys: AtomicU64,
 }
@@ -94,18 +89,14 @@ pub(crate) struct Cell {
 }
 
 /// What a cell gave.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Measured {
     /// What was run.
     pub(crate) cell: Cell,
     /// Length of the window that was measured, after warming up.
     pub(crate) seconds: f64,
-    /// Operations that ended in the window as they should.
-    pub(crate) latencies_us: Histogram<u64>,
-    /// Answers that were not expected, warming up included, by what they were.
-    pub(crate) unexpected: BTreeMap<String, u64>,
-    /// The first broken connection.
-    pub(crate) broken: Option<String>,
+    /// What the connections saw.
+    pub(crate) tally: Tally,
     /// CPU time of the server in the window.
     pub(crate) server_cpu: Option<Cpu>,
     /// CPU time of the generator in the window.
@@ -117,25 +108,28 @@ pub(crate) struct Measured {
 impl Measured {
     /// Operations per second.
     pub(crate) fn rate(&self) -> f64 {
-        self.latencies_us.len() as f64 / self.seconds
+        self.tally.latencies_us.len() as f64 / self.seconds
     }
 
     /// True when every answer was the expected one.
     pub(crate) fn is_sound(&self) -> bool {
-        self.unexpected.is_empty() && self.broken.is_none() && !self.latencies_us.is_empty()
+        self.tally.unexpected.is_empty() && self.tally.broken.is_none() && !self.tally.latencies_us.is_empty()
     }
 
-    /// Seconds of `cpu` for a thousand operations.
+    /// What was wrong, in one line.
+    pub(crate) fn faults(&self) -> String {
+        let mut faults: Vec<String> = self.tally.broken.iter().cloned().collect();
+        faults.extend(self.tally.unexpected.iter().map(|(what, times)| format!("{what} ({times} times)")));
+        if faults.is_empty() && self.tally.latencies_us.is_empty() {
+            faults.push("no operation ended in the window".to_owned());
+        }
+        faults.join(", ")
+    }
+
+    /// `cpu_seconds` for a thousand operations.
     pub(crate) fn per_thousand(&self, cpu_seconds: f64) -> f64 {
-        cpu_seconds * 1_000.0 / self.latencies_us.len().max(1) as f64
+        cpu_seconds * 1_000.0 / self.tally.latencies_us.len().max(1) as f64
     }
-}
-
-/// When a cell measures.
-#[derive(Clone, Copy)]
-struct Window {
-    warm_until: Instant,
-    stop_at: Instant,
 }
 
 /// Runs one cell for `length` after warming up.
@@ -143,58 +137,66 @@ struct Window {
 /// # Errors
 ///
 /// When a connection cannot be made; what breaks later is told in the result.
-pub(crate) async fn run(subject: &Subject, operation: Operation, connections: usize, length: Duration) -> Result<Measured> {
+pub(crate) async fn run(
+    subject: &Subject,
+    operation: Operation,
+    connections: usize,
+    length: Duration,
+) -> Result<Measured> {
     let first_new_key = subject.new_keys.fetch_add(CELL_OPERATIONS_MAX, Ordering::Relaxed);
-    let bound = operation.bound(subject.place.value_bytes) / connections as u64;
+    let step = connections as u64;
+    let bound = operation.bound(subject.place.value_bytes) / step;
     let mut workers = Vec::with_capacity(connections);
-    for index in 0..connections as u64 {
-        let driver = Driver::connect(&subject.place, subject.values.clone(), first_new_key + index).await?;
-        let (read_keys, step) = (subject.read_keys, connections as u64);
-        workers.push(Worker { driver, operation, read_keys, new_key: first_new_key + index, step, bound });
+    for index in 0..step {
+        let new_key = first_new_key + index;
+        let driver = Driver::connect(&subject.place, subject.values.clone(), new_key).await?;
+        workers.push(Worker { driver, operation, read_keys: subject.read_keys, new_key, step, bound });
     }
-    let warm_until = Instant::now() + (length / 5).clamp(Duration::from_millis(200), Duration::from_secs(2));
-    let window = Window { warm_until, stop_at: warm_until + length };
+    let window = Window::after_warming_up(Instant::now(), length);
+    let tally = SharedTally::new(window)?;
     let mut tasks = JoinSet::new();
     for worker in workers {
-        tasks.spawn(worker.run(window));
+        tasks.spawn(worker.run(window, tally.clone()));
     }
-    let cell = Cell { operation, value_bytes: subject.place.value_bytes, connections };
-    collect(cell, subject.pid, window, tasks).await
+    let (before, after) = watch(subject.pid, window, &tally, tasks).await?;
+    let tally = tally.take();
+    Ok(Measured {
+        cell: Cell { operation, value_bytes: subject.place.value_bytes, connections },
+        seconds: window.seconds_until(tally.ended),
+        tally,
+        server_cpu: after.server.zip(before.server).map(|(after, before)| after.since(before)),
+        generator_cpu: after.generator.since(before.generator),
+        resident_bytes: after.resident_bytes,
+    })
 }
 
-async fn collect(cell: Cell, pid: Option<u32>, window: Window, mut tasks: JoinSet<Tally>) -> Result<Measured> {
-    let mut all = Tally::new(window.warm_until);
+/// Waits for the workers and samples both ends of the window.
+async fn watch(
+    pid: Option<u32>,
+    window: Window,
+    tally: &SharedTally,
+    mut tasks: JoinSet<()>,
+) -> Result<(Sample, Sample)> {
     sleep_until(window.warm_until.into()).await;
     let before = Sample::take(pid)?;
     let mut after = None;
     loop {
         tokio::select! {
             ended = tasks.join_next() => match ended {
-                Some(tally) => all.merge(tally?),
+                Some(ended) => ended?,
                 None => break,
             },
-            () = sleep_until(window.stop_at.into()), if after.is_none() => after = Some(Sample::take(pid)?),
+            () = sleep_until(window.stop_at.into()), if after.is_none() => {
+                after = Some(Sample::take(pid)?);
+            }
             () = sleep_until((window.stop_at + ANSWER_WAIT_MAX).into()) => {
-                all.broken.get_or_insert(format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()));
+                tally.broke(&format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()));
                 break;
             }
         }
     }
-    let after = match after {
-        Some(sample) => sample,
-        None => Sample::take(pid)?,
-    };
-    let seconds = all.ended.min(window.stop_at).saturating_duration_since(window.warm_until).as_secs_f64();
-    Ok(Measured {
-        cell,
-        seconds: seconds.max(0.001),
-        latencies_us: all.latencies_us,
-        unexpected: all.unexpected,
-        broken: all.broken,
-        server_cpu: after.server.zip(before.server).map(|(after, before)| after.since(before)),
-        generator_cpu: after.generator.since(before.generator),
-        resident_bytes: after.resident_bytes,
-    })
+    let after = after.map_or_else(|| Sample::take(pid), Ok)?;
+    Ok((before, after))
 }
 
 /// What the kernel says at one moment.
@@ -214,18 +216,51 @@ impl Sample {
     }
 }
 
-/// What one connection saw.
-struct Tally {
-    latencies_us: Histogram<u64>,
-    unexpected: BTreeMap<String, u64>,
-    broken: Option<String>,
-    ended: Instant,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bare_http;
+    use crate::endpoint::Endpoint;
 
-impl Tally {
-    fn new(ended: Instant) -> Self {
-        let mut latencies_us = Histogram::new_with_max(LATENCY_US_MAX, 3).unwrap_or_else(|_| Histogram::from(&EMPTY()));
-        latencies_us.auto(true);
-        Self { latencies_us, unexpected: BTreeMap::new(), broken: None, ended }
+    fn subject(endpoint: Endpoint, value_bytes: usize) -> Subject {
+        Subject {
+            place: Place { endpoint, value_bytes },
+            values: Arc::new(Values::new(102_400)),
+            pid: Some(std::process::id()),
+            read_keys: (crate::load::READ, 100),
+            new_keys: AtomicU64::new(0),
+        }
+    }
+
+    #[tokio::test]
+    async fn every_operation_runs() {
+        let endpoint = bare_http::on_loopback().await.unwrap();
+        let subject = subject(endpoint, 102_400);
+        for operation in Operation::ALL {
+            let measured = run(&subject, operation, 4, Duration::from_millis(100)).await.unwrap();
+            assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
+            assert!(measured.rate() > 0.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_answer_fails_the_cell() {
+        let endpoint = bare_http::on_loopback().await.unwrap();
+        let mut subject = subject(endpoint, 100);
+        subject.read_keys = ("miss", 100);
+        let measured = run(&subject, Operation::Get, 2, Duration::from_millis(50)).await.unwrap();
+        assert!(!measured.is_sound());
+        assert!(measured.faults().starts_with("status 404 with 10 B ("), "{}", measured.faults());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_up_fails_the_cell() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::at(listener.local_addr().unwrap());
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        let subject = subject(endpoint, 100);
+        let measured = run(&subject, Operation::Get, 2, Duration::from_millis(50)).await.unwrap();
+        assert!(!measured.is_sound());
+        assert!(measured.tally.broken.is_some());
     }
 }

@@ -112,6 +112,16 @@ impl Driver {
         self.client.exchange(&self.request).await
     }
 
+    /// Bytes of every value it writes and expects.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// True when the last answer had a causal context.
+    pub(crate) fn has_context(&self) -> bool {
+        !self.client.vclock().is_empty()
+    }
+
     fn build_get(&mut self, key: &[u8]) {
         self.request.clear();
         for part in [&self.get_start, key, &self.get_end] {

@@ -38,6 +38,7 @@ mod response;
 mod run;
 mod server;
 mod targets;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -87,9 +88,7 @@ fn generator() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Runs `work` unless a signal comes first; dropping the work ends the children.
-async fn until_signal(
-    work: impl Future<Output = anyhow::Result<ExitCode>>,
-) -> anyhow::Result<ExitCode> {
+async fn until_signal(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         done = work => done,

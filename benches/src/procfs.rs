@@ -63,7 +63,9 @@ pub(crate) fn disk_bytes(root: &Path) -> Result<u64> {
         for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let entry = entry?;
             // A file may go away between the listing and the look at it: compaction is running.
-            let Ok(metadata) = entry.metadata() else { continue };
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
             files += 1;
             if files > FILES_MAX {
                 bail!("{}: more than {FILES_MAX} files", root.display());

@@ -38,12 +38,16 @@ impl Head {
     ///
     /// A head that is not HTTP/1.1, or a body whose end it does not tell.
     pub(crate) fn parse(input: &[u8]) -> Result<Option<Self>> {
-        let Some((status_line, mut at)) = line(input, 0) else { return Ok(None) };
+        let Some((status_line, mut at)) = line(input, 0) else {
+            return Ok(None);
+        };
         let mut head =
             Self { status: status(status_line)?, head_bytes: 0, body: Body::Length(0), closes: false, vclock: None };
         let mut framed = matches!(head.status, 204 | 304);
         loop {
-            let Some((text, next)) = line(input, at) else { return Ok(None) };
+            let Some((text, next)) = line(input, at) else {
+                return Ok(None);
+            };
             if text.is_empty() {
                 head.head_bytes = next;
                 break;

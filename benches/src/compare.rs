@@ -1,0 +1,183 @@
+//! Two things side by side: measured in turns, so that noise of the machine falls on both, and held together by medians.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::bare_fjall;
+use crate::cells::{self, Measured, Operation, Subject};
+use crate::procfs::Cpu;
+
+/// Connections of every comparison against a bare program.
+pub(crate) const BARE_CONNECTIONS: usize = 64;
+
+/// Value bytes of every comparison.
+pub(crate) const BARE_VALUE_BYTES: usize = 1_024;
+
+/// Connections that read the overwritten key and the fresh one.
+const ONE_KEY_CONNECTIONS: usize = 16;
+
+/// Bytes that an object's own header adds to its value in the store, about.
+const OBJECT_HEAD_BYTES: usize = 100;
+
+/// How often and how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rounds {
+    /// Rounds; each measures both sides once.
+    pub(crate) count: u64,
+    /// Length of one measure.
+    pub(crate) length: Duration,
+}
+
+/// One side of a comparison.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    /// Operations per second, round by round.
+    pub(crate) rates: Vec<f64>,
+    /// CPU for a thousand operations, round by round; user and system.
+    cpu: Vec<Cpu>,
+    /// CPU seconds the generator spent on a thousand operations, round by round.
+    generator: Vec<f64>,
+    /// What went wrong.
+    pub(crate) faults: Vec<String>,
+}
+
+/// Both sides: what is judged, and what it is held against.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    /// What is judged.
+    pub(crate) ours: Side,
+    /// What it is held against.
+    pub(crate) base: Side,
+}
+
+impl Comparison {
+    /// Our median rate as a part of the other; `None` when a side failed.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let sound = self.ours.faults.is_empty() && self.base.faults.is_empty();
+        let (ours, base) = (median(&self.ours.rates)?, median(&self.base.rates)?);
+        (sound && base > 0.0).then(|| ours / base)
+    }
+
+    /// One line for the report.
+    pub(crate) fn detail(&self, base: &str) -> String {
+        format!("larder {}; {base} {}", self.ours.describe(), self.base.describe())
+    }
+}
+
+impl Side {
+    fn add(&mut self, measured: &Measured) {
+        self.rates.push(measured.rate());
+        self.generator.push(measured.per_thousand(measured.generator_cpu.seconds()));
+        if let Some(cpu) = measured.server_cpu {
+            self.cpu.push(Cpu { user: measured.per_thousand(cpu.user), system: measured.per_thousand(cpu.system) });
+        }
+        if !measured.is_sound() {
+            self.faults.push(measured.faults());
+        }
+    }
+
+    fn describe(&self) -> String {
+        let rate = median(&self.rates).unwrap_or(0.0);
+        let lowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let highest = self.rates.iter().copied().fold(0.0, f64::max);
+        let mut text = format!("{rate:.0}/s ({lowest:.0} to {highest:.0})");
+        let part = |of: fn(&Cpu) -> f64| median(&self.cpu.iter().map(of).collect::<Vec<_>>());
+        if let Some((user, system)) = part(|cpu| cpu.user).zip(part(|cpu| cpu.system)) {
+            text += &format!(", CPU {user:.4} s user + {system:.4} s kernel per 1000");
+        }
+        if let Some(generator) = median(&self.generator) {
+            text += &format!(", generator {generator:.4} s");
+        }
+        for fault in &self.faults {
+            text += &format!(", FAILED: {fault}");
+        }
+        text
+    }
+}
+
+/// GETs of the same bytes: Larder, bare hyper, in turns.
+///
+/// # Errors
+///
+/// When a connection cannot be made.
+pub(crate) async fn gets(larder: &Subject, bare: &Subject, rounds: Rounds) -> Result<Comparison> {
+    in_turns(larder, bare, BARE_CONNECTIONS, rounds).await
+}
+
+/// GETs of one key each: the overwritten one, the fresh one, in turns.
+///
+/// # Errors
+///
+/// When a connection cannot be made.
+pub(crate) async fn one_key(overwritten: &Subject, fresh: &Subject, rounds: Rounds) -> Result<Comparison> {
+    in_turns(overwritten, fresh, ONE_KEY_CONNECTIONS, rounds).await
+}
+
+async fn in_turns(ours: &Subject, base: &Subject, connections: usize, rounds: Rounds) -> Result<Comparison> {
+    let mut comparison = Comparison::default();
+    for round in 0..rounds.count {
+        // Whoever comes second finds a machine that is warmer or more tired: each side does so in turn.
+        for is_ours in [round % 2 == 0, round % 2 == 1] {
+            let subject = if is_ours { ours } else { base };
+            let side = if is_ours { &mut comparison.ours } else { &mut comparison.base };
+            side.add(&cells::run(subject, Operation::Get, connections, rounds.length).await?);
+        }
+    }
+    Ok(comparison)
+}
+
+/// Durable PUTs of new keys: Larder, a bare committer over `scratch`, in turns.
+///
+/// # Errors
+///
+/// When a connection cannot be made, or the bare committer fails.
+pub(crate) async fn durable_puts(larder: &Subject, scratch: &Path, rounds: Rounds) -> Result<Comparison> {
+    let mut comparison = Comparison::default();
+    for round in 0..rounds.count {
+        let measured = cells::run(larder, Operation::PutDurable, BARE_CONNECTIONS, rounds.length).await?;
+        comparison.ours.add(&measured);
+        let committed = bare_fjall::run(&bare_fjall::Options {
+            data: scratch.join("bare-fjall"),
+            seconds: rounds.length.as_secs_f64(),
+            writers: BARE_CONNECTIONS,
+            value_bytes: BARE_VALUE_BYTES + OBJECT_HEAD_BYTES,
+            round,
+        })?;
+        comparison.base.rates.push(committed.rate);
+        comparison.base.cpu.push(committed.cpu_per_thousand);
+    }
+    Ok(comparison)
+}
+
+/// The middle of `values`; the mean of the two in the middle when their number is even.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 200.0]), Some(3.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 300.0]), Some(3.0));
+    }
+
+    #[test]
+    fn a_failed_side_has_no_ratio() {
+        let side = |rates: &[f64]| Side { rates: rates.to_vec(), ..Side::default() };
+        let mut comparison = Comparison { ours: side(&[70.0, 80.0, 10.0]), base: side(&[100.0, 100.0, 90.0]) };
+        assert_eq!(comparison.ratio(), Some(0.7));
+        assert!(comparison.detail("bare hyper").starts_with("larder 70/s (10 to 80); bare hyper 100/s"));
+        comparison.base.faults.push("status 500 with 0 B: 3".to_owned());
+        assert_eq!(comparison.ratio(), None);
+        assert!(comparison.detail("x").contains("FAILED: status 500"));
+    }
+}

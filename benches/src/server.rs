@@ -1,0 +1,157 @@
+//! The server under test as a child process: started on loopback over its own directory, watched, ended by SIGTERM.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::child::Child;
+use crate::endpoint::Endpoint;
+use crate::limits::START_WAIT_MAX;
+
+/// How often a starting server is asked whether it answers.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+/// How long one question may take.
+const ASK_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes of the log's end that an error shows.
+const LOG_SHOWN_BYTES: usize = 2_000;
+
+/// How `larder` is started.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipe {
+    /// The binary.
+    pub(crate) binary: PathBuf,
+    /// `--engine`, where given.
+    pub(crate) engine: Option<String>,
+    /// `--durability`, where given.
+    pub(crate) durability: Option<String>,
+    /// The data directory.
+    pub(crate) data: PathBuf,
+    /// Where its output goes.
+    pub(crate) log: PathBuf,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    recipe: Recipe,
+    /// Where it listens.
+    pub(crate) endpoint: Endpoint,
+    /// From its start to its first answer.
+    pub(crate) started_in: Duration,
+}
+
+impl Server {
+    /// Starts one and waits for its first answer.
+    ///
+    /// # Errors
+    ///
+    /// When it ends instead, or does not answer in time.
+    pub(crate) fn start(recipe: Recipe) -> Result<Self> {
+        let endpoint = Endpoint::free()?;
+        let started = Instant::now();
+        let mut child = Child::start(&mut recipe.command(&endpoint)?)?;
+        wait_for_answer(&mut child, &endpoint)?;
+        Ok(Self { child, recipe, endpoint, started_in: started.elapsed() })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Ends it and starts it again on the same data.
+    ///
+    /// # Errors
+    ///
+    /// When either does not work.
+    pub(crate) fn restart(self) -> Result<Self> {
+        let recipe = self.recipe.clone();
+        self.stop()?;
+        Self::start(recipe)
+    }
+
+    /// Ends it by SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end cleanly.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.child.terminate()
+    }
+}
+
+impl Recipe {
+    /// False for an engine whose data ends with its process.
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.engine.as_deref() != Some("memory")
+    }
+
+    /// The command line. The environment is emptied: a `LARDER_` variable of the caller is no part of the measure.
+    fn command(&self, endpoint: &Endpoint) -> Result<Command> {
+        fs::create_dir_all(&self.data)?;
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.binary);
+        command.env_clear().arg("--data-dir").arg(&self.data);
+        command.arg("--http").arg(endpoint.address.to_string()).args(["--pb", "off", "--s3", "off"]);
+        for (flag, value) in [("--engine", &self.engine), ("--durability", &self.durability)] {
+            if let Some(value) = value {
+                command.arg(flag).arg(value);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(command)
+    }
+}
+
+/// Asks `GET /ping` until it is answered.
+///
+/// # Errors
+///
+/// When the child ends, or does not answer in time.
+pub(crate) fn wait_for_answer(child: &mut Child, endpoint: &Endpoint) -> Result<()> {
+    let give_up = Instant::now() + START_WAIT_MAX;
+    loop {
+        if ping(endpoint).is_ok() {
+            return Ok(());
+        }
+        if let Some(status) = child.ended()? {
+            bail!("the server ended with {status} before its first answer");
+        }
+        if Instant::now() >= give_up {
+            bail!("the server does not answer within {} s", START_WAIT_MAX.as_secs());
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
+}
+
+/// Asks `GET /ping` once.
+///
+/// # Errors
+///
+/// Anything but 200.
+pub(crate) fn ping(endpoint: &Endpoint) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&endpoint.address, ASK_WAIT_MAX)
+        .with_context(|| format!("connecting to {}", endpoint.address))?;
+    stream.set_read_timeout(Some(ASK_WAIT_MAX))?;
+    write!(stream, "GET /ping HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", endpoint.host)?;
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).context("reading the answer to /ping")?;
+    if &start != b"HTTP/1.1 200" {
+        bail!("/ping was answered by {}", String::from_utf8_lossy(&start));
+    }
+    Ok(())
+}
+
+/// The end of a server's log, for the text of an error.
+pub(crate) fn log_end(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let end = &text[text.len().saturating_sub(LOG_SHOWN_BYTES)..];
+    format!("the server's log ends: {}", String::from_utf8_lossy(end).trim())
+}
