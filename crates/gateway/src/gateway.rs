@@ -1,6 +1,7 @@
 //! The gateway: what all faces call, and what it holds.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -72,9 +73,10 @@ pub struct Gateway {
     pub(crate) config: Config,
     pub(crate) actor: u64,
     pub(crate) clock: HybridClock,
+    pub(crate) mark_stamp: AtomicU64,
     pub(crate) catalogue: ArcSwap<Catalogue>,
     pub(crate) refreshing: tokio::sync::Mutex<()>,
-    pub(crate) skewed: std::sync::atomic::AtomicBool,
+    pub(crate) skewed: AtomicBool,
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) metrics: Metrics,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
@@ -89,12 +91,13 @@ impl Gateway {
     /// What the store answers; a gateway that cannot load its catalogue does not start.
     pub async fn start(ports: Ports, config: Config) -> Result<Arc<Self>> {
         let actor = members::actor_of(&ports, &config);
-        let mark = members::stored_mark(&ports, &config).await?;
+        let (mark, mark_stamp) = members::stored_mark(&ports, &config).await?;
         let gateway = Arc::new(Self {
             clock: HybridClock::above(mark),
+            mark_stamp: AtomicU64::new(mark_stamp),
             catalogue: ArcSwap::from_pointee(Catalogue::empty()),
             refreshing: tokio::sync::Mutex::new(()),
-            skewed: std::sync::atomic::AtomicBool::new(false),
+            skewed: AtomicBool::new(false),
             known_buckets: KnownBuckets::default(),
             metrics: Metrics::new(),
             seen_members: ArcSwap::default(),
@@ -115,7 +118,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Stops the heartbeat and takes it back, so that nobody waits for this gateway. Requests may still be answered.
+    /// Stops the heartbeat, takes it back, so that nobody waits for this gateway, and stores the clock. No write may follow.
     pub async fn shutdown(&self) {
         let beat = self.heartbeat.lock().take();
         if let Some(beat) = beat {
@@ -140,7 +143,7 @@ impl Gateway {
 
     /// Whether writes are taken.
     pub fn is_ready(&self) -> bool {
-        self.ports.store.is_ready() && !self.skewed.load(std::sync::atomic::Ordering::Acquire)
+        self.ports.store.is_ready() && !self.skewed.load(Ordering::Acquire)
     }
 
     /// Counts something that happened outside: an edge that caught a panic.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::causality::Clock;
-use larder_model::rows::{Batch, Change, MemberRow, Row};
+use larder_model::rows::{Batch, Change, MarkRow, MemberRow, Row, Stamp};
 use larder_store::{Level, Partition, ReadQuery};
 use tokio::task::JoinHandle;
 
@@ -36,14 +36,14 @@ pub(crate) fn actor_of(ports: &Ports, config: &Config) -> u64 {
     if ports.rules.has(Rule::NewActor) { ports.actor } else { larder_model::hash::id64(&[config.node.as_bytes()]) }
 }
 
-/// The clock mark that the last gateway of this name stored.
-pub(crate) async fn stored_mark(ports: &Ports, config: &Config) -> Result<Clock> {
-    if !ports.rules.has(Rule::NewActor) {
-        return Ok(0);
-    }
+/// The clock mark that the last gateway of this name stored, and the stamp of its row.
+pub(crate) async fn stored_mark(ports: &Ports, config: &Config) -> Result<(Clock, Stamp)> {
     let page = ports.store.read(&Partition::marks(), &ReadQuery::all(MEMBERS_MAX), &own_options(Level::Quorum)).await?;
-    let own = page.rows.iter().find(|row| row.name == config.node.as_bytes());
-    Ok(own.map_or(0, |row| row.stamp))
+    let Some(row) = page.rows.into_iter().find(|row| row.name == config.node.as_bytes()) else {
+        return Ok((0, 0));
+    };
+    let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
+    Ok((if ports.rules.has(Rule::NewActor) { found.mark } else { 0 }, row.stamp))
 }
 
 /// Keeps saying that the gateway runs, until it is dropped or the task is ended.
@@ -113,12 +113,13 @@ impl Gateway {
         Ok(self.ports.store.apply(batch, &self.own(Level::Quorum)).await?)
     }
 
-    /// Takes the heartbeat back and notes the exact clock.
+    /// Takes the heartbeat back and stores the exact clock, so that the next start need not jump ahead.
     pub(crate) async fn say_gone(&self) -> Result<()> {
         let name = Bytes::copy_from_slice(&self.actor.to_be_bytes());
-        let gone = Change::Remove { name, stamp: self.clock.reading(self.now()) + 1 };
+        let clock = self.clock.reading(self.now());
+        let gone = Change::Remove { name, stamp: clock + 1 };
         self.ports.store.apply(Batch::of(Partition::members(), vec![gone]), &self.own(Level::Quorum)).await?;
-        Ok(())
+        self.write_mark(clock).await
     }
 
     /// Drops the heartbeats of dead processes: the directory's lock proves that this one is alone.
@@ -152,12 +153,17 @@ impl Gateway {
     /// Stores a mark ahead of the clock.
     pub(crate) async fn store_mark(&self) -> Result<()> {
         let mark = self.clock.next_mark(self.now());
-        let name = Bytes::copy_from_slice(self.config.node.as_bytes());
-        let row = Row { name, value: Bytes::from_static(b"\x01"), stamp: mark, expires: None };
-        let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
-        self.ports.store.apply(batch, &self.own(Level::Quorum)).await?;
+        self.write_mark(mark).await?;
         self.clock.marked(mark);
         Ok(())
+    }
+
+    async fn write_mark(&self, mark: Clock) -> Result<()> {
+        let stamp = self.mark_stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        let name = Bytes::copy_from_slice(self.config.node.as_bytes());
+        let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
+        let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
+        Ok(self.ports.store.apply(batch, &self.own(Level::Quorum)).await?)
     }
 
     async fn renew_mark(&self) -> Result<()> {

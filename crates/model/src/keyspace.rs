@@ -8,7 +8,7 @@
 //! buckets ($bucket)  type                            bucket
 //! catalogue          "catalogue"                     kind, type[, bucket]; the head is its number
 //! members            "members"                       actor
-//! marks              "marks"                         "clock"
+//! marks              "marks"                         node name
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format: see `docs/format.md`.
 

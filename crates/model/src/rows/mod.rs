@@ -5,11 +5,13 @@
 
 mod buckets;
 mod catalogue;
+mod mark;
 mod member;
 mod object;
 
 pub use buckets::BucketRow;
 pub use catalogue::{CatalogueKey, CatalogueRow};
+pub use mark::MarkRow;
 pub use member::MemberRow;
 pub use object::{ObjectRow, key_of_view_row, view_row_name, view_row_prefix};
 
