@@ -19,17 +19,19 @@ const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 impl Gateway {
     pub(super) async fn put_consistent(&self, request: PutObject, permit: Permit, asked: Asked) -> Result<Stored> {
-        let address = &request.address;
+        let PutObject { address, context, content, upload, return_body, .. } = request;
+        let address = &address;
         let asked = strict(asked).on_disk(self.config.durable);
         let seen = self.versions(address, &permit, asked).await?;
-        self.check(&self.conditions(&request)?, &seen)?;
-        let expected = self.expected(address, request.context.as_ref(), &seen)?;
+        let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
+        self.check(&conditions, &seen)?;
+        let expected = self.expected(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true);
         let clock = self.next_stamp(expected).await?;
         let to = Destination { partition: &partition, name: ANY_SLOT.row_name(), clock };
-        let Received { body, lease: _lease } = self.receive(request.upload, to).await?;
+        let Received { body, lease: _lease } = self.receive(upload, to).await?;
         let blob = blob_of(&body);
-        let content = Content { body, ..request.content };
+        let content = Content { body, ..content };
         let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
         let write = Write::put(Mode::LastWriteWins, self.actor, clock, &row, Vec::new());
         // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
@@ -41,7 +43,7 @@ impl Gateway {
             return Err(error);
         }
         self.release_replaced(&seen).await;
-        let found = match request.return_body {
+        let found = match return_body {
             true => Some(self.find(address, &permit, asked, true).await?),
             false => None,
         };

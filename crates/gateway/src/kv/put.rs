@@ -13,11 +13,20 @@ use larder_store::{Level, Partition};
 use super::body::{Destination, Received};
 use super::permit::{Asked, Permit};
 use super::{PutObject, Quorums, Stored};
+use crate::body::Upload;
 use crate::metrics::{Event, Op};
 use crate::{Error, Gateway, Result, Rule};
 
 /// How long a write may still arrive after its deadline.
 const LINGER: Duration = Duration::from_secs(300);
+
+/// Where a put goes, as its first steps decided.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    address: &'a Address,
+    permit: &'a Permit,
+    asked: Asked,
+}
 
 /// What a write replaces.
 pub(super) struct Basis {
@@ -41,13 +50,14 @@ impl Gateway {
             if permit.props.consistent {
                 return self.put_consistent(request, permit, asked).await;
             }
-            let basis = self.basis(&request, &permit, asked).await?;
-            let clock = self.issue().await?;
-            let (written, length) =
-                self.write(&request.address, &permit, asked, clock, basis, request.content, request.upload).await?;
+            let PutObject { address, context, content, upload, return_body, .. } = request;
+            let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
+            let target = Target { address: &address, permit: &permit, asked };
+            let basis = self.basis(target, context.as_ref(), &conditions).await?;
+            let (written, length) = self.write(target, basis, content, upload).await?;
             self.metrics.object_written(length, written.removed.len(), self.monotonic());
-            let found = match request.return_body && permit.mode != Mode::WriteOnce {
-                true => Some(self.read_back(&request.address, &permit, asked, &written).await?),
+            let found = match return_body && permit.mode != Mode::WriteOnce {
+                true => Some(self.read_back(target, &written).await?),
                 false => None,
             };
             Ok(Stored { found })
@@ -56,16 +66,16 @@ impl Gateway {
     }
 
     /// Decides what the write replaces: what its context names; without one, nothing, or what a read shows now.
-    async fn basis(&self, request: &PutObject, permit: &Permit, asked: Asked) -> Result<Basis> {
-        let context = request.context.as_ref().map(|bytes| self.open_context(bytes, &request.address)).transpose()?;
-        let conditions = self.conditions(request)?;
+    async fn basis(&self, target: Target<'_>, context: Option<&Bytes>, conditions: &Conditions) -> Result<Basis> {
+        let Target { address, permit, asked } = target;
+        let context = context.map(|bytes| self.open_context(bytes, address)).transpose()?;
         let reads = permit.mode == Mode::Newest && context.is_none() && self.rule(Rule::ReadFirst);
         let seen = match reads || conditions.needs_read() {
-            true => Some(self.versions(&request.address, permit, self.read_for_write(permit, asked)).await?),
+            true => Some(self.versions(address, permit, self.read_for_write(permit, asked)).await?),
             false => None,
         };
         if let Some(seen) = &seen {
-            self.check(&conditions, seen)?;
+            self.check(conditions, seen)?;
         }
         Ok(match (context, seen) {
             (Some(context), _) => Basis { removed: Removed::named_by(&context), replaced: context.dots_hash() },
@@ -77,17 +87,9 @@ impl Gateway {
     }
 
     /// Receives the body, then writes the row, what it removes, and the views, in one batch.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one put, each decided by its own step")]
-    async fn write(
-        &self,
-        address: &Address,
-        permit: &Permit,
-        asked: Asked,
-        clock: u64,
-        basis: Basis,
-        content: Content,
-        upload: crate::body::Upload,
-    ) -> Result<(Write, u64)> {
+    async fn write(&self, target: Target<'_>, basis: Basis, content: Content, upload: Upload) -> Result<(Write, u64)> {
+        let Target { address, permit, asked } = target;
+        let clock = self.issue().await?;
         let partition = Partition::object(address, false);
         let mode =
             if self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce { permit.mode } else { Mode::Siblings };
@@ -152,13 +154,8 @@ impl Gateway {
     }
 
     /// What a read shows after the write, at no less than the write's own level.
-    async fn read_back(
-        &self,
-        address: &Address,
-        permit: &Permit,
-        asked: Asked,
-        written: &Write,
-    ) -> Result<super::Found> {
+    async fn read_back(&self, target: Target<'_>, written: &Write) -> Result<super::Found> {
+        let Target { address, permit, asked } = target;
         if self.rule(Rule::ReadBack) {
             let read = self.read_for_write(permit, asked);
             return self.find(address, permit, read, true).await;
@@ -188,12 +185,15 @@ impl Gateway {
         Ok(context)
     }
 
-    pub(super) fn conditions(&self, request: &PutObject) -> Result<Conditions> {
-        let mut conditions = request.conditions.clone();
-        if let Some(bytes) = &request.if_not_modified {
-            conditions.if_not_modified = Some(self.open_context(bytes, &request.address)?);
-        }
-        Ok(conditions)
+    /// The conditions of a write, with the context of `if_not_modified` read.
+    pub(super) fn conditions(
+        &self,
+        conditions: Conditions,
+        if_not_modified: Option<&Bytes>,
+        address: &Address,
+    ) -> Result<Conditions> {
+        let if_not_modified = if_not_modified.map(|bytes| self.open_context(bytes, address)).transpose()?;
+        Ok(Conditions { if_not_modified, ..conditions })
     }
 
     /// Holds the conditions of a write against what a read shows.

@@ -52,8 +52,11 @@ impl Removed {
     /// The rows a context names.
     #[must_use]
     pub fn named_by(context: &Context) -> Vec<Self> {
-        let removed = |dot: &super::dot::Dot| Self { name: dot.slot.row_name(), clock: dot.clock, flags: dot.flags };
-        context.dots.iter().map(removed).collect()
+        let mut dots = context.dots.clone();
+        // A batch names a row once, whatever a client put together.
+        dots.sort_unstable_by_key(|dot| (dot.slot, std::cmp::Reverse(dot.clock)));
+        dots.dedup_by_key(|dot| dot.slot);
+        dots.iter().map(|dot| Self { name: dot.slot.row_name(), clock: dot.clock, flags: dot.flags }).collect()
     }
 
     /// The rows of what was read, under the names they really have.
@@ -124,11 +127,13 @@ impl Write {
     }
 
     /// The changes to the key's shard of the `$key` view: the new row's entry, and no more entries of the rows removed.
+    /// Where writes name no slots, a deletion removes every entry of the key: the caller has to find them.
     #[must_use]
     pub fn key_view_changes(&self, key: &[u8]) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.removed.len() + 1);
         let kept = self.row.as_ref().filter(|_| !self.tombstone);
-        for gone in self.removed.iter().filter(|gone| !gone.flags.tombstone) {
+        let by_slot = matches!(self.mode, Mode::Siblings | Mode::Newest) || !self.tombstone;
+        for gone in self.removed.iter().filter(|gone| by_slot && !gone.flags.tombstone) {
             if kept.is_none_or(|row| row.name != gone.name) {
                 changes.push(Change::Remove { name: view_row_name(key, &gone.name), stamp: gone.clock });
             }

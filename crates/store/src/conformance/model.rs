@@ -1,0 +1,254 @@
+//! Random changes, compared step by step with a model that is too simple to be wrong.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::ManualClock;
+use super::subject::{Scope, Subject, options};
+use crate::wrappers::random::SplitMix64;
+use crate::{
+    Batch, Change, Clock, Kind, Micros, Order, Page, Partition, PartitionChanges, Range, ReadQuery, Row, Stamp,
+    Stopped, Store, Swap, Table,
+};
+
+const NAMES: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"\xff"];
+
+/// Makes `steps` random changes and reads; every answer must be the model's.
+///
+/// # Panics
+/// At the first answer that differs; `seed` and the step are in the text.
+pub async fn random_changes_match_the_model(store: Arc<dyn Store>, clock: Arc<ManualClock>, seed: u64, steps: usize) {
+    let subject = Subject::new(store, clock, Scope::new().of("model"));
+    let mut walk = Walk::new(subject, seed);
+    for step in 0..steps {
+        walk.step(&format!("seed {seed}, step {step}")).await;
+    }
+}
+
+/// One partition as it should be: rows in no order, and for each name the stamp from which on the order of arrival is sure
+/// not to matter.
+struct Model {
+    partition: Partition,
+    rows: Vec<Row>,
+    floors: Vec<Stamp>,
+}
+
+struct Walk {
+    subject: Subject,
+    random: SplitMix64,
+    models: Vec<Model>,
+}
+
+impl Model {
+    fn find(&self, name: &Bytes) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == *name)
+    }
+
+    /// The rows after a change.
+    fn after(mut rows: Vec<Row>, change: &Change) -> Vec<Row> {
+        match change {
+            Change::Put(new) => {
+                let newer = |row: &Row| row.stamp > new.stamp || (row.stamp == new.stamp && row.value > new.value);
+                if !rows.iter().any(|row| row.name == new.name && newer(row)) {
+                    rows.retain(|row| row.name != new.name);
+                    rows.push(new.clone());
+                }
+            }
+            Change::Remove { name, stamp } => rows.retain(|row| row.name != *name || row.stamp > *stamp),
+            Change::Clear { stamp } => rows.retain(|row| row.stamp > *stamp),
+        }
+        rows
+    }
+
+    fn page(&self, query: &ReadQuery) -> Page {
+        let Range { from, to } = &query.range;
+        let mut rows = self.rows.clone();
+        rows.retain(|row| from.as_ref().is_none_or(|from| row.name >= *from));
+        rows.retain(|row| to.as_ref().is_none_or(|to| row.name < *to));
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        if query.order == Order::Reverse {
+            rows.reverse();
+        }
+        let stopped = if rows.len() > query.limit { Stopped::Limit } else { Stopped::End };
+        rows.truncate(query.limit);
+        Page { rows, stopped }
+    }
+
+    fn expire(&mut self, now: Micros) {
+        self.rows.retain(|row| row.expires.is_none_or(|expires| expires > now));
+    }
+
+    fn highest(&self) -> Stamp {
+        self.rows.iter().map(|row| row.stamp).chain(self.floors.iter().copied()).max().unwrap_or(0)
+    }
+}
+
+impl Walk {
+    fn new(subject: Subject, seed: u64) -> Self {
+        let tables = [Table::Objects, Table::Objects, Table::Keys, Table::Keys, Table::Consistent, Table::Catalogue];
+        let models = (0..).zip(tables).map(|(which, table): (u8, Table)| Model {
+            partition: subject.other(table, [which % 2]),
+            rows: Vec::new(),
+            floors: vec![0; NAMES.len()],
+        });
+        let models = models.collect();
+        Self { subject, random: SplitMix64::new(seed), models }
+    }
+
+    async fn step(&mut self, at: &str) {
+        match self.random.below(10) {
+            0..=4 => self.apply(at).await,
+            5 | 6 => self.swap(at).await,
+            7 => self.wait(),
+            _ => {}
+        }
+        self.read(at).await;
+    }
+
+    fn wait(&mut self) {
+        self.subject.wait_seconds(self.random.below(20));
+        let now = self.subject.clock.now();
+        self.models.iter_mut().for_each(|model| model.expire(now));
+    }
+
+    /// A batch for one or two of the plain partitions, sometimes bounded.
+    async fn apply(&mut self, at: &str) {
+        let first = self.random.below(4) as usize;
+        let chosen = if self.random.chance(500) { vec![first] } else { vec![first, (first + 1) % 4] };
+        let (mut batch, mut after, mut refusals) = (Batch::default(), Vec::new(), Vec::new());
+        for &which in &chosen {
+            let changes = self.changes(which);
+            let rows = changes.iter().fold(self.models[which].rows.clone(), Model::after);
+            let count = rows.iter().filter(|row| row.expires.is_none()).count();
+            let rows_max = self.random.chance(300).then(|| self.random.below(6) as usize);
+            if rows_max.is_some_and(|rows_max| count > rows_max) {
+                refusals.push(Kind::TooManyRows { rows: count });
+            }
+            after.push(rows);
+            batch.partitions.push(PartitionChanges {
+                partition: self.models[which].partition.clone(),
+                changes,
+                rows_max,
+            });
+        }
+        match self.subject.apply(batch.clone()).await {
+            Ok(()) => {
+                assert!(refusals.is_empty(), "{at}: taken, not refused with one of {refusals:?}: {batch:?}");
+                for (which, rows) in chosen.into_iter().zip(after) {
+                    self.models[which].rows = rows;
+                }
+            }
+            Err(error) => {
+                assert!(refusals.contains(&error.kind), "{at}: {:?}, not {refusals:?}: {batch:?}", error.kind)
+            }
+        }
+    }
+
+    /// A few changes whose outcome no engine may choose. Names differ.
+    fn changes(&mut self, which: usize) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.random.chance(60) {
+            let stamp = self.stamp(which, 0);
+            self.models[which].floors.iter_mut().for_each(|floor| *floor = stamp.max(*floor));
+            changes.push(Change::Clear { stamp });
+        }
+        for name in 0..NAMES.len() {
+            if self.random.chance(250) {
+                changes.push(self.one_change(which, name));
+            }
+        }
+        changes
+    }
+
+    fn one_change(&mut self, which: usize, name: usize) -> Change {
+        let bytes = Bytes::from_static(NAMES[name]);
+        match self.random.below(10) {
+            0..=2 => {
+                let stamp = self.stamp(which, name);
+                let floor = &mut self.models[which].floors[name];
+                *floor = stamp.max(*floor);
+                Change::Remove { name: bytes, stamp }
+            }
+            3 | 4 => {
+                // Newer than all before and older than all behind: nothing is promised about rows older than an expired one.
+                let stamp = self.models[which].highest() + 1;
+                self.models[which].floors[name] = stamp;
+                let expires = Some(self.subject.clock.now() + (1 + self.random.below(60)) * 1_000_000);
+                Change::Put(Row { name: bytes, value: self.value(), stamp, expires })
+            }
+            _ => {
+                let stamp = self.models[which].floors[name] + 1 + self.random.below(5);
+                Change::Put(Row { name: bytes, value: self.value(), stamp, expires: None })
+            }
+        }
+    }
+
+    /// A stamp near those of the row.
+    fn stamp(&mut self, which: usize, name: usize) -> Stamp {
+        self.models[which].floors[name] + self.random.below(6)
+    }
+
+    fn value(&mut self) -> Bytes {
+        let length = self.random.below(4) as usize;
+        Bytes::from(vec![b'0' + self.random.below(3) as u8; length])
+    }
+
+    /// A swap of the empty-named head of a guarded partition, often with the right stamp.
+    async fn swap(&mut self, at: &str) {
+        let which = 4 + self.random.below(2) as usize;
+        let current = self.models[which].find(&Bytes::new()).cloned();
+        let stamp = current.as_ref().map(|row| row.stamp);
+        let expected = if self.random.chance(700) {
+            stamp
+        } else {
+            [None, stamp.map(|stamp| stamp - 1)][self.random.below(2) as usize]
+        };
+        let newest = self.models[which].highest() + 1;
+        let head = Row { name: Bytes::new(), value: self.value(), stamp: newest, expires: None };
+        let mut changes = Vec::new();
+        for name in &NAMES[1..] {
+            match self.random.below(6) {
+                0 => changes.push(Change::Put(Row { name: Bytes::from_static(name), ..head.clone() })),
+                1 => changes.push(Change::Remove { name: Bytes::from_static(name), stamp: newest }),
+                _ => {}
+            }
+        }
+        self.models[which].floors.fill(newest);
+        let partition = self.models[which].partition.clone();
+        let answer = self.subject.swap(&partition, expected, head.clone(), changes.clone()).await;
+        if stamp != expected {
+            assert_eq!(answer, Swap::Conflict(current), "{at}");
+            return;
+        }
+        assert_eq!(answer, Swap::Applied, "{at}");
+        changes.push(Change::Put(head));
+        let rows = std::mem::take(&mut self.models[which].rows);
+        self.models[which].rows = changes.iter().fold(rows, Model::after);
+    }
+
+    /// A random page of each partition.
+    async fn read(&mut self, at: &str) {
+        for which in 0..self.models.len() {
+            let query = self.query();
+            let model = &self.models[which];
+            let page = self.subject.store.read(&model.partition, &query, &options()).await.expect("a read is answered");
+            let expected = model.page(&query);
+            assert_eq!(page.rows, expected.rows, "{at}: {query:?} of {:?}", model.partition);
+            // A page that is exactly full may or may not know that it is the last.
+            if page.stopped != expected.stopped {
+                assert_eq!((page.rows.len(), page.stopped), (query.limit, Stopped::Limit), "{at}: {query:?}");
+            }
+        }
+    }
+
+    fn query(&mut self) -> ReadQuery {
+        let mut bound = || {
+            let name = NAMES[self.random.below(NAMES.len() as u64) as usize];
+            self.random.chance(400).then(|| Bytes::from_static(name))
+        };
+        let range = Range { from: bound(), to: bound() };
+        let order = if self.random.chance(500) { Order::Forward } else { Order::Reverse };
+        ReadQuery { range, limit: 1 + self.random.below(9) as usize, order }
+    }
+}

@@ -1,0 +1,164 @@
+//! Readers and writers at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::task::{JoinSet, yield_now};
+
+use super::subject::{GUARDED, PLAIN, Subject, put, remove, row};
+use crate::{Change, Partition, Row, Swap};
+
+/// Rounds of a writer: enough to be met at work, few enough for an engine with a disk.
+const ROUNDS: u64 = 100;
+const READERS: usize = 4;
+const WRITERS: u64 = 8;
+
+/// What a round writes: the same value everywhere, and one row named after the round in place of the last one's.
+fn round(stamp: u64) -> Vec<Change> {
+    let value = stamp.to_string();
+    let mut changes: Vec<Change> = ["a", "b", "c", "d"].map(|name| put(name, &value, stamp)).to_vec();
+    changes.push(remove(format!("round {}", stamp - 1), stamp - 1));
+    changes.push(put(format!("round {stamp}"), &value, stamp));
+    changes
+}
+
+fn assert_whole(rows: &[Row], expected: usize) {
+    let values: Vec<_> = rows.iter().map(|row| (&row.name, &row.value)).collect();
+    assert_eq!(rows.len(), expected, "half a batch: {values:?}");
+    assert!(rows.iter().all(|row| row.value == rows[0].value), "rows of two batches: {values:?}");
+}
+
+/// Readers that look at a partition until they are told to stop.
+fn readers(subject: &Subject, partition: &Partition, expected: usize) -> (JoinSet<()>, Arc<AtomicBool>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let (subject, partition, stop) = (subject.clone(), partition.clone(), stop.clone());
+        readers.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                assert_whole(&subject.rows(&partition).await, expected);
+                yield_now().await;
+            }
+        });
+    }
+    (readers, stop)
+}
+
+async fn stopped(mut tasks: JoinSet<()>) {
+    while let Some(task) = tasks.join_next().await {
+        if let Err(broken) = task {
+            std::panic::resume_unwind(broken.into_panic());
+        }
+    }
+}
+
+pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: Subject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        subject.change(&partition, round(1)).await;
+        let (tasks, stop) = readers(&subject, &partition, 5);
+        for stamp in 2..ROUNDS {
+            subject.change(&partition, round(stamp)).await;
+            yield_now().await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        stopped(tasks).await;
+    }
+}
+
+pub(super) async fn a_swap_is_seen_whole_or_not_at_all(subject: Subject) {
+    for table in GUARDED {
+        let partition = subject.partition(table);
+        let head = |stamp: u64| row("", stamp.to_string(), stamp);
+        assert_eq!(subject.swap(&partition, None, head(1), round(1)).await, Swap::Applied);
+        let (tasks, stop) = readers(&subject, &partition, 6);
+        for stamp in 2..ROUNDS {
+            let swap = subject.swap(&partition, Some(stamp - 1), head(stamp), round(stamp)).await;
+            assert_eq!(swap, Swap::Applied, "{table:?}: nobody else writes");
+            yield_now().await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        stopped(tasks).await;
+    }
+}
+
+pub(super) async fn exactly_one_of_many_racing_swaps_wins(subject: Subject) {
+    for table in GUARDED {
+        let partition = subject.partition(table);
+        let mut expected = None;
+        for round in 1..=10_u64 {
+            let mut racers = JoinSet::new();
+            for racer in 1..=WRITERS {
+                let (subject, partition) = (subject.clone(), partition.clone());
+                let head = row("", format!("{racer}"), 100 * round + racer);
+                racers.spawn(async move {
+                    let changes = vec![put("a", &head.value, head.stamp)];
+                    (head.clone(), subject.swap(&partition, expected, head, changes).await)
+                });
+            }
+            let answers = racers.join_all().await;
+            let won: Vec<&Row> =
+                answers.iter().filter(|(_, swap)| *swap == Swap::Applied).map(|(head, _)| head).collect();
+            assert_eq!(won.len(), 1, "{table:?}: {answers:?}");
+            let rows = subject.rows(&partition).await;
+            assert_eq!(&rows[0], won[0], "{table:?}");
+            assert_eq!(rows[1], row("a", &won[0].value, won[0].stamp), "{table:?}: head and changes are of one swap");
+            assert!(
+                answers
+                    .iter()
+                    .all(|(_, swap)| matches!(swap, Swap::Applied) || *swap == Swap::Conflict(Some(won[0].clone()))),
+                "{table:?}: losers are told who won: {answers:?}"
+            );
+            expected = Some(won[0].stamp);
+        }
+    }
+}
+
+pub(super) async fn no_increment_is_lost_between_racing_swaps(subject: Subject) {
+    for table in GUARDED {
+        let partition = subject.partition(table);
+        assert_eq!(subject.swap(&partition, None, row("", "", 1), Vec::new()).await, Swap::Applied);
+        let mut writers = JoinSet::new();
+        for _ in 0..WRITERS {
+            let (subject, partition) = (subject.clone(), partition.clone());
+            writers.spawn(async move {
+                for _ in 0..10 {
+                    increment(&subject, &partition).await;
+                }
+            });
+        }
+        stopped(writers).await;
+        assert_eq!(subject.rows(&partition).await[0].stamp, 1 + 10 * WRITERS, "{table:?}");
+    }
+}
+
+async fn increment(subject: &Subject, partition: &Partition) {
+    let mut stamp = subject.rows(partition).await[0].stamp;
+    loop {
+        match subject.swap(partition, Some(stamp), row("", "", stamp + 1), Vec::new()).await {
+            Swap::Applied => return,
+            Swap::Conflict(head) => stamp = head.expect("the head is never removed").stamp,
+        }
+        yield_now().await;
+    }
+}
+
+pub(super) async fn concurrent_writes_all_arrive(subject: Subject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        let mut writers = JoinSet::new();
+        for writer in 1..=WRITERS {
+            let (subject, partition) = (subject.clone(), partition.clone());
+            writers.spawn(async move {
+                for at in 0..20 {
+                    let name = format!("{writer} {at}");
+                    subject.change(&partition, vec![put(name, "v", 1), put("shared", "v", 100 * writer + at)]).await;
+                }
+            });
+        }
+        stopped(writers).await;
+        let rows = subject.rows(&partition).await;
+        assert_eq!(rows.len() as u64, 20 * WRITERS + 1, "{table:?}");
+        assert_eq!(rows.last(), Some(&row("shared", "v", 100 * WRITERS + 19)), "{table:?}: the newest stamp wins");
+    }
+}

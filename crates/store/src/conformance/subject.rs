@@ -1,0 +1,220 @@
+//! The engine under examination, with partitions that nobody else uses.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use larder_model::content::BlobId;
+
+use super::ManualClock;
+use crate::{
+    Batch, BlobOwner, Blobs, Change, Clock, Durability, Level, Micros, Options, Order, Page, Partition, PartitionPage,
+    Range, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+};
+
+/// A plain table of either layout: packed, wide.
+pub(super) const PLAIN: [Table; 2] = [Table::Objects, Table::Keys];
+/// A guarded table of either layout: packed, wide.
+pub(super) const GUARDED: [Table; 2] = [Table::Consistent, Table::Catalogue];
+
+/// Names that no other check and no other run uses.
+#[derive(Clone)]
+pub(super) struct Scope(String);
+
+/// A store, its clock and a scope.
+#[derive(Clone)]
+pub(super) struct Subject {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<ManualClock>,
+    scope: Scope,
+}
+
+/// Blobs and a scope.
+#[derive(Clone)]
+pub(super) struct BlobSubject {
+    pub(super) blobs: Arc<dyn Blobs>,
+    scope: Scope,
+}
+
+impl Scope {
+    /// That of a run. The run differs also from runs of other processes on the same store.
+    pub(super) fn new() -> Self {
+        Self(format!("{:016x}", RandomState::new().hash_one("run")))
+    }
+
+    /// That of a check.
+    pub(super) fn of(&self, check: &str) -> Self {
+        Self(format!("{}/{check}", self.0))
+    }
+}
+
+impl Subject {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>, scope: Scope) -> Self {
+        Self { store, clock, scope }
+    }
+
+    /// A partition of this check; others begin with its key.
+    pub(super) fn partition(&self, table: Table) -> Partition {
+        Partition { table, key: self.scope.0.clone().into() }
+    }
+
+    /// One of many partitions of this check.
+    pub(super) fn other(&self, table: Table, which: impl AsRef<[u8]>) -> Partition {
+        let key = [self.scope.0.as_bytes(), b"/", which.as_ref()].concat();
+        Partition { table, key: key.into() }
+    }
+
+    /// Changes a partition; there is no reason to refuse it.
+    pub(super) async fn change(&self, partition: &Partition, changes: Vec<Change>) {
+        self.apply(Batch::of(partition.clone(), changes)).await.expect("the changes are taken");
+    }
+
+    /// Applies a batch that may be refused.
+    pub(super) async fn apply(&self, batch: Batch) -> Result<()> {
+        self.store.apply(batch, &options()).await
+    }
+
+    /// Swaps a head.
+    pub(super) async fn swap(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Row,
+        changes: Vec<Change>,
+    ) -> Swap {
+        let swap = self.store.apply_if(partition, expected, head, changes, &options()).await;
+        swap.expect("a swap is answered")
+    }
+
+    /// One page.
+    pub(super) async fn page(&self, partition: &Partition, query: &ReadQuery) -> Page {
+        self.store.read(partition, query, &options()).await.expect("a read is answered")
+    }
+
+    /// All rows of a partition that has few.
+    pub(super) async fn rows(&self, partition: &Partition) -> Vec<Row> {
+        self.page(partition, &ReadQuery::all(10_000)).await.rows
+    }
+
+    /// Their names.
+    pub(super) async fn names(&self, partition: &Partition) -> Vec<Bytes> {
+        self.rows(partition).await.into_iter().map(|row| row.name).collect()
+    }
+
+    /// One page of the keys of a table.
+    pub(super) async fn keys(&self, table: Table, after: Option<Bytes>, limit: usize) -> PartitionPage {
+        self.store.partitions(table, after, limit, &options()).await.expect("a listing is answered")
+    }
+
+    /// All keys of a table that belong to this check.
+    pub(super) async fn own_keys(&self, table: Table, limit: usize) -> Vec<Bytes> {
+        let (mut keys, mut after, mut been) = (Vec::new(), None, BTreeSet::new());
+        loop {
+            let page = self.keys(table, after, limit).await;
+            assert!(page.keys.len() <= limit, "a page of {} keys, {limit} were asked for", page.keys.len());
+            keys.extend(page.keys);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            assert!(been.insert(after.clone()), "the listing of {table:?} goes in circles");
+        }
+        keys.retain(|key| key.starts_with(self.scope.0.as_bytes()));
+        keys
+    }
+
+    /// When a row expires that does so `seconds` from now.
+    pub(super) fn in_seconds(&self, seconds: u64) -> Option<Micros> {
+        Some(self.clock.now() + seconds * 1_000_000)
+    }
+
+    /// Lets time pass.
+    pub(super) fn wait_seconds(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+impl BlobSubject {
+    pub(super) fn new(blobs: Arc<dyn Blobs>, scope: Scope) -> Self {
+        Self { blobs, scope }
+    }
+
+    /// One of many owners of this check.
+    pub(super) fn owner(&self, which: u8) -> BlobOwner {
+        let partition = Partition { table: Table::Objects, key: self.scope.0.clone().into() };
+        BlobOwner { partition, row: vec![which].into() }
+    }
+
+    /// The blob of an owner.
+    pub(super) fn id(&self, which: u8) -> BlobId {
+        BlobId::of(self.scope.0.as_bytes(), &[which], 1)
+    }
+
+    /// Writes a blob in pieces and holds its lease.
+    pub(super) async fn write(&self, which: u8, pieces: &[&[u8]]) -> Box<dyn Send + Sync> {
+        let mut writer = self.blobs.create(self.id(which), self.owner(which)).await.expect("a blob begins");
+        for piece in pieces {
+            writer.write(Bytes::copy_from_slice(piece)).await.expect("a piece is taken");
+        }
+        writer.finish(Durability::Buffered).await.expect("a blob is finished")
+    }
+
+    /// Those of the blobs `0..=255` of this check that a sweeper sees, read in pages of `limit`.
+    pub(super) async fn listed(&self, limit: usize) -> Vec<(BlobId, BlobOwner)> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.blobs.list(after, limit).await.expect("a listing is answered");
+            assert!(page.len() <= limit, "a page of {} blobs, {limit} were asked for", page.len());
+            assert!(page.iter().all(|(id, _)| Some(*id) > after), "the listing goes back");
+            after = page.last().map(|(id, _)| *id);
+            all.extend(page);
+            if after.is_none() {
+                break;
+            }
+        }
+        let own: Vec<BlobId> = (0..=u8::MAX).map(|which| self.id(which)).collect();
+        all.retain(|(id, _)| own.contains(id));
+        all
+    }
+}
+
+/// Quorum, soon, buffered.
+pub(super) fn options() -> Options {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    Options { level: Level::Quorum, deadline, durability: Durability::Buffered }
+}
+
+/// A row without expiry.
+pub(super) fn row(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Stamp) -> Row {
+    let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+    Row { name: copy(name.as_ref()), value: copy(value.as_ref()), stamp, expires: None }
+}
+
+/// Writes a row without expiry.
+pub(super) fn put(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Stamp) -> Change {
+    Change::Put(row(name, value, stamp))
+}
+
+/// Writes a row that expires.
+pub(super) fn put_until(
+    name: impl AsRef<[u8]>,
+    value: impl AsRef<[u8]>,
+    stamp: Stamp,
+    expires: Option<Micros>,
+) -> Change {
+    Change::Put(Row { expires, ..row(name, value, stamp) })
+}
+
+/// Removes a row.
+pub(super) fn remove(name: impl AsRef<[u8]>, stamp: Stamp) -> Change {
+    Change::Remove { name: Bytes::copy_from_slice(name.as_ref()), stamp }
+}
+
+/// From and to.
+pub(super) fn range(from: &'static str, to: &'static str, limit: usize, order: Order) -> ReadQuery {
+    ReadQuery { range: Range { from: Some(from.into()), to: Some(to.into()) }, limit, order }
+}

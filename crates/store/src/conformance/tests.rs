@@ -1,0 +1,177 @@
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::*;
+use crate::memory::MemoryStore;
+use crate::{
+    Batch, Change, EngineLimits, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Row, Stamp, Swap,
+    Table,
+};
+
+/// What an engine could get wrong.
+#[derive(Clone, Copy)]
+enum Defect {
+    /// Rows come in another order.
+    Unordered,
+    /// Removals of the row's own stamp are forgotten.
+    TiesSurvive,
+    /// `rows_max` is not looked at.
+    Unbounded,
+    /// The guard is read and not held while the head is written.
+    Unguarded,
+    /// A batch arrives change by change.
+    Piecemeal,
+    /// Rows stay for ever.
+    Eternal,
+}
+
+/// A memory engine with a defect.
+struct Broken {
+    inner: MemoryStore,
+    defect: Defect,
+}
+
+impl Broken {
+    fn change(&self, change: Change) -> Option<Change> {
+        match (self.defect, change) {
+            (Defect::TiesSurvive, Change::Remove { name, stamp }) => {
+                Some(Change::Remove { name, stamp: stamp.saturating_sub(1) })
+            }
+            (Defect::Eternal, Change::Put(row)) => Some(Change::Put(Row { expires: None, ..row })),
+            (_, change) => Some(change),
+        }
+    }
+
+    fn batch(&self, mut batch: Batch) -> Batch {
+        for one in &mut batch.partitions {
+            one.changes = one.changes.drain(..).filter_map(|change| self.change(change)).collect();
+            if matches!(self.defect, Defect::Unbounded) {
+                one.rows_max = None;
+            }
+        }
+        batch
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+        let mut page = self.inner.read(partition, query, options).await?;
+        if matches!(self.defect, Defect::Unordered) {
+            page.rows.sort_by_key(|row| row.name.len());
+        }
+        Ok(page)
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        let batch = self.batch(batch);
+        let refusable = batch.partitions.len() != 1 || batch.partitions[0].rows_max.is_some();
+        if !matches!(self.defect, Defect::Piecemeal) || refusable {
+            return self.inner.apply(batch, options).await;
+        }
+        for one in batch.partitions {
+            for change in one.changes {
+                self.inner.apply(Batch::of(one.partition.clone(), vec![change]), options).await?;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        mut expected: Option<Stamp>,
+        head: Row,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        if matches!(self.defect, Defect::Unguarded) && expected < Some(head.stamp) {
+            let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
+            let current = page.rows.first().map(|row| row.stamp);
+            if current == expected {
+                tokio::task::yield_now().await;
+                let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
+                expected = page.rows.first().map(|row| row.stamp).filter(|stamp| *stamp < head.stamp);
+            }
+        }
+        self.inner.apply_if(partition, expected, head, changes, options).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage> {
+        self.inner.partitions(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &Options) -> Result<Micros> {
+        self.inner.now(options).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// What the suite says about an engine with this defect.
+async fn verdict(defect: Defect) -> String {
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(Broken { inner: MemoryStore::new(clock.clone()), defect });
+    let proof = tokio::spawn(conformance(store, clock)).await;
+    said(proof.expect_err("the defect is found").into_panic())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_unordered_engine_does_not_conform() {
+    let verdict = verdict(Defect::Unordered).await;
+    assert!(verdict.contains("rows_come_back_in_key_order"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_whose_ties_survive_removal_does_not_conform() {
+    let verdict = verdict(Defect::TiesSurvive).await;
+    assert!(verdict.contains("a_removal_wins_a_tie"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_that_does_not_count_does_not_conform() {
+    let verdict = verdict(Defect::Unbounded).await;
+    assert!(verdict.contains("beyond_rows_max_nothing_is_written"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_whose_guard_is_not_held_does_not_conform() {
+    let verdict = verdict(Defect::Unguarded).await;
+    assert!(verdict.contains("racing_swaps"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_whose_batches_arrive_in_pieces_does_not_conform() {
+    let verdict = verdict(Defect::Piecemeal).await;
+    assert!(verdict.contains("a_batch_is_seen_whole_or_not_at_all"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_that_keeps_what_expired_does_not_conform() {
+    let verdict = verdict(Defect::Eternal).await;
+    assert!(verdict.contains("expire"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_random_walk_alone_finds_a_defect() {
+    for defect in [Defect::TiesSurvive, Defect::Unbounded, Defect::Eternal, Defect::Unordered] {
+        let clock = Arc::new(ManualClock::default());
+        let store = Arc::new(Broken { inner: MemoryStore::new(clock.clone()), defect });
+        let walk = tokio::spawn(random_changes_match_the_model(store, clock, 7, 300));
+        let verdict = said(walk.await.expect_err("the defect is found").into_panic());
+        assert!(verdict.contains("seed 7, step"), "{verdict}");
+    }
+}

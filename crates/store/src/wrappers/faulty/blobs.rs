@@ -1,0 +1,76 @@
+//! Blobs through a faulty way. They have no deadline, so what goes wrong is `Io`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use larder_model::content::BlobId;
+
+use super::Faulty;
+use super::hand::{Hand, Terms};
+use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, Result};
+
+const TERMS: Terms = Terms { deadline: None, refused: Kind::Io, lost: Kind::Io };
+
+struct FaultyWriter {
+    hand: Arc<Hand>,
+    inner: Box<dyn BlobWriter>,
+}
+
+struct FaultyReader {
+    hand: Arc<Hand>,
+    inner: Box<dyn BlobReader>,
+}
+
+async fn call<T>(hand: &Hand, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    let fate = hand.draw();
+    hand.before(&fate, &TERMS).await?;
+    let answer = call.await;
+    hand.after(&fate, &TERMS).await?;
+    answer
+}
+
+#[async_trait]
+impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
+    async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
+        let inner = call(&self.hand, self.inner.create(id, owner)).await?;
+        Ok(Box::new(FaultyWriter { hand: self.hand.clone(), inner }))
+    }
+
+    async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
+        let inner = call(&self.hand, self.inner.open(id)).await?;
+        Ok(Box::new(FaultyReader { hand: self.hand.clone(), inner }))
+    }
+
+    async fn remove(&self, id: BlobId) -> Result<()> {
+        call(&self.hand, self.inner.remove(id)).await
+    }
+
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+        call(&self.hand, self.inner.list(after, limit)).await
+    }
+}
+
+#[async_trait]
+impl BlobWriter for FaultyWriter {
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        call(&self.hand, self.inner.write(bytes)).await
+    }
+
+    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
+        let Self { hand, inner } = *self;
+        call(&hand, inner.finish(durability)).await
+    }
+}
+
+#[async_trait]
+impl BlobReader for FaultyReader {
+    fn length(&self) -> u64 {
+        self.inner.length()
+    }
+
+    async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
+        call(&self.hand, self.inner.read(offset, max)).await
+    }
+}

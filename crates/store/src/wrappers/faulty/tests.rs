@@ -1,0 +1,175 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::conformance::{ManualClock, blob_conformance, conformance};
+use crate::memory::MemoryStore;
+use crate::{BlobOwner, Blobs, Durability, Error};
+use larder_model::content::BlobId;
+
+type Gateway = Faulty<MemoryStore>;
+
+/// Two ways to one store.
+fn two(seed: u64) -> (Gateway, Gateway) {
+    let memory = Arc::new(MemoryStore::new(Arc::new(ManualClock::default())));
+    let history = History::new(Duration::from_millis(500));
+    (Faulty::new(memory.clone(), history.clone(), seed), Faulty::new(memory, history, seed + 1))
+}
+
+fn options(level: Level) -> Options {
+    Options { level, deadline: Instant::now() + Duration::from_secs(1), durability: Durability::Buffered }
+}
+
+fn write(stamp: Stamp) -> Batch {
+    let row = Row { name: "a".into(), value: stamp.to_string().into(), stamp, expires: None };
+    Batch::of(Partition::marks(), vec![Change::Put(row)])
+}
+
+/// The stamp of the row; 0 for none.
+async fn seen(store: &Gateway, level: Level) -> Result<Stamp> {
+    let page = store.read(&Partition::marks(), &ReadQuery::all(9), &options(level)).await?;
+    Ok(page.rows.first().map_or(0, |row| row.stamp))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn without_faults_it_conforms() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = Arc::new(MemoryStore::new(clock.clone()));
+    let store = Arc::new(Faulty::new(memory, History::new(Duration::from_secs(1)), 1));
+    conformance(store.clone(), clock).await;
+    blob_conformance(store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_pauses_and_lag_it_conforms() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = Arc::new(MemoryStore::new(clock.clone()));
+    let store = Arc::new(Faulty::new(memory, History::none(), 1));
+    store.set_faults(Faults { pause_ms_max: 20, pause_per_mille: 500, stale_per_mille: 1000, ..Faults::none() });
+    conformance(store, clock).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_not_made() {
+    let (one, other) = two(1);
+    one.set_faults(Faults { fail_per_mille: 1000, ..Faults::none() });
+    let mut kinds = Vec::new();
+    for stamp in 1..20 {
+        kinds.push(one.apply(write(stamp), &options(Level::Quorum)).await.unwrap_err().kind);
+    }
+    assert!(kinds.contains(&Kind::TimedOut));
+    assert!(kinds.contains(&Kind::Unavailable { alive: 0, required: 2 }));
+    assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_was_made() {
+    let (one, other) = two(1);
+    one.set_faults(Faults { lose_per_mille: 1000, ..Faults::none() });
+    let answer = one.apply(write(1), &options(Level::One)).await;
+    assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
+    assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_at_the_deadline() {
+    let (one, other) = two(3);
+    one.set_faults(Faults { pause_ms_max: 1_000_000, pause_per_mille: 1000, ..Faults::none() });
+    let start = Instant::now();
+    let answer = one.apply(write(1), &options(Level::One)).await;
+    assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
+    assert!(start.elapsed() <= Duration::from_millis(1001), "{:?}", start.elapsed());
+    assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_cut_every_call_fails() {
+    let (one, other) = two(1);
+    one.cut(true);
+    assert_eq!(seen(&one, Level::All).await.unwrap_err().kind, Kind::Unavailable { alive: 0, required: 3 });
+    assert_eq!(one.now(&options(Level::One)).await.unwrap_err().kind, Kind::Unavailable { alive: 0, required: 1 });
+    assert_eq!(one.open(BlobId([0; 24])).await.err().unwrap().kind, Kind::Io);
+    other.apply(write(1), &options(Level::Quorum)).await.unwrap();
+    one.cut(false);
+    assert_eq!(seen(&one, Level::Quorum).await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_call_hangs_until_it_is_thawed() {
+    let (one, other) = two(1);
+    one.freeze();
+    let soon = options(Level::Quorum);
+    let late = Options { deadline: Instant::now() + Duration::from_secs(100_000), ..soon };
+    let thaw = async {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 0, "nothing was done meanwhile");
+        one.thaw();
+    };
+    let ((), hurried, patient) = tokio::join!(thaw, one.apply(write(1), &soon), one.apply(write(2), &late));
+    assert_eq!(hurried.unwrap_err().kind, Kind::TimedOut, "it wakes up after its deadline");
+    patient.unwrap();
+    one.freeze();
+    assert!(timeout(Duration::from_secs(10), seen(&one, Level::One)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_at_one_lag_and_those_at_quorum_do_not() {
+    let (one, other) = two(5);
+    one.set_faults(Faults { stale_per_mille: 500, ..Faults::none() });
+    let (mut fresh, mut behind) = (0, 0);
+    for stamp in 1..200 {
+        other.apply(write(stamp), &options(Level::Quorum)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(seen(&one, Level::Quorum).await.unwrap(), stamp);
+        let lag = stamp - seen(&one, Level::One).await.unwrap();
+        assert!(lag <= 10, "500 ms are ten writes, not {lag}");
+        if lag == 0 { fresh += 1 } else { behind += 1 }
+    }
+    assert!(fresh > 50 && behind > 50, "{fresh} fresh, {behind} behind");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen(&one, Level::One).await.unwrap(), 199, "in the end all agree");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_brings_the_same_faults() {
+    async fn run(seed: u64) -> Vec<(Duration, std::result::Result<Stamp, Kind>)> {
+        let (one, other) = two(seed);
+        let percent = |percent: u32| percent * 10;
+        one.set_faults(Faults {
+            pause_ms_max: 300,
+            pause_per_mille: percent(50),
+            fail_per_mille: percent(10),
+            lose_per_mille: percent(10),
+            stale_per_mille: percent(50),
+        });
+        assert_eq!(one.faults().pause_ms_max, 300);
+        let (start, mut events) = (Instant::now(), Vec::new());
+        for stamp in 1..100 {
+            other.apply(write(stamp), &options(Level::Quorum)).await.unwrap();
+            let answer = seen(&one, Level::One).await.map_err(|error: Error| error.kind);
+            events.push((start.elapsed(), answer));
+        }
+        events
+    }
+    assert_eq!(run(11).await, run(11).await);
+    assert_ne!(run(11).await, run(13).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blob_may_fail_at_any_point_and_leaves_nothing() {
+    let (one, _) = two(7);
+    let owner = BlobOwner { partition: Partition::marks(), row: "a".into() };
+    let mut finished = 0;
+    for id in 0..100 {
+        one.set_faults(Faults { fail_per_mille: 300, ..Faults::none() });
+        let id = BlobId([id; 24]);
+        let Ok(mut writer) = one.create(id, owner.clone()).await else { continue };
+        let failed = writer.write("piece".into()).await.is_err() || writer.finish(Durability::Disk).await.is_err();
+        one.set_faults(Faults::none());
+        assert_eq!(one.open(id).await.is_err(), failed);
+        finished += u32::from(!failed);
+    }
+    assert!((20..60).contains(&finished), "{finished}");
+    assert_eq!(one.list(None, 1000).await.unwrap().len(), finished as usize);
+}
