@@ -1,1 +1,42 @@
-fn main() {}
+//! `larder`: reads its settings and serves until it is told to stop.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use larder_server::settings::Settings;
+use larder_server::settings::cli::{Invocation, read};
+
+/// Reads run on the threads of the runtime, so a small machine gets more of them than it has cores.
+const WORKERS_MIN: usize = 4;
+
+fn main() -> ExitCode {
+    let variables: Vec<_> = std::env::vars_os().collect();
+    match read(std::env::args_os(), &variables, |file| std::fs::read_to_string(file)) {
+        Ok(Invocation::Print(text)) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Ok(Invocation::Serve(settings)) => run(&settings),
+        Err(error) => fail(&error.message, error.exit),
+    }
+}
+
+fn run(settings: &Settings) -> ExitCode {
+    larder_server::log::start(settings.log_level, settings.log_format);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(cores.max(WORKERS_MIN)).enable_all().build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(larder_server::serve(settings)).map_err(|failure| failure.to_string()),
+        Err(error) => Err(format!("cannot start threads: {error}")),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => fail(&line, 1),
+    }
+}
+
+fn fail(line: &str, exit: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "larder: {line}");
+    ExitCode::from(exit)
+}

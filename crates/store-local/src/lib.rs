@@ -1,3 +1,38 @@
 //! The embedded engine: packed and wide tables on `fjall`, one committer, blob files.
+//!
+//! ```text
+//! store       what callers hold: reads here, writes to the queue
+//! queue       bounded, waiting bounded          committer  the one thread that writes: group, commit, sync, answer
+//! overlay     queued writes see each other      merge      stamps decide, pure
+//! journal     commit and sync, which may fail   spaces     the three keyspaces of the engine below
+//! keys, entry the bytes                         read       pages                          sweep   expired rows
+//! open        lock, format, damage              synced     what is known to be on disk    journal_file   what is in it
+//! ```
+//! `docs/format.md` has every byte.
 
 pub mod blobs;
+mod bulk;
+mod bulk_store;
+mod committer;
+mod entry;
+mod format;
+mod journal;
+mod journal_file;
+mod keys;
+mod merge;
+mod open;
+mod overlay;
+mod queue;
+mod read;
+mod spaces;
+mod store;
+mod sweep;
+mod synced;
+
+#[cfg(test)]
+mod tests;
+
+pub use bulk::BulkRows;
+pub use open::{OpenError, OpenOptions};
+pub use store::{LocalStore, Stats};
+pub use sweep::Swept;

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by failing")]
 
+mod consistent;
 mod random;
 mod rules;
 mod types;

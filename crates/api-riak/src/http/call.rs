@@ -1,0 +1,96 @@
+//! A request on its way through: what its line and headers say, decoded where it is asked for.
+
+use hyper::Method;
+use hyper::header::{HeaderMap, HeaderValue, ORIGIN, REFERER};
+
+use bytes::Bytes;
+use larder_gateway::{Error, Gateway};
+use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
+
+use super::path::{self, Segments};
+use super::query::Query;
+use super::routes::{Part, Route};
+
+/// A request without its body.
+pub(super) struct Call<'a> {
+    /// Who carries it out.
+    pub gateway: &'a Gateway,
+    /// The route it took.
+    pub route: &'static Route,
+    /// Its method.
+    pub method: &'a Method,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// The segments of its path.
+    pub segments: Segments<'a>,
+    /// Its parameters.
+    pub query: Query<'a>,
+}
+
+impl Call<'_> {
+    /// Whether the answer goes without its body.
+    #[must_use]
+    pub(super) fn is_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
+    /// The raw segment where the route has `part`; empty when it has none.
+    #[must_use]
+    pub(super) fn raw(&self, part: Part) -> &str {
+        self.route.place(part).map(|place| self.segments.raw(place)).unwrap_or_default()
+    }
+
+    /// The bucket type, `default` when the path names none.
+    #[must_use]
+    pub(super) fn bucket_type(&self) -> Bytes {
+        match self.route.place(Part::Type) {
+            Some(place) => path::name(self.segments.raw(place)),
+            None => Bytes::from_static(DEFAULT_TYPE),
+        }
+    }
+
+    /// The bucket.
+    ///
+    /// # Errors
+    /// A name is too long.
+    pub(super) fn bucket(&self) -> Result<BucketAddress, Error> {
+        Ok(BucketAddress::new(self.bucket_type(), path::name(self.raw(Part::Bucket)))?)
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// A name is too long.
+    pub(super) fn address(&self) -> Result<Address, Error> {
+        Ok(Address::new(self.bucket()?, path::name(self.raw(Part::Key)))?)
+    }
+
+    /// Whether a browser sent it for a page of somebody else (Riak KV HTTP reference §0.3).
+    #[must_use]
+    pub(super) fn is_foreign(&self) -> bool {
+        let null_origin = self.headers.get(ORIGIN).is_some_and(|origin| origin == "null");
+        null_origin || self.headers.get(REFERER).is_some_and(|referer| !self.is_own(referer))
+    }
+
+    fn is_own(&self, referer: &HeaderValue) -> bool {
+        let own = self.headers.get(hyper::header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+        let Some(rest) = referer.as_bytes().strip_prefix(b"http://") else { return false };
+        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+        let bare = |host: &[u8]| host.strip_suffix(b":80").unwrap_or(host).to_ascii_lowercase();
+        bare(&rest[..end]) == bare(own)
+    }
+}
+
+/// All values of a header as one, joined as a server joins repeated lines.
+#[must_use]
+pub(super) fn joined(headers: &HeaderMap, name: &str) -> Option<Bytes> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let Some(second) = values.next() else { return Some(Bytes::copy_from_slice(first.as_bytes())) };
+    let mut all = first.as_bytes().to_vec();
+    for value in std::iter::once(second).chain(values) {
+        all.extend_from_slice(b", ");
+        all.extend_from_slice(value.as_bytes());
+    }
+    Some(all.into())
+}

@@ -1,0 +1,191 @@
+//! What the headers of a put say about its value, and the headers a value is answered with.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use bytes::Bytes;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use larder_model::content::{Content, Term};
+
+use super::call::joined;
+use super::reply::Fault;
+
+const META: &str = "x-riak-meta-";
+const INDEX: &str = "x-riak-index-";
+/// What a value without a media type is.
+pub(super) const OCTETS: &str = "application/octet-stream";
+
+/// Media type and charset of a request.
+///
+/// # Errors
+/// 400: there is no `Content-Type`.
+pub(super) fn content_type(headers: &HeaderMap) -> Result<(Bytes, Option<Bytes>), Fault> {
+    let header = headers.get(CONTENT_TYPE).ok_or_else(|| Fault::bad("Missing Content-Type request header"))?;
+    let mut words = header.as_bytes().split(|byte| matches!(byte, b';' | b' ')).filter(|word| !word.is_empty());
+    let media = words.next().unwrap_or_default();
+    let charset = words.find_map(|word| word.strip_prefix(b"charset="));
+    Ok((Bytes::copy_from_slice(media), charset.map(Bytes::copy_from_slice)))
+}
+
+/// Whether a media type is one: two words and a slash.
+///
+/// # Errors
+/// 415 with Riak's text.
+pub(super) fn check_media(media: &[u8]) -> Result<(), Fault> {
+    if media.iter().filter(|byte| **byte == b'/').count() == 1 {
+        return Ok(());
+    }
+    let media = String::from_utf8_lossy(media);
+    let text = format!("\"{media}\" is not a valid media type for the Content-type header.\n");
+    Err(Fault::text_of(hyper::StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+}
+
+/// User metadata: names as Riak's server writes them, each word with a capital; repeated ones joined.
+#[must_use]
+pub(super) fn meta(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
+    let names = headers.keys().filter(|name| name.as_str().starts_with(META));
+    names.filter_map(|name| Some((capitalised(name.as_str()).into(), joined(headers, name.as_str())?))).collect()
+}
+
+fn capitalised(name: &str) -> String {
+    let mut start = true;
+    let word = |char: char| {
+        let upper = std::mem::replace(&mut start, char == '-');
+        if upper { char.to_ascii_uppercase() } else { char }
+    };
+    name.chars().map(word).collect()
+}
+
+/// Secondary-index terms. A header's value holds several when a comma and a blank part them.
+///
+/// # Errors
+/// 400 with a line for each field or value that is none.
+pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, Fault> {
+    let mut terms = Vec::new();
+    let mut bad = Vec::new();
+    for name in headers.keys() {
+        let Some(field) = name.as_str().strip_prefix(INDEX) else { continue };
+        let value = joined(headers, name.as_str()).unwrap_or_default();
+        read_terms(field, &value, &mut terms, &mut bad);
+    }
+    if bad.is_empty() { Ok(terms) } else { Err(Fault::bad(bad)) }
+}
+
+fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
+    let is_integer = field.ends_with("_int");
+    if !(is_integer || field.ends_with("_bin") || matches!(field, "$key" | "$bucket")) {
+        bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());
+        return;
+    }
+    let name = Bytes::copy_from_slice(field.as_bytes());
+    for one in values(value) {
+        let term = if is_integer { integer(&one) } else { Some(one.clone()) };
+        match term {
+            Some(value) => terms.push(Term { field: name.clone(), value }),
+            None => {
+                bad.extend_from_slice(format!("Could not parse field '{field}', value '").as_bytes());
+                bad.extend_from_slice(&one);
+                bad.extend_from_slice(b"'.\n");
+            }
+        }
+    }
+}
+
+/// Splits at every comma that a blank follows; the blank belongs to the separator.
+fn values(value: &Bytes) -> Vec<Bytes> {
+    let mut values = Vec::new();
+    let mut from = 0;
+    while let Some(found) = value[from..].windows(2).position(|pair| pair[0] == b',' && pair[1].is_ascii_whitespace()) {
+        values.push(value.slice(from..from + found));
+        from += found + 2;
+    }
+    values.push(value.slice(from..));
+    values
+}
+
+/// The canonical decimal text of an integer of any length.
+fn integer(text: &Bytes) -> Option<Bytes> {
+    let negative = text.starts_with(b"-");
+    let from = usize::from(negative || text.starts_with(b"+"));
+    let digits = text.slice(from..);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count().min(digits.len() - 1);
+    let digits = digits.slice(zeros..);
+    if !negative || digits.as_ref() == b"0" { Some(digits) } else { Some([b"-", digits.as_ref()].concat().into()) }
+}
+
+/// `Content-Type` of a value: media type and charset.
+#[must_use]
+pub(super) fn media_header(content: &Content) -> Vec<u8> {
+    let media = content.content_type.as_deref().unwrap_or(OCTETS.as_bytes());
+    match &content.charset {
+        Some(charset) => [media, b"; charset=", charset].concat(),
+        None => media.to_vec(),
+    }
+}
+
+/// `Content-Encoding` of a value; Riak's server leaves the name of doing nothing out.
+#[must_use]
+pub(super) fn encoding(content: &Content) -> Option<&Bytes> {
+    content.encoding.as_ref().filter(|encoding| encoding.as_ref() != b"identity")
+}
+
+/// Header names that only the server sets: metadata of these names, which other protocols can store, is not sent.
+fn is_reserved(name: &HeaderName) -> bool {
+    use hyper::header as h;
+    let reserved = [
+        h::CONTENT_TYPE, h::CONTENT_LENGTH, h::CONTENT_ENCODING, h::CONTENT_RANGE, h::TRANSFER_ENCODING, h::CONNECTION,
+        h::UPGRADE, h::TE, h::TRAILER, h::DATE, h::ETAG, h::LAST_MODIFIED, h::LINK, h::VARY, h::LOCATION, h::SET_COOKIE,
+        super::reply::VCLOCK, super::reply::DELETED,
+    ];
+    reserved.contains(name)
+}
+
+/// Adds the headers that describe a value: type, encoding, metadata, index terms. What no header can carry is left out.
+pub(super) fn describe(content: &Content, headers: &mut HeaderMap) {
+    insert(headers, CONTENT_TYPE, media_header(content));
+    if let Some(encoding) = encoding(content) {
+        insert(headers, CONTENT_ENCODING, encoding.clone());
+    }
+    for (name, value) in &content.meta {
+        let name = HeaderName::from_bytes(name).ok().filter(|name| !is_reserved(name));
+        if let Some(name) = name {
+            insert(headers, name, value.clone());
+        }
+    }
+    for (field, values) in by_field(&content.terms) {
+        if let Ok(name) = HeaderName::from_bytes(&[INDEX.as_bytes(), field].concat()) {
+            insert(headers, name, values);
+        }
+    }
+}
+
+/// Each field once, its values joined.
+fn by_field(terms: &[Term]) -> BTreeMap<&[u8], Vec<u8>> {
+    let mut fields = BTreeMap::<&[u8], Vec<u8>>::new();
+    for term in terms {
+        match fields.entry(&term.field) {
+            Entry::Vacant(none) => {
+                none.insert(term.value.to_vec());
+            }
+            Entry::Occupied(mut values) => {
+                values.get_mut().extend_from_slice(b", ");
+                values.get_mut().extend_from_slice(&term.value);
+            }
+        }
+    }
+    fields
+}
+
+/// Sets a header if its value is one.
+pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: impl Into<Bytes>) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(value.into()) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use proptest::prelude::*;
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let pair = |(name, value): &(&str, &str)| {
+        (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+    };
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs.iter().map(pair) {
+        map.append(name, value);
+    }
+    map
+}
+
+#[track_caller]
+fn media_of(header: &str, media: &str, charset: Option<&str>) {
+    let (found, found_charset) = content_type(&headers(&[("content-type", header)])).unwrap();
+    assert_eq!((found.as_ref(), found_charset.as_deref()), (media.as_bytes(), charset.map(str::as_bytes)), "{header}");
+}
+
+#[track_caller]
+fn terms_of(name: &str, value: &str, values: &[&str]) {
+    let terms = terms(&headers(&[(name, value)])).unwrap();
+    let found: Vec<_> = terms.iter().map(|term| String::from_utf8_lossy(&term.value)).collect();
+    assert_eq!(found, values, "{name}: {value}");
+}
+
+#[track_caller]
+fn refused(pairs: &[(&str, &str)], text: &str) {
+    assert_eq!(terms(&headers(pairs)).unwrap_err().text(), text);
+}
+
+#[test]
+fn only_the_charset_is_kept() {
+    media_of("text/plain", "text/plain", None);
+    media_of("text/plain; charset=utf-8", "text/plain", Some("utf-8"));
+    media_of("text/plain;  Charset=UTF-8", "text/plain", None);
+    media_of("application/json;odata=verbose; charset=\"latin1\"", "application/json", Some("\"latin1\""));
+    media_of("garbage", "garbage", None);
+    media_of("", "", None);
+    assert_eq!(content_type(&HeaderMap::new()).unwrap_err().text(), "Missing Content-Type request header");
+    let text = check_media(b"garbage").unwrap_err().text();
+    assert_eq!(text, "\"garbage\" is not a valid media type for the Content-type header.\n");
+}
+
+#[test]
+fn metadata_has_capitals_and_is_joined() {
+    let found = meta(&headers(&[("X-Riak-Meta-Dup", "a"), ("x-riak-meta-two-words", "2"), ("x-riak-meta-dup", "b")]));
+    let pair = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
+    assert_eq!(found, [pair("X-Riak-Meta-Dup", "a, b"), pair("X-Riak-Meta-Two-Words", "2")]);
+}
+
+#[test]
+fn terms_part_at_comma_and_blank() {
+    terms_of("x-riak-index-a_bin", "a, b,c", &["a", "b,c"]);
+    terms_of("X-Riak-Index-A_BIN", "\"q,r\", s", &["\"q,r\"", "s"]);
+    terms_of("x-riak-index-a_bin", "", &[""]);
+    terms_of("x-riak-index-$bucket", "x", &["x"]);
+    terms_of("x-riak-index-a_int", "+5, -007, 99999999999999999999999, -0", &["5", "-7", "99999999999999999999999", "0"]);
+}
+
+#[test]
+fn what_is_no_term_is_named() {
+    refused(&[("x-riak-index-age", "1")], "Unknown field type for field: 'age'.\n");
+    refused(&[("x-riak-index-", "x")], "Unknown field type for field: ''.\n");
+    refused(&[("x-riak-index-a_int", "")], "Could not parse field 'a_int', value ''.\n");
+    refused(
+        &[("x-riak-index-a_int", "1, 2,3"), ("x-riak-index-b", "y")],
+        "Could not parse field 'a_int', value '2,3'.\nUnknown field type for field: 'b'.\n",
+    );
+}
+
+#[test]
+fn metadata_of_other_protocols_cannot_break_an_answer() {
+    let pair = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
+    let meta = vec![pair("Content-Length", "9"), pair("bad name", "x"), pair("X-Split", "a\r\nb: c"), pair("bare", "ok")];
+    let mut headers = HeaderMap::new();
+    describe(&Content { meta, ..Content::default() }, &mut headers);
+    assert_eq!(headers.len(), 2, "{headers:?}");
+    assert_eq!(headers["bare"], "ok");
+    assert_eq!(headers["content-type"], OCTETS);
+}
+
+proptest! {
+    #[test]
+    fn any_header_is_read(name in "[a-z_$-]{0,8}", value in proptest::collection::vec(b' '..=b'~', 0..40)) {
+        let value = String::from_utf8(value).unwrap();
+        for prefix in [META, INDEX, "content-type"] {
+            let map = headers(&[(&format!("{prefix}{name}"), value.trim())]);
+            let _ = terms(&map);
+            let _ = meta(&map);
+            let _ = content_type(&map);
+        }
+    }
+
+    #[test]
+    fn terms_come_back(values in proptest::collection::vec("[a-z,]{1,8}[a-z]", 1..5)) {
+        let map = headers(&[("x-riak-index-f_bin", &values.join(", "))]);
+        let content = Content { terms: terms(&map).unwrap(), ..Content::default() };
+        let mut out = HeaderMap::new();
+        describe(&content, &mut out);
+        prop_assert_eq!(terms(&out).unwrap(), content.terms);
+    }
+}

@@ -1,0 +1,98 @@
+//! Siblings as `multipart/mixed` (Riak KV HTTP reference §2): a part for each value, with its own headers.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+
+use larder_gateway::body::Download;
+use larder_gateway::kv::Found;
+use larder_model::causality::Sibling;
+
+use super::body::{Body, Pieces, read};
+use super::headers::{encoding, insert, media_header};
+use super::links;
+use super::object::{Place, http_date};
+use super::reply::{Reply, with_body};
+
+/// Bodies up to this length go out in one piece.
+const WHOLE_BYTES_MAX: u64 = 64 * 1024;
+
+/// An answer with a part for each value; only its length when the bodies were not asked for.
+#[must_use]
+pub(super) fn siblings(place: &Place, found: Found, boundary: &str) -> Reply {
+    let heads: Vec<Bytes> = found.versions.siblings.iter().map(|one| head(one, place, boundary)).collect();
+    let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+    let bodies: u64 = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
+    let length = bodies + (heads.iter().map(Bytes::len).sum::<usize>() + end.len()) as u64;
+    let mut reply = if found.bodies.len() < heads.len() {
+        let mut reply = with_body(StatusCode::OK, Body::empty());
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        reply
+    } else {
+        with_body(StatusCode::OK, body(heads, found.bodies, end, length))
+    };
+    insert(reply.headers_mut(), CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}"));
+    reply
+}
+
+fn head(sibling: &Sibling, place: &Place, boundary: &str) -> Bytes {
+    let content = &sibling.content;
+    let mut out = format!("\r\n--{boundary}\r\n").into_bytes();
+    line(&mut out, b"Content-Type", &media_header(content));
+    if let Some(encoding) = encoding(content) {
+        line(&mut out, b"Content-Encoding", encoding);
+    }
+    line(&mut out, b"Link", &links::render(&content.links, place.style, &place.bucket));
+    line(&mut out, b"Etag", sibling.vtag().as_bytes());
+    line(&mut out, b"Last-Modified", http_date(sibling.modified()).as_bytes());
+    for (name, value) in &content.meta {
+        line(&mut out, name, value);
+    }
+    for term in &content.terms {
+        line(&mut out, &[b"x-riak-index-", term.field.as_ref()].concat(), &term.value);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.into()
+}
+
+/// A header line. What would break out of it, which other protocols can store, is left out.
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let breaks = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
+    if breaks(name) || breaks(value) || name.contains(&b':') {
+        return;
+    }
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+fn body(heads: Vec<Bytes>, bodies: Vec<Download>, end: Bytes, length: u64) -> Body {
+    let mut parts: VecDeque<Download> = VecDeque::with_capacity(2 * heads.len() + 1);
+    for (head, body) in heads.into_iter().zip(bodies) {
+        parts.extend([Download::Bytes(head), body]);
+    }
+    parts.push_back(Download::Bytes(end));
+    whole(&parts, length).map_or_else(|| Body::pieces(pieces(parts), Some(length)), Body::full)
+}
+
+/// All parts in one piece, when they are short and in memory.
+fn whole(parts: &VecDeque<Download>, length: u64) -> Option<Bytes> {
+    let mut whole = Vec::with_capacity(usize::try_from(length).ok().filter(|_| length <= WHOLE_BYTES_MAX)?);
+    for part in parts {
+        let Download::Bytes(bytes) = part else { return None };
+        whole.extend_from_slice(bytes);
+    }
+    Some(whole.into())
+}
+
+fn pieces(parts: VecDeque<Download>) -> Pieces {
+    let filled = parts.into_iter().filter(|part| part.length() > 0);
+    let pieces = filled.map(|part| {
+        let length = part.length();
+        read(part, 0, length)
+    });
+    Box::pin(stream::iter(pieces.collect::<Vec<_>>()).flatten())
+}

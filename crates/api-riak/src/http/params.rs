@@ -1,0 +1,212 @@
+//! The query parameters of object requests: all are checked on every method, with Riak's words for each.
+
+use std::time::Duration;
+
+use larder_gateway::Error;
+use larder_gateway::kv::Quorums;
+use larder_model::props::Quorum;
+
+use super::query::Query;
+use super::reply::Fault;
+
+/// The parameters of an object request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Params {
+    /// Replica counts.
+    pub quorums: Quorums,
+    /// Own deadline.
+    pub timeout: Option<Duration>,
+    /// Whether a put answers what a read would show.
+    pub return_body: bool,
+}
+
+impl Params {
+    /// Reads and checks them.
+    ///
+    /// # Errors
+    /// 400 with the text of each parameter of the first group that has a bad one; a deadline that has passed already.
+    pub(super) fn of(query: &Query<'_>) -> Result<Self, Fault> {
+        if query.is_empty() {
+            return Ok(Self::default());
+        }
+        let timeout = timeout(query)?;
+        let mut quorums = quorums(query)?;
+        sync_on_write(query, &mut quorums)?;
+        booleans(query, &mut quorums)?;
+        if timeout == Some(Duration::ZERO) {
+            return Err(Error::TimedOut.into());
+        }
+        Ok(Self { quorums, timeout, return_body: query.is("returnbody", "true") })
+    }
+}
+
+/// The `timeout` parameter; a negative one is zero.
+///
+/// # Errors
+/// 400 when it is no number.
+pub(super) fn timeout(query: &Query<'_>) -> Result<Option<Duration>, Fault> {
+    let Some(value) = query.get("timeout") else { return Ok(None) };
+    match integer(value) {
+        Some(millis) => Ok(Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))),
+        None => Err(Fault::bad(format!("Bad timeout value {}\n", printed(value)))),
+    }
+}
+
+fn quorums(query: &Query<'_>) -> Result<Quorums, Fault> {
+    let mut quorums = Quorums::default();
+    let mut bad = String::new();
+    for (name, place) in [
+        ("r", &mut quorums.r),
+        ("w", &mut quorums.w),
+        ("dw", &mut quorums.dw),
+        ("rw", &mut quorums.rw),
+        ("pw", &mut quorums.pw),
+        ("pr", &mut quorums.pr),
+        ("node_confirms", &mut quorums.node_confirms),
+    ] {
+        let Some(value) = query.get(name) else { continue };
+        match quorum(value) {
+            Some(quorum) => *place = quorum,
+            None => {
+                bad.push_str(name);
+                bad.push_str(
+                    " query parameter must be an integer or one of the following words: 'one', 'quorum' or 'all'\n",
+                );
+            }
+        }
+    }
+    if bad.is_empty() { Ok(quorums) } else { Err(Fault::bad(bad)) }
+}
+
+/// A replica count; the inner `None` is the bucket's. Negative numbers pass in Riak and mean nothing: the bucket's, too.
+fn quorum(value: &[u8]) -> Option<Option<Quorum>> {
+    match value {
+        b"default" | b"backend" => Some(None),
+        b"one" => Some(Some(Quorum::One)),
+        b"quorum" => Some(Some(Quorum::Quorum)),
+        b"all" => Some(Some(Quorum::All)),
+        number => match integer(number)? {
+            ..0 => Some(None),
+            count => Some(Some(Quorum::Count(u32::try_from(count).unwrap_or(u32::MAX)))),
+        },
+    }
+}
+
+/// `sync_on_write` says how many replicas must have the write on disk, which is what dw says here.
+fn sync_on_write(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> {
+    let Some(value) = query.get("sync_on_write") else { return Ok(()) };
+    match value.to_ascii_lowercase().as_slice() {
+        b"default" | b"backend" => {}
+        b"one" if quorums.dw == Some(Quorum::Count(0)) => quorums.dw = Some(Quorum::One),
+        b"one" => {}
+        b"all" => quorums.dw = Some(Quorum::All),
+        _ => {
+            return Err(Fault::bad(
+                "sync_on_write query parameter must be one of the following words: [default,backend,one,all]\n",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn booleans(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> {
+    let mut bad = String::new();
+    // `asis` is checked and has no meaning here: contexts are not counted up.
+    let mut asis = None;
+    for (name, place) in
+        [("basic_quorum", &mut quorums.basic_quorum), ("notfound_ok", &mut quorums.notfound_ok), ("asis", &mut asis)]
+    {
+        let Some(value) = query.get(name) else { continue };
+        match value.to_ascii_lowercase().as_slice() {
+            b"true" => *place = Some(true),
+            b"false" => *place = Some(false),
+            b"default" => *place = None,
+            _ => {
+                bad.push_str(name);
+                bad.push_str(" query parameter must be true or false\n");
+            }
+        }
+    }
+    if bad.is_empty() { Ok(()) } else { Err(Fault::bad(bad)) }
+}
+
+/// A decimal number with an optional sign. One too large for the type is as large as can be.
+fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = std::str::from_utf8(digits).ok()?.parse().unwrap_or(i64::MAX);
+    Some(if text.starts_with(b"-") { -value } else { value })
+}
+
+/// A value as Riak prints it: quoted text, or the list of its bytes when it is no text.
+fn printed(value: &[u8]) -> String {
+    if !value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return format!("{value:?}").replace(' ', "");
+    }
+    let text = String::from_utf8_lossy(value).replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{text}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn refused(query: &str, text: &str) {
+        let fault = Params::of(&Query::of(Some(query))).unwrap_err();
+        assert_eq!(fault.text(), text, "{query}");
+    }
+
+    fn taken(query: &str) -> Params {
+        Params::of(&Query::of(Some(query))).unwrap()
+    }
+
+    #[test]
+    fn every_bad_one_is_named() {
+        let words = "query parameter must be an integer or one of the following words: 'one', 'quorum' or 'all'\n";
+        refused("r=foo", &format!("r {words}"));
+        refused("r=", &format!("r {words}"));
+        refused("r=Quorum&w=2&pr=x", &format!("r {words}pr {words}"));
+        refused("timeout=abc&r=foo", "Bad timeout value \"abc\"\n");
+        refused("timeout=%22%00", "Bad timeout value [34,0]\n");
+        refused("notfound_ok=no&asis=1", "notfound_ok query parameter must be true or false\nasis query parameter must be true or false\n");
+        refused(
+            "sync_on_write=two",
+            "sync_on_write query parameter must be one of the following words: [default,backend,one,all]\n",
+        );
+    }
+
+    #[test]
+    fn good_ones_are_taken() {
+        let params = taken("r=1&w=all&dw=0&pr=default&notfound_ok=TRUE&returnbody=true&timeout=50&foo=bar");
+        assert_eq!(params.quorums.r, Some(Quorum::Count(1)));
+        assert_eq!(params.quorums.w, Some(Quorum::All));
+        assert_eq!(params.quorums.dw, Some(Quorum::Count(0)));
+        assert_eq!((params.quorums.pr, params.quorums.notfound_ok), (None, Some(true)));
+        assert_eq!((params.return_body, params.timeout), (true, Some(Duration::from_millis(50))));
+        assert_eq!(taken("r=-1").quorums.r, None);
+        assert_eq!(taken("r=99999999999999999999").quorums.r, Some(Quorum::Count(u32::MAX)));
+        assert!(!taken("returnbody=TRUE").return_body);
+        assert_eq!(taken("dw=0&sync_on_write=one").quorums.dw, Some(Quorum::One));
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_has_passed() {
+        for query in ["timeout=0", "timeout=-5"] {
+            refused(query, "request timed out\n");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_parameters_are_answered(name in "(timeout|r|dw|asis|sync_on_write)", value: Vec<u8>) {
+            let mut query = format!("{name}=").into_bytes();
+            crate::http::path::quote_form(&value, &mut query);
+            let query = String::from_utf8(query).unwrap();
+            let _ = Params::of(&Query::of(Some(&query)));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Paths: split first, decoded afterwards, so that an escaped slash belongs to a name.
+//!
+//! Names are decoded as Riak does it, like form values: `%XX` is a byte, `+` is a space, an escape that is none stays as it
+//! is. Empty segments do not count: a trailing slash changes nothing and an empty bucket or key cannot be said.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use larder_model::address::DEFAULT_TYPE;
+
+/// Most segments that a route looks at; what follows is only counted.
+pub(super) const SEGMENTS_MAX: usize = 8;
+
+/// The raw segments of a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segments<'a> {
+    parts: [&'a str; SEGMENTS_MAX],
+    count: usize,
+}
+
+impl<'a> Segments<'a> {
+    /// Splits a path as it came.
+    #[must_use]
+    pub(super) fn of(path: &'a str) -> Self {
+        let mut segments = Self { parts: [""; SEGMENTS_MAX], count: 0 };
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            if let Some(place) = segments.parts.get_mut(segments.count) {
+                *place = part;
+            }
+            segments.count += 1;
+        }
+        segments
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The raw segment at `index`, empty when there is none.
+    #[must_use]
+    pub(super) fn raw(&self, index: usize) -> &'a str {
+        self.parts.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// The name in a path segment.
+#[must_use]
+pub(super) fn name(segment: &str) -> Bytes {
+    if segment.as_bytes() == DEFAULT_TYPE {
+        return Bytes::from_static(DEFAULT_TYPE);
+    }
+    match unquote(segment.as_bytes()) {
+        Cow::Borrowed(raw) => Bytes::copy_from_slice(raw),
+        Cow::Owned(decoded) => Bytes::from(decoded),
+    }
+}
+
+/// Decodes a form value.
+#[must_use]
+pub(super) fn unquote(raw: &[u8]) -> Cow<'_, [u8]> {
+    if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(raw);
+    }
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((&byte, after)) = rest.split_first() {
+        let (byte, after) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => match hex(*high).zip(hex(*low)) {
+                Some((high, low)) => (high << 4 | low, after),
+                None => (b'%', &rest[1..]),
+            },
+            (b'+', _) => (b' ', after),
+            _ => (byte, after),
+        };
+        decoded.push(byte);
+        rest = after;
+    }
+    Cow::Owned(decoded)
+}
+
+/// Appends a name as a form value, as Riak writes names in `Link`: a space becomes `+`.
+pub(super) fn quote_form(name: &[u8], out: &mut Vec<u8>) {
+    quote(name, true, out);
+}
+
+/// Appends a name as a path segment: every reserved byte escaped, no `+`.
+pub(super) fn quote_segment(name: &[u8], out: &mut Vec<u8>) {
+    quote(name, false, out);
+}
+
+fn quote(name: &[u8], form: bool, out: &mut Vec<u8>) {
+    for &byte in name {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte),
+            b' ' if form => out.push(b'+'),
+            _ => {
+                let digits = b"0123456789ABCDEF";
+                out.extend([b'%', digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]);
+            }
+        }
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(raw: &str, decoded: &[u8]) {
+        assert_eq!(name(raw), decoded);
+    }
+
+    #[test]
+    fn names_are_form_values() {
+        check("plain", b"plain");
+        check("a%2Fb%20c%3f", b"a/b c?");
+        check("a+b", b"a b");
+        check("%zz", b"%zz");
+        check("%4", b"%4");
+        check("%", b"%");
+        check("%%41", b"%A");
+        check("%ff%00", b"\xff\0");
+    }
+
+    #[test]
+    fn empty_segments_do_not_count() {
+        let segments = Segments::of("//buckets/b/keys/");
+        assert_eq!(segments.count(), 3);
+        assert_eq!((segments.raw(0), segments.raw(2), segments.raw(3)), ("buckets", "keys", ""));
+        assert_eq!(Segments::of("/").count(), 0);
+        assert_eq!(Segments::of("/1/2/3/4/5/6/7/8/9").count(), 9);
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_read(path: String) {
+            let segments = Segments::of(&path);
+            for index in 0..segments.count() {
+                let _ = name(segments.raw(index));
+            }
+        }
+
+        #[test]
+        fn names_come_back(bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
+            for quote in [quote_form, quote_segment] {
+                let mut quoted = Vec::new();
+                quote(&bytes, &mut quoted);
+                let text = String::from_utf8(quoted).unwrap();
+                prop_assert_eq!(Segments::of(&text).count(), 1);
+                prop_assert_eq!(&name(&text), &bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The query string: pairs, decoded like form values.
+
+use std::borrow::Cow;
+
+use super::path::unquote;
+
+/// A decoded name or value, copied only when it had escapes.
+type Text<'a> = Cow<'a, [u8]>;
+
+/// The parameters of a request, in order. Of a repeated one the first counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query<'a> {
+    pairs: Vec<(Text<'a>, Text<'a>)>,
+}
+
+impl<'a> Query<'a> {
+    /// Splits a query at `&` and `;`; a name without `=` has an empty value.
+    #[must_use]
+    pub(super) fn of(query: Option<&'a str>) -> Self {
+        let pairs = query.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
+        let decode = |pair: &'a str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (unquote(name.as_bytes()), unquote(value.as_bytes()))
+        };
+        Self { pairs: pairs.map(decode).collect() }
+    }
+
+    /// Whether there are no parameters at all.
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The value of the first parameter of this name.
+    #[must_use]
+    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.pairs.iter().find(|(one, _)| one.as_ref() == name.as_bytes()).map(|(_, value)| value.as_ref())
+    }
+
+    /// Whether the parameter has exactly this value.
+    #[must_use]
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.get(name) == Some(value.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_first_of_a_name_counts() {
+        let query = Query::of(Some("r=1&r=foo;x=a+b%26&flag&=v&"));
+        assert_eq!(query.get("r"), Some(&b"1"[..]));
+        assert_eq!(query.get("x"), Some(&b"a b&"[..]));
+        assert!(query.is("flag", "") && query.is("", "v"));
+        assert_eq!(query.get("y"), None);
+        assert!(Query::of(None).is_empty() && Query::of(Some("&;")).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_read(text: String, name: String) {
+            let _ = Query::of(Some(&text)).get(&name);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One table of routes: dispatching, 405 with `Allow`, the listing at `/` and the documentation read it.
+
+use hyper::Method;
+
+use larder_gateway::Feature;
+
+use super::path::Segments;
+
+/// One segment of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// This word.
+    Word(&'static str),
+    /// Name of a bucket type.
+    Type,
+    /// Name of a bucket.
+    Bucket,
+    /// A key.
+    Key,
+    /// Any one segment.
+    Any,
+    /// One or more segments; always the last part.
+    Rest,
+}
+
+/// What answers a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Get, put or delete of an object.
+    Object,
+    /// Put of an object under a key that the server makes.
+    NewObject,
+    /// The keys of a bucket.
+    Keys,
+    /// The buckets of a type.
+    Buckets,
+    /// The properties of a bucket.
+    BucketProps,
+    /// The properties of a type.
+    TypeProps,
+    /// Old style: properties and keys of a bucket.
+    OldBucket,
+    /// `/ping`.
+    Ping,
+    /// `/`.
+    Root,
+    /// `/stats`.
+    Stats,
+    /// `/metrics`.
+    Metrics,
+    /// A secondary-index query.
+    Index,
+    /// Link walking.
+    LinkWalk,
+    /// A data type.
+    DataType,
+    /// What has no rules of its own until it is built.
+    NotBuilt(Feature),
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub struct Route {
+    /// The pattern.
+    pub parts: &'static [Part],
+    /// Allowed methods, in the order that `Allow` lists them.
+    pub methods: &'static [Method],
+    /// Who answers.
+    pub resource: Resource,
+    /// Riak's name of the resource, as `/` lists it; empty for one that `/` does not list.
+    pub name: &'static str,
+}
+
+/// What the table says of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Match {
+    /// This route.
+    Route(&'static Route),
+    /// The path is known, the method is not allowed on it.
+    NotAllowed(&'static Route),
+    /// No such path.
+    None,
+}
+
+use Part::{Any, Bucket, Key, Rest, Type, Word};
+
+const READ: &[Method] = &[Method::GET, Method::HEAD];
+const READ_POST: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+const POST: &[Method] = &[Method::POST];
+const OBJECT: &[Method] = &[Method::HEAD, Method::GET, Method::POST, Method::PUT, Method::DELETE];
+const PROPS: &[Method] = &[Method::HEAD, Method::GET, Method::PUT, Method::DELETE];
+const TYPE_PROPS: &[Method] = &[Method::HEAD, Method::GET, Method::PUT];
+const OLD_BUCKET: &[Method] = &[Method::HEAD, Method::GET, Method::PUT];
+const SEARCH: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+const SEARCH_INDEX: &[Method] = &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE];
+const SEARCH_SCHEMA: &[Method] = &[Method::GET, Method::HEAD, Method::PUT];
+
+const fn route(parts: &'static [Part], methods: &'static [Method], resource: Resource, name: &'static str) -> Route {
+    Route { parts, methods, resource, name }
+}
+
+const fn fold(parts: &'static [Part]) -> Route {
+    route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_aaefold")
+}
+
+const fn queue(parts: &'static [Part]) -> Route {
+    route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_queue")
+}
+
+const fn search(parts: &'static [Part], methods: &'static [Method]) -> Route {
+    route(parts, methods, Resource::NotBuilt(Feature::Search), "")
+}
+
+const OBJECTS: &str = "riak_kv_wm_object";
+const BUCKETS: &str = "riak_kv_wm_buckets";
+const KEYS: &str = "riak_kv_wm_keylist";
+const BUCKET_PROPS: &str = "riak_kv_wm_props";
+const INDEX: &str = "riak_kv_wm_index";
+const LINKS: &str = "riak_kv_wm_link_walker";
+const DATA_TYPES: &str = "riak_kv_wm_crdt";
+
+/// Every route; the first whose pattern fits and whose methods allow the request answers it.
+pub static ROUTES: &[Route] = &[
+    route(&[Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
+    route(&[Word("riak"), Bucket, Key], OBJECT, Resource::Object, OBJECTS),
+    route(&[Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, KEYS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], READ, Resource::Keys, KEYS),
+    route(&[Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, OBJECTS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys")], POST, Resource::NewObject, OBJECTS),
+    route(&[Word("riak"), Bucket], OLD_BUCKET, Resource::OldBucket, BUCKETS),
+    route(&[Word("riak"), Bucket], POST, Resource::NewObject, OBJECTS),
+    route(&[Word("buckets")], READ, Resource::Buckets, BUCKETS),
+    route(&[Word("types"), Type, Word("buckets")], READ, Resource::Buckets, BUCKETS),
+    route(&[Word("riak")], READ, Resource::Buckets, BUCKETS),
+    route(&[Word("buckets"), Bucket, Word("props")], PROPS, Resource::BucketProps, BUCKET_PROPS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("props")], PROPS, Resource::BucketProps, BUCKET_PROPS),
+    route(&[Word("types"), Type, Word("props")], TYPE_PROPS, Resource::TypeProps, "riak_kv_wm_bucket_type"),
+    route(&[Word("ping")], READ, Resource::Ping, "riak_kv_wm_ping"),
+    route(&[Word("stats")], READ, Resource::Stats, "riak_kv_wm_stats"),
+    route(&[Word("metrics")], READ, Resource::Metrics, "larder_metrics"),
+    route(&[], READ, Resource::Root, ""),
+    route(&[Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
+    route(&[Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
+    route(&[Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
+    route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
+    route(
+        &[Word("buckets"), Bucket, Word("counters"), Key],
+        READ_POST,
+        Resource::NotBuilt(Feature::Counters),
+        "riak_kv_wm_counter",
+    ),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes")], POST, Resource::DataType, DATA_TYPES),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("datatypes"), Key],
+        READ_POST,
+        Resource::DataType,
+        DATA_TYPES,
+    ),
+    route(&[Word("mapred")], READ_POST, Resource::NotBuilt(Feature::MapReduce), "riak_kv_wm_mapred"),
+    search(&[Word("search"), Word("query"), Any], SEARCH),
+    search(&[Word("solr"), Any, Word("select")], SEARCH),
+    search(&[Word("search"), Word("index")], READ),
+    search(&[Word("search"), Word("index"), Any], SEARCH_INDEX),
+    search(&[Word("search"), Word("schema"), Any], SEARCH_SCHEMA),
+    search(&[Word("search"), Word("extract")], SEARCH),
+    fold(&[Word("aaebucketlist")]),
+    fold(&[Word("cachedtrees"), Rest]),
+    fold(&[Word("erase"), Rest]),
+    fold(&[Word("objectsizes"), Rest]),
+    fold(&[Word("objectstats"), Rest]),
+    fold(&[Word("rangerepair"), Rest]),
+    fold(&[Word("rangerepl"), Rest]),
+    fold(&[Word("rangetrees"), Rest]),
+    fold(&[Word("reap"), Rest]),
+    fold(&[Word("siblings"), Rest]),
+    fold(&[Word("tombs"), Rest]),
+    queue(&[Word("membership_request")]),
+    queue(&[Word("queuename"), Any]),
+];
+
+/// Looks a request up.
+#[must_use]
+pub(super) fn find(segments: &Segments<'_>, method: &Method) -> Match {
+    let mut other = Match::None;
+    for route in ROUTES.iter().filter(|route| route.fits(segments)) {
+        if route.methods.contains(method) {
+            return Match::Route(route);
+        }
+        if matches!(other, Match::None) {
+            other = Match::NotAllowed(route);
+        }
+    }
+    other
+}
+
+impl Route {
+    fn fits(&self, segments: &Segments<'_>) -> bool {
+        let open = matches!(self.parts.last(), Some(Rest));
+        let count = segments.count();
+        if count != self.parts.len() && !(open && count > self.parts.len()) {
+            return false;
+        }
+        let same = |(index, part): (usize, &Part)| match part {
+            Word(word) => segments.raw(index) == *word,
+            Type | Bucket | Key | Any | Rest => true,
+        };
+        self.parts.iter().enumerate().all(same)
+    }
+
+    /// Where `part` is in the pattern.
+    #[must_use]
+    pub fn place(&self, part: Part) -> Option<usize> {
+        self.parts.iter().position(|one| *one == part)
+    }
+
+    /// Whether it is one of the old `/riak` paths.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        self.parts.first() == Some(&Word("riak"))
+    }
+
+    /// The `Allow` header.
+    #[must_use]
+    pub fn allow(&self) -> String {
+        self.methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The pattern as text, such as `/buckets/{bucket}/keys/{key}`.
+    #[must_use]
+    pub fn pattern(&self) -> String {
+        let part = |part: &Part| match part {
+            Word(word) => format!("/{word}"),
+            Type => "/{type}".into(),
+            Bucket => "/{bucket}".into(),
+            Key => "/{key}".into(),
+            Any => "/{…}".into(),
+            Rest => "/…".into(),
+        };
+        if self.parts.is_empty() { "/".into() } else { self.parts.iter().map(part).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, path: &str, expected: &str) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let found = match find(&Segments::of(path), &method) {
+            Match::Route(route) => format!("{:?}", route.resource),
+            Match::NotAllowed(route) => route.allow(),
+            Match::None => "none".into(),
+        };
+        assert_eq!(found, expected, "{method} {path}");
+    }
+
+    #[test]
+    fn paths_find_their_resources() {
+        check("GET", "/", "Root");
+        check("GET", "/ping/", "Ping");
+        check("PUT", "/buckets/b/keys/k", "Object");
+        check("DELETE", "/types/t/buckets/b/keys/k", "Object");
+        check("GET", "/riak/b/k", "Object");
+        check("POST", "/buckets/b/keys/", "NewObject");
+        check("POST", "/riak/b", "NewObject");
+        check("GET", "/riak/b", "OldBucket");
+        check("GET", "/buckets/b/keys/k/_,_,_", "LinkWalk");
+        check("GET", "/buckets/b/keys/k/a/b/c/d/e/f", "LinkWalk");
+        check("GET", "/buckets/b/index/f_int/1/2", "Index");
+        check("GET", "/buckets//keys/k", "none");
+        check("GET", "/types", "none");
+        check("GET", "/buckets/b", "none");
+        check("GET", "/solr", "none");
+    }
+
+    #[test]
+    fn methods_not_allowed_are_listed() {
+        check("OPTIONS", "/buckets/b/keys/k", "HEAD, GET, POST, PUT, DELETE");
+        check("PUT", "/buckets/b/keys/", "GET, HEAD");
+        check("DELETE", "/types/t/props", "HEAD, GET, PUT");
+        check("PUT", "/mapred", "GET, HEAD, POST");
+        check("POST", "/", "GET, HEAD");
+    }
+
+    #[test]
+    fn open_patterns_end_the_table_rows_they_are_in() {
+        for route in ROUTES {
+            let before_last = &route.parts[..route.parts.len().saturating_sub(1)];
+            assert!(!before_last.contains(&Rest), "{}", route.pattern());
+            assert!(route.parts.len() <= super::super::path::SEGMENTS_MAX);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What happens on the socket itself: pipelining, large bodies, broken requests, limits, the end of the server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod support;
+
+use std::time::Duration;
+
+use larder_api_riak::http::HttpSettings;
+use larder_gateway::Config;
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use support::{PATIENCE, Server};
+
+/// A value as long as can only be a stream and a blob.
+const LARGE: usize = 3 * 1024 * 1024 + 17;
+
+fn put(path: &str, body: &[u8], more: &str) -> Vec<u8> {
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{more}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn get(path: &str, more: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n").into_bytes()
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|place| (place % 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn requests_may_come_in_one_packet() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let both = [put("/buckets/b/keys/k", b"x", ""), get("/buckets/b/keys/k", ""), get("/ping", "")].concat();
+    client.stream.write_all(&both).await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 204);
+    assert_eq!(client.receive(false).await.unwrap().body, b"x");
+    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_body_does_not_spoil_the_next_request() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let refused = b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx";
+    client.stream.write_all(&[&refused[..], &get("/ping", "")].concat()).await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 400);
+    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_may_close_its_half() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.stream.write_all(&get("/ping", "")).await.unwrap();
+    client.stream.shutdown().await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
+    assert!(client.receive(false).await.is_none());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn old_clients_without_host_are_served() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.stream.write_all(b"GET /ping HTTP/1.0\r\n\r\n").await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
+    assert!(client.receive(false).await.is_none());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_may_wait_to_be_told_to_go_on() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let request = put("/buckets/b/keys/k", b"x", "Expect: 100-continue\r\n");
+    client.stream.write_all(&request[..request.len() - 1]).await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 100);
+    client.stream.write_all(b"x").await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 204);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_values_stream_in_and_out() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let value = pattern(LARGE);
+    let request = put("/buckets/b/keys/large", &value, "");
+    assert_eq!(client.send(&server, &request, false).await.status, 204);
+    let found = client.send(&server, &get("/buckets/b/keys/large", ""), false).await;
+    assert_eq!(found.header("content-length"), Some(LARGE.to_string().as_str()));
+    assert!(found.body == value);
+    let part = client.send(&server, &get("/buckets/b/keys/large", "Range: bytes=1000000-2000000\r\n"), false).await;
+    assert_eq!(part.status, 206);
+    assert!(part.body == value[1_000_000..=2_000_000]);
+    let head = b"HEAD /buckets/b/keys/large HTTP/1.1\r\nHost: x\r\n\r\n";
+    let head = client.send(&server, head, true).await;
+    assert_eq!((head.header("content-length"), head.body.len()), (Some(LARGE.to_string().as_str()), 0));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_siblings_stream_too() {
+    let server = Server::start().await;
+    server.make_type("kept", "{}", true).await;
+    let mut client = server.connect().await;
+    let path = "/types/kept/buckets/b/keys/k";
+    let value = pattern(300_000);
+    for body in [&value[..], b"small"] {
+        assert_eq!(client.send(&server, &put(path, body, ""), false).await.status, 204);
+    }
+    let request = get(path, "Accept: multipart/mixed\r\n");
+    let found = client.send(&server, &request, false).await;
+    assert_eq!(found.status, 300);
+    assert!(found.body.windows(value.len()).any(|part| part == value));
+    let head = client.send(&server, &[b"HEAD", &request[3..]].concat(), true).await;
+    assert_eq!(head.header("content-length"), found.header("content-length"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_body_that_does_not_match_its_hash_is_not_stored() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let request = put("/buckets/b/keys/k", &pattern(LARGE), "Content-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n");
+    let refused = client.send(&server, &request, false).await;
+    assert_eq!((refused.status, refused.body), (400, b"The body does not match its Content-MD5 header\n".to_vec()));
+    assert_eq!(client.send(&server, &get("/buckets/b/keys/k", ""), false).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn too_large_a_body_is_refused_unread() {
+    let config = Config { object_bytes_max: 1_000_000, ..Config::default() };
+    let server = Server::start_with(config, HttpSettings::default()).await;
+    let mut client = server.connect().await;
+    let refused = client.send(&server, &put("/buckets/b/keys/k", &pattern(LARGE), ""), false).await;
+    assert_eq!((refused.status, refused.body), (413, format!("Error:\n{{too_large,{LARGE}}}\n").into_bytes()));
+    let mut client = server.connect().await;
+    let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = [b"10000\r\n", &pattern(0x10000)[..], b"\r\n"].concat();
+    for _ in 0..20 {
+        // The server may have answered and stopped reading.
+        let _ = client.stream.write_all(&chunk).await;
+    }
+    assert_eq!(client.receive(false).await.unwrap().status, 413);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_broken_body_stores_nothing() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let request = put("/buckets/b/keys/k", &pattern(LARGE), "");
+    client.stream.write_all(&request[..request.len() / 2]).await.unwrap();
+    client.stream.shutdown().await.unwrap();
+    let status = client.receive(false).await.map(|answer| answer.status);
+    assert!(matches!(status, None | Some(400)), "{status:?}");
+    let mut client = server.connect().await;
+    assert_eq!(client.send(&server, &get("/buckets/b/keys/k", ""), false).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn long_listings_come_in_pages() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    for number in 0..1200 {
+        let request = put(&format!("/buckets/many/keys/{number:04}?dw=0"), b"x", "");
+        assert_eq!(client.send(&server, &request, false).await.status, 204);
+    }
+    let whole = client.send(&server, &get("/buckets/many/keys?keys=true", ""), false).await;
+    let whole: serde_json::Value = serde_json::from_slice(&whole.body).unwrap();
+    let mut keys: Vec<_> = whole["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
+    keys.sort_unstable();
+    assert_eq!((keys.len(), keys[0], keys[1199]), (1200, "0000", "1199"));
+    let stream = client.send(&server, &get("/buckets/many/keys?keys=stream", ""), false).await;
+    let objects: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_slice(&stream.body).into_iter().map(Result::unwrap).collect();
+    let counts: Vec<_> = objects.iter().map(|object| object["keys"].as_array().unwrap().len()).collect();
+    assert_eq!((counts.iter().sum::<usize>(), counts.last()), (1200, Some(&0)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn too_many_headers_are_refused_by_name() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let fine = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(60_000) + "\r\n";
+    assert_eq!(client.send(&server, &put("/buckets/b/keys/k", b"x", &fine), false).await.status, 204);
+    let many: String = (0..200).map(|number| format!("x-riak-index-f{number}_int: {number}\r\n")).collect();
+    assert_eq!(client.send(&server, &put("/buckets/b/keys/k", b"x", &many), false).await.status, 204);
+    let much = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(100_000) + "\r\n";
+    let refused = client.send(&server, &put("/buckets/b/keys/k", b"x", &much), false).await;
+    assert_eq!(refused.status, 431, "{refused}");
+    let endless = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(500_000) + "\r\n";
+    client.stream.write_all(&put("/buckets/b/keys/k", b"x", &endless)).await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 431);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn names_too_long_are_refused() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let refused = client.send(&server, &get(&format!("/buckets/b/keys/{}", "k".repeat(20_000)), ""), false).await;
+    assert_eq!((refused.status, refused.body), (400, b"The key is longer than 12288 bytes\n".to_vec()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_turned_away() {
+    let settings = HttpSettings { connections_max: 1, ..HttpSettings::default() };
+    let server = Server::start_with(Config::default(), settings).await;
+    let mut first = server.connect().await;
+    assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);
+    let mut second = server.connect().await;
+    let turned = second.receive(false).await.unwrap();
+    assert_eq!((turned.status, turned.header("retry-after")), (503, Some("1")));
+    assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn headers_that_do_not_come_end_the_connection() {
+    let settings = HttpSettings {
+        header_timeout: Duration::from_millis(50),
+        idle_timeout: Duration::from_secs(3600),
+        ..HttpSettings::default()
+    };
+    let server = Server::start_with(Config::default(), settings).await;
+    let mut slow = server.connect().await;
+    slow.stream.write_all(b"GET /ping HT").await.unwrap();
+    assert!(slow.receive(false).await.is_none());
+    let mut idle = server.connect().await;
+    assert_eq!(idle.send(&server, &get("/ping", ""), false).await.status, 200);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(idle.send(&server, &get("/ping", ""), false).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn silent_connections_end() {
+    let settings = HttpSettings {
+        header_timeout: Duration::from_millis(20),
+        idle_timeout: Duration::from_millis(60),
+        ..HttpSettings::default()
+    };
+    let server = Server::start_with(Config::default(), settings).await;
+    let mut client = server.connect().await;
+    assert_eq!(client.send(&server, &get("/ping", ""), false).await.status, 200);
+    assert!(client.receive(false).await.is_none());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_finished_at_the_end() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let request = put("/buckets/b/keys/k", b"xy", "");
+    let (most, rest) = request.split_at(request.len() - 1);
+    client.stream.write_all(most).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let address = server.address;
+    let stop = tokio::spawn(server.stop());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    client.stream.write_all(rest).await.unwrap();
+    assert_eq!(client.receive(false).await.unwrap().status, 204);
+    stop.await.unwrap();
+}
+
+#[tokio::test]
+async fn malformed_requests_leave_the_server_serving() {
+    let server = Server::start().await;
+    for bytes in malformed(2000) {
+        let mut client = server.connect().await;
+        // The server may close before it has read everything.
+        let _ = client.stream.write_all(&bytes).await;
+        let _ = client.stream.shutdown().await;
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(PATIENCE, client.stream.read_to_end(&mut answer)).await.expect("the server hangs");
+        assert!(!answer.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&bytes));
+    }
+    let mut client = server.connect().await;
+    assert_eq!(client.send(&server, &get("/ping", ""), false).await.body, b"OK");
+    server.stop().await;
+}
+
+/// Requests with one thing wrong or odd about them, and some that are nothing at all.
+fn malformed(count: usize) -> Vec<Vec<u8>> {
+    let odd = "[ -~]{0,20}";
+    let line = ("(GET|PUT|POST|DELETE|HEAD|FOO|)", "/(buckets|types/default/buckets|riak)/[a-z%+/?=&;\\x80-\\xff]{0,12}", odd);
+    let header = prop_oneof![
+        "(Content-Type|Link|X-Riak-Vclock|x-riak-index-a_int|If-Match|Accept|Range|Content-Length|Transfer-Encoding): [ -~]{0,20}",
+        "[ -~]{0,30}",
+    ];
+    let request = (line, proptest::collection::vec(header, 0..5), proptest::collection::vec(any::<u8>(), 0..40));
+    let request = request.prop_map(|((method, path, odd), headers, body)| {
+        let version = if odd.len() % 3 == 0 { odd } else { "HTTP/1.1".to_owned() };
+        let head = format!("{method} {path} {version}\r\nHost: x\r\n{}\r\n\r\n", headers.join("\r\n"));
+        [head.as_bytes(), &body].concat()
+    });
+    let requests = proptest::collection::vec(prop_oneof![9 => request, 1 => proptest::collection::vec(any::<u8>(), 0..200)], count);
+    let mut runner = TestRunner::new(Runs { rng_seed: RngSeed::Fixed(3), ..Runs::default() });
+    proptest::strategy::ValueTree::current(&requests.new_tree(&mut runner).unwrap())
+}

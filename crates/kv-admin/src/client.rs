@@ -1,0 +1,183 @@
+//! The other end of the admin socket.
+//!
+//! ```text
+//! request    length u32 big-endian | JSON array of strings
+//! answer     length u32 big-endian | JSON object: stdout, stderr, exit
+//! ```
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+/// Longer than any command may take at the server.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest request the server takes, in bytes.
+const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+/// Longest answer taken, in bytes.
+const ANSWER_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// What the server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) exit: u8,
+}
+
+impl Answer {
+    pub(crate) fn done(stdout: String) -> Self {
+        Self { stdout, stderr: String::new(), exit: 0 }
+    }
+
+    pub(crate) fn failed(line: &str) -> Self {
+        Self { stdout: String::new(), stderr: format!("{line}\n"), exit: 1 }
+    }
+}
+
+/// Why there is no answer: one line.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// Nobody listens.
+    NotRunning(PathBuf),
+    /// The system refuses.
+    Io(PathBuf, io::Error),
+    /// The request is longer than the server takes.
+    TooLong(usize),
+    /// What came back is no answer.
+    NoAnswer(&'static str),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRunning(socket) => {
+                write!(
+                    f,
+                    "Node is not running! (nobody answers on {}; another socket: --socket PATH)",
+                    socket.display()
+                )
+            }
+            Self::Io(socket, error) => write!(f, "cannot talk to the server on {}: {error}", socket.display()),
+            Self::TooLong(bytes) => write!(f, "the command has {bytes} bytes, more than {REQUEST_BYTES_MAX}"),
+            Self::NoAnswer(what) => write!(f, "the server's answer {what}: does it have the version of this kv-admin?"),
+        }
+    }
+}
+
+/// Sends a command and waits for its answer.
+///
+/// # Errors
+/// [`Problem`].
+pub(crate) fn ask(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
+    let body = serde_json::json!(words).to_string();
+    if body.len() > REQUEST_BYTES_MAX {
+        return Err(Problem::TooLong(body.len()));
+    }
+    let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Problem::NotRunning(socket.to_owned()),
+        _ => Problem::Io(socket.to_owned(), error),
+    })?;
+    exchange(&stream, body.as_bytes()).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Problem::NoAnswer("did not come in time"),
+        io::ErrorKind::UnexpectedEof => Problem::NoAnswer("broke off"),
+        _ => Problem::Io(socket.to_owned(), error),
+    })?
+}
+
+fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<Answer, Problem>> {
+    stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    stream.write_all(&[&length.to_be_bytes(), body].concat())?;
+    read_answer(&mut stream)
+}
+
+/// Reads one answer. Takes no more memory than bytes came.
+fn read_answer(from: &mut impl Read) -> io::Result<Result<Answer, Problem>> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length);
+    if length > ANSWER_BYTES_MAX {
+        return Ok(Err(Problem::NoAnswer("is too long")));
+    }
+    let mut body = Vec::new();
+    from.take(length.into()).read_to_end(&mut body)?;
+    if body.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(decode_answer(&body).ok_or(Problem::NoAnswer("cannot be read")))
+}
+
+fn decode_answer(body: &[u8]) -> Option<Answer> {
+    let json: Json = serde_json::from_slice(body).ok()?;
+    let text = |name: &str| json.get(name)?.as_str().map(str::to_owned);
+    let exit = json.get("exit")?.as_u64()?.try_into().ok()?;
+    Some(Answer { stdout: text("stdout")?, stderr: text("stderr")?, exit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_server_that_is_not_there_is_said_in_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join("left.sock");
+        drop(UnixListener::bind(&left).unwrap());
+        for socket in [left, dir.path().join("none.sock")] {
+            let line = ask(&socket, &["ping".into()]).unwrap_err().to_string();
+            assert!(line.starts_with("Node is not running! ") && !line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn words_go_out_and_the_answer_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4 + 8];
+            stream.read_exact(&mut request).unwrap();
+            let answer = br#"{"stdout":"pong\n","stderr":"","exit":0}"#;
+            stream.write_all(&[&u32::try_from(answer.len()).unwrap().to_be_bytes(), &answer[..]].concat()).unwrap();
+            request
+        });
+        assert_eq!(ask(&path, &["ping".into()]).unwrap(), Answer::done("pong\n".into()));
+        assert_eq!(&server.join().unwrap(), b"\0\0\0\x08[\"ping\"]");
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        let problem = ask(&path, &["ping".into()]).unwrap_err().to_string();
+        assert!(problem.contains("broke off") || problem.starts_with("cannot talk to the server"), "{problem}");
+        server.join().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer_or_none(bytes: Vec<u8>) {
+            let _ = decode_answer(&bytes);
+            let _ = read_answer(&mut &bytes[..]);
+            let framed = [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat();
+            let _ = read_answer(&mut &framed[..]);
+        }
+
+        #[test]
+        fn answers_come_back(stdout: String, stderr: String, exit: u8) {
+            let body = serde_json::json!({ "stdout": stdout, "stderr": stderr, "exit": exit }).to_string();
+            prop_assert_eq!(decode_answer(body.as_bytes()), Some(Answer { stdout, stderr, exit }));
+        }
+    }
+}

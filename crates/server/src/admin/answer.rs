@@ -1,0 +1,111 @@
+//! What a command answers.
+
+use larder_gateway::Error;
+
+/// Text for standard output, text for standard error, and the exit code.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// 0 when it was done, 1 when not.
+    pub exit: u8,
+}
+
+impl Answer {
+    /// Done: these lines.
+    #[must_use]
+    pub fn done(text: impl Into<String>) -> Self {
+        Self { stdout: lines(text.into()), ..Self::default() }
+    }
+
+    /// Not done: these lines say why.
+    #[must_use]
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { stderr: lines(text.into()), exit: 1, ..Self::default() }
+    }
+
+    /// An answer that says no: on standard output, with exit code 1.
+    #[must_use]
+    pub fn negative(text: impl Into<String>) -> Self {
+        Self { exit: 1, ..Self::done(text) }
+    }
+
+    /// How the command is written.
+    #[must_use]
+    pub fn usage(usage: &str) -> Self {
+        Self::failed(format!("Usage: kv-admin {usage}"))
+    }
+
+    /// Done: a value as JSON, on one line.
+    #[must_use]
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self::done(value.to_string())
+    }
+}
+
+fn lines(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+/// Why the gateway did not do it: a line for each reason.
+pub(super) fn reasons(error: &Error) -> String {
+    match error {
+        Error::Refused(refused) => refused.console().join("\n"),
+        Error::TimedOut => "timeout: it may or may not have been done; ask for the status".to_owned(),
+        Error::Overloaded { retry_after } => format!("overload: try again in {retry_after} s"),
+        Error::UnknownType(_)
+        | Error::BadAddress(_)
+        | Error::QuorumAboveN { .. }
+        | Error::Unsatisfied { .. }
+        | Error::NodeConfirms { .. }
+        | Error::Condition(_)
+        | Error::Superseded
+        | Error::Context(_)
+        | Error::TooLarge { .. }
+        | Error::MetadataTooLarge { .. }
+        | Error::TooManySiblings { .. }
+        | Error::BrokenBody(_)
+        | Error::NotBuilt(_)
+        | Error::Type(_)
+        | Error::NotReady(_)
+        | Error::DiskFull
+        | Error::Damaged(_)
+        | Error::Internal(_) => error.to_string(),
+    }
+}
+
+/// A name as it is printed: text as it is, so that a name of any script can be read and copied; control characters and bytes
+/// that are not text as `\x{..}`, so that a line stays a line.
+pub(super) fn shown(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() { out.push_str(&format!("\\x{{{:X}}}", u32::from(c))) } else { out.push(c) }
+        }
+        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{{{byte:X}}}")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_as_text_on_one_line() {
+        for (name, text) in [
+            (&b"plain"[..], "plain"),
+            ("пример".as_bytes(), "пример"),
+            (b"a\nb", "a\\x{A}b"),
+            (b"\xffz", "\\x{FF}z"),
+            (b"", ""),
+        ] {
+            assert_eq!(shown(name), text);
+        }
+    }
+}

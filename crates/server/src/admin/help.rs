@@ -1,0 +1,74 @@
+//! The help: the table of commands as text.
+
+use std::fmt::Write as _;
+
+use super::Answer;
+use super::table::{COMMANDS, Call, Command};
+
+const COLUMN: usize = 31;
+
+const TAIL: &str = "\
+Properties are a JSON object with the member props, given as one word or as @FILE:
+    kv-admin bucket-type create carts '{\"props\":{\"n_val\":3}}'
+    kv-admin bucket-type activate carts
+
+Options:
+    --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
+    --json                         Answer as JSON: list, status and member-status
+
+Exit code 0: done. Exit code 1: not done, standard error says why.
+";
+
+/// What `kv-admin help` prints.
+#[must_use]
+pub fn help() -> String {
+    let commands: String = COMMANDS.iter().map(|command| line(command, command.usage)).collect();
+    format!("Usage: kv-admin [--socket PATH] <command> [--json]\n\nCommands:\n{commands}\n{TAIL}")
+}
+
+/// What `kv-admin bucket-type` alone prints.
+pub(super) fn bucket_type() -> String {
+    let family = COMMANDS.iter().filter(|command| command.words[0] == "bucket-type");
+    let commands: String = family.map(|command| line(command, &command.usage["bucket-type ".len()..])).collect();
+    format!(
+        "Usage: kv-admin bucket-type <command>\n\n\
+         The follow commands can be used to manage bucket types for the cluster:\n\n{commands}"
+    )
+}
+
+pub(super) async fn answer(_: Call<'_>) -> Answer {
+    Answer::done(help())
+}
+
+fn line(command: &Command, usage: &str) -> String {
+    let mut out = format!("    {usage}");
+    let width = usage.len() + 1;
+    if width > COLUMN {
+        out.push_str("\n    ");
+    }
+    let pad = if width > COLUMN { COLUMN } else { COLUMN - usage.len() };
+    let _ = writeln!(out, "{:pad$}{}", "", command.help);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn kv_admin_prints_the_same_help_without_a_server() {
+        assert_eq!(super::help(), include_str!("../../../kv-admin/src/help.txt"));
+    }
+
+    #[test]
+    fn the_manual_shows_the_same_help() {
+        assert!(
+            include_str!("../../../../docs/manual.md").contains(&super::help()),
+            "put `kv-admin help` into docs/manual.md"
+        );
+    }
+
+    #[test]
+    fn every_command_that_has_a_json_form_is_named() {
+        let with: Vec<_> = super::COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
+        assert_eq!(with, ["bucket-type list", "bucket-type status", "status", "member-status"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! What `kv-admin` can say, and what it is answered.
+//!
+//! ```text
+//! kv-admin ──words──▶ socket ──▶ run ──▶ COMMANDS ──▶ gateway
+//!          ◀─answer── (frame)         (one table: words, usage, help, handler)
+//! ```
+//! The server owns every text: `kv-admin` prints what comes back and ends with the exit code that comes with it. Answers go
+//! to standard output; usage and failures to standard error.
+
+mod answer;
+mod bucket_type;
+mod cluster;
+mod cycle;
+mod erlang;
+pub mod frame;
+mod help;
+mod refused;
+pub mod socket;
+mod stats;
+mod table;
+
+pub use answer::Answer;
+pub use help::help;
+pub use table::{COMMANDS, Command};
+
+use larder_gateway::Gateway;
+
+use table::Found;
+
+/// Carries out one command: the words behind `kv-admin`, such as `["bucket-type", "list"]`.
+///
+/// The word `--json`, wherever it stands, asks for the answer as JSON.
+pub async fn run(gateway: &Gateway, args: &[String]) -> Answer {
+    let json = args.iter().any(|word| word == "--json");
+    let words: Vec<&str> = args.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    match table::find(&words) {
+        Found::Command(command, rest) => command.run(gateway, rest, json).await,
+        Found::Other(answer) => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What `riak-admin` knows and this server does not: refused by name, so that nobody takes silence for success.
+
+use super::Answer;
+
+/// Why a command of Riak's is refused.
+enum Why {
+    /// Until it is built.
+    NotYet(&'static str),
+    /// For ever: Larder has nothing it could mean.
+    Never(&'static str),
+}
+
+use Why::{Never, NotYet};
+
+const RING: &str = "Larder has no ring and no partitions to hand off";
+const ERLANG: &str = "it is about Erlang's runtime";
+
+static REFUSED: &[(&str, Why)] = &[
+    ("cluster", NotYet("cluster changes")),
+    ("join", NotYet("cluster changes")),
+    ("leave", NotYet("cluster changes")),
+    ("remove", NotYet("cluster changes")),
+    ("force-remove", NotYet("cluster changes")),
+    ("down", NotYet("cluster changes")),
+    ("security", NotYet("users, grants and sources")),
+    ("search", NotYet("search")),
+    ("repair-2i", NotYet("secondary index queries")),
+    ("tictacaae", NotYet("folds over keys and objects")),
+    ("backup", NotYet("export")),
+    ("restore", NotYet("import")),
+    ("stat", NotYet("single statistics; `kv-admin status` prints all")),
+    ("diag", NotYet("diagnostic checks")),
+    ("cluster-info", NotYet("the diagnostic report")),
+    ("set", NotYet("changing settings at run time; `larder --help` lists them")),
+    ("show", NotYet("showing settings; `larder --help` lists them")),
+    ("describe", NotYet("describing settings; `larder --help` does")),
+    ("transfer-limit", Never(RING)),
+    ("handoff", Never(RING)),
+    ("vnode-status", Never(RING)),
+    ("aae-status", Never("Larder has no hash trees to exchange")),
+    ("ensemble-status", Never("Larder has no ensembles")),
+    ("reip", Never(RING)),
+    ("reip-manual", Never(RING)),
+    ("reformat-indexes", Never("Larder has one form of indexes")),
+    ("downgrade-objects", Never("Larder has one form of objects")),
+    ("top", Never(ERLANG)),
+    ("erl-reload", Never(ERLANG)),
+    ("js-reload", Never(ERLANG)),
+];
+
+/// The line for a verb that is no command here.
+pub(super) fn answer(verb: &str, words: &[&str]) -> Answer {
+    Answer::failed(match REFUSED.iter().find(|(name, _)| *name == verb) {
+        Some((name, NotYet(feature))) => format!("{name} is not available yet: {feature}"),
+        Some((name, Never(reason))) => format!("{name} is not supported: {reason}"),
+        None => {
+            let word = super::answer::shown(words.first().unwrap_or(&verb).as_bytes());
+            format!("{word} is not a command; `kv-admin help` lists them")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::COMMANDS;
+    use super::*;
+
+    #[test]
+    fn nothing_is_both_a_command_and_refused() {
+        for command in COMMANDS {
+            assert!(REFUSED.iter().all(|(name, _)| *name != command.words[0]), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn every_word_of_riak_admins_usage_is_known() {
+        const RIAK: &str = "cluster join leave backup restore test reip js-reload erl-reload wait-for-service ringready \
+            transfers force-remove down cluster-info member-status ring-status vnode-status aae-status diag stat status \
+            transfer-limit reformat-indexes top downgrade-objects security bucket-type repair-2i search services \
+            ensemble-status handoff set show describe";
+        for word in RIAK.split_whitespace() {
+            let command = COMMANDS.iter().any(|command| command.words[0] == word);
+            assert!(command || REFUSED.iter().any(|(name, _)| *name == word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The admin socket: a Unix socket that only the server's own user may open.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_gateway::Gateway;
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Answer, frame, run};
+
+/// Longest path a Unix socket can have, in bytes.
+pub const PATH_BYTES_MAX: usize = 107;
+/// Most commands at a time; more wait.
+const COMMANDS_MAX: usize = 32;
+const BACKLOG: u32 = 64;
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the rest of a malformed request is taken.
+const REST_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long to wait before accepting again when the system has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no admin socket: one line.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path does not fit into a socket address.
+    #[error(
+        "the path of the admin socket has {bytes} bytes, more than {PATH_BYTES_MAX}: {}; set a shorter one with --admin-socket",
+        path.display()
+    )]
+    LongPath {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Somebody answers there.
+    #[error("another server answers on the admin socket {}", .0.display())]
+    InUse(PathBuf),
+    /// Something else has that name.
+    #[error("{} is not a socket: the admin socket cannot be made there", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refuses.
+    #[error("cannot make the admin socket {}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Refuses a path that no socket can have.
+///
+/// # Errors
+/// [`SocketError::LongPath`].
+pub fn check_path(path: &Path) -> Result<(), SocketError> {
+    match path.as_os_str().as_bytes().len() {
+        bytes if bytes > PATH_BYTES_MAX => Err(SocketError::LongPath { path: path.to_owned(), bytes }),
+        _ => Ok(()),
+    }
+}
+
+/// A bound socket. Its file goes when it is dropped.
+#[derive(Debug)]
+pub struct AdminSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl AdminSocket {
+    /// Makes the socket. One that is left from a server that ended without removing it is replaced.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub async fn bind(path: &Path) -> Result<Self, SocketError> {
+        check_path(path)?;
+        let io = |source| SocketError::Io { path: path.to_owned(), source };
+        remove_stale(path).await?;
+        let socket = UnixSocket::new_stream().map_err(io)?;
+        socket.bind(path).map_err(io)?;
+        // Before it listens: nobody can connect until the mode is right.
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io)?;
+        let inode = std::fs::symlink_metadata(path).map_err(io)?.ino();
+        let listener = socket.listen(BACKLOG).map_err(io)?;
+        Ok(Self { listener, path: path.to_owned(), inode })
+    }
+
+    /// Answers commands until `shutdown` turns true; commands being carried out then are ended with.
+    pub async fn serve(self, gateway: Arc<Gateway>, mut shutdown: watch::Receiver<bool>) {
+        let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
+        let mut commands = JoinSet::new();
+        loop {
+            let connection = tokio::select! {
+                _ = shutdown.wait_for(|down| *down) => break,
+                connection = self.accept(&permits) => connection,
+            };
+            while commands.try_join_next().is_some() {}
+            match connection {
+                Ok((stream, permit)) => {
+                    let gateway = gateway.clone();
+                    commands.spawn(async move {
+                        answer(&gateway, stream).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the admin socket accepts nobody");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(self);
+        while commands.join_next().await.is_some() {}
+    }
+
+    async fn accept(&self, permits: &Arc<Semaphore>) -> io::Result<(UnixStream, tokio::sync::OwnedSemaphorePermit)> {
+        let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = self.listener.accept().await?;
+        Ok((stream, permit))
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "the admin socket's file stays");
+        }
+    }
+}
+
+/// Removes a socket that nobody answers on.
+async fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    let io = |source| SocketError::Io { path: path.to_owned(), source };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+        Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(SocketError::InUse(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(io),
+        Err(error) => Err(io(error)),
+    }
+}
+
+/// One connection: reads its command, carries it out, answers. Every step has its time.
+async fn answer(gateway: &Gateway, mut stream: UnixStream) {
+    let request = timeout(REQUEST_TIME_MAX, frame::read_request(&mut stream)).await;
+    let is_whole = matches!(request, Ok(Ok(_)));
+    let answer = match request {
+        Ok(Ok(words)) => {
+            let doing = timeout(COMMAND_TIME_MAX, run(gateway, &words));
+            doing.await.unwrap_or_else(|_| Answer::failed("timeout: it may or may not have been done"))
+        }
+        Ok(Err(bad)) => Answer::failed(bad.to_string()),
+        Err(_) => Answer::failed("no request came in time"),
+    };
+    match timeout(ANSWER_TIME_MAX, frame::write_answer(&mut stream, &answer)).await {
+        Ok(Ok(())) if is_whole => {}
+        Ok(Ok(())) => drop(timeout(REST_TIME_MAX, frame::skip_rest(&mut stream)).await),
+        Ok(Err(error)) => tracing::debug!(%error, "an answer of the admin socket was not read"),
+        Err(_) => tracing::debug!("an answer of the admin socket was not read in time"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn only_the_owner_may_open_it_and_its_file_goes_with_it() {
+        within(async {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("admin.sock");
+            let socket = AdminSocket::bind(&path).await.unwrap();
+            assert_eq!(std::fs::symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
+            drop(socket);
+            assert!(!path.exists());
+        });
+    }
+
+    #[test]
+    fn a_socket_nobody_answers_on_is_replaced_and_one_in_use_is_not() {
+        within(async {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("admin.sock");
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            assert!(path.exists());
+            let socket = AdminSocket::bind(&path).await.unwrap();
+            assert!(matches!(AdminSocket::bind(&path).await, Err(SocketError::InUse(_))));
+            drop(socket);
+        });
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        within(async {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            std::fs::write(&path, "mine").unwrap();
+            assert!(matches!(AdminSocket::bind(&path).await, Err(SocketError::NotASocket(_))));
+            assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        });
+    }
+
+    #[test]
+    fn a_path_no_socket_can_have_is_named() {
+        let path = Path::new("/").join("x".repeat(PATH_BYTES_MAX));
+        let error = check_path(&path).unwrap_err().to_string();
+        assert!(error.contains("108 bytes") && error.contains("--admin-socket"), "{error}");
+        assert!(check_path(Path::new(&"x".repeat(PATH_BYTES_MAX))).is_ok());
+    }
+}

@@ -1,0 +1,38 @@
+//! `status`: the statistics as monitoring scripts read them, `name : value` a line.
+
+use serde_json::{Map, Value as Json};
+
+use larder_model::props::Value;
+
+use super::table::Call;
+use super::{Answer, erlang};
+
+pub(super) async fn status(call: Call<'_>) -> Answer {
+    let stats = call.gateway.stats();
+    if call.json {
+        let object: Map<String, Json> = stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        return Answer::json(&Json::Object(object));
+    }
+    let node = Value::Node(call.gateway.config().node.clone()).console();
+    Answer::done(text(&node, &stats))
+}
+
+fn text(node: &str, stats: &[(&'static str, Json)]) -> String {
+    let lines: String = stats.iter().map(|(name, value)| format!("{name} : {}\n", erlang::stat(name, value))).collect();
+    format!("1-minute stats for {node}\n{}\n{lines}\n", "-".repeat(43))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn a_line_a_statistic() {
+        let stats = [("node_gets", json!(3)), ("nodename", json!("a@b"))];
+        assert_eq!(
+            super::text("'larder@127.0.0.1'", &stats),
+            "1-minute stats for 'larder@127.0.0.1'\n-------------------------------------------\n\
+             node_gets : 3\nnodename : a@b\n\n"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! The commands: one table, from which the interpreter, the usage lines and the help are made.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use larder_gateway::Gateway;
+
+use super::{Answer, bucket_type, cluster, cycle, help, refused, stats};
+
+/// A command being carried out.
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+/// What a handler is called with.
+pub(super) struct Call<'a> {
+    /// The gateway.
+    pub(super) gateway: &'a Gateway,
+    /// The words behind the command's own: as many as it takes.
+    pub(super) args: &'a [&'a str],
+    /// Whether the answer is wanted as JSON.
+    pub(super) json: bool,
+}
+
+/// One command.
+pub struct Command {
+    /// Its words.
+    pub words: &'static [&'static str],
+    /// Fewest and most words that follow.
+    pub args: (usize, usize),
+    /// How it is written.
+    pub usage: &'static str,
+    /// What it does, in a few words.
+    pub help: &'static str,
+    /// Whether its answer can be had as JSON.
+    pub json: bool,
+    handler: for<'a> fn(Call<'a>) -> Running<'a>,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Command({})", self.words.join(" "))
+    }
+}
+
+const ANY: usize = usize::MAX;
+
+macro_rules! command {
+    ([$($word:literal),+], $args:expr, $usage:literal, $json:expr, $help:literal, $handler:path) => {
+        Command { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json,
+            handler: |call| Box::pin($handler(call)) }
+    };
+}
+
+/// All commands, in the order of the help.
+pub static COMMANDS: &[Command] = &[
+    command!(
+        ["bucket-type", "list"],
+        (0, 0),
+        "bucket-type list",
+        true,
+        "List all bucket types and their activation status",
+        bucket_type::list
+    ),
+    command!(
+        ["bucket-type", "status"],
+        (1, 1),
+        "bucket-type status <type>",
+        true,
+        "Display the status and properties of a type",
+        bucket_type::status
+    ),
+    command!(
+        ["bucket-type", "activate"],
+        (1, 1),
+        "bucket-type activate <type>",
+        false,
+        "Activate a type",
+        bucket_type::activate
+    ),
+    command!(
+        ["bucket-type", "create"],
+        (1, ANY),
+        r#"bucket-type create <type> ['{"props": { ... }}']"#,
+        false,
+        "Create or modify a type before activation",
+        bucket_type::create
+    ),
+    command!(
+        ["bucket-type", "update"],
+        (2, ANY),
+        r#"bucket-type update <type> '{"props": { ... }}'"#,
+        false,
+        "Update a type after activation",
+        bucket_type::update
+    ),
+    command!(["status"], (0, 0), "status", true, "Statistics of the last minute", stats::status),
+    command!(["member-status"], (0, 0), "member-status", true, "The running nodes", cluster::member_status),
+    command!(
+        ["ring-status"],
+        (0, 0),
+        "ring-status",
+        false,
+        "Claimant, pending changes, unreachable nodes",
+        cluster::ring_status
+    ),
+    command!(["ringready"], (0, 0), "ringready", false, "Whether all running nodes agree", cluster::ringready),
+    command!(["transfers"], (0, 0), "transfers", false, "Data on its way between nodes: never any", cluster::transfers),
+    command!(["services"], (0, 0), "services", false, "The services that run", cluster::services),
+    command!(
+        ["wait-for-service"],
+        (1, 2),
+        "wait-for-service <service>",
+        false,
+        "Wait until a service is up, a minute at most",
+        cluster::wait_for_service
+    ),
+    command!(["test"], (0, 0), "test", false, "Write, read and delete one object", cycle::test),
+    command!(["ping"], (0, 0), "ping", false, "Whether the server answers", cluster::ping),
+    command!(["version"], (0, 0), "version", false, "The version", cluster::version),
+    command!(["help"], (0, ANY), "help", false, "This text", help::answer),
+];
+
+impl Command {
+    /// Carries it out, when as many words follow as it takes.
+    pub(super) async fn run(&self, gateway: &Gateway, args: &[&str], json: bool) -> Answer {
+        if args.len() < self.args.0 || args.len() > self.args.1 {
+            return Answer::usage(self.usage);
+        }
+        if json && !self.json {
+            return Answer::failed(format!("{} has no JSON form", self.words.join(" ")));
+        }
+        (self.handler)(Call { gateway, args, json }).await
+    }
+}
+
+/// What words lead to.
+pub(super) enum Found<'a> {
+    /// A command and the words behind its own.
+    Command(&'static Command, &'a [&'a str]),
+    /// None: this is the answer.
+    Other(Answer),
+}
+
+/// Looks words up. In the first one `_` does for `-`, as in `riak-admin`.
+pub(super) fn find<'a>(words: &'a [&'a str]) -> Found<'a> {
+    let Some(verb) = words.first().map(|verb| verb.replace('_', "-")) else {
+        return Found::Other(Answer::failed(help::help()));
+    };
+    let is = |command: &&Command| {
+        let own = command.words;
+        own[0] == verb && words.len() >= own.len() && words[1..own.len()] == own[1..]
+    };
+    if let Some(command) = COMMANDS.iter().find(is) {
+        return Found::Command(command, &words[command.words.len()..]);
+    }
+    Found::Other(match verb.as_str() {
+        "bucket-type" => Answer::failed(help::bucket_type()),
+        "--help" | "-h" => Answer::done(help::help()),
+        "--version" => Answer::done(env!("CARGO_PKG_VERSION")),
+        _ => refused::answer(&verb, words),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usages_begin_with_the_words_and_helps_fit_a_line() {
+        for command in COMMANDS {
+            assert!(command.usage.starts_with(&command.words.join(" ")), "{command:?}");
+            assert!(command.help.len() <= 60 && !command.help.ends_with('.'), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn words_lead_to_their_command() {
+        let found = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            match find(&words) {
+                Found::Command(command, rest) => format!("{} + {}", command.words.join(" "), rest.join(",")),
+                Found::Other(answer) => answer.stderr.lines().next().unwrap_or_default().to_owned(),
+            }
+        };
+        for (line, to) in [
+            ("bucket-type create t {}", "bucket-type create + t,{}"),
+            ("bucket_type list", "bucket-type list + "),
+            ("member_status", "member-status + "),
+            ("bucket-type", "Usage: kv-admin bucket-type <command>"),
+            ("bucket-type nonsense", "Usage: kv-admin bucket-type <command>"),
+            ("security add-user u", "security is not available yet: users, grants and sources"),
+            ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
+        ] {
+            assert_eq!(found(line), to, "{line}");
+        }
+    }
+}

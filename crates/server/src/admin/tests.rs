@@ -1,0 +1,324 @@
+//! The commands over real gateways and the memory store: one node, and several of which one has not caught up.
+
+mod cluster;
+mod wire;
+
+use std::sync::Arc;
+
+use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_store::SystemClock;
+use larder_store::memory::MemoryStore;
+use larder_store::wrappers::faulty::{Faulty, History};
+
+use super::{Answer, run};
+
+/// A gateway and its way to the shared store.
+struct Node {
+    gateway: Arc<Gateway>,
+    way: Arc<Faulty<MemoryStore>>,
+}
+
+/// Several gateways over one store.
+async fn nodes(names: &[&str]) -> Vec<Node> {
+    let clock = Arc::new(SystemClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let history = History::new(std::time::Duration::ZERO);
+    let mut nodes = Vec::new();
+    for (actor, name) in (1..).zip(names) {
+        let way = Arc::new(Faulty::new(store.clone(), history.clone(), actor));
+        let ports = Ports {
+            store: way.clone(),
+            blobs: store.clone(),
+            clock: clock.clone(),
+            actor,
+            engine: Arc::new("memory"),
+            rules: Rules::default(),
+        };
+        let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };
+        nodes.push(Node { gateway: Gateway::start(ports, config).await.unwrap(), way });
+    }
+    nodes
+}
+
+async fn node() -> Node {
+    nodes(&["larder@127.0.0.1"]).await.remove(0)
+}
+
+impl Node {
+    /// Carries out a command given as one line; a word in single quotes may hold blanks.
+    async fn run(&self, line: &str) -> Answer {
+        let words = line.split('\'').enumerate().flat_map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        run(&self.gateway, &words.collect::<Vec<_>>()).await
+    }
+
+    /// Checks a transcript: lines behind `$` are commands, the others what they print; `! ` begins a line of standard error
+    /// and says that the command fails.
+    #[track_caller]
+    fn check<'a>(&'a self, transcript: &'a str) -> impl Future<Output = ()> + 'a {
+        let place = std::panic::Location::caller();
+        async move {
+            for (line, expected) in commands(transcript) {
+                let answer = self.run(line).await;
+                let failed: String = answer.stderr.lines().map(|line| format!("! {line}\n")).collect();
+                assert_eq!(answer.stdout.clone() + &failed, expected, "{line}, {place}");
+                assert_eq!(answer.exit, u8::from(!answer.stderr.is_empty()), "{line}, {place}");
+            }
+        }
+    }
+}
+
+fn commands(transcript: &str) -> Vec<(&str, String)> {
+    let mut commands: Vec<(&str, String)> = Vec::new();
+    for line in transcript.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)) {
+        match (line.strip_prefix("$ "), commands.last_mut()) {
+            (Some(command), _) => commands.push((command, String::new())),
+            (None, Some((_, printed))) => *printed += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    commands
+}
+
+#[tokio::test]
+async fn a_type_from_creation_to_use() {
+    node()
+        .await
+        .check(
+            r#"
+    $ bucket-type list
+    default (active)
+    $ bucket-type create plain
+    plain created
+    $ bucket-type list
+    default (active)
+    plain (not active)
+    $ bucket-type activate plain
+    plain has been activated
+    $ bucket-type activate plain
+    plain has been activated
+    $ bucket-type list
+    default (active)
+    plain (active)
+    $ bucket-type update plain '{"props":{"n_val":1}}'
+    plain updated
+    $ bucket_type list
+    default (active)
+    plain (active)"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn status_shows_the_stage_a_blank_line_and_the_properties() {
+    let node = node().await;
+    node.run("bucket-type create plain '{\"props\":{\"n_val\":2}}'").await;
+    const PROPS: &str = "\
+    young_vclock: 20
+    w: quorum
+    sync_on_write: backend
+    small_vclock: 50
+    rw: quorum
+    r: quorum
+    pw: 0
+    precommit: []
+    pr: 0
+    postcommit: []
+    old_vclock: 86400
+    notfound_ok: true
+    node_confirms: 0
+    n_val: 2
+    linkfun: {modfun,riak_kv_wm_link_walker,mapreduce_linkfun}
+    last_write_wins: false
+    dw: quorum
+    dvv_enabled: true
+    chash_keyfun: {riak_core_util,chash_std_keyfun}
+    big_vclock: 50
+    basic_quorum: false
+    allow_mult: true
+    active: ACTIVE
+    claimant: 'larder@127.0.0.1'";
+    let created = PROPS.replace("ACTIVE", "false");
+    node.check(&format!("$ bucket-type status plain\nplain has been created and may be activated\n\n{created}")).await;
+    node.run("bucket-type activate plain").await;
+    let active = PROPS.replace("ACTIVE", "true");
+    node.check(&format!("$ bucket-type status plain\nplain is active\n\n{active}")).await;
+}
+
+#[tokio::test]
+async fn creating_again_keeps_the_last_properties() {
+    let node = node().await;
+    node.run("bucket-type create t '{\"props\":{\"n_val\":1}}'").await;
+    node.run("bucket-type create t '{\"props\":{\"r\":1}}'").await;
+    let status = node.run("bucket-type status t").await.stdout;
+    assert!(status.contains("\nn_val: 3\n") && status.contains("\nr: 1\n"), "{status}");
+}
+
+#[tokio::test]
+async fn refusals_have_riaks_words() {
+    node()
+        .await
+        .check(
+            r#"
+    $ bucket-type status plain
+    ! plain is not an existing bucket type
+    $ bucket-type activate plain
+    ! plain is not an existing bucket type
+    $ bucket-type update plain '{"props":{"n_val":2}}'
+    ! Error updating bucket type plain:
+    ! not_active
+    $ bucket-type create t '{"props":'
+    ! Cannot create bucket type t: invalid json
+    $ bucket-type create t '[]'
+    ! Cannot create bucket type t: invalid json
+    $ bucket-type create t '{"n_val":3}'
+    ! Cannot create bucket type t: no props field found in json
+    $ bucket-type create t '{"props":[1]}'
+    ! Cannot create bucket type t: no props field found in json
+    $ bucket-type update t '{"props":'
+    ! Cannot update bucket type: t: invalid json
+    $ bucket-type update t '{"n_val":2}'
+    ! Cannot create bucket type t: no props field found in json
+    $ bucket-type create t '{"props":{"n_val":0}}'
+    ! Error creating bucket type t:
+    ! n_val must be an integer
+    $ bucket-type create t '{"props":{"allow_mult":"maybe"}}'
+    ! Error creating bucket type t:
+    ! allow_mult should be "true" or "false"
+    $ bucket-type create t '{"props":{"last_write_wins":true}}'
+    ! Error creating bucket type t:
+    ! If last_write_wins is true, dvv_enabled must be false
+    $ bucket-type create t '{"props":{"colour":1}}'
+    ! Error creating bucket type t:
+    ! colour is not a bucket property
+    $ bucket-type create any '{"props":{}}'
+    ! Error creating bucket type any:
+    ! The name 'any' may not be used for bucket types
+    $ bucket-type create default '{"props":{}}'
+    ! Error creating bucket type default:
+    ! default_type
+    $ bucket-type update default '{"props":{"n_val":2}}'
+    ! Error updating bucket type default:
+    ! no_default_update
+    $ bucket-type activate default
+    default is active
+    $ bucket-type create '' '{"props":{}}'
+    ! Error creating bucket type :
+    ! The bucket type must not be empty
+    $ bucket-type create plain
+    plain created
+    $ bucket-type activate plain
+    plain has been activated
+    $ bucket-type create plain '{"props":{"n_val":2}}'
+    ! Error creating bucket type plain:
+    ! already_active
+    $ bucket-type update plain '{"props":{"datatype":"set"}}'
+    ! Error updating bucket type plain:
+    ! `datatype` must not be defined.
+    $ bucket-type update plain '{"props":{"write_once":true}}'
+    ! Error updating bucket type plain:
+    ! Cannot set existing bucket type to `write_once`
+    $ bucket-type update plain '{"props":{"write_once":false,"allow_mult":true}}'
+    plain updated"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn wrong_words_get_the_usage() {
+    node()
+        .await
+        .check(
+            r#"
+    $ bucket-type status
+    ! Usage: kv-admin bucket-type status <type>
+    $ bucket-type activate
+    ! Usage: kv-admin bucket-type activate <type>
+    $ bucket-type create
+    ! Usage: kv-admin bucket-type create <type> ['{"props": { ... }}']
+    $ bucket-type update t
+    ! Usage: kv-admin bucket-type update <type> '{"props": { ... }}'
+    $ bucket-type list all
+    ! Usage: kv-admin bucket-type list
+    $ ping --json
+    ! ping has no JSON form
+    $ bucket-type reset t
+    ! Usage: kv-admin bucket-type <command>
+    ! 
+    ! The follow commands can be used to manage bucket types for the cluster:
+    ! 
+    !     list                           List all bucket types and their activation status
+    !     status <type>                  Display the status and properties of a type
+    !     activate <type>                Activate a type
+    !     create <type> ['{"props": { ... }}']
+    !                                    Create or modify a type before activation
+    !     update <type> '{"props": { ... }}'
+    !                                    Update a type after activation
+    $ cluster join a@b
+    ! cluster is not available yet: cluster changes
+    $ transfer-limit 16
+    ! transfer-limit is not supported: Larder has no ring and no partitions to hand off"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn names_are_text_and_words_of_json_are_joined() {
+    node()
+        .await
+        .check(
+            r#"
+    $ bucket-type create пример {"props": {"n_val": 2}}
+    пример created
+    $ bucket-type list
+    default (active)
+    пример (not active)
+    $ bucket-type list --json
+    [{"name":"default","active":true},{"name":"пример","active":false}]"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn status_as_json_has_stage_and_properties() {
+    let node = node().await;
+    node.run("bucket-type create t").await;
+    let answer = node.run("bucket-type status t --json").await;
+    let json: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!((answer.exit, &json["stage"], &json["props"]["n_val"]), (0, &"ready".into(), &3.into()));
+}
+
+#[tokio::test]
+async fn what_monitoring_and_scripts_ask() {
+    let node = node().await;
+    node.check(
+        r#"
+    $ ping
+    pong
+    $ services
+    [riak_kv,riak_pipe]
+    $ wait-for-service riak_kv
+    riak_kv is up
+    $ wait-for-service yokozuna
+    ! yokozuna is not up: [riak_kv,riak_pipe]
+    $ ringready
+    TRUE All nodes agree on the ring ['larder@127.0.0.1']
+    $ transfers
+    No transfers active
+    
+    Active Transfers:
+    
+    
+    $ test
+    Successfully completed 1 read/write cycle to 'larder@127.0.0.1'"#,
+    )
+    .await;
+    assert_eq!(node.run("version").await, Answer::done(env!("CARGO_PKG_VERSION")));
+    let status = node.run("status").await.stdout;
+    assert!(status.starts_with("1-minute stats for 'larder@127.0.0.1'\n-------------------------------------------\n"));
+    let text = |name: &str| status.lines().find_map(|line| line.strip_prefix(&format!("{name} : "))).map(str::to_owned);
+    assert_eq!(text("nodename").as_deref(), Some("'larder@127.0.0.1'"), "{status}");
+    assert_eq!(text("node_gets_total").as_deref(), Some("1"), "the one of `test`\n{status}");
+}

@@ -1,0 +1,46 @@
+//! The socket with a gateway behind it: what is no request is answered as such, and others are served meanwhile.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use super::super::socket::AdminSocket;
+use super::*;
+
+async fn ask(path: &std::path::Path, bytes: &[u8]) -> serde_json::Value {
+    let mut stream = UnixStream::connect(path).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let length = usize::try_from(u32::from_be_bytes(answer[..4].try_into().unwrap())).unwrap();
+    assert_eq!(answer.len(), 4 + length);
+    serde_json::from_slice(&answer[4..]).unwrap()
+}
+
+#[tokio::test]
+async fn whatever_comes_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let socket = AdminSocket::bind(&path).await.unwrap();
+    let (down, shutdown) = watch::channel(false);
+    let serving = tokio::spawn(socket.serve(node().await.gateway, shutdown));
+
+    let silent = UnixStream::connect(&path).await.unwrap();
+    for (bytes, stderr) in [
+        (&b"\0\0\0\x08[\"ping\"]"[..], ""),
+        (b"", "the request broke off\n"),
+        (b"\0\0\0\x09[\"ping\"]", "the request broke off\n"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the request has 1195725856 bytes, more than 1048576\n"),
+        (b"\0\0\0\x02{}", "the request is not a JSON array of strings\n"),
+        (b"\0\0\0\x0c[\"nonsense\"]", "nonsense is not a command; `kv-admin help` lists them\n"),
+    ] {
+        let answer = ask(&path, bytes).await;
+        assert_eq!(answer["stderr"], stderr);
+        assert_eq!(answer["exit"], u8::from(!stderr.is_empty()));
+    }
+    drop(silent);
+    down.send_replace(true);
+    serving.await.unwrap();
+    assert!(!path.exists());
+}

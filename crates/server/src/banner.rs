@@ -1,0 +1,154 @@
+//! What a server says when it is ready: what listens where, and what to try first.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::settings::{self, Settings, table};
+
+/// What the banner is made from.
+pub(crate) struct Banner<'a> {
+    /// The settings.
+    pub(crate) settings: &'a Settings,
+    /// Where HTTP really listens.
+    pub(crate) http: Option<SocketAddr>,
+    /// How `kv-admin` is called from here.
+    pub(crate) kv_admin: String,
+}
+
+impl Banner<'_> {
+    /// The text.
+    pub(crate) fn text(&self) -> String {
+        let settings = self.settings;
+        let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), settings.node_name);
+        let http = self.http.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
+        let _ = writeln!(out, "  Riak HTTP   {http}");
+        let _ = writeln!(out, "  kv-admin    {}", settings.admin_socket.display());
+        let _ = writeln!(out, "  data        {}", self.data());
+        let _ = writeln!(out, "\nTry a bucket type, and an object in it:");
+        let _ = writeln!(out, "  {} bucket-type create drinks", self.kv_admin);
+        let _ = writeln!(out, "  {} bucket-type activate drinks", self.kv_admin);
+        if let Some(at) = self.http {
+            let url = format!("http://{}/types/drinks/buckets/teas/keys/sencha", reachable(at));
+            let _ = writeln!(out, "  curl -X PUT {url} -H 'Content-Type: text/plain' -d 'green'");
+            let _ = writeln!(out, "  curl {url}");
+        }
+        let _ = writeln!(out, "\nAll commands: {} help. All settings: larder --help. Ctrl-C stops.", self.kv_admin);
+        out
+    }
+
+    fn data(&self) -> String {
+        let settings = self.settings;
+        let durability = match settings.durability {
+            settings::Durability::Disk => "a write is answered once it is on disk",
+            settings::Durability::Buffered => "a write is answered before it is on disk",
+        };
+        match settings.engine {
+            settings::Engine::Local => {
+                format!(
+                    "{} (engine local, durability {}: {durability})",
+                    settings.data_dir.display(),
+                    settings.durability.name()
+                )
+            }
+            settings::Engine::Memory => "in memory (engine memory: forgotten at the end)".to_owned(),
+        }
+    }
+}
+
+/// An address that a client on this machine can use: not "every address".
+fn reachable(at: SocketAddr) -> SocketAddr {
+    match at {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port())),
+        _ => at,
+    }
+}
+
+/// How `kv-admin` is called by the person who started this server.
+pub(crate) struct Caller {
+    /// Whether cargo started the server.
+    pub(crate) cargo: bool,
+    /// The variable `PATH`.
+    pub(crate) path: Option<OsString>,
+    /// The server's own file.
+    pub(crate) program: Option<PathBuf>,
+}
+
+impl Caller {
+    /// This process.
+    pub(crate) fn current() -> Self {
+        let program = std::env::current_exe().ok();
+        Self { cargo: std::env::var_os("CARGO").is_some(), path: std::env::var_os("PATH"), program }
+    }
+
+    /// The command: `--socket` is there only if it must be.
+    pub(crate) fn kv_admin(&self, socket: &Path) -> String {
+        let program = self.program();
+        let default = Path::new(table::DATA_DIR.default).join(table::ADMIN_SOCKET_NAME);
+        if socket == default { program } else { format!("{program} --socket {}", quoted(socket.as_os_str())) }
+    }
+
+    fn program(&self) -> String {
+        const NAME: &str = "kv-admin";
+        if self.cargo {
+            return format!("cargo {NAME}");
+        }
+        let found =
+            self.path.as_ref().is_some_and(|path| std::env::split_paths(path).any(|dir| dir.join(NAME).is_file()));
+        let beside = self.program.as_ref().map(|program| program.with_file_name(NAME)).filter(|file| file.is_file());
+        match beside {
+            Some(file) if !found => quoted(file.as_os_str()),
+            _ => NAME.to_owned(),
+        }
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    if word.chars().all(plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::raw::Raw;
+
+    fn caller(cargo: bool) -> Caller {
+        Caller { cargo, path: Some("/no/such/dir".into()), program: Some("/no/such/dir/larder".into()) }
+    }
+
+    #[test]
+    fn kv_admin_is_called_as_it_can_be_called() {
+        let default = Path::new("./data/admin.sock");
+        assert_eq!(caller(true).kv_admin(default), "cargo kv-admin");
+        assert_eq!(caller(false).kv_admin(default), "kv-admin");
+        assert_eq!(caller(false).kv_admin(Path::new("/my data/s")), "kv-admin --socket '/my data/s'");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("kv-admin"), "").unwrap();
+        let beside = Caller { program: Some(dir.path().join("larder")), ..caller(false) };
+        assert_eq!(beside.kv_admin(default), dir.path().join("kv-admin").display().to_string());
+        let installed = Caller { path: Some(dir.path().into()), ..beside };
+        assert_eq!(installed.kv_admin(default), "kv-admin");
+    }
+
+    #[test]
+    fn the_banner_says_where_and_what_first() {
+        let settings = Settings::resolve(&Raw::default()).unwrap();
+        let http = Some(SocketAddr::from(([0, 0, 0, 0], 1234)));
+        let text = Banner { settings: &settings, http, kv_admin: "kv-admin".into() }.text();
+        for line in [
+            "  Riak HTTP   http://0.0.0.0:1234",
+            "  kv-admin bucket-type activate drinks",
+            "  curl http://127.0.0.1:1234/types/drinks/buckets/teas/keys/sencha",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("8087") && !text.contains("8080"), "what is not built is not announced\n{text}");
+        let off = Banner { settings: &settings, http: None, kv_admin: "kv-admin".into() }.text();
+        assert!(off.contains("  Riak HTTP   off\n") && !off.contains("curl"), "{off}");
+    }
+}

@@ -1,0 +1,157 @@
+//! What keeps the data: opened, swept, closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_gateway::EngineView;
+use larder_store::memory::MemoryStore;
+use larder_store::{Blobs, Clock, Store};
+use larder_store_local::blobs::LocalBlobs;
+use larder_store_local::{LocalStore, OpenError, OpenOptions, Swept};
+use tokio::task::JoinHandle;
+
+use crate::figures::LocalFigures;
+use crate::serve::Failure;
+use crate::settings::{self, Durability, Settings, table};
+
+/// Bodies up to this many bytes stay inside their rows in the memory engine, as in the embedded one.
+const MEMORY_INLINE_BYTES_MAX: usize = 64 * 1024;
+/// Entries looked at in one step of the sweeper.
+const SWEEP_ENTRIES: usize = 1000;
+/// Pause after a step that found much to remove: the rest follows soon.
+const SWEEP_PAUSE_BUSY: Duration = Duration::from_millis(20);
+/// Pause after any other step.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a whole pass, and after a failure.
+const SWEEP_PAUSE_PASS: Duration = Duration::from_secs(30);
+
+/// An open engine.
+pub struct Engine {
+    /// Where rows are.
+    pub store: Arc<dyn Store>,
+    /// Where large bodies are.
+    pub blobs: Arc<dyn Blobs>,
+    /// What operators see of it.
+    pub view: Arc<dyn EngineView>,
+    local: Option<LocalStore>,
+}
+
+/// The task that removes what expired, until it is dropped.
+pub struct Sweeper(JoinHandle<()>);
+
+impl Engine {
+    /// Opens what the settings say. Blocks: it replays a journal.
+    ///
+    /// # Errors
+    /// The line that says why not.
+    pub fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        match settings.engine {
+            settings::Engine::Memory => Ok(Self::memory(clock)),
+            settings::Engine::Local => Self::local(settings, clock),
+        }
+    }
+
+    fn memory(clock: Arc<dyn Clock>) -> Self {
+        let store = Arc::new(MemoryStore::with_inline_max(clock, MEMORY_INLINE_BYTES_MAX));
+        Self { blobs: store.clone(), store, view: Arc::new("memory"), local: None }
+    }
+
+    fn local(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let options = OpenOptions {
+            dir: settings.data_dir.clone(),
+            cache_bytes: settings.cache_bytes,
+            durable: settings.durability == Durability::Disk,
+            accept_damaged_journal: settings.accept_damaged_journal,
+            clock,
+        };
+        let store = LocalStore::open(options).map_err(open_failure)?;
+        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows())
+            .map_err(|error| Failure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display())))?;
+        let view = Arc::new(LocalFigures::new(store.clone(), &settings.data_dir));
+        Ok(Self { store: Arc::new(store.clone()), blobs: Arc::new(blobs), view, local: Some(store) })
+    }
+
+    /// Begins to remove expired rows, if the engine does not do that by itself.
+    #[must_use]
+    pub fn sweep(&self) -> Option<Sweeper> {
+        let store = self.local.clone()?;
+        Some(Sweeper(tokio::spawn(sweep(store))))
+    }
+
+    /// Writes what is left and closes.
+    ///
+    /// # Errors
+    /// The line that says what was not written.
+    pub async fn close(self) -> Result<(), Failure> {
+        match self.local {
+            Some(store) => {
+                store.close().await.map_err(|error| Failure(format!("the data was not closed in order: {error}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn sweep(store: LocalStore) {
+    loop {
+        let pause = match store.sweep_expired(SWEEP_ENTRIES).await {
+            Ok(swept) => pause_after(swept),
+            Err(error) => {
+                tracing::warn!(%error, "expired rows were not removed");
+                SWEEP_PAUSE_PASS
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn pause_after(swept: Swept) -> Duration {
+    if swept.complete {
+        SWEEP_PAUSE_PASS
+    } else if swept.removed > SWEEP_ENTRIES / 4 {
+        SWEEP_PAUSE_BUSY
+    } else {
+        SWEEP_PAUSE
+    }
+}
+
+/// The engine's line, with the flag that helps by the name it has here.
+fn open_failure(error: OpenError) -> Failure {
+    Failure(match error {
+        OpenError::DamagedJournal { dir, what } => format!(
+            "the journal in {} is damaged: {what}; restore a backup, or accept the loss with {}",
+            dir.display(),
+            table::ACCEPT_DAMAGED_JOURNAL.flag()
+        ),
+        OpenError::InUse { .. }
+        | OpenError::UnknownFormat { .. }
+        | OpenError::Damaged { .. }
+        | OpenError::Io { .. } => error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sweeper_is_quick_only_while_it_finds_much() {
+        for (removed, complete, pause) in
+            [(0, false, SWEEP_PAUSE), (1000, false, SWEEP_PAUSE_BUSY), (1000, true, SWEEP_PAUSE_PASS)]
+        {
+            assert_eq!(pause_after(Swept { seen: 1000, removed, complete }), pause);
+        }
+    }
+
+    #[test]
+    fn a_damaged_journal_names_the_flag_that_accepts_it() {
+        let failure = open_failure(OpenError::DamagedJournal { dir: "/d".into(), what: "cut".into() });
+        assert!(failure.to_string().contains("--accept-damaged-journal"), "{failure}");
+    }
+}

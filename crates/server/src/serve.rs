@@ -1,0 +1,155 @@
+//! The composition root: everything is opened in order, served, and closed in the reverse order.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_api_riak::http::HttpSettings;
+use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_store::{Clock, SystemClock};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::admin::socket::{AdminSocket, check_path};
+use crate::banner::{Banner, Caller};
+use crate::engine::Engine;
+use crate::settings::{Durability, Listener, Settings};
+use crate::signals;
+
+/// Why the server did not start, or did not end in order: one line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(pub(crate) String);
+
+/// Serves until SIGTERM or SIGINT, then ends in order.
+///
+/// # Errors
+/// The line that says what could not be opened or closed.
+pub async fn serve(settings: &Settings) -> Result<(), Failure> {
+    let shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
+    check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let engine = Engine::open(settings, clock.clone())?;
+    let http = bind(settings).await?;
+    let address = http.as_ref().map(|(_, address)| *address);
+    let gateway = start(settings, &engine, clock, address).await?;
+    let socket = bind_admin(settings).await?;
+    let sweeper = engine.sweep();
+
+    let mut faces = JoinSet::new();
+    if let Some((listener, _)) = http {
+        faces.spawn(serve_http(listener, gateway.clone(), settings, shutdown.clone()));
+    }
+    faces.spawn(socket.serve(gateway.clone(), shutdown.clone()));
+    announce(settings, address);
+
+    stopped(shutdown, &mut faces).await;
+    drain(&mut faces, settings.drain_timeout).await;
+    drop(sweeper);
+    gateway.shutdown().await;
+    engine.close().await
+}
+
+/// Waits for the signal. A face that ends before it is a defect, but no reason to stop the others.
+async fn stopped(mut shutdown: watch::Receiver<bool>, faces: &mut JoinSet<()>) {
+    loop {
+        tokio::select! {
+            _ = shutdown.wait_for(|down| *down) => return,
+            Some(ended) = faces.join_next() => tracing::error!(?ended, "a listener ended by itself"),
+        }
+    }
+}
+
+/// Lets running requests end, for so long.
+async fn drain(faces: &mut JoinSet<()>, deadline: Duration) {
+    let all = async { while faces.join_next().await.is_some() {} };
+    if tokio::time::timeout(deadline, all).await.is_err() {
+        tracing::warn!(?deadline, "requests still ran and were cut off");
+        faces.shutdown().await;
+    }
+}
+
+async fn bind(settings: &Settings) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    let Listener::At(at) = &settings.http else { return Ok(None) };
+    let failed = |error| Failure(format!("cannot listen on {at} (--http): {error}"));
+    // SO_REUSEADDR is set by tokio: a restart does not wait for old connections.
+    let listener = TcpListener::bind(at).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Some((listener, address)))
+}
+
+async fn bind_admin(settings: &Settings) -> Result<AdminSocket, Failure> {
+    if let Some(dir) = settings.admin_socket.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Failure(format!("cannot make the directory {}: {error}", dir.display())))?;
+    }
+    AdminSocket::bind(&settings.admin_socket).await.map_err(|error| Failure(error.to_string()))
+}
+
+async fn start(
+    settings: &Settings,
+    engine: &Engine,
+    clock: Arc<dyn Clock>,
+    address: Option<SocketAddr>,
+) -> Result<Arc<Gateway>, Failure> {
+    let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
+    let ports = Ports { store, blobs, actor: actor(&*clock), clock, engine: view, rules: Rules::default() };
+    let config = Config {
+        node: settings.node_name.clone(),
+        address: address.map_or_else(String::new, |address| address.to_string()),
+        durable: settings.durability == Durability::Disk,
+        object_bytes_max: settings.object_bytes_max,
+        siblings_max: settings.siblings_max,
+        delete_mode: settings.delete_mode,
+        timeout: settings.request_timeout,
+        ..Config::default()
+    };
+    Gateway::start(ports, config).await.map_err(|error| Failure(format!("cannot start: {error}")))
+}
+
+/// The name of this run: 64 bits of the keys that the standard library takes from the system's randomness, mixed with the
+/// process id and the time. Never 0.
+fn actor(clock: &dyn Clock) -> u64 {
+    RandomState::new().hash_one((std::process::id(), clock.now())).max(1)
+}
+
+fn announce(settings: &Settings, http: Option<SocketAddr>) {
+    let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
+    let text = Banner { settings, http, kv_admin }.text();
+    let mut out = std::io::stdout().lock();
+    // Nobody reading the banner is no reason to stop.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    tracing::info!(node = settings.node_name, http = http.map(tracing::field::display), "ready");
+}
+
+fn serve_http(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    settings: &Settings,
+    mut shutdown: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let http = HttpSettings {
+        connections_max: settings.connections_max,
+        drain_timeout: settings.drain_timeout,
+        ..HttpSettings::default()
+    };
+    larder_api_riak::http::serve(listener, gateway, http, async move {
+        let _ = shutdown.wait_for(|down| *down).await;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_its_own_actor() {
+        let clock = SystemClock::default();
+        let actors: std::collections::BTreeSet<u64> = (0..1000).map(|_| actor(&clock)).collect();
+        assert_eq!(actors.len(), 1000);
+        assert!(!actors.contains(&0));
+    }
+}

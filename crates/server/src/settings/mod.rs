@@ -1,0 +1,169 @@
+//! What the server is told: one table, from which flags, environment, file, `--help` and the manual are made.
+//!
+//! ```text
+//! table ──▶ cli (clap) ──▶ raw: texts with their sources ──▶ Settings: typed, checked
+//!   └─────▶ manual                flag > environment > file > default
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larder_gateway::DeleteMode;
+
+pub mod cli;
+pub mod manual;
+pub mod raw;
+pub mod table;
+mod text;
+
+pub use tracing::level_filters::LevelFilter as LogLevel;
+
+use raw::Raw;
+use table::Kind;
+
+/// Where a protocol is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listener {
+    /// Nowhere.
+    Off,
+    /// On this host and port; port 0 takes a free one.
+    At(String),
+}
+
+/// What keeps the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// The embedded engine.
+    Local,
+    /// Memory: everything is forgotten at the end.
+    Memory,
+}
+
+impl Engine {
+    /// Its word in the settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// When a write is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is on disk.
+    Disk,
+    /// Once readers see it.
+    Buffered,
+}
+
+impl Durability {
+    /// Its word in the settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Buffered => "buffered",
+        }
+    }
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// For programs.
+    Json,
+}
+
+/// All settings, checked. Fields are named as in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table has a sentence on each")]
+pub struct Settings {
+    pub data_dir: PathBuf,
+    pub http: Listener,
+    pub pb: Listener,
+    pub s3: Listener,
+    pub admin_socket: PathBuf,
+    pub engine: Engine,
+    pub durability: Durability,
+    pub node_name: String,
+    pub cache_bytes: u64,
+    pub object_bytes_max: u64,
+    pub siblings_max: usize,
+    pub delete_mode: DeleteMode,
+    pub request_timeout: Duration,
+    pub connections_max: usize,
+    pub log_level: LogLevel,
+    pub log_format: LogFormat,
+    pub accept_damaged_journal: bool,
+    pub drain_timeout: Duration,
+}
+
+/// A setting that does not hold: one line that names it and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SettingError {
+    /// The line.
+    pub message: String,
+    /// The exit code: 2 for the command line, 1 otherwise.
+    pub exit: u8,
+}
+
+impl SettingError {
+    fn new(message: String) -> Self {
+        Self { message, exit: 1 }
+    }
+
+    fn usage(message: String) -> Self {
+        Self { message, exit: 2 }
+    }
+}
+
+impl Settings {
+    /// Reads every text.
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn resolve(raw: &Raw) -> Result<Self, SettingError> {
+        let data_dir = raw.value(&table::DATA_DIR, text::path)?;
+        Ok(Self {
+            http: raw.value(&table::HTTP, text::listener)?,
+            pb: raw.value(&table::PB, text::listener)?,
+            s3: raw.value(&table::S3, text::listener)?,
+            admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
+                raw.value(&table::ADMIN_SOCKET, text::path)?
+            } else {
+                data_dir.join(table::ADMIN_SOCKET_NAME)
+            },
+            data_dir,
+            engine: raw.value(&table::ENGINE, text::engine)?,
+            durability: raw.value(&table::DURABILITY, text::durability)?,
+            node_name: raw.value(&table::NODE_NAME, text::name)?,
+            cache_bytes: raw.value(&table::CACHE_SIZE, text::size)?,
+            object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, text::size)?,
+            siblings_max: count(raw, &table::SIBLINGS_MAX)?,
+            delete_mode: raw.value(&table::DELETE_MODE, text::delete_mode)?,
+            request_timeout: raw.value(&table::REQUEST_TIMEOUT, text::time)?,
+            connections_max: count(raw, &table::CONNECTIONS_MAX)?,
+            log_level: raw.value(&table::LOG_LEVEL, text::log_level)?,
+            log_format: raw.value(&table::LOG_FORMAT, text::log_format)?,
+            accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, text::switch)?,
+            drain_timeout: raw.value(&table::DRAIN_TIMEOUT, text::time)?,
+        })
+    }
+}
+
+fn count(raw: &Raw, setting: &table::Setting) -> Result<usize, SettingError> {
+    let (least, most) = match setting.kind {
+        Kind::Count(least, most) => (least, most),
+        _ => (0, u64::MAX),
+    };
+    raw.value(setting, |text| text::count(text, least, most))
+}
+
+#[cfg(test)]
+mod tests;

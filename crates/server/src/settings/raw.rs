@@ -1,0 +1,149 @@
+//! What was typed, and where: flags before environment before file. Nothing is understood here yet.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::SettingError;
+use super::table::{self, CONFIG_VARIABLE, SETTINGS, Setting, VARIABLE_PREFIX};
+use super::text::Read;
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The command line.
+    Flag,
+    /// The environment.
+    Variable,
+    /// This file.
+    File(PathBuf),
+    /// Nobody said.
+    Default,
+}
+
+impl Source {
+    /// How `setting` is called there.
+    fn name(&self, setting: &Setting) -> String {
+        match self {
+            Self::Flag => setting.flag(),
+            Self::Variable => setting.variable(),
+            Self::File(file) => format!("{} in {}", setting.name, file.display()),
+            Self::Default => format!("the default of {}", setting.name),
+        }
+    }
+}
+
+/// The texts of all settings that were given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Raw {
+    given: BTreeMap<&'static str, (String, Source)>,
+}
+
+impl Raw {
+    /// Puts a value in front of whatever is there: call with the weakest source first.
+    pub fn give(&mut self, setting: &'static Setting, text: String, source: Source) {
+        self.given.insert(setting.name, (text, source));
+    }
+
+    /// Whether anybody said something about it.
+    #[must_use]
+    pub fn is_given(&self, setting: &Setting) -> bool {
+        self.given.contains_key(setting.name)
+    }
+
+    /// The value, or the error that names the setting, its source, its text and what was expected.
+    pub(super) fn value<T>(&self, setting: &Setting, read: impl FnOnce(&str) -> Read<T>) -> Result<T, SettingError> {
+        let (text, source) = match self.given.get(setting.name) {
+            Some((text, source)) => (text.as_str(), source),
+            None => (setting.default, &Source::Default),
+        };
+        read(text).map_err(|expected| {
+            let message = format!("{} is {text:?}: expected {expected}", source.name(setting));
+            if *source == Source::Flag { SettingError::usage(message) } else { SettingError::new(message) }
+        })
+    }
+
+    /// Takes the variables that begin with `LARDER_`.
+    ///
+    /// # Errors
+    /// One of them is not a setting, or is not UTF-8.
+    pub fn give_variables(
+        &mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<(), SettingError> {
+        for (name, text) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
+            if name == CONFIG_VARIABLE {
+                continue;
+            }
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == name) else {
+                return Err(unknown(name, name, SETTINGS.iter().map(|setting| setting.variable())));
+            };
+            let text = text.into_string().map_err(|_| SettingError::new(format!("{name} is not UTF-8")))?;
+            self.give(setting, text, Source::Variable);
+        }
+        Ok(())
+    }
+
+    /// Takes the keys of a settings file.
+    ///
+    /// # Errors
+    /// The text is not TOML, a key is not a setting, or a value is neither text nor number nor boolean.
+    pub fn give_file(&mut self, file: &Path, text: &str) -> Result<(), SettingError> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            let reason = error.message().lines().next().unwrap_or_default();
+            SettingError::new(format!("{}, line {line}: {reason}", file.display()))
+        })?;
+        for (key, value) in table {
+            let place = format!("{key} in {}", file.display());
+            let Some(setting) = table::named(&key) else {
+                return Err(unknown(&place, &key, SETTINGS.iter().map(|setting| setting.name.to_owned())));
+            };
+            let text = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(flag) => flag.to_string(),
+                _ => return Err(SettingError::new(format!("{place}: expected text, a whole number, true or false"))),
+            };
+            self.give(setting, text, Source::File(file.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn unknown(place: &str, name: &str, names: impl Iterator<Item = String>) -> SettingError {
+    let near = names.map(|known| (distance(name, &known), known)).min();
+    let hint = match near {
+        Some((apart, known)) if apart <= 2 => format!(" (did you mean {known}?)"),
+        _ => "; `larder --help` lists them".to_owned(),
+    };
+    SettingError::new(format!("{place} is not a setting{hint}"))
+}
+
+/// How many letters must be changed, added or removed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let changed = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, apart) in [("http", "http", 0), ("htpp", "http", 1), ("", "pb", 2), ("abc", "cab", 2)] {
+            assert_eq!(distance(a, b), apart, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The settings: each is one entry here and nowhere else.
+
+/// What a setting's text may be; what `--help` and the manual show for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text without blanks.
+    Name,
+    /// A path.
+    Path,
+    /// `HOST:PORT` or `off`.
+    Listener,
+    /// Bytes, such as `256MiB`.
+    Size,
+    /// A whole number in this range.
+    Count(u64, u64),
+    /// A time, such as `60s`.
+    Time,
+    /// `keep`, `immediate` or a time.
+    Delete,
+    /// One of these words, written `one|other`.
+    Choice(&'static str),
+    /// `true` or `false`; the flag alone means `true`.
+    Switch,
+}
+
+impl Kind {
+    /// What stands for the value in `--help`.
+    #[must_use]
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Name => "NAME",
+            Self::Path => "PATH",
+            Self::Listener => "HOST:PORT|off",
+            Self::Size => "BYTES",
+            Self::Count(..) => "NUMBER",
+            Self::Time => "TIME",
+            Self::Delete => "keep|immediate|TIME",
+            Self::Choice(words) => words,
+            Self::Switch => "true|false",
+        }
+    }
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: the flag without its dashes, and the key in the file.
+    pub name: &'static str,
+    /// What its value may be.
+    pub kind: Kind,
+    /// What it is when nobody says.
+    pub default: &'static str,
+    /// What it does: a sentence or two.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// The flag, such as `--data-dir`.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        format!("--{}", self.name)
+    }
+
+    /// The environment variable, such as `LARDER_DATA_DIR`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("{VARIABLE_PREFIX}{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+}
+
+/// Every environment variable that begins like this is ours: an unknown one is a mistake.
+pub const VARIABLE_PREFIX: &str = "LARDER_";
+
+/// The variable that names the settings file, as `--config` does.
+pub const CONFIG_VARIABLE: &str = "LARDER_CONFIG";
+
+/// Name of the admin socket inside the data directory.
+pub const ADMIN_SOCKET_NAME: &str = "admin.sock";
+
+macro_rules! settings {
+    ($($id:ident = $name:literal, $kind:expr, $default:literal, $help:literal;)+) => {
+        $(#[doc = $help] pub static $id: Setting = Setting { name: $name, kind: $kind, default: $default, help: $help };)+
+
+        /// All settings, in the order they are shown.
+        pub static SETTINGS: &[&Setting] = &[$(&$id),+];
+    };
+}
+
+settings! {
+    DATA_DIR = "data-dir", Kind::Path, "./data",
+        "Where everything is kept. Created when missing; one server at a time.";
+    HTTP = "http", Kind::Listener, "127.0.0.1:8098",
+        "Where Riak's HTTP interface listens.";
+    PB = "pb", Kind::Listener, "127.0.0.1:8087",
+        "Where Riak's protocol buffers interface will listen: not built yet, so nothing does.";
+    S3 = "s3", Kind::Listener, "127.0.0.1:8080",
+        "Where the S3 interface will listen: not built yet, so nothing does.";
+    ADMIN_SOCKET = "admin-socket", Kind::Path, "<data-dir>/admin.sock",
+        "The Unix socket that kv-admin talks to; only the server's own user may open it.";
+    ENGINE = "engine", Kind::Choice("local|memory"), "local",
+        "What keeps the data: local is the embedded engine, memory forgets everything at the end.";
+    DURABILITY = "durability", Kind::Choice("disk|buffered"), "disk",
+        "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments).";
+    NODE_NAME = "node-name", Kind::Name, "larder@127.0.0.1",
+        "The name shown as claimant, in /stats and in status. It identifies nothing.";
+    CACHE_SIZE = "cache-size", Kind::Size, "256MiB",
+        "Most memory the engine's cache takes; it grows as data is read.";
+    OBJECT_SIZE_MAX = "object-size-max", Kind::Size, "50MiB",
+        "Largest object body; a larger one is refused with 413.";
+    SIBLINGS_MAX = "siblings-max", Kind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
+        "Most siblings of a key; a write that would make one more is refused with 409.";
+    DELETE_MODE = "delete-mode", Kind::Delete, "3s",
+        "What remains of a deleted object: its tombstone for this time, nothing, or its tombstone for ever.";
+    REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
+        "When a request that names no timeout gives up.";
+    CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
+        "Most HTTP connections at a time; more wait until one closes.";
+    LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
+        "How much is logged to standard error.";
+    LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",
+        "How a log line looks.";
+    ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", Kind::Switch, "false",
+        "Start although the journal is damaged, and lose what stands behind the damage.";
+    DRAIN_TIMEOUT = "drain-timeout", Kind::Time, "30s",
+        "How long running requests may take to end when the server is stopped.";
+}
+
+/// The setting of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().copied().find(|setting| setting.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_lead_to_flag_variable_and_key() {
+        let names: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        assert_eq!(names.len(), SETTINGS.len());
+        assert_eq!(DATA_DIR.flag(), "--data-dir");
+        assert_eq!(DATA_DIR.variable(), "LARDER_DATA_DIR");
+        assert!(named("data-dir").is_some_and(|setting| std::ptr::eq(setting, &raw const DATA_DIR)));
+        assert!(SETTINGS.iter().all(|setting| setting.variable() != CONFIG_VARIABLE));
+    }
+
+    #[test]
+    fn every_help_is_a_sentence() {
+        for setting in SETTINGS {
+            assert!(setting.help.ends_with('.') && !setting.help.contains('|'), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Precedence and errors, a row each.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use super::cli::{Invocation, read};
+use super::*;
+
+/// Reads a command line, `NAME=VALUE` variables and the content of the file named by `--config`.
+fn run(arguments: &str, variables: &str, file: &str) -> Result<Invocation, SettingError> {
+    let arguments = std::iter::once("larder").chain(arguments.split_whitespace()).map(OsString::from);
+    let variables: Vec<(OsString, OsString)> = variables
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(n, v)| (n.into(), v.into()))
+        .collect();
+    read(arguments, &variables, |path: &Path| match path.to_str() {
+        Some("missing.toml") => Err(io::Error::from(io::ErrorKind::NotFound)),
+        _ => Ok(file.to_owned()),
+    })
+}
+
+fn settings(arguments: &str, variables: &str, file: &str) -> Settings {
+    match run(arguments, variables, file).unwrap() {
+        Invocation::Serve(settings) => *settings,
+        Invocation::Print(text) => panic!("printed {text}"),
+    }
+}
+
+fn at(text: &str) -> Listener {
+    Listener::At(text.into())
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    let settings = settings("", "HOME=/root PATH=/bin", "");
+    assert_eq!(settings.data_dir, Path::new("./data"));
+    assert_eq!(settings.http, at("127.0.0.1:8098"));
+    assert_eq!(settings.admin_socket, Path::new("./data/admin.sock"));
+    assert_eq!(settings.engine, Engine::Local);
+    assert_eq!(settings.durability, Durability::Disk);
+    assert_eq!(settings.cache_bytes, 256 << 20);
+    assert_eq!(settings.object_bytes_max, larder_model::limits::OBJECT_BYTES_MAX);
+    assert_eq!(settings.siblings_max, larder_model::limits::SIBLINGS_MAX);
+    assert_eq!(settings.delete_mode, DeleteMode::After(Duration::from_secs(3)));
+    assert_eq!(settings.request_timeout, Duration::from_secs(60));
+    assert!(!settings.accept_damaged_journal);
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let file = "http = \"f:1\"\npb = \"f:1\"\ns3 = \"off\"\nsiblings-max = 7\naccept-damaged-journal = true";
+    let settings = settings("--config x.toml --http a:1", "LARDER_HTTP=e:1 LARDER_PB=e:1", file);
+    assert_eq!((settings.http, settings.pb, settings.s3), (at("a:1"), at("e:1"), Listener::Off));
+    assert_eq!(settings.siblings_max, 7);
+    assert!(settings.accept_damaged_journal);
+}
+
+#[test]
+fn the_file_may_be_named_in_the_environment() {
+    assert_eq!(settings("", "LARDER_CONFIG=x.toml", "http = \"off\"").http, Listener::Off);
+}
+
+#[test]
+fn the_socket_follows_the_data_directory_unless_it_is_set() {
+    assert_eq!(settings("--data-dir /d", "", "").admin_socket, Path::new("/d/admin.sock"));
+    assert_eq!(settings("--data-dir /d", "LARDER_ADMIN_SOCKET=/s", "").admin_socket, Path::new("/s"));
+}
+
+#[test]
+fn a_switch_needs_no_value() {
+    assert!(settings("--accept-damaged-journal", "", "").accept_damaged_journal);
+    assert!(
+        !settings("--accept-damaged-journal=false", "LARDER_ACCEPT_DAMAGED_JOURNAL=true", "").accept_damaged_journal
+    );
+}
+
+#[test]
+fn what_does_not_hold_is_said_in_one_line_with_its_source() {
+    const FILE: &str = "--config x.toml";
+    for (arguments, variables, file, exit, message) in [
+        ("--htp a:1", "", "", 2, "unexpected argument '--htp' found (did you mean --http?)"),
+        ("extra", "", "", 2, "unrecognized subcommand 'extra'; `larder --help` lists the settings"),
+        (
+            "--http",
+            "",
+            "",
+            2,
+            "a value is required for '--http <HOST:PORT|off>' but none was supplied; `larder --help` lists the settings",
+        ),
+        ("--http 1", "", "", 2, r#"--http is "1": expected HOST:PORT, such as 127.0.0.1:8098 or [::1]:8098, or off"#),
+        ("", "LARDER_ENGINE=big", "", 1, r#"LARDER_ENGINE is "big": expected local or memory"#),
+        (
+            "--engine cassandra",
+            "",
+            "",
+            2,
+            r#"--engine is "cassandra": expected local or memory (the Cassandra engine comes later)"#,
+        ),
+        ("", "LARDER_HTPP=1", "", 1, "LARDER_HTPP is not a setting (did you mean LARDER_HTTP?)"),
+        ("", "LARDER_UNHEARD_OF=1", "", 1, "LARDER_UNHEARD_OF is not a setting; `larder --help` lists them"),
+        (FILE, "", "siblings-max = 0", 1, r#"siblings-max in x.toml is "0": expected a number from 1 to 100"#),
+        (FILE, "", "sibling-max = 1", 1, "sibling-max in x.toml is not a setting (did you mean siblings-max?)"),
+        (FILE, "", "http = [1]", 1, "http in x.toml: expected text, a whole number, true or false"),
+        ("--config missing.toml", "", "", 1, "cannot read the settings file missing.toml: entity not found"),
+    ] {
+        let error = run(arguments, variables, file).unwrap_err();
+        assert_eq!((error.message.as_str(), error.exit), (message, exit), "{arguments} {variables} {file}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_said_with_its_line() {
+    let error = run("--config x.toml", "", "http = \"off\"\npb = \n").unwrap_err();
+    assert!(error.message.starts_with("x.toml, line 2: ") && !error.message.contains('\n'), "{error}");
+}
+
+#[test]
+fn help_version_and_the_table_are_printed() {
+    let printed = |arguments: &str| match run(arguments, "LARDER_NOT_A_SETTING=1", "") {
+        Ok(Invocation::Print(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    let help = printed("--help");
+    for setting in table::SETTINGS {
+        assert!(help.contains(&setting.flag()) && help.contains(&setting.variable()), "{}", setting.name);
+    }
+    assert_eq!(printed("--version"), format!("larder {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(printed("settings --markdown"), manual::settings());
+}

@@ -1,0 +1,214 @@
+//! Texts of settings read into values. Each reader says what it expected when it refuses.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larder_gateway::DeleteMode;
+
+use super::{Durability, Engine, Listener, LogFormat, LogLevel};
+
+/// A value, or what was expected instead.
+pub(super) type Read<T> = Result<T, String>;
+
+const NAME_BYTES_MAX: usize = 255;
+const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(super) fn name(text: &str) -> Read<String> {
+    let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+    if fits && !text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("1 to {NAME_BYTES_MAX} bytes without blanks"))
+    }
+}
+
+pub(super) fn path(text: &str) -> Read<PathBuf> {
+    if text.is_empty() || text.contains('\0') { Err("a path".into()) } else { Ok(text.into()) }
+}
+
+pub(super) fn listener(text: &str) -> Read<Listener> {
+    if text == "off" {
+        return Ok(Listener::Off);
+    }
+    let at = text.rsplit_once(':').filter(|(host, port)| {
+        let bare = host.contains(':') && !host.starts_with('[');
+        !host.is_empty() && !bare && port.parse::<u16>().is_ok()
+    });
+    match at {
+        Some(_) => Ok(Listener::At(text.to_owned())),
+        None => Err("HOST:PORT, such as 127.0.0.1:8098 or [::1]:8098, or off".into()),
+    }
+}
+
+/// Bytes. `KB`, `MB` and `GB` count by 1024 too, as in riak.conf.
+pub(super) fn size(text: &str) -> Read<u64> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(size_expected()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    bytes.filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok()).ok_or_else(size_expected)
+}
+
+fn size_expected() -> String {
+    "a number of bytes, such as 1048576, 64KiB, 256MiB or 1GiB".into()
+}
+
+pub(super) fn count(text: &str, least: u64, most: u64) -> Read<usize> {
+    let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
+    number.and_then(|number| usize::try_from(number).ok()).ok_or_else(|| format!("a number from {least} to {most}"))
+}
+
+pub(super) fn time(text: &str) -> Read<Duration> {
+    let time = duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "a time with its unit, such as 500ms, 60s, 5m or 1h".into())
+}
+
+/// Riak's three modes; a number without unit is milliseconds, as in riak.conf.
+pub(super) fn delete_mode(text: &str) -> Read<DeleteMode> {
+    let after = match text {
+        "keep" => return Ok(DeleteMode::Keep),
+        "immediate" => Some(Duration::ZERO),
+        _ => text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| duration(text)),
+    };
+    let after = after.filter(|&after| after <= TIME_MAX);
+    after.map(DeleteMode::After).ok_or_else(|| "keep, immediate or a time such as 3s".into())
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text);
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let time = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(millis)?);
+    (time <= TIME_MAX).then_some(time)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+pub(super) fn switch(text: &str) -> Read<bool> {
+    text.parse().map_err(|_| "true or false".into())
+}
+
+pub(super) fn engine(text: &str) -> Read<Engine> {
+    match text {
+        "local" => Ok(Engine::Local),
+        "memory" => Ok(Engine::Memory),
+        "cassandra" => Err("local or memory (the Cassandra engine comes later)".into()),
+        _ => Err("local or memory".into()),
+    }
+}
+
+pub(super) fn durability(text: &str) -> Read<Durability> {
+    match text {
+        "disk" => Ok(Durability::Disk),
+        "buffered" => Ok(Durability::Buffered),
+        _ => Err("disk or buffered".into()),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Read<LogLevel> {
+    match text {
+        "error" => Ok(LogLevel::ERROR),
+        "warn" => Ok(LogLevel::WARN),
+        "info" => Ok(LogLevel::INFO),
+        "debug" => Ok(LogLevel::DEBUG),
+        "trace" => Ok(LogLevel::TRACE),
+        _ => Err("error, warn, info, debug or trace".into()),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Read<LogFormat> {
+    match text {
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("human or json".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("1", Some(1)),
+            ("64KiB", Some(65_536)),
+            ("50MB", Some(50 << 20)),
+            ("256 MiB", Some(256 << 20)),
+            ("1g", Some(1 << 30)),
+            ("0", None),
+            ("", None),
+            ("MiB", None),
+            ("-1", None),
+            ("1.5GiB", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, millis) in
+            [("500ms", Some(500)), ("60s", Some(60_000)), ("5m", Some(300_000)), ("1h", Some(3_600_000))]
+        {
+            assert_eq!(time(text).ok(), millis.map(Duration::from_millis), "{text}");
+        }
+        for text in ["60", "", "s", "0s", "-1s", "1d", "999999999999h"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn delete_modes() {
+        for (text, mode) in [
+            ("keep", Some(DeleteMode::Keep)),
+            ("immediate", Some(DeleteMode::After(Duration::ZERO))),
+            ("3s", Some(DeleteMode::After(Duration::from_secs(3)))),
+            ("3000", Some(DeleteMode::After(Duration::from_secs(3)))),
+            ("0", Some(DeleteMode::After(Duration::ZERO))),
+            ("never", None),
+            ("", None),
+        ] {
+            assert_eq!(delete_mode(text).ok(), mode, "{text}");
+        }
+    }
+
+    #[test]
+    fn listeners() {
+        assert_eq!(listener("off"), Ok(Listener::Off));
+        for text in ["127.0.0.1:8098", "localhost:0", "[::1]:8098", "0.0.0.0:80"] {
+            assert_eq!(listener(text), Ok(Listener::At(text.into())));
+        }
+        for text in ["", "8098", ":8098", "host:", "host:99999", "::1:8098", "Off"] {
+            assert!(listener(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_engine_that_comes_later_is_named() {
+        assert!(engine("cassandra").is_err_and(|expected| expected.contains("comes later")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
+            let _ = (time(&text), delete_mode(&text), switch(&text), engine(&text), durability(&text));
+        }
+    }
+}

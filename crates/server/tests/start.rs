@@ -1,0 +1,150 @@
+//! The binary from outside: how it starts, how it refuses to, how it ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const END_TIME_MAX: Duration = Duration::from_secs(20);
+
+fn larder(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.env_clear().current_dir(dir).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A running server.
+struct Server {
+    child: Child,
+    banner: String,
+}
+
+impl Server {
+    /// Starts one and reads its banner.
+    fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let mut child = larder(dir, arguments).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut banner = String::new();
+        while !banner.contains("All commands: ") {
+            banner += &(lines.next().expect("a banner").unwrap() + "\n");
+        }
+        Self { child, banner }
+    }
+
+    /// The value of a line of the banner.
+    fn line(&self, name: &str) -> &str {
+        let found = self.banner.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name} in\n{}", self.banner)).trim()
+    }
+
+    fn end(mut self, signal: &str) -> ExitStatus {
+        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        ended(&mut self.child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ended(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(begun.elapsed() < END_TIME_MAX, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Starts a server that should refuse to; what it says and its exit code.
+#[track_caller]
+fn refused(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let mut child = larder(dir, arguments).spawn().unwrap();
+    let status = ended(&mut child);
+    let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(stdout).unwrap(), "", "{arguments:?}");
+    let line = String::from_utf8(stderr).unwrap();
+    assert_eq!(line.matches('\n').count(), 1, "one line, not\n{line}");
+    (line.trim_end().to_owned(), status.code())
+}
+
+#[test]
+fn it_starts_says_where_and_ends_in_order() {
+    let dir = TempDir::new().unwrap();
+    for signal in ["-TERM", "-INT"] {
+        let server = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+        let port = server.line("Riak HTTP").strip_prefix("http://127.0.0.1:").unwrap().parse::<u16>().unwrap();
+        assert_ne!(port, 0);
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        assert_eq!(server.line("kv-admin"), "./data/admin.sock");
+        assert!(UnixStream::connect(dir.path().join("data/admin.sock")).is_ok());
+        assert_eq!(server.end(signal).code(), Some(0), "{signal}");
+        assert!(!dir.path().join("data/admin.sock").exists());
+    }
+}
+
+#[test]
+fn without_listeners_it_still_answers_kv_admin() {
+    let dir = TempDir::new().unwrap();
+    let server = Server::start(dir.path(), &["--http", "off", "--engine", "memory"]);
+    assert_eq!(server.line("Riak HTTP"), "off");
+    let mut stream = UnixStream::connect(dir.path().join("data/admin.sock")).unwrap();
+    std::io::Write::write_all(&mut stream, b"\0\0\0\x08[\"ping\"]").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&answer[4..]).unwrap();
+    assert_eq!(json, serde_json::json!({ "stdout": "pong\n", "stderr": "", "exit": 0 }));
+    assert_eq!(server.end("-TERM").code(), Some(0));
+}
+
+#[test]
+fn a_start_that_cannot_be_is_one_line_and_an_exit_code() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let long = "x".repeat(120);
+    for (arguments, exit, beginning) in [
+        (&["--htp", "off"][..], 2, "larder: unexpected argument '--htp' found"),
+        (&["--engine", "cassandra"], 2, "larder: --engine is \"cassandra\": expected local or memory (the Cassandra"),
+        (&["--config", "none.toml"], 1, "larder: cannot read the settings file none.toml: No such file"),
+        (&["--data-dir", "file"], 1, "larder: file cannot be opened: "),
+        (&["--http", &taken], 1, "larder: cannot listen on 127.0.0.1:"),
+        (&["--admin-socket", &long], 1, "larder: the path of the admin socket has 120 bytes, more than 107: "),
+        (&["--http", "off", "--admin-socket", "file"], 1, "larder: file is not a socket: "),
+    ] {
+        let (line, code) = refused(dir.path(), arguments);
+        assert!(line.starts_with(beginning), "{line}");
+        assert_eq!(code, Some(exit), "{line}");
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let first = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    let (line, code) = refused(dir.path(), &["--http", "127.0.0.1:0", "--admin-socket", "other.sock"]);
+    assert_eq!((line.as_str(), code), ("larder: ./data is in use by another server", Some(1)));
+    assert!(UnixStream::connect(dir.path().join("data/admin.sock")).is_ok(), "the first one goes on");
+    assert_eq!(first.end("-TERM").code(), Some(0));
+}
+
+#[test]
+fn a_killed_server_leaves_a_socket_that_the_next_one_replaces() {
+    let dir = TempDir::new().unwrap();
+    let first = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    first.end("-KILL");
+    assert!(dir.path().join("data/admin.sock").exists());
+    let second = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    assert_eq!(second.end("-TERM").code(), Some(0));
+}

@@ -1,0 +1,76 @@
+//! A disk that is full or does not sync.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::blobs::disk::faulty::FaultyDisk;
+
+/// A fixture, and its disk: room for so many bytes, so many syncs that work before one fails.
+fn faulty(room: u64, syncs: u64) -> (Fixture, Arc<FaultyDisk>) {
+    let disk = Arc::new(FaultyDisk { room: AtomicU64::new(room), syncs: AtomicU64::new(u64::MAX) });
+    let f = fixture_on(SMALL, Box::new(disk.clone()));
+    disk.syncs.store(syncs, Ordering::SeqCst);
+    (f, disk)
+}
+
+async fn write_and_finish(f: &Fixture, length: usize, durability: Durability) -> Result<()> {
+    let mut writer = f.blobs.create(id(1), owner("row")).await?;
+    let mut rest = body(length);
+    while !rest.is_empty() {
+        if let Err(error) = writer.write(rest.split_to(rest.len().min(10))).await {
+            assert_eq!(kind(writer.write(body(1)).await), error.kind, "a failed writer keeps failing");
+            assert_eq!(kind(writer.finish(durability).await), error.kind);
+            return Err(error);
+        }
+    }
+    writer.finish(durability).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_full_disk_is_full_wherever_it_ends_and_nothing_is_left() {
+    let (f, disk) = faulty(u64::MAX, 10);
+    write_and_finish(&f, 100, Durability::Disk).await.unwrap();
+    let needed = std::fs::metadata(f.path(id(1))).unwrap().len();
+    f.blobs.remove(id(1)).await.unwrap();
+    for room in 0..needed {
+        disk.room.store(room, Ordering::SeqCst);
+        assert_eq!(kind(write_and_finish(&f, 100, Durability::Disk).await), Kind::Full, "room for {room}");
+        f.assert_nothing_left(id(1)).await;
+        assert!(!f.blobs.is_poisoned(), "a full disk can be emptied");
+    }
+    disk.room.store(needed, Ordering::SeqCst);
+    write_and_finish(&f, 100, Durability::Disk).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_sync_of_file_or_folder_leaves_nothing_and_poisons() {
+    for syncs in [0, 1] {
+        let (f, _) = faulty(u64::MAX, syncs);
+        write_and_finish(&f, 10, Durability::Disk).await.unwrap();
+        f.blobs.remove(id(1)).await.unwrap();
+        assert_eq!(kind(write_and_finish(&f, 100, Durability::Disk).await), Kind::Io, "sync {syncs}");
+        f.assert_nothing_left(id(1)).await;
+        assert!(f.blobs.is_poisoned());
+        assert_eq!(kind(f.blobs.create(id(2), owner("row")).await), Kind::Poisoned);
+        assert_eq!(kind(f.blobs.remove(id(2)).await), Kind::Poisoned);
+    }
+}
+
+#[tokio::test]
+async fn poison_reaches_writers_under_way() {
+    let (f, _) = faulty(u64::MAX, 0);
+    let mut under_way = f.blobs.create(id(2), owner("row")).await.unwrap();
+    under_way.write(body(100)).await.unwrap();
+    assert_eq!(kind(write_and_finish(&f, 100, Durability::Disk).await), Kind::Io);
+    assert_eq!(kind(under_way.write(body(1)).await), Kind::Poisoned);
+    assert_eq!(kind(under_way.finish(Durability::Buffered).await), Kind::Poisoned);
+    f.assert_nothing_left(id(2)).await;
+}
+
+#[tokio::test]
+async fn buffered_blobs_are_not_synced() {
+    let (f, _) = faulty(u64::MAX, 0);
+    write_and_finish(&f, 100, Durability::Buffered).await.unwrap();
+    assert!(!f.blobs.is_poisoned());
+    assert_eq!(f.get(id(1)).await.unwrap(), body(100));
+}

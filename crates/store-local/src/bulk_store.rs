@@ -1,0 +1,46 @@
+//! Bulk rows on the third keyspace, where values lie apart from keys.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fjall::Readable;
+use larder_store::{Error, Kind, Result};
+
+use crate::bulk::BulkRows;
+use crate::keys;
+use crate::queue::Work;
+use crate::spaces::{Space, pair};
+use crate::store::LocalStore;
+
+#[async_trait]
+impl BulkRows for LocalStore {
+    async fn put(&self, key: Bytes, value: Bytes) -> Result<()> {
+        self.write_bulk(&key, Some(value)).await
+    }
+
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.spaces().get(Space::Bulk, &keys::bulk_key(key))
+    }
+
+    async fn remove(&self, key: Bytes) -> Result<()> {
+        self.write_bulk(&key, None).await
+    }
+
+    async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
+        let (first, end) = keys::bulk_bounds();
+        let from = after.map_or(first, |after| keys::bulk_key(&[&after[..], &[0]].concat()));
+        let rows = self.spaces().database.snapshot().range(self.spaces().keyspace(Space::Bulk), from..end);
+        let row = |guard| pair(Space::Bulk, guard).map(|(key, value)| (key.slice(1..), value));
+        rows.take(limit).map(row).collect()
+    }
+}
+
+impl LocalStore {
+    async fn write_bulk(&self, key: &[u8], value: Option<Bytes>) -> Result<()> {
+        let key = keys::bulk_key(key);
+        if key.len() > keys::KEY_BYTES_MAX {
+            return Err(Error::new(Kind::TooLarge, "the key of a bulk row is too long"));
+        }
+        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.queue().run(Work::Bulk { key, value }, bytes, false).await.map(drop)
+    }
+}

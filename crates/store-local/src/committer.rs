@@ -1,0 +1,249 @@
+//! The one thread that writes: it takes what is queued, commits it as one group, syncs once, answers.
+//!
+//! ```text
+//! queue → group → drafts on an overlay → commit → answer buffered writes → sync → answer durable writes
+//! ```
+//! While one group is synced the next one gathers in the queue, so the group grows with the load; a lone writer waits for
+//! nothing but its own sync. A commit or sync that fails ends all writing: what is on disk is not known any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use larder_store::{Change, Clock, Error, Kind, Partition, PartitionChanges, Result, Row, Stamp, Swap};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::journal::{Group, Journal, JournalError};
+use crate::overlay::{Draft, Overlay};
+use crate::queue::{Done, Health, Request, Work};
+use crate::spaces::{Space, Spaces};
+use crate::synced::{Synced, SyncedFile};
+
+/// Requests in a group at most.
+const GROUP_REQUESTS_MAX: usize = 1024;
+/// Bytes in a group at most, give or take one request.
+const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How often the committer yields to writers that its last answers set free, before it commits a smaller group than the last.
+const GATHER_YIELDS_MAX: usize = 40;
+/// After how many groups the size of the data is compared with the cache again.
+const COLD_CHECK_GROUPS: u64 = 1024;
+
+/// What the committer works with.
+pub(crate) struct Committer {
+    pub(crate) spaces: Spaces,
+    pub(crate) journal: Box<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) queue: mpsc::Receiver<Request>,
+    pub(crate) side: SyncedFile,
+    /// What the side file says.
+    pub(crate) synced: Synced,
+    /// Number of the last group committed.
+    pub(crate) last: u64,
+    pub(crate) cache_bytes: u64,
+}
+
+/// Requests of a group with their outcomes, to be answered once it is written.
+#[derive(Default)]
+struct Answers {
+    buffered: Vec<(oneshot::Sender<Result<Done>>, Result<Done>)>,
+    durable: Vec<(oneshot::Sender<Result<Done>>, Result<Done>)>,
+}
+
+/// Marks the store poisoned when the committer panics.
+struct PanicGuard(Arc<Health>);
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison("the committer panicked");
+        }
+    }
+}
+
+impl Committer {
+    /// Starts the thread. It ends when it is told to, or when the queue's other end is gone.
+    pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("larder-committer".into()).spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        let _guard = PanicGuard(self.health.clone());
+        let mut pending = Synced { ..self.synced };
+        let mut size = 1;
+        while let Some(requests) = self.gather(size) {
+            size = requests.len();
+            let closing = requests.iter().any(|request| matches!(request.work, Work::Close));
+            self.write(requests, closing, &mut pending);
+            if closing {
+                self.health.poison("the store is closed");
+                break;
+            }
+        }
+        self.sync(&mut pending);
+    }
+
+    /// The next group's requests: all that wait, up to the bounds. As many writers as the last group answered are likely on
+    /// their way back, so it yields to them a few times; after a group of one it never does.
+    fn gather(&mut self, expected: usize) -> Option<Vec<Request>> {
+        let first = self.queue.blocking_recv()?;
+        let mut bytes = first.bytes;
+        let mut requests = vec![first];
+        let mut yields = 0;
+        while requests.len() < GROUP_REQUESTS_MAX && bytes < GROUP_BYTES_MAX {
+            match self.queue.try_recv() {
+                Ok(request) => {
+                    bytes += request.bytes;
+                    requests.push(request);
+                    yields = 0;
+                }
+                Err(_) if requests.len() < expected && yields < GATHER_YIELDS_MAX => {
+                    yields += 1;
+                    std::thread::yield_now();
+                }
+                Err(_) => break,
+            }
+        }
+        Some(requests)
+    }
+
+    fn write(&mut self, requests: Vec<Request>, closing: bool, pending: &mut Synced) {
+        let mut overlay = Overlay::default();
+        let mut answers = Answers::default();
+        for request in requests.into_iter().filter(|request| !request.reply.is_closed()) {
+            let outcome = self.decide(request.work, &mut overlay);
+            let waits = request.durable && outcome.is_ok();
+            let answered = if waits { &mut answers.durable } else { &mut answers.buffered };
+            answered.push((request.reply, outcome));
+        }
+        if let Err(error) = self.commit(overlay, pending) {
+            return answers.refuse(&error);
+        }
+        self.health.batches.fetch_add(answers.len(), Ordering::Relaxed);
+        send(answers.buffered);
+        if closing || !answers.durable.is_empty() {
+            self.sync(pending);
+        }
+        if self.health.is_poisoned() {
+            answers.durable.iter_mut().for_each(|(_, outcome)| *outcome = Err(self.health.error()));
+        }
+        send(answers.durable);
+    }
+
+    fn decide(&self, work: Work, group: &mut Overlay) -> Result<Done> {
+        if self.health.is_poisoned() {
+            return Err(self.health.error());
+        }
+        let mut draft = Draft::new(&self.spaces, group, self.clock.now());
+        let done = match work {
+            Work::Apply(batch) => apply(&mut draft, &batch.partitions)?,
+            Work::Swap { partition, expected, head, changes } => {
+                swap(&mut draft, partition, expected, head, changes)?
+            }
+            Work::Bulk { key, value } => {
+                draft.put_bulk(key, value);
+                Done::Written
+            }
+            Work::Purge(entries) => purge(&mut draft, &entries)?,
+            Work::Close => Done::Written,
+        };
+        let own = draft.finish();
+        group.absorb(own);
+        Ok(done)
+    }
+
+    fn commit(&mut self, overlay: Overlay, pending: &mut Synced) -> Result<()> {
+        let group = Group { number: self.last + 1, writes: overlay.into_writes() };
+        if group.writes.is_empty() {
+            return Ok(());
+        }
+        match self.journal.commit(&group) {
+            Ok(()) => {}
+            Err(full @ JournalError::Full { .. }) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
+            Err(failed) => return Err(self.fail("writing the journal failed", &failed)),
+        }
+        self.last = group.number;
+        let touched = Space::ALL.into_iter().filter(|space| group.touches(*space));
+        touched.for_each(|space| pending.note(space, group.number));
+        if self.health.groups.fetch_add(1, Ordering::Relaxed).is_multiple_of(COLD_CHECK_GROUPS) {
+            let stored = self.spaces.keyspace(Space::Packed).disk_space();
+            self.health.cold.store(stored > self.cache_bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Syncs what was committed since the last sync, if anything was.
+    fn sync(&mut self, pending: &mut Synced) {
+        if self.health.is_poisoned() || pending.last() == self.synced.last() {
+            return;
+        }
+        match self.journal.sync() {
+            Ok(()) => {
+                self.synced = *pending;
+                self.side.write(&self.synced);
+                self.health.syncs.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(failed) => {
+                self.fail("syncing the journal failed", &failed);
+            }
+        }
+    }
+
+    fn fail(&self, what: &str, error: &JournalError) -> Error {
+        let reason = format!("{what}: {error}");
+        tracing::error!("{reason}; no writes are taken until the server is restarted");
+        self.health.poison(&reason);
+        self.health.error()
+    }
+}
+
+impl Answers {
+    fn len(&self) -> u64 {
+        (self.buffered.len() + self.durable.len()) as u64
+    }
+
+    /// Answers an error to all that would have been written; who was refused before keeps its own.
+    fn refuse(self, error: &Error) {
+        for (reply, outcome) in self.buffered.into_iter().chain(self.durable) {
+            let _ = reply.send(outcome.and_then(|_| Err(error.clone())));
+        }
+    }
+}
+
+/// Whoever gave up waiting is not there to hear it.
+fn send(answers: Vec<(oneshot::Sender<Result<Done>>, Result<Done>)>) {
+    for (reply, outcome) in answers {
+        let _ = reply.send(outcome);
+    }
+}
+
+fn apply(draft: &mut Draft<'_>, parts: &[PartitionChanges]) -> Result<Done> {
+    for part in parts {
+        draft.apply(part)?;
+    }
+    Ok(Done::Written)
+}
+
+fn swap(
+    draft: &mut Draft<'_>,
+    partition: Partition,
+    expected: Option<Stamp>,
+    head: Row,
+    mut changes: Vec<Change>,
+) -> Result<Done> {
+    let current = draft.row(&partition, &head.name)?;
+    if current.as_ref().map(|row| row.stamp) != expected {
+        return Ok(Done::Swapped(Swap::Conflict(current)));
+    }
+    changes.push(Change::Put(head));
+    draft.change(&partition, &changes, None)?;
+    Ok(Done::Swapped(Swap::Applied))
+}
+
+fn purge(draft: &mut Draft<'_>, entries: &[(Space, bytes::Bytes)]) -> Result<Done> {
+    let mut purged = 0;
+    for (space, key) in entries {
+        purged += draft.purge(*space, key)?;
+    }
+    Ok(Done::Purged(purged))
+}

@@ -1,0 +1,108 @@
+//! Keys of the engine: the table's byte, the partition behind its length, the row's name.
+//!
+//! ```text
+//! table u8 · partition (varint length, bytes) · row name        wide
+//! table u8 · partition (varint length, bytes)                   packed: the whole partition is one entry
+//! 40       · key of a bulk row                                  bulk
+//! 00 "group"                                                    the last group, in each of the three keyspaces
+//! ```
+//! The length makes the end of the partition plain, so rows of one partition lie together and in the order of their names.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use larder_model::codec::{DecodeError, Decoder};
+use larder_store::{Partition, Table};
+
+/// Longest key the engine below takes.
+pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Key of the row that holds the number of the last group written to a keyspace.
+pub(crate) const GROUP_KEY: &[u8] = b"\0group";
+
+/// Table byte of bulk rows.
+const BULK: u8 = 0x40;
+
+/// Key of a partition: of a packed entry, and before the names of wide rows.
+pub(crate) fn partition_key(partition: &Partition) -> Bytes {
+    let mut key = BytesMut::with_capacity(partition.key.len() + 4);
+    put_partition(&mut key, partition);
+    key.freeze()
+}
+
+/// Key of a wide row.
+pub(crate) fn row_key(partition: &Partition, name: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(partition.key.len() + name.len() + 4);
+    put_partition(&mut key, partition);
+    key.put_slice(name);
+    key.freeze()
+}
+
+/// Key of a bulk row.
+pub(crate) fn bulk_key(key: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(key.len() + 1);
+    out.put_u8(BULK);
+    out.put_slice(key);
+    out.freeze()
+}
+
+/// The first key of all bulk rows, and the first one behind them.
+pub(crate) fn bulk_bounds() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[BULK]), Bytes::from_static(&[BULK + 1]))
+}
+
+/// The first key of a table, and the first one behind it.
+pub(crate) fn table_bounds(table: Table) -> (Bytes, Bytes) {
+    (Bytes::copy_from_slice(&[table.code()]), Bytes::copy_from_slice(&[table.code() + 1]))
+}
+
+/// The first key behind all keys that begin with `prefix`, which begins with a table's byte.
+pub(crate) fn behind(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&0xff) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end.into()
+}
+
+/// Reads a key back: the partition, and the row's name (empty in packed keys).
+pub(crate) fn split(key: &Bytes) -> Result<(Partition, Bytes), DecodeError> {
+    let mut rest = Decoder::new(key.clone());
+    let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
+    let key = rest.bytes()?;
+    Ok((Partition { table, key }, rest.rest()))
+}
+
+fn put_partition(out: &mut BytesMut, partition: &Partition) {
+    out.put_u8(partition.table.code());
+    let mut length = partition.key.len();
+    while length >= 0x80 {
+        out.put_u8((length as u8 & 0x7f) | 0x80);
+        length >>= 7;
+    }
+    out.put_u8(length as u8);
+    out.put_slice(&partition.key);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_come_back(partition in proptest::collection::vec(any::<u8>(), 0..300), name: Vec<u8>) {
+            let partition = Partition { table: Table::Keys, key: partition.into() };
+            let key = row_key(&partition, &name);
+            prop_assert_eq!(split(&key), Ok((partition, Bytes::from(name))));
+        }
+
+        #[test]
+        fn rows_lie_between_their_partition_and_what_is_behind_it(a: Vec<u8>, b: Vec<u8>, name: Vec<u8>) {
+            let one = partition_key(&Partition { table: Table::Keys, key: a.clone().into() });
+            let row = row_key(&Partition { table: Table::Keys, key: b.clone().into() }, &name);
+            prop_assert_eq!(row >= one && row < behind(&one), a == b);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Pages of rows and of partitions, read by the caller's own thread: rows in memory take microseconds.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use fjall::Readable;
+use larder_store::{Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table};
+
+use crate::spaces::{Space, Spaces, damaged, pair};
+use crate::{entry, keys};
+
+/// One page of live rows of one moment.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(crate) fn page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, now: Micros) -> Result<Page> {
+    let mut page = PageBuilder { rows: Vec::new(), limit: query.limit.max(1), stopped: Stopped::End, now };
+    match partition.table.layout() {
+        Layout::Packed => packed_page(spaces, partition, query, &mut page)?,
+        Layout::Wide => wide_page(spaces, partition, query, &mut page)?,
+    }
+    Ok(page.finish())
+}
+
+struct PageBuilder {
+    rows: Vec<Row>,
+    limit: usize,
+    stopped: Stopped,
+    now: Micros,
+}
+
+impl PageBuilder {
+    /// Adds a row if it is live. The one behind the last that fits tells that the limit was reached.
+    fn add(&mut self, row: Row) -> ControlFlow<()> {
+        if !row.is_live(self.now) {
+            return ControlFlow::Continue(());
+        }
+        if self.rows.len() == self.limit {
+            self.stopped = Stopped::Limit;
+            return ControlFlow::Break(());
+        }
+        self.rows.push(row);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(self) -> Page {
+        Page { rows: self.rows, stopped: self.stopped }
+    }
+}
+
+fn packed_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+    let rows = spaces.packed_rows(&keys::partition_key(partition))?.unwrap_or_default();
+    let rows = rows.into_iter().filter(|row| contains(&query.range, &row.name));
+    match query.order {
+        Order::Forward => add_all(page, rows.map(Ok)),
+        Order::Reverse => add_all(page, rows.rev().map(Ok)),
+    }
+}
+
+/// Reads from a snapshot: a plain range would see half of a group that is being committed.
+fn wide_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+    let start = keys::partition_key(partition);
+    let from = query.range.from.as_ref().map_or_else(|| start.clone(), |from| keys::row_key(partition, from));
+    let to = query.range.to.as_ref().map_or_else(|| keys::behind(&start), |to| keys::row_key(partition, to));
+    if from >= to {
+        return Ok(());
+    }
+    let entries = spaces.database.snapshot().range(spaces.keyspace(Space::Wide), from..to);
+    let row = |guard| {
+        let (key, value) = pair(Space::Wide, guard)?;
+        entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(Space::Wide, error))
+    };
+    match query.order {
+        Order::Forward => add_all(page, entries.map(row)),
+        Order::Reverse => add_all(page, entries.rev().map(row)),
+    }
+}
+
+fn add_all(page: &mut PageBuilder, rows: impl Iterator<Item = Result<Row>>) -> Result<()> {
+    for row in rows {
+        if page.add(row?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn contains(range: &Range, name: &Bytes) -> bool {
+    range.from.as_ref().is_none_or(|from| name >= from) && range.to.as_ref().is_none_or(|to| name < to)
+}
+
+/// One page of partitions that have a live row, in the order of their keys in the engine.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(crate) fn partitions(
+    spaces: &Spaces,
+    table: Table,
+    after: Option<Bytes>,
+    limit: usize,
+    now: Micros,
+) -> Result<PartitionPage> {
+    let (first, end) = keys::table_bounds(table);
+    let mut from = after.map_or(first, |key| keys::behind(&keys::partition_key(&Partition { table, key })));
+    let mut found = Vec::new();
+    while let Some(partition) = next_partition(spaces, &from, &end, now)? {
+        from = keys::behind(&keys::partition_key(&partition));
+        found.push(partition.key);
+        if found.len() >= limit.max(1) {
+            let next = found.last().cloned();
+            return Ok(PartitionPage { keys: found, next });
+        }
+    }
+    Ok(PartitionPage { keys: found, next: None })
+}
+
+/// The first partition from this key on that has a live row.
+fn next_partition(spaces: &Spaces, from: &Bytes, end: &Bytes, now: Micros) -> Result<Option<Partition>> {
+    let Some(table) = from.first().copied().and_then(Table::from_code) else { return Ok(None) };
+    let space = match table.layout() {
+        Layout::Packed => Space::Packed,
+        Layout::Wide => Space::Wide,
+    };
+    if from >= end {
+        return Ok(None);
+    }
+    for guard in spaces.database.snapshot().range(spaces.keyspace(space), from.clone()..end.clone()) {
+        let (key, value) = pair(space, guard)?;
+        let (partition, name) = keys::split(&key).map_err(|error| damaged(space, error))?;
+        if is_live(space, name, value, now)? {
+            let key = Bytes::copy_from_slice(&partition.key);
+            return Ok(Some(Partition { key, ..partition }));
+        }
+    }
+    Ok(None)
+}
+
+fn is_live(space: Space, name: Bytes, value: Bytes, now: Micros) -> Result<bool> {
+    let live = match space {
+        Space::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| row.is_live(now))),
+        Space::Wide | Space::Bulk => entry::decode_wide(name, value).map(|row| row.is_live(now)),
+    };
+    live.map_err(|error| damaged(space, error))
+}
+
+/// Keys of entries with expired rows among the next `limit` entries from `from` on, and where to go on; `None` at the end.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(crate) fn expired(spaces: &Spaces, space: Space, from: &Bytes, limit: usize, now: Micros) -> Result<Expired> {
+    let mut found = Expired { keys: Vec::new(), seen: 0, next: None };
+    for guard in spaces.database.snapshot().range(spaces.keyspace(space), from.clone()..) {
+        let (key, value) = pair(space, guard)?;
+        if found.seen == limit {
+            found.next = Some(Bytes::copy_from_slice(&key));
+            break;
+        }
+        found.seen += 1;
+        if has_expired(space, value, now)? {
+            found.keys.push((space, Bytes::copy_from_slice(&key)));
+        }
+    }
+    Ok(found)
+}
+
+/// What [`expired`] found.
+pub(crate) struct Expired {
+    /// Entries with expired rows.
+    pub(crate) keys: Vec<(Space, Bytes)>,
+    /// Entries looked at.
+    pub(crate) seen: usize,
+    /// Where to go on.
+    pub(crate) next: Option<Bytes>,
+}
+
+fn has_expired(space: Space, value: Bytes, now: Micros) -> Result<bool> {
+    let expired = match space {
+        Space::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| !row.is_live(now))),
+        Space::Wide | Space::Bulk => entry::decode_wide(Bytes::new(), value).map(|row| !row.is_live(now)),
+    };
+    expired.map_err(|error| damaged(space, error))
+}

@@ -1,0 +1,273 @@
+//! The store: what callers hold. Reads run here, writes go to the committer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_model::limits::BATCH_BYTES_MAX;
+use larder_model::rows::changes_bytes;
+use larder_store::{
+    Batch, Change, Clock, Durability, EngineLimits, Error, Kind, Layout, Micros, Options, Page, Partition,
+    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+};
+use parking_lot::Mutex;
+
+use crate::bulk::BulkRows;
+use crate::committer::Committer;
+use crate::journal::{FjallJournal, Journal};
+use crate::open::{OpenError, OpenOptions, Opened, open};
+use crate::queue::{Done, Health, Queue, Work};
+use crate::spaces::{Space, Spaces};
+use crate::sweep::Cursor;
+use crate::{keys, read};
+
+/// Largest body kept inside its row.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// The embedded engine. Cheap to clone; the data directory is closed with the last clone.
+///
+/// Reads run on the calling thread: what is cached takes microseconds, what is not a read of the disk. Writes are queued for
+/// one thread and answered when readers see them or when they are on disk; waiting is bounded by the call's deadline.
+#[derive(Clone)]
+pub struct LocalStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // Dropped in this order: the queue ends the committer, which is waited for, then the engine, then the lock.
+    queue: Option<Queue>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    spaces: Spaces,
+    health: Arc<Health>,
+    clock: Arc<dyn Clock>,
+    durable: bool,
+    sweep: Mutex<Cursor>,
+    _lock: std::fs::File,
+}
+
+/// What the committer did since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Groups committed.
+    pub groups: u64,
+    /// Requests written in them.
+    pub batches: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Requests waiting now.
+    pub queued: usize,
+}
+
+impl LocalStore {
+    /// Opens a data directory, or makes one.
+    ///
+    /// Blocks: it replays the journal.
+    ///
+    /// # Errors
+    /// `InUse`, `UnknownFormat`, `DamagedJournal`, `Damaged`, `Io`.
+    pub fn open(options: OpenOptions) -> std::result::Result<Self, OpenError> {
+        Self::open_with(options, |journal| Box::new(journal))
+    }
+
+    /// Opens a data directory with something between the committer and its journal.
+    pub(crate) fn open_with(
+        options: OpenOptions,
+        wrap: impl FnOnce(FjallJournal) -> Box<dyn Journal>,
+    ) -> std::result::Result<Self, OpenError> {
+        let Opened { spaces, side, synced, last, lock } = open(&options)?;
+        let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
+        let health = Arc::new(Health::default());
+        let (queue, receiver) = Queue::new(health.clone());
+        let committer = Committer {
+            journal: wrap(FjallJournal::new(spaces.clone(), dir.clone())),
+            spaces: spaces.clone(),
+            clock: clock.clone(),
+            health: health.clone(),
+            queue: receiver,
+            side,
+            synced,
+            last,
+            cache_bytes,
+        };
+        let thread = committer.start().map_err(|error| OpenError::io(&dir, "starting the committer", &error))?;
+        let committer = Mutex::new(Some(thread));
+        let sweep = Mutex::new(Cursor::default());
+        let inner = Inner { queue: Some(queue), committer, spaces, health, clock, durable, sweep, _lock: lock };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Bulk rows in the same directory, written through the same journal.
+    #[must_use]
+    pub fn bulk_rows(&self) -> Arc<dyn BulkRows> {
+        Arc::new(self.clone())
+    }
+
+    /// Bytes of tables and journals on disk; blob files come on top.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        let journals = self.inner.spaces.database.journal_disk_space().unwrap_or(0);
+        Space::ALL.into_iter().map(|space| self.inner.spaces.keyspace(space).disk_space()).sum::<u64>() + journals
+    }
+
+    /// Counters for metrics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Health { groups, batches, syncs, .. } = &*self.inner.health;
+        Stats {
+            groups: groups.load(Ordering::Relaxed),
+            batches: batches.load(Ordering::Relaxed),
+            syncs: syncs.load(Ordering::Relaxed),
+            queued: self.queue().length(),
+        }
+    }
+
+    /// Writes what is queued, syncs it and ends writing: later writes are answered `Poisoned`, reads go on. The directory can
+    /// be opened again when the last clone is dropped.
+    ///
+    /// # Errors
+    /// `Poisoned` when writing had ended before, or when the last sync failed.
+    pub async fn close(&self) -> Result<()> {
+        self.queue().run(Work::Close, 0, true).await?;
+        let committer = self.inner.committer.lock().take();
+        // It has answered and has nothing left to do; a panic is in its health.
+        let _ = committer.map(JoinHandle::join);
+        Ok(())
+    }
+
+    pub(crate) fn spaces(&self) -> &Spaces {
+        &self.inner.spaces
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    pub(crate) fn cursor(&self) -> &Mutex<Cursor> {
+        &self.inner.sweep
+    }
+
+    #[expect(clippy::expect_used, reason = "it is taken by drop alone")]
+    pub(crate) fn queue(&self) -> &Queue {
+        self.inner.queue.as_ref().expect("the queue is there until the store is dropped")
+    }
+
+    /// Reads entries that are likely not in memory, so that the committer, who serves everybody, does not wait for the disk.
+    fn prefetch(&self, partition: &Partition) {
+        if partition.table.layout() == Layout::Packed && self.inner.health.cold.load(Ordering::Relaxed) {
+            let _ = self.spaces().get(Space::Packed, &keys::partition_key(partition));
+        }
+    }
+
+    async fn write(&self, work: Work, bytes: usize, options: &Options) -> Result<Done> {
+        let durable = self.inner.durable && options.durability == Durability::Disk;
+        self.queue().run_until(options.deadline, work, bytes, durable).await
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue = None;
+        let _ = self.committer.lock().take().map(JoinHandle::join);
+    }
+}
+
+#[async_trait]
+impl Store for LocalStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, _options: &Options) -> Result<Page> {
+        read::page(self.spaces(), partition, query, self.clock().now())
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        for part in &batch.partitions {
+            check_table(part.partition.table, false)?;
+            check_keys(&part.partition, &part.changes)?;
+        }
+        let bytes = check_bytes(batch.bytes())?;
+        batch.partitions.iter().for_each(|part| self.prefetch(&part.partition));
+        self.write(Work::Apply(batch), bytes, options).await.map(drop)
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Row,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        check_table(partition.table, true)?;
+        check_head(expected, &head)?;
+        check_keys(partition, &changes)?;
+        check_key(partition, &head.name)?;
+        let bytes = check_bytes(partition.key.len() + head.name.len() + head.value.len() + changes_bytes(&changes))?;
+        self.prefetch(partition);
+        let work = Work::Swap { partition: partition.clone(), expected, head, changes };
+        match self.write(work, bytes, options).await? {
+            Done::Swapped(swap) => Ok(swap),
+            done => Err(Error::new(Kind::Io, format!("the committer answered {done:?} to a swap"))),
+        }
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        _options: &Options,
+    ) -> Result<PartitionPage> {
+        read::partitions(self.spaces(), table, after, limit, self.clock().now())
+    }
+
+    async fn now(&self, _options: &Options) -> Result<Micros> {
+        Ok(self.clock().now())
+    }
+
+    fn limits(&self) -> EngineLimits {
+        let syncs = self.inner.durable;
+        EngineLimits { inline_max: INLINE_BYTES_MAX, batch_max: BATCH_BYTES_MAX, nodes: 1, syncs }
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.inner.health.is_poisoned()
+    }
+}
+
+fn check_table(table: Table, guarded: bool) -> Result<()> {
+    if table.is_guarded() == guarded {
+        return Ok(());
+    }
+    let verb = if guarded { "apply_if on a plain table" } else { "apply on a guarded table" };
+    Err(Error::new(Kind::Misuse, format!("{verb}: {}", table.name())))
+}
+
+fn check_head(expected: Option<Stamp>, head: &Row) -> Result<()> {
+    if expected.is_some_and(|expected| head.stamp <= expected) {
+        return Err(Error::new(Kind::Misuse, "the head has no greater stamp than the one expected"));
+    }
+    Ok(())
+}
+
+fn check_bytes(bytes: usize) -> Result<usize> {
+    if bytes > BATCH_BYTES_MAX {
+        return Err(Error::new(Kind::TooLarge, format!("a batch of {bytes} bytes, {BATCH_BYTES_MAX} are taken")));
+    }
+    Ok(bytes)
+}
+
+fn check_keys(partition: &Partition, changes: &[Change]) -> Result<()> {
+    check_key(partition, &[])?;
+    changes.iter().try_for_each(|change| match change {
+        Change::Put(Row { name, .. }) | Change::Remove { name, .. } => check_key(partition, name),
+        Change::Clear { .. } => Ok(()),
+    })
+}
+
+fn check_key(partition: &Partition, name: &[u8]) -> Result<()> {
+    let name = if partition.table.layout() == Layout::Wide { name.len() } else { 0 };
+    if partition.key.len() + name + 4 > keys::KEY_BYTES_MAX {
+        return Err(Error::new(Kind::TooLarge, format!("a key of {} bytes", partition.key.len() + name)));
+    }
+    Ok(())
+}

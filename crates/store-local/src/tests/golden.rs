@@ -1,0 +1,65 @@
+//! Bytes that must not change: see `docs/format.md`.
+
+use bytes::Bytes;
+use larder_store::{Partition, Row, Table};
+
+use crate::spaces::Space;
+use crate::synced::Synced;
+use crate::{entry, keys};
+
+const GOLDEN: &str = include_str!("../../tests/golden/v1/entries.txt");
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn rows() -> Vec<Row> {
+    let row = |name: &'static [u8], value: &'static [u8], stamp, expires| Row {
+        name: Bytes::from_static(name),
+        value: Bytes::from_static(value),
+        stamp,
+        expires,
+    };
+    vec![row(b"", b"", 1, None), row(b"a\0", b"\x01value", 0x0005_1234_5678_9abc, Some(0x0006_0000_0000_0001))]
+}
+
+fn entries() -> Vec<(&'static str, Bytes)> {
+    let long = Partition { table: Table::Objects, key: vec![0xff; 130].into() };
+    let wide = Partition { table: Table::Keys, key: Bytes::from_static(b"\x04type\x06bucket\x00\x03") };
+    let mut synced = Synced { accepted: 2, ..Synced::default() };
+    synced.note(Space::Wide, 0x0102);
+    vec![
+        ("packed key", keys::partition_key(&long)),
+        ("wide key", keys::row_key(&wide, b"key\0\x01slot")),
+        ("bulk key", keys::bulk_key(b"\x00\x01id")),
+        ("group key", Bytes::from_static(keys::GROUP_KEY)),
+        ("packed entry, no rows", entry::encode_packed(&[])),
+        ("packed entry", entry::encode_packed(&rows())),
+        ("wide entry", entry::encode_wide(&rows()[1])),
+        ("wide entry, no expiry", entry::encode_wide(&rows()[0])),
+        ("group entry", entry::encode_group(0x0102_0304)),
+        ("side file", synced.encode()),
+    ]
+}
+
+#[test]
+fn entries_are_encoded_as_ever() {
+    let text: String = entries().iter().map(|(name, bytes)| format!("{name}: {}\n", hex(bytes))).collect();
+    assert_eq!(text, GOLDEN, "the format changed: give it a new version instead");
+}
+
+#[test]
+fn golden_entries_decode() {
+    let golden = |name: &str| -> Bytes {
+        let line = GOLDEN.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap();
+        (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).unwrap()).collect()
+    };
+    assert_eq!(entry::decode_packed(golden("packed entry")).unwrap(), rows());
+    assert_eq!(entry::decode_wide(rows()[1].name.clone(), golden("wide entry")).unwrap(), rows()[1]);
+    assert_eq!(entry::decode_group(golden("group entry")).unwrap(), 0x0102_0304);
+    assert_eq!(Synced::decode(golden("side file")).unwrap().last(), 0x0102);
+    assert_eq!(keys::split(&golden("wide key")).unwrap().1, &b"key\0\x01slot"[..]);
+    let mut newer = golden("packed entry").to_vec();
+    newer[0] = 2;
+    assert!(entry::decode_packed(newer.into()).is_err(), "a later version is never guessed at");
+}

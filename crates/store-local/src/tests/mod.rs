@@ -1,0 +1,62 @@
+//! Tests that reach below the store: a journal that fails, journals that were cut.
+
+mod damage;
+mod golden;
+mod poison;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use larder_store::{Batch, Change, Clock, Durability, Level, Micros, Options, Partition, ReadQuery, Result, Row, Store, Table};
+
+use crate::{LocalStore, OpenOptions};
+
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Micros {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.now())
+    }
+}
+
+fn options(dir: &Path) -> OpenOptions {
+    OpenOptions {
+        dir: dir.to_owned(),
+        cache_bytes: 4 << 20,
+        durable: true,
+        accept_damaged_journal: false,
+        clock: Arc::new(TestClock(AtomicU64::new(1_000_000))),
+    }
+}
+
+fn call(durability: Durability) -> Options {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    Options { level: Level::One, deadline, durability }
+}
+
+fn place(table: Table, key: u64) -> Partition {
+    Partition { table, key: Bytes::copy_from_slice(&key.to_be_bytes()) }
+}
+
+fn row(stamp: u64) -> Row {
+    Row { name: "row".into(), value: "value".into(), stamp, expires: None }
+}
+
+/// Writes a row to a packed or a wide partition.
+async fn put(store: &LocalStore, key: u64, durability: Durability) -> Result<()> {
+    let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
+    store.apply(Batch::of(place(table, key), vec![Change::Put(row(1))]), &call(durability)).await
+}
+
+async fn is_there(store: &LocalStore, key: u64) -> bool {
+    let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
+    let page = store.read(&place(table, key), &ReadQuery::all(1), &call(Durability::Disk)).await.unwrap();
+    !page.rows.is_empty()
+}

@@ -1,0 +1,108 @@
+//! Commits and syncs that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use larder_store::{Durability, Kind, Store};
+
+use super::{is_there, options, put};
+use crate::LocalStore;
+use crate::journal::{FjallJournal, Group, Journal, JournalError};
+
+const COMMIT_FAILS: u8 = 1;
+const SYNC_FAILS: u8 = 2;
+const FULL: u8 = 3;
+
+/// The real journal, until it is told to fail.
+struct FaultyJournal {
+    below: FjallJournal,
+    fault: Arc<AtomicU8>,
+}
+
+impl Journal for FaultyJournal {
+    fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
+        match self.fault.load(Ordering::SeqCst) {
+            COMMIT_FAILS => Err(JournalError::Failed("injected".into())),
+            FULL => Err(JournalError::Full { free: 7 }),
+            _ => self.below.commit(group),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), JournalError> {
+        match self.fault.load(Ordering::SeqCst) {
+            SYNC_FAILS => Err(JournalError::Failed("injected".into())),
+            _ => self.below.sync(),
+        }
+    }
+}
+
+fn open(dir: &std::path::Path) -> (LocalStore, Arc<AtomicU8>) {
+    let fault = Arc::new(AtomicU8::new(0));
+    let handle = fault.clone();
+    let store = LocalStore::open_with(options(dir), |below| Box::new(FaultyJournal { below, fault }));
+    (store.unwrap(), handle)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_ends_writing_until_reopened_and_reads_go_on() {
+    for fault in [COMMIT_FAILS, SYNC_FAILS] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, handle) = open(dir.path());
+        put(&store, 1, Durability::Disk).await.unwrap();
+        handle.store(fault, Ordering::SeqCst);
+        let writers = (2..40).map(|key| {
+            let store = store.clone();
+            tokio::spawn(async move { put(&store, key, Durability::Disk).await })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            assert_eq!(writer.await.unwrap().unwrap_err().kind, Kind::Poisoned);
+        }
+        handle.store(0, Ordering::SeqCst);
+        let later = put(&store, 50, Durability::Buffered).await.unwrap_err();
+        assert_eq!(later.kind, Kind::Poisoned);
+        assert!(later.context.contains("injected"), "{later}");
+        assert!(!store.is_ready());
+        assert!(is_there(&store, 1).await);
+        assert_eq!(store.bulk_rows().put("k".into(), "v".into()).await.unwrap_err().kind, Kind::Poisoned);
+        assert_eq!(store.close().await.unwrap_err().kind, Kind::Poisoned);
+        drop(store);
+
+        let store = LocalStore::open(options(dir.path())).unwrap();
+        assert!(store.is_ready() && is_there(&store, 1).await && !is_there(&store, 50).await);
+        put(&store, 50, Durability::Disk).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_buffered_write_before_the_failed_sync_was_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, handle) = open(dir.path());
+    handle.store(SYNC_FAILS, Ordering::SeqCst);
+    put(&store, 1, Durability::Buffered).await.unwrap();
+    assert!(store.is_ready());
+    assert_eq!(put(&store, 2, Durability::Disk).await.unwrap_err().kind, Kind::Poisoned);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_without_ending_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, handle) = open(dir.path());
+    handle.store(FULL, Ordering::SeqCst);
+    assert_eq!(put(&store, 1, Durability::Disk).await.unwrap_err().kind, Kind::Full);
+    assert!(store.is_ready() && !is_there(&store, 1).await);
+    handle.store(0, Ordering::SeqCst);
+    put(&store, 1, Durability::Disk).await.unwrap();
+    assert!(is_there(&store, 1).await);
+}
+
+#[tokio::test]
+async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    put(&store, 1, Durability::Buffered).await.unwrap();
+    assert_eq!(store.stats().syncs, 0);
+    put(&store, 1, Durability::Disk).await.unwrap();
+    assert_eq!(store.stats().syncs, 1);
+    put(&store, 1, Durability::Disk).await.unwrap();
+    assert_eq!((store.stats().syncs, store.stats().groups), (1, 1));
+}

@@ -1,0 +1,54 @@
+//! A store in a directory of its own, with a clock that stands still until it is told to move.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use larder_store::{Clock, Durability, Level, Micros, Options, Row, Stamp};
+use larder_store_local::{LocalStore, OpenOptions};
+
+pub struct TestClock(pub AtomicU64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Micros {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.now())
+    }
+}
+
+pub fn clock() -> Arc<TestClock> {
+    Arc::new(TestClock(AtomicU64::new(1_000_000)))
+}
+
+pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
+    OpenOptions {
+        dir: dir.to_owned(),
+        cache_bytes: 16 << 20,
+        durable: true,
+        accept_damaged_journal: false,
+        clock: clock.clone(),
+    }
+}
+
+pub fn open(dir: &Path, clock: &Arc<TestClock>) -> LocalStore {
+    LocalStore::open(options(dir, clock)).unwrap()
+}
+
+pub fn call(durability: Durability) -> Options {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    Options { level: Level::One, deadline, durability }
+}
+
+pub fn row(name: impl AsRef<[u8]>, stamp: Stamp, value: impl AsRef<[u8]>) -> Row {
+    Row {
+        name: bytes::Bytes::copy_from_slice(name.as_ref()),
+        value: bytes::Bytes::copy_from_slice(value.as_ref()),
+        stamp,
+        expires: None,
+    }
+}

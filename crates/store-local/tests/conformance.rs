@@ -1,0 +1,20 @@
+//! Every promise of the store, run against this engine.
+
+use std::sync::Arc;
+
+use larder_store::conformance::{ManualClock, conformance};
+use larder_store_local::{LocalStore, OpenOptions};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_embedded_engine_keeps_every_promise() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
+    let store = LocalStore::open(OpenOptions {
+        dir: dir.path().to_owned(),
+        cache_bytes: 16 << 20,
+        durable: true,
+        accept_damaged_journal: false,
+        clock: clock.clone(),
+    });
+    conformance(Arc::new(store.unwrap()), clock).await;
+}

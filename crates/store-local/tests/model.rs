@@ -1,0 +1,161 @@
+//! Random changes against a map that does the same, with the store opened anew now and then.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use common::{TestClock, call, clock, open};
+use larder_store::{
+    Batch, Change, Durability, Kind, Order, Partition, PartitionChanges, Range, ReadQuery, Row, Store, Table,
+};
+use proptest::prelude::*;
+use std::sync::atomic::Ordering;
+
+type Model = BTreeMap<Partition, BTreeMap<Bytes, Row>>;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Apply(Vec<PartitionChanges>),
+    Pass(u64),
+    Sweep,
+    Reopen,
+}
+
+fn partition() -> impl Strategy<Value = Partition> {
+    (prop_oneof![Just(Table::Objects), Just(Table::Keys)], 0..3_u8)
+        .prop_map(|(table, key)| Partition { table, key: vec![b'p'; usize::from(key)].into() })
+}
+
+fn name() -> impl Strategy<Value = Bytes> {
+    proptest::collection::vec(prop_oneof![Just(0_u8), Just(255), Just(b'a')], 0..3).prop_map(Bytes::from)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let expires = prop_oneof![3 => Just(None), 1 => (0..40_u64).prop_map(|at| Some(1_000_000 + at))];
+    let put = (name(), 1..20_u64, 0..3_u8, expires)
+        .prop_map(|(name, stamp, value, expires)| Change::Put(Row { name, value: vec![value].into(), stamp, expires }));
+    prop_oneof![
+        6 => put,
+        2 => (name(), 1..20_u64).prop_map(|(name, stamp)| Change::Remove { name, stamp }),
+        1 => (1..20_u64).prop_map(|stamp| Change::Clear { stamp }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let part = (partition(), proptest::collection::vec(change(), 1..4), proptest::option::weighted(0.2, 1..4_usize))
+        .prop_map(|(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max });
+    prop_oneof![
+        16 => proptest::collection::vec(part, 1..3).prop_map(Step::Apply),
+        2 => (1..10_u64).prop_map(Step::Pass),
+        2 => Just(Step::Sweep),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn model_apply(model: &Model, parts: &[PartitionChanges], now: u64) -> Option<Model> {
+    let mut model = model.clone();
+    for part in parts {
+        let rows = model.entry(part.partition.clone()).or_default();
+        rows.retain(|_, row| row.is_live(now));
+        for change in &part.changes {
+            match change {
+                Change::Put(row) if rows.get(&row.name).is_none_or(|old| row.supersedes(old) || !old.is_live(now)) => {
+                    rows.insert(row.name.clone(), row.clone());
+                }
+                Change::Put(_) => {}
+                Change::Remove { name, stamp } => rows.retain(|key, row| key != name || row.stamp > *stamp),
+                Change::Clear { stamp } => rows.retain(|_, row| row.stamp > *stamp),
+            }
+        }
+        let lasting = rows.values().filter(|row| row.expires.is_none()).count();
+        if part.rows_max.is_some_and(|max| lasting > max) {
+            return None;
+        }
+    }
+    Some(model)
+}
+
+fn wanted(model: &Model, partition: &Partition, query: &ReadQuery, now: u64) -> Vec<Row> {
+    let rows = model.get(partition).into_iter().flat_map(|rows| rows.values()).filter(|row| row.is_live(now));
+    let from = query.range.from.clone().unwrap_or_default();
+    let mut rows: Vec<Row> =
+        rows.filter(|row| row.name >= from && query.range.to.as_ref().is_none_or(|to| row.name < *to)).cloned().collect();
+    if query.order == Order::Reverse {
+        rows.reverse();
+    }
+    rows.truncate(query.limit);
+    rows
+}
+
+fn queries() -> Vec<ReadQuery> {
+    let range = |from: Option<&'static [u8]>, to: Option<&'static [u8]>| Range {
+        from: from.map(Bytes::from_static),
+        to: to.map(Bytes::from_static),
+    };
+    let ranges = [range(None, None), range(Some(b"\0\0"), Some(b"a")), range(Some(b"a"), None), range(Some(b"b"), Some(b"a"))];
+    let mut queries = Vec::new();
+    for range in ranges {
+        for (limit, order) in [(1, Order::Forward), (100, Order::Forward), (2, Order::Reverse)] {
+            queries.push(ReadQuery { range: range.clone(), limit, order });
+        }
+    }
+    queries
+}
+
+async fn compare(store: &impl Store, model: &Model, clock: &TestClock) {
+    let now = clock.0.load(Ordering::SeqCst);
+    for table in [Table::Objects, Table::Keys] {
+        let mut live = Vec::new();
+        for length in 0..3_usize {
+            let partition = Partition { table, key: vec![b'p'; length].into() };
+            for query in queries() {
+                let page = store.read(&partition, &query, &call(Durability::Disk)).await.unwrap();
+                assert_eq!(page.rows, wanted(model, &partition, &query, now), "{partition:?} {query:?}");
+            }
+            if !wanted(model, &partition, &ReadQuery::all(1), now).is_empty() {
+                live.push(partition.key);
+            }
+        }
+        let page = store.partitions(table, None, 100, &call(Durability::Disk)).await.unwrap();
+        assert_eq!(page.keys, live);
+    }
+}
+
+async fn run(steps: Vec<Step>) {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let mut store = open(dir.path(), &clock);
+    let mut model = Model::new();
+    for step in steps {
+        match step {
+            Step::Apply(partitions) => {
+                let after = model_apply(&model, &partitions, clock.0.load(Ordering::SeqCst));
+                let applied = store.apply(Batch { partitions }, &call(Durability::Buffered)).await;
+                match after {
+                    Some(after) => model = applied.map(|()| after).unwrap(),
+                    None => assert!(matches!(applied.unwrap_err().kind, Kind::TooManyRows { .. })),
+                }
+            }
+            Step::Pass(micros) => {
+                clock.0.fetch_add(micros, Ordering::SeqCst);
+            }
+            Step::Sweep => while !store.sweep_expired(3).await.unwrap().complete {},
+            Step::Reopen => {
+                drop(store);
+                store = open(dir.path(), &clock);
+            }
+        }
+        compare(&store, &model, &clock).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_what_a_map_does(steps in proptest::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(steps));
+    }
+}
