@@ -1,1 +1,34 @@
-//! Whole-product tests.
+//! What whole-product tests stand on: a real `larder` process, a real `kv-admin`, a client that can also be rude.
+//!
+//! ```text
+//! Node      a server on its own directory and ports, started, killed and started again
+//! Admin     one run of kv-admin: what it printed where, and how it ended
+//! Client    HTTP/1.1 over one connection, written out by hand so that a test may send anything
+//! Random    numbers from a seed that is printed
+//! Scale     how long: a test run, or a soak
+//! ```
+//!
+//! Every wait has a deadline, and a child process does not outlive the value that started it.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a harness runs in real time, is told by the environment what to run, says what it measured, and fails a test by panicking"
+)]
+
+mod admin;
+mod http;
+mod node;
+mod process;
+mod random;
+mod scale;
+
+pub use admin::Admin;
+pub use http::{Client, Request, Response};
+pub use node::{Home, Node};
+pub use process::{Ended, Process};
+pub use random::Random;
+pub use scale::{Scale, figure};

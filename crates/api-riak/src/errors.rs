@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use larder_gateway::Feature;
     use larder_model::causality::ContextError;
-    use larder_model::props::{Invalid, Whole};
     use larder_model::props::reason::Reason;
+    use larder_model::props::{Invalid, Whole};
 
     #[track_caller]
     fn check(error: Error, status: u16, body: &str) {
@@ -167,11 +167,7 @@ mod tests {
             503,
             "Too Many write failures to satisfy W/DW\n",
         );
-        check(
-            Error::NodeConfirms { got: 1, wanted: 2, reading: false },
-            503,
-            "node_confirms-value unsatisfied: 1/2\n",
-        );
+        check(Error::NodeConfirms { got: 1, wanted: 2, reading: false }, 503, "node_confirms-value unsatisfied: 1/2\n");
         check(Error::TooLarge { bytes: 105, max: 100 }, 413, "Error:\n{too_large,105}\n");
         check(Error::TooManySiblings { count: 101 }, 409, "Error:\n{too_many_siblings,101}\n");
         check(Error::TimedOut, 503, "request timed out\n");
@@ -179,11 +175,7 @@ mod tests {
         check(Error::Type(Refusal::Unknown), 400, r#""no_type""#);
         check(Error::NotBuilt(Feature::Hooks), 501, "Not available yet: commit hooks\n");
         check(Error::Superseded, 412, "");
-        check(
-            Error::Context(ContextError::Foreign),
-            400,
-            "The vclock was not issued by this server or is damaged\n",
-        );
+        check(Error::Context(ContextError::Foreign), 400, "The vclock was not issued by this server or is damaged\n");
     }
 
     #[test]

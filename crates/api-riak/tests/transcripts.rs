@@ -37,7 +37,18 @@ macro_rules! transcripts {
     };
 }
 
-transcripts!(conditional, keys_and_buckets, methods, negotiation, not_built, objects, parameters, props, siblings, types);
+transcripts!(
+    conditional,
+    keys_and_buckets,
+    methods,
+    negotiation,
+    not_built,
+    objects,
+    parameters,
+    props,
+    siblings,
+    types
+);
 
 struct Case<'a> {
     line: usize,

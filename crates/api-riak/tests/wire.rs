@@ -300,7 +300,8 @@ async fn malformed_requests_leave_the_server_serving() {
 /// Requests with one thing wrong or odd about them, and some that are nothing at all.
 fn malformed(count: usize) -> Vec<Vec<u8>> {
     let odd = "[ -~]{0,20}";
-    let line = ("(GET|PUT|POST|DELETE|HEAD|FOO|)", "/(buckets|types/default/buckets|riak)/[a-z%+/?=&;\\x80-\\xff]{0,12}", odd);
+    let line =
+        ("(GET|PUT|POST|DELETE|HEAD|FOO|)", "/(buckets|types/default/buckets|riak)/[a-z%+/?=&;\\x80-\\xff]{0,12}", odd);
     let header = prop_oneof![
         "(Content-Type|Link|X-Riak-Vclock|x-riak-index-a_int|If-Match|Accept|Range|Content-Length|Transfer-Encoding): [ -~]{0,20}",
         "[ -~]{0,30}",
@@ -311,7 +312,10 @@ fn malformed(count: usize) -> Vec<Vec<u8>> {
         let head = format!("{method} {path} {version}\r\nHost: x\r\n{}\r\n\r\n", headers.join("\r\n"));
         [head.as_bytes(), &body].concat()
     });
-    let requests = proptest::collection::vec(prop_oneof![9 => request, 1 => proptest::collection::vec(any::<u8>(), 0..200)], count);
+    let requests = proptest::collection::vec(
+        prop_oneof![9 => request, 1 => proptest::collection::vec(any::<u8>(), 0..200)],
+        count,
+    );
     let mut runner = TestRunner::new(Runs { rng_seed: RngSeed::Fixed(3), ..Runs::default() });
     proptest::strategy::ValueTree::current(&requests.new_tree(&mut runner).unwrap())
 }

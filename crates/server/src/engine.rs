@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::EngineView;
+use larder_gateway::{EngineView, Gateway};
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, Clock, Store};
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{LocalStore, OpenError, OpenOptions, Swept};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::figures::LocalFigures;
 use crate::serve::Failure;
@@ -24,6 +24,10 @@ const SWEEP_PAUSE_BUSY: Duration = Duration::from_millis(20);
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a whole pass, and after a failure.
 const SWEEP_PAUSE_PASS: Duration = Duration::from_secs(30);
+/// When blobs are first looked through: what a crash left is waste from the start.
+const BLOB_PAUSE_FIRST: Duration = Duration::from_secs(60);
+/// Pause between looking through all blobs.
+const BLOB_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// An open engine.
 pub struct Engine {
@@ -36,8 +40,10 @@ pub struct Engine {
     local: Option<LocalStore>,
 }
 
-/// The task that removes what expired, until it is dropped.
-pub struct Sweeper(JoinHandle<()>);
+/// The tasks that remove what expired and what nobody names, until it is dropped.
+pub struct Sweeper {
+    _tasks: JoinSet<()>,
+}
 
 impl Engine {
     /// Opens what the settings say. Blocks: it replays a journal.
@@ -71,11 +77,15 @@ impl Engine {
         Ok(Self { store: Arc::new(store.clone()), blobs: Arc::new(blobs), view, local: Some(store) })
     }
 
-    /// Begins to remove expired rows, if the engine does not do that by itself.
+    /// Begins to remove expired rows, if the engine does not do that by itself, and blobs that no row names.
     #[must_use]
-    pub fn sweep(&self) -> Option<Sweeper> {
-        let store = self.local.clone()?;
-        Some(Sweeper(tokio::spawn(sweep(store))))
+    pub fn sweep(&self, gateway: Arc<Gateway>) -> Sweeper {
+        let mut tasks = JoinSet::new();
+        if let Some(store) = self.local.clone() {
+            tasks.spawn(sweep_rows(store));
+        }
+        tasks.spawn(sweep_blobs(gateway));
+        Sweeper { _tasks: tasks }
     }
 
     /// Writes what is left and closes.
@@ -92,13 +102,7 @@ impl Engine {
     }
 }
 
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-async fn sweep(store: LocalStore) {
+async fn sweep_rows(store: LocalStore) {
     loop {
         let pause = match store.sweep_expired(SWEEP_ENTRIES).await {
             Ok(swept) => pause_after(swept),
@@ -108,6 +112,19 @@ async fn sweep(store: LocalStore) {
             }
         };
         tokio::time::sleep(pause).await;
+    }
+}
+
+async fn sweep_blobs(gateway: Arc<Gateway>) {
+    let mut pause = BLOB_PAUSE_FIRST;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = BLOB_PAUSE;
+        match gateway.sweep_blobs().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "bodies that no object names were removed"),
+            Err(error) => tracing::warn!(%error, "bodies that no object names were not removed"),
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
     let address = http.as_ref().map(|(_, address)| *address);
     let gateway = start(settings, &engine, clock, address).await?;
     let socket = bind_admin(settings).await?;
-    let sweeper = engine.sweep();
+    let sweeper = engine.sweep(gateway.clone());
 
     let mut faces = JoinSet::new();
     if let Some((listener, _)) = http {
@@ -57,6 +57,7 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
 async fn stopped(mut shutdown: watch::Receiver<bool>, faces: &mut JoinSet<()>) {
     loop {
         tokio::select! {
+            biased;
             _ = shutdown.wait_for(|down| *down) => return,
             Some(ended) = faces.join_next() => tracing::error!(?ended, "a listener ended by itself"),
         }

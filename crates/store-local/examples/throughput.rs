@@ -1,7 +1,12 @@
 //! Durable applies per second of many writers, against bare batches of the engine below, in turns in one run.
 //!
 //! `cargo run --release -p larder-store-local --example throughput [writers] [seconds]`
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement, not the product")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a measurement, not the product"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -23,8 +23,9 @@ use crate::synced::{Synced, SyncedFile};
 const GROUP_REQUESTS_MAX: usize = 1024;
 /// Bytes in a group at most, give or take one request.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How often the committer yields to writers that its last answers set free, before it commits a smaller group than the last.
-const GATHER_YIELDS_MAX: usize = 40;
+/// How often in a row the committer yields to writers that its last answers set free, before it commits a smaller group than
+/// the last: some tenths of a millisecond, once, when there are fewer writers than before.
+const GATHER_YIELDS_MAX: usize = 200;
 /// After how many groups the size of the data is compared with the cache again.
 const COLD_CHECK_GROUPS: u64 = 1024;
 
@@ -137,9 +138,7 @@ impl Committer {
         let mut draft = Draft::new(&self.spaces, group, self.clock.now());
         let done = match work {
             Work::Apply(batch) => apply(&mut draft, &batch.partitions)?,
-            Work::Swap { partition, expected, head, changes } => {
-                swap(&mut draft, partition, expected, head, changes)?
-            }
+            Work::Swap { partition, expected, head, changes } => swap(&mut draft, partition, expected, head, changes)?,
             Work::Bulk { key, value } => {
                 draft.put_bulk(key, value);
                 Done::Written
@@ -159,7 +158,9 @@ impl Committer {
         }
         match self.journal.commit(&group) {
             Ok(()) => {}
-            Err(full @ JournalError::Full { .. }) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
+            Err(full @ JournalError::Full { .. }) => {
+                return Err(Error::caused(Kind::Full, "nothing was written", full));
+            }
             Err(failed) => return Err(self.fail("writing the journal failed", &failed)),
         }
         self.last = group.number;

@@ -1,9 +1,9 @@
 //! What stands behind a key: the rows of a packed partition, or one wide row.
 //!
 //! ```text
-//! packed  version 01 · per row, ascending names: name (varint length, bytes) · stamp · expiry · value (varint length, bytes)
+//! packed  version 01 · per row, names ascending: name (string) · stamp · expiry · value (string)
 //! wide    version 01 · stamp · expiry · value to the end
-//! stamp   u64 · expiry  00, or 01 and u64; numbers big endian
+//! stamp   u64 · expiry  00, or 01 and u64 · string  varint length, bytes; numbers big endian
 //! ```
 //! Decoded values share the memory of the entry: nothing is copied.
 

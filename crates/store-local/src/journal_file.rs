@@ -4,7 +4,8 @@
 //! <number>.jnl       batches, then zeros or the end of the file; the one with the greatest number is written to
 //! batch              start · items · end
 //! start              01 · items u32 · sequence u64
-//! item               02 · kind u8 · compression u8 · keyspace u64 · key u16 · value u32 · stored u32 · key · stored value
+//! item               02 · kind u8 · compression u8 · keyspace u64 · lengths: key u16, value u32, stored u32
+//!                    · key · stored value
 //! end                03 · xxh3 of the items u64 · "FJL" 03
 //! ```
 //! Numbers are little endian. Every batch is a group of ours and carries its number in the row [`keys::GROUP_KEY`].

@@ -113,7 +113,8 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
     let recovered = recovered(dir, &spaces)?;
     let accepted = check_recovered(options, &recovered, synced.as_ref())?;
     let synced = Synced { accepted, ..recovered };
-    let side = SyncedFile::create(dir, &synced).map_err(|error| OpenError::io(dir, "writing the file synced", &error))?;
+    let side =
+        SyncedFile::create(dir, &synced).map_err(|error| OpenError::io(dir, "writing the file synced", &error))?;
     Ok(Opened { spaces, side, synced, last: recovered.last(), lock })
 }
 
@@ -165,7 +166,8 @@ fn refuse_unless_accepted(options: &OpenOptions, what: String) -> Result<(), Ope
     if !options.accept_damaged_journal {
         return Err(OpenError::DamagedJournal { dir: options.dir.clone(), what });
     }
-    tracing::warn!(dir = %options.dir.display(), "the journal is damaged, as accepted: {what}; writes that were answered are lost");
+    let dir = options.dir.display();
+    tracing::warn!(%dir, "the journal is damaged, as accepted: {what}; writes that were answered are lost");
     Ok(())
 }
 
@@ -204,7 +206,9 @@ fn check_recovered(options: &OpenOptions, recovered: &Synced, synced: Option<&Sy
         }
         return Ok(0);
     };
-    let lost = (0..Space::ALL.len()).filter(|&at| recovered.groups[at] < synced.groups[at]).max_by_key(|&at| synced.groups[at]);
+    let lost = (0..Space::ALL.len())
+        .filter(|&at| recovered.groups[at] < synced.groups[at])
+        .max_by_key(|&at| synced.groups[at]);
     if let Some(at) = lost {
         let (found, known) = (recovered.groups[at], synced.groups[at]);
         refuse_unless_accepted(options, format!("its last group is {found}, {known} was on disk"))?;

@@ -144,9 +144,9 @@ impl<'a> Draft<'a> {
         let mut changed = false;
         for change in changes {
             changed |= merge::change_rows(&mut packed.rows, change);
+            merge::purge(&mut packed.rows, self.now);
         }
         check_rows(packed.rows.iter(), rows_max)?;
-        merge::purge(&mut packed.rows, self.now);
         if changed {
             self.own.packed.insert(key, packed);
         }

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use fjall::Readable;
-use larder_store::{Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table};
+use larder_store::{
+    Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
+};
 
 use crate::spaces::{Space, Spaces, damaged, pair};
 use crate::{entry, keys};

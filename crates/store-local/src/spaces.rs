@@ -77,6 +77,11 @@ impl Spaces {
         Ok(Self { database, packed, wide, bulk })
     }
 
+    /// Writes what is in memory out to tables, so that the next open has no journal to read.
+    pub(crate) fn settle(&self) -> fjall::Result<()> {
+        Space::ALL.into_iter().try_for_each(|space| self.keyspace(space).rotate_memtable_and_wait())
+    }
+
     /// One of the keyspaces.
     pub(crate) fn keyspace(&self, space: Space) -> &Keyspace {
         match space {
@@ -105,7 +110,12 @@ impl Spaces {
     }
 
     /// Entries from `from` to before `to` as the committer sees them: no other thread writes.
-    pub(crate) fn entries(&self, space: Space, from: &Bytes, to: &Bytes) -> impl Iterator<Item = Result<(Bytes, Bytes)>> {
+    pub(crate) fn entries(
+        &self,
+        space: Space,
+        from: &Bytes,
+        to: &Bytes,
+    ) -> impl Iterator<Item = Result<(Bytes, Bytes)>> {
         let entries = self.keyspace(space).range(from.clone()..to.clone());
         entries.map(move |guard| pair(space, guard))
     }

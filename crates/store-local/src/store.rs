@@ -26,6 +26,9 @@ use crate::{keys, read};
 /// Largest body kept inside its row.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a close may write tables out.
+const SETTLE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// The embedded engine. Cheap to clone; the data directory is closed with the last clone.
 ///
 /// Reads run on the calling thread: what is cached takes microseconds, what is not a read of the disk. Writes are queued for
@@ -133,7 +136,19 @@ impl LocalStore {
         let committer = self.inner.committer.lock().take();
         // It has answered and has nothing left to do; a panic is in its health.
         let _ = committer.map(JoinHandle::join);
+        if !self.inner.health.is_poisoned() {
+            self.settle().await;
+        }
         Ok(())
+    }
+
+    /// Leaves no journal to read for the next open. Nothing is lost if this fails or takes too long.
+    async fn settle(&self) {
+        let spaces = self.inner.spaces.clone();
+        let settled = tokio::task::spawn_blocking(move || spaces.settle());
+        if !matches!(tokio::time::timeout(SETTLE_WITHIN, settled).await, Ok(Ok(Ok(())))) {
+            tracing::warn!("the tables were not all written out: the next start reads the journal");
+        }
     }
 
     pub(crate) fn spaces(&self) -> &Spaces {

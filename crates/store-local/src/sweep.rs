@@ -36,8 +36,8 @@ pub struct Swept {
 }
 
 impl LocalStore {
-    /// Looks at the next entries, at most `limit` and at most a thousand, and removes the rows that expired. Wide rows first, then packed
-    /// entries. A row is removed by the committer, and only if it is still expired then.
+    /// Looks at the next entries, at most `limit` and at most a thousand, and removes the rows that expired. Wide rows first,
+    /// then packed entries. A row is removed by the committer, and only if it is still expired then.
     ///
     /// # Errors
     /// As [`larder_store::Store::apply`]; the same entries come up again in the next pass.

@@ -83,7 +83,11 @@ impl SyncedFile {
             Err(error) => return Err(error),
         };
         let synced = Synced::decode(bytes.into());
-        Ok(synced.inspect_err(|error| tracing::warn!(path = %path.display(), "ignoring the number of the last synced group: {error}")).ok())
+        Ok(synced
+            .inspect_err(
+                |error| tracing::warn!(path = %path.display(), "ignoring the number of the last synced group: {error}"),
+            )
+            .ok())
     }
 
     /// Opens it for writing and writes what is known.

@@ -1,4 +1,5 @@
 //! Random changes against a map that does the same, with the store opened anew now and then.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod common;
 
@@ -79,8 +80,10 @@ fn model_apply(model: &Model, parts: &[PartitionChanges], now: u64) -> Option<Mo
 fn wanted(model: &Model, partition: &Partition, query: &ReadQuery, now: u64) -> Vec<Row> {
     let rows = model.get(partition).into_iter().flat_map(|rows| rows.values()).filter(|row| row.is_live(now));
     let from = query.range.from.clone().unwrap_or_default();
-    let mut rows: Vec<Row> =
-        rows.filter(|row| row.name >= from && query.range.to.as_ref().is_none_or(|to| row.name < *to)).cloned().collect();
+    let mut rows: Vec<Row> = rows
+        .filter(|row| row.name >= from && query.range.to.as_ref().is_none_or(|to| row.name < *to))
+        .cloned()
+        .collect();
     if query.order == Order::Reverse {
         rows.reverse();
     }
@@ -93,7 +96,8 @@ fn queries() -> Vec<ReadQuery> {
         from: from.map(Bytes::from_static),
         to: to.map(Bytes::from_static),
     };
-    let ranges = [range(None, None), range(Some(b"\0\0"), Some(b"a")), range(Some(b"a"), None), range(Some(b"b"), Some(b"a"))];
+    let ranges =
+        [range(None, None), range(Some(b"\0\0"), Some(b"a")), range(Some(b"a"), None), range(Some(b"b"), Some(b"a"))];
     let mut queries = Vec::new();
     for range in ranges {
         for (limit, order) in [(1, Order::Forward), (100, Order::Forward), (2, Order::Reverse)] {
@@ -151,7 +155,9 @@ async fn run(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 32, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_store_does_what_a_map_does(steps in proptest::collection::vec(step(), 1..40)) {

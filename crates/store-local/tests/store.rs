@@ -1,4 +1,5 @@
 //! Reopening, exclusion, swaps, bulk rows, expiry.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod common;
 
@@ -29,9 +30,13 @@ async fn what_many_writers_wrote_is_there_after_reopening() {
         let store = store.clone();
         tokio::spawn(async move {
             for stamp in 1..20_u64 {
-                let mut batch = Batch::of(partition(Table::Objects, writer.to_be_bytes()), vec![Change::Put(row("s", stamp, b"v"))]);
+                let mut batch = Batch::of(
+                    partition(Table::Objects, writer.to_be_bytes()),
+                    vec![Change::Put(row("s", stamp, b"v"))],
+                );
                 batch.add(partition(Table::Keys, "all"), vec![Change::Put(row(writer.to_be_bytes(), stamp, b""))]);
-                batch.add(partition(Table::Objects, "shared"), vec![Change::Put(row(writer.to_be_bytes(), stamp, b""))]);
+                batch
+                    .add(partition(Table::Objects, "shared"), vec![Change::Put(row(writer.to_be_bytes(), stamp, b""))]);
                 let durability = if writer % 2 == 0 { Durability::Disk } else { Durability::Buffered };
                 store.apply(batch, &call(durability)).await.unwrap();
             }
@@ -45,7 +50,14 @@ async fn what_many_writers_wrote_is_there_after_reopening() {
     assert!(stats.groups < stats.batches, "{stats:?}");
     store.close().await.unwrap();
     assert!(!store.is_ready());
-    assert_eq!(store.apply(Batch::of(partition(Table::Objects, "x"), vec![Change::Clear { stamp: 1 }]), &call(DISK)).await.unwrap_err().kind, Kind::Poisoned);
+    assert_eq!(
+        store
+            .apply(Batch::of(partition(Table::Objects, "x"), vec![Change::Clear { stamp: 1 }]), &call(DISK))
+            .await
+            .unwrap_err()
+            .kind,
+        Kind::Poisoned
+    );
     drop(store);
 
     let store = open(dir.path(), &clock);
@@ -142,6 +154,21 @@ async fn expired_rows_are_swept() {
     clock.0.store(1_000_000, Ordering::SeqCst);
     for table in [Table::Keys, Table::Objects] {
         assert_eq!(rows(&store, &partition(table, "q")).await.len(), 2, "gone for good");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_written_expired_hides_nothing_written_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &clock());
+    for table in [Table::Keys, Table::Objects] {
+        let place = partition(table, "p");
+        let expired = Row { expires: Some(5), ..row("a", 10, b"expired") };
+        let changes = vec![Change::Put(expired.clone()), Change::Put(row("a", 5, b"v"))];
+        store.apply(Batch::of(place.clone(), changes), &call(DISK)).await.unwrap();
+        assert_eq!(rows(&store, &place).await, vec![row("a", 5, b"v")], "{table:?}");
+        store.apply(Batch::of(place.clone(), vec![Change::Put(expired)]), &call(DISK)).await.unwrap();
+        assert!(rows(&store, &place).await.is_empty(), "{table:?}");
     }
 }
 

@@ -128,7 +128,9 @@ impl HttpBody for Body {
         match &mut self.0 {
             Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Pieces { pieces, .. } => pieces.as_mut().poll_next(cx).map(|piece| piece.map(|one| one.map(Frame::data))),
+            Kind::Pieces { pieces, .. } => {
+                pieces.as_mut().poll_next(cx).map(|piece| piece.map(|one| one.map(Frame::data)))
+            }
         }
     }
 

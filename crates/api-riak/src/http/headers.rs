@@ -137,9 +137,24 @@ pub(super) fn encoding(content: &Content) -> Option<&Bytes> {
 fn is_reserved(name: &HeaderName) -> bool {
     use hyper::header as h;
     let reserved = [
-        h::CONTENT_TYPE, h::CONTENT_LENGTH, h::CONTENT_ENCODING, h::CONTENT_RANGE, h::TRANSFER_ENCODING, h::CONNECTION,
-        h::UPGRADE, h::TE, h::TRAILER, h::DATE, h::ETAG, h::LAST_MODIFIED, h::LINK, h::VARY, h::LOCATION, h::SET_COOKIE,
-        super::reply::VCLOCK, super::reply::DELETED,
+        h::CONTENT_TYPE,
+        h::CONTENT_LENGTH,
+        h::CONTENT_ENCODING,
+        h::CONTENT_RANGE,
+        h::TRANSFER_ENCODING,
+        h::CONNECTION,
+        h::UPGRADE,
+        h::TE,
+        h::TRAILER,
+        h::DATE,
+        h::ETAG,
+        h::LAST_MODIFIED,
+        h::LINK,
+        h::VARY,
+        h::LOCATION,
+        h::SET_COOKIE,
+        super::reply::VCLOCK,
+        super::reply::DELETED,
     ];
     reserved.contains(name)
 }

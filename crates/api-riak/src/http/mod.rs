@@ -79,7 +79,8 @@ impl HttpService {
                 fault.into_reply()
             }
             Err(panic) => {
-                let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
+                let reason =
+                    panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
                 tracing::error!(reason = reason.unwrap_or("unknown"), "a request panicked: this is a bug");
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -143,7 +144,14 @@ fn route(segments: &Segments<'_>, method: &Method) -> Result<&'static Route, Fau
 
 fn is_known(method: &Method) -> bool {
     let known = [
-        Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::TRACE, Method::CONNECT,
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::TRACE,
+        Method::CONNECT,
         Method::OPTIONS,
     ];
     known.contains(method)

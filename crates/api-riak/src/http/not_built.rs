@@ -37,10 +37,7 @@ pub(super) async fn index(call: &Call<'_>) -> Result<Reply, Fault> {
 /// The feature is not built.
 pub(super) fn link_walk(call: &Call<'_>) -> Result<Reply, Fault> {
     if call.route.place(Part::Type).is_some() && !call.raw(Part::Type).eq("default") {
-        return Ok(text(
-            StatusCode::FORBIDDEN,
-            "Link-walking is not allowed on keys stored in bucket-types.",
-        ));
+        return Ok(text(StatusCode::FORBIDDEN, "Link-walking is not allowed on keys stored in bucket-types."));
     }
     answer(Feature::LinkWalking)
 }

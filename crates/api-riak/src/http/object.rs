@@ -94,7 +94,7 @@ fn show_one(call: &Call<'_>, found: Found, place: usize) -> Result<Reply, Fault>
         return Ok(with_vary(reply, vary_of(&sibling.content)));
     }
     let span = if call.is_head() { None } else { Span::asked(call.headers, sibling.content.body.length(), &etag) };
-    Ok(one(&Place::of(call), found, place, span))
+    Ok(one(&Place::of(call), found, place, &etag, span))
 }
 
 fn show_siblings(call: &Call<'_>, found: Found) -> Result<Reply, Fault> {
@@ -139,15 +139,15 @@ fn refuse(call: &Call<'_>, found: &Found, etag: &str, modified: u64) -> Result<O
     }
 }
 
-/// 200 or 206 with one value of what was found. Without its body when bodies were not asked for.
+/// 200 or 206 with one value of what was found, whose entity tag is `etag`. Without its body when bodies were not asked for.
 #[must_use]
-pub(super) fn one(place: &Place, mut found: Found, index: usize, span: Option<Span>) -> Reply {
+pub(super) fn one(place: &Place, mut found: Found, index: usize, etag: &str, span: Option<Span>) -> Reply {
     let Some(sibling) = found.versions.siblings.get(index) else { return not_found_page() };
     let size = sibling.content.body.length();
     let download = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
     let mut reply = value(download, size, span);
     let content = &sibling.content;
-    set_times(&mut reply, &sibling.vtag(), sibling.modified());
+    set_times(&mut reply, etag, sibling.modified());
     set_context(&mut reply, found.context.as_ref());
     let headers = reply.headers_mut();
     describe(content, headers);

@@ -172,7 +172,10 @@ mod tests {
         refused("r=Quorum&w=2&pr=x", &format!("r {words}pr {words}"));
         refused("timeout=abc&r=foo", "Bad timeout value \"abc\"\n");
         refused("timeout=%22%00", "Bad timeout value [34,0]\n");
-        refused("notfound_ok=no&asis=1", "notfound_ok query parameter must be true or false\nasis query parameter must be true or false\n");
+        refused(
+            "notfound_ok=no&asis=1",
+            "notfound_ok query parameter must be true or false\nasis query parameter must be true or false\n",
+        );
         refused(
             "sync_on_write=two",
             "sync_on_write query parameter must be one of the following words: [default,backend,one,all]\n",

@@ -102,8 +102,9 @@ async fn store(call: &Call<'_>, request: Request, body: Incoming, location: Opti
 
 fn show(call: &Call<'_>, found: Found) -> Reply {
     let place = Place::of(call);
-    if found.versions.siblings.len() == 1 {
-        return object::one(&place, found, 0, None);
+    if let [only] = found.versions.siblings.as_slice() {
+        let etag = only.vtag();
+        return object::one(&place, found, 0, &etag, None);
     }
     object::siblings(&place, found, object::wants_multipart(call.headers))
 }

@@ -145,7 +145,12 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
-    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
+    route(
+        &[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key, Rest],
+        READ_POST,
+        Resource::LinkWalk,
+        LINKS,
+    ),
     route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
     route(
         &[Word("buckets"), Bucket, Word("counters"), Key],

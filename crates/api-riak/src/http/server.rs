@@ -132,6 +132,8 @@ pub async fn serve_connection(stream: TcpStream, service: HttpService, shutdown:
 
 async fn answer(service: &HttpService, pulse: &Pulse, request: Request<Incoming>) -> Result<Reply, Infallible> {
     pulse.begun.fetch_add(1, Ordering::Relaxed);
+    // A request comes only when the body before it was read to its end.
+    pulse.unread.store(false, Ordering::Relaxed);
     let with_body = brings_body(request.body());
     let reply = service.answer(request).await;
     if with_body && reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16() {

@@ -36,7 +36,14 @@ impl Server {
     pub(crate) async fn start_with(config: Config, settings: HttpSettings) -> Self {
         let clock = Arc::new(SystemClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        let ports = Ports { store: store.clone(), blobs: store, clock, actor: 7, engine: Arc::new("memory"), rules: Rules::default() };
+        let ports = Ports {
+            store: store.clone(),
+            blobs: store,
+            clock,
+            actor: 7,
+            engine: Arc::new("memory"),
+            rules: Rules::default(),
+        };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -125,7 +132,9 @@ impl Client {
         let mut lines = head.split("\r\n");
         let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
         let split = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let headers: Vec<_> = lines.map(|line| split(line).unwrap_or_else(|| (line.trim_end_matches(':').into(), String::new()))).collect();
+        let headers: Vec<_> = lines
+            .map(|line| split(line).unwrap_or_else(|| (line.trim_end_matches(':').into(), String::new())))
+            .collect();
         let mut response = Response { status, headers, body: Vec::new() };
         let bare = is_head || matches!(status, 100 | 204 | 304);
         if !bare && response.header("transfer-encoding").is_some() {

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Clock, Durability, Level, Micros, Options, Partition, ReadQuery, Result, Row, Store, Table};
+use larder_store::{
+    Batch, Change, Clock, Durability, Level, Micros, Options, Partition, ReadQuery, Result, Row, Store, Table,
+};
 
 use crate::{LocalStore, OpenOptions};
 

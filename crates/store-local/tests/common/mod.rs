@@ -1,5 +1,5 @@
 //! A store in a directory of its own, with a clock that stands still until it is told to move.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
 
 use std::path::Path;
 use std::sync::Arc;

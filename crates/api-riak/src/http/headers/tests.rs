@@ -56,7 +56,11 @@ fn terms_part_at_comma_and_blank() {
     terms_of("X-Riak-Index-A_BIN", "\"q,r\", s", &["\"q,r\"", "s"]);
     terms_of("x-riak-index-a_bin", "", &[""]);
     terms_of("x-riak-index-$bucket", "x", &["x"]);
-    terms_of("x-riak-index-a_int", "+5, -007, 99999999999999999999999, -0", &["5", "-7", "99999999999999999999999", "0"]);
+    terms_of(
+        "x-riak-index-a_int",
+        "+5, -007, 99999999999999999999999, -0",
+        &["5", "-7", "99999999999999999999999", "0"],
+    );
 }
 
 #[test]
@@ -73,7 +77,8 @@ fn what_is_no_term_is_named() {
 #[test]
 fn metadata_of_other_protocols_cannot_break_an_answer() {
     let pair = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
-    let meta = vec![pair("Content-Length", "9"), pair("bad name", "x"), pair("X-Split", "a\r\nb: c"), pair("bare", "ok")];
+    let meta =
+        vec![pair("Content-Length", "9"), pair("bad name", "x"), pair("X-Split", "a\r\nb: c"), pair("bare", "ok")];
     let mut headers = HeaderMap::new();
     describe(&Content { meta, ..Content::default() }, &mut headers);
     assert_eq!(headers.len(), 2, "{headers:?}");

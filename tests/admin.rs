@@ -1,0 +1,96 @@
+//! `kv-admin` itself: what it prints where, how it ends, and when there is no server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use larder_tests::{Admin, Ended, Home, Node};
+
+#[track_caller]
+fn usage(ended: &Ended, text: &str) {
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{}", ended.stderr);
+    assert!(ended.stderr.contains(text), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("riak-admin"), "{}", ended.stderr);
+}
+
+#[test]
+fn without_a_server_there_is_one_clear_line() {
+    let home = Home::new();
+    let ended = Admin::new(&home.socket()).run(&["bucket-type", "list"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("admin.sock"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_socket_may_be_named_in_the_environment() {
+    let node = Node::buffered();
+    let mut command = Command::new(Admin::binary());
+    command.args(["bucket-type", "list"]).env("LARDER_ADMIN_SOCKET", node.home().socket());
+    let ended = Admin::run_command(&mut command);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "default (active)\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn ping_version_and_help_answer() {
+    let node = Node::buffered();
+    let admin = node.admin();
+    admin.check(&["ping"], "pong\n");
+    assert!(admin.says(&["version"]).contains(env!("CARGO_PKG_VERSION")));
+    let help = admin.says(&["help"]);
+    for word in ["bucket-type", "create", "activate", "status", "ping", "kv-admin"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    assert!(!help.contains("riak-admin"), "{help}");
+}
+
+#[test]
+fn status_prints_riaks_statistics() {
+    let node = Node::buffered();
+    node.client().put("/buckets/b/keys/k", "v").expect(204);
+    let status = node.admin().says(&["status"]);
+    assert!(status.starts_with("1-minute stats for 'larder@127.0.0.1'\n-----"), "{status}");
+    for name in ["node_puts_total : 1", "node_gets : ", "riak_kv_version : ", "nodename : 'larder@127.0.0.1'"] {
+        assert!(status.lines().any(|line| line.starts_with(name)), "{name}: {status}");
+    }
+}
+
+#[test]
+fn wrong_words_print_usage_and_fail() {
+    let node = Node::buffered();
+    let admin = node.admin();
+    let none: [&str; 0] = [];
+    usage(&admin.run(&none), "kv-admin");
+    usage(&admin.run(&["no-such-command"]), "kv-admin");
+    usage(&admin.run(&["bucket-type"]), "bucket-type");
+    usage(&admin.run(&["bucket-type", "explode"]), "bucket-type");
+    usage(&admin.run(&["bucket-type", "status"]), "bucket-type status <type>");
+    usage(&admin.run(&["bucket-type", "activate"]), "bucket-type activate <type>");
+    usage(&admin.run(&["bucket-type", "create"]), "bucket-type create <type>");
+    usage(&admin.run(&["bucket-type", "update", "t"]), "bucket-type update <type>");
+}
+
+#[test]
+fn json_is_printed_where_an_answer_has_structure() {
+    let node = Node::buffered();
+    let admin = node.admin();
+    admin.active_type("t", r#"{"props":{"n_val":2}}"#);
+    let list: serde_json::Value = serde_json::from_str(&admin.says(&["--json", "bucket-type", "list"])).unwrap();
+    let text = list.to_string();
+    assert!(text.contains("\"default\"") && text.contains("\"t\"") && text.contains("true"), "{text}");
+    let status: serde_json::Value =
+        serde_json::from_str(&admin.says(&["--json", "bucket-type", "status", "t"])).unwrap();
+    assert!(status.to_string().contains("\"n_val\":2"), "{status}");
+    let stats: serde_json::Value = serde_json::from_str(&admin.says(&["--json", "status"])).unwrap();
+    assert!(stats.to_string().contains("node_puts_total"), "{stats}");
+}
+
+#[test]
+fn features_that_are_not_built_are_named() {
+    let node = Node::buffered();
+    for (words, name) in [(["security", "status"], "security"), (["cluster", "status"], "cluster")] {
+        let ended = node.admin().run(&words);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");
+        assert!(ended.stderr.contains(name), "{}", ended.stderr);
+    }
+}

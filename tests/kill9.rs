@@ -1,0 +1,231 @@
+//! The server is killed under load, again and again: nothing acknowledged is lost, nothing is unreadable.
+//!
+//! Each writer owns its keys, so what a key may hold is known without guessing: the last acknowledged value, or the one
+//! whose answer the kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 10.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking and runs in real time"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_tests::{Client, Node, Random, Request, Scale, figure};
+
+const WRITERS: u64 = 4;
+const OVERWRITTEN_KEYS: usize = 12;
+/// From here on a body is large: its key is deleted again two rounds later, so that a soak fits on a disk.
+const LARGE: usize = 100 * 1024;
+
+/// A value by what it is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Made {
+    seed: u64,
+    size: usize,
+}
+
+impl Made {
+    fn bytes(self) -> Vec<u8> {
+        Random::seeded(self.seed).bytes(self.size)
+    }
+}
+
+/// What a key may hold: `None` is nothing.
+#[derive(Debug, Clone, Default)]
+struct May {
+    acknowledged: Option<Made>,
+    /// Sent, but its answer never came.
+    in_flight: Option<Option<Made>>,
+}
+
+impl May {
+    fn is(&self, found: Option<&[u8]>) -> Result<Option<Made>, String> {
+        let candidates = std::iter::once(self.acknowledged).chain(self.in_flight);
+        for candidate in candidates {
+            match (candidate, found) {
+                (None, None) => return Ok(None),
+                (Some(made), Some(bytes)) if made.bytes() == bytes => return Ok(Some(made)),
+                _ => {}
+            }
+        }
+        let length = found.map(<[u8]>::len);
+        Err(format!("acknowledged {:?}, in flight {:?}, found {length:?} bytes", self.acknowledged, self.in_flight))
+    }
+}
+
+/// One writer's keys.
+#[derive(Debug, Default)]
+struct Ledger {
+    keys: BTreeMap<String, May>,
+    large: Vec<String>,
+    acknowledged: u64,
+}
+
+impl Ledger {
+    /// Writes until the server is gone.
+    fn write(&mut self, client: &mut Client, random: &mut Random, prefix: &str, stop: &AtomicBool) {
+        for number in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let overwrite = random.below(3) == 0;
+            let size = size(random);
+            let key = if overwrite {
+                format!("{}-again-{}", writer_of(prefix), random.below(OVERWRITTEN_KEYS))
+            } else {
+                format!("{prefix}-{number}")
+            };
+            let made = Made { seed: random.number(), size };
+            if size >= LARGE && !overwrite {
+                self.large.push(key.clone());
+            }
+            let request = Request::put(&format!("/buckets/kill/keys/{key}"), made.bytes());
+            if !self.send(client, &key, &request, Some(made), 204) {
+                return;
+            }
+        }
+    }
+
+    /// Sends one change; false when the server did not answer as it should.
+    fn send(&mut self, client: &mut Client, key: &str, request: &Request, to: Option<Made>, status: u16) -> bool {
+        let may = self.keys.entry(key.to_owned()).or_default();
+        may.in_flight = Some(to);
+        match client.try_send(request) {
+            Ok(response) if response.status == status => {
+                *may = May { acknowledged: to, in_flight: None };
+                self.acknowledged += 1;
+                true
+            }
+            Ok(response) => panic!("{key}: {} {}", response.status, response.text()),
+            Err(_) => false,
+        }
+    }
+
+    /// Reads `keys` back and settles what is in them; answers what is wrong.
+    fn verify(&mut self, client: &mut Client, keys: &[String]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for key in keys {
+            let response = client.get(&format!("/buckets/kill/keys/{key}"));
+            let may = self.keys.get_mut(key).expect("it was written");
+            let found = match response.status {
+                200 => Some(response.body.as_slice()),
+                404 => None,
+                status => {
+                    wrong.push(format!("{key}: {status} {}", response.text()));
+                    continue;
+                }
+            };
+            match may.is(found) {
+                Ok(made) => *may = May { acknowledged: made, in_flight: None },
+                Err(what) => wrong.push(format!("{key}: {what}")),
+            }
+        }
+        wrong
+    }
+
+    /// The keys to look at after a round: what was touched in it, and a sample of the rest.
+    fn to_verify(&self, prefix: &str, random: &mut Random, everything: bool) -> Vec<String> {
+        let recent =
+            |key: &str, may: &May| key.starts_with(prefix) || key.contains("-again-") || may.in_flight.is_some();
+        let sample = |random: &mut Random| everything || random.below(20) == 0;
+        let keys = self.keys.iter().filter(|(key, may)| recent(key, may) || sample(random));
+        keys.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn delete_large(&mut self, client: &mut Client) {
+        for key in std::mem::take(&mut self.large) {
+            if self.keys.get(&key).is_some_and(|may| may.acknowledged.is_some()) {
+                let request = Request::new("DELETE", &format!("/buckets/kill/keys/{key}"));
+                assert!(self.send(client, &key, &request, None, 204), "{key} is not deleted");
+            }
+        }
+    }
+}
+
+fn writer_of(prefix: &str) -> &str {
+    prefix.split('-').next().unwrap_or(prefix)
+}
+
+/// Mostly small, some above what is kept in a row, a few large.
+fn size(random: &mut Random) -> usize {
+    match random.below(100) {
+        0 => 2 * 1024 * 1024,
+        1..=6 => LARGE,
+        _ => 1 + random.below(2000),
+    }
+}
+
+#[test]
+fn every_acknowledged_write_outlives_a_kill() {
+    let rounds = Scale::current().of(10, 200);
+    let mut random = Random::from_environment("kill9");
+    let mut node = Node::start(&[]);
+    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(|_| Ledger::default()).collect();
+    let mut slowest = Duration::ZERO;
+    for round in 0..rounds {
+        run_until_killed(&mut node, &mut ledgers, round, &mut random);
+        let start = Instant::now();
+        node.restart();
+        slowest = slowest.max(start.elapsed());
+        let everything = round + 1 == rounds;
+        let wrong = verify(&node, &mut ledgers, round, &mut random, everything);
+        assert!(wrong.is_empty(), "round {round}: {} wrong\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+        if round % 2 == 1 {
+            ledgers.iter_mut().for_each(|ledger| ledger.delete_large(&mut node.client()));
+        }
+    }
+    let writes: u64 = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
+    figure("kill -9 rounds", &rounds.to_string());
+    figure("kill -9 acknowledged writes, all there", &writes.to_string());
+    figure("kill -9 slowest restart, ms", &slowest.as_millis().to_string());
+    assert!(writes > rounds * 20, "only {writes} writes: the load was no load");
+}
+
+/// All writers at work, and then no server.
+fn run_until_killed(node: &mut Node, ledgers: &mut [Ledger], round: u64, random: &mut Random) {
+    let stop = AtomicBool::new(false);
+    let address = node.http();
+    let pause = Duration::from_millis(150 + random.below(1000) as u64);
+    thread::scope(|scope| {
+        for (writer, ledger) in ledgers.iter_mut().enumerate() {
+            let (mut random, stop) = (Random::seeded(random.number()), &stop);
+            scope.spawn(move || {
+                ledger.write(&mut Client::new(address), &mut random, &format!("w{writer}-r{round}"), stop);
+            });
+        }
+        thread::sleep(pause);
+        node.kill();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// What is wrong after a restart: with the keys, and with the listing of them.
+fn verify(node: &Node, ledgers: &mut [Ledger], round: u64, random: &mut Random, everything: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (writer, ledger) in ledgers.iter_mut().enumerate() {
+        let keys = ledger.to_verify(&format!("w{writer}-r{round}-"), random, everything);
+        wrong.extend(ledger.verify(&mut node.client(), &keys));
+    }
+    let listing = node.client().get("/buckets/kill/keys?keys=true").expect(200).json();
+    let listed: Vec<&str> = listing["keys"].as_array().expect("keys").iter().filter_map(|key| key.as_str()).collect();
+    let once: BTreeSet<&str> = listed.iter().copied().collect();
+    if once.len() != listed.len() {
+        wrong.push(format!("{} keys are listed twice", listed.len() - once.len()));
+    }
+    let all = || ledgers.iter().flat_map(|ledger| &ledger.keys);
+    for (key, may) in all().filter(|(_, may)| may.in_flight.is_none()) {
+        match (may.acknowledged.is_some(), once.contains(key.as_str())) {
+            (true, false) => wrong.push(format!("{key} is stored but not listed")),
+            (false, true) => wrong.push(format!("{key} is listed but not stored")),
+            _ => {}
+        }
+    }
+    let known: BTreeSet<&str> = all().map(|(key, _)| key.as_str()).collect();
+    wrong.extend(once.difference(&known).map(|key| format!("{key} is listed but was never written")));
+    wrong
+}

@@ -1,0 +1,33 @@
+"""What the scripts share: a client of the server under test, and a runner that needs nothing installed."""
+
+import os
+import sys
+import traceback
+import warnings
+
+warnings.simplefilter("ignore")
+
+import riak  # noqa: E402
+
+
+def client():
+    """A client over HTTP, as any program makes one."""
+    return riak.RiakClient(protocol="http", host="127.0.0.1", http_port=int(os.environ["LARDER_HTTP_PORT"]))
+
+
+def run(module):
+    """Runs every function of the calling script whose name starts with test_, each with a client of its own."""
+    failed = 0
+    for name, test in sorted(vars(module).items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            connection = client()
+            test(connection)
+            connection.close()
+            print("ok   ", name)
+        except Exception:
+            failed += 1
+            print("FAIL ", name)
+            traceback.print_exc()
+    sys.exit(1 if failed else 0)

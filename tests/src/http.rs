@@ -1,0 +1,322 @@
+//! HTTP/1.1 over one connection.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// How long one read or write may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Above this a body is written while the answer is awaited: a server may refuse it half-way.
+const LARGE: usize = 1 << 20;
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// With this method, to this path and query.
+    #[must_use]
+    pub fn new(method: &str, target: &str) -> Self {
+        Self { method: method.to_owned(), target: target.to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A `GET`.
+    #[must_use]
+    pub fn get(target: &str) -> Self {
+        Self::new("GET", target)
+    }
+
+    /// A `PUT` of this text.
+    #[must_use]
+    pub fn put(target: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self::new("PUT", target).header("Content-Type", "text/plain").body(body)
+    }
+
+    /// A `PUT` of this JSON.
+    #[must_use]
+    pub fn put_json(target: &str, body: &str) -> Self {
+        Self::new("PUT", target).header("Content-Type", "application/json").body(body)
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With this body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The bytes before the body.
+    #[must_use]
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: larder\r\n", self.method, self.target);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !self.body.is_empty() || self.method == "PUT" || self.method == "POST" {
+            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+
+    /// All its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// Its status code.
+    pub status: u16,
+    /// Its headers, in order.
+    pub headers: Vec<(String, String)>,
+    /// Its body, whole.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of a header, whatever the case of its name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("not JSON ({error}): {} {}", self.status, self.text()),
+        }
+    }
+
+    /// The causal context.
+    #[must_use]
+    #[track_caller]
+    pub fn context(&self) -> &str {
+        self.header("X-Riak-Vclock").expect("the answer carries a context")
+    }
+
+    /// Fails the test unless the status is this one.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        let start: String = self.text().chars().take(400).collect();
+        assert_eq!(self.status, status, "{start}");
+        self
+    }
+}
+
+/// A client with one connection, opened when it is needed.
+#[derive(Debug)]
+pub struct Client {
+    server: SocketAddr,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    /// For this server.
+    #[must_use]
+    pub fn new(server: SocketAddr) -> Self {
+        Self { server, connection: None }
+    }
+
+    /// Sends a request and waits for its answer; fails the test when there is none.
+    #[track_caller]
+    pub fn send(&mut self, request: &Request) -> Response {
+        let reused = self.connection.is_some();
+        let answer = match self.try_send(request) {
+            Err(error) if reused && went_away(&error) => self.try_send(request),
+            answer => answer,
+        };
+        match answer {
+            Ok(response) => response,
+            Err(error) => panic!("no answer to {} {}: {error}", request.method, request.target),
+        }
+    }
+
+    /// Reads what is there.
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Response {
+        self.send(&Request::get(target))
+    }
+
+    /// Stores a text.
+    #[track_caller]
+    pub fn put(&mut self, target: &str, body: impl Into<Vec<u8>>) -> Response {
+        self.send(&Request::put(target, body))
+    }
+
+    /// Stores JSON.
+    #[track_caller]
+    pub fn put_json(&mut self, target: &str, body: &str) -> Response {
+        self.send(&Request::put_json(target, body))
+    }
+
+    /// Deletes.
+    #[track_caller]
+    pub fn delete(&mut self, target: &str) -> Response {
+        self.send(&Request::new("DELETE", target))
+    }
+
+    /// Sends a request once and waits for its answer.
+    ///
+    /// # Errors
+    /// The connection could not be made, or broke before the whole answer was there.
+    pub fn try_send(&mut self, request: &Request) -> io::Result<Response> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => BufReader::new(connect(self.server)?),
+        };
+        let response = if request.body.len() > LARGE {
+            exchange_large(&mut connection, request)?
+        } else {
+            connection.get_mut().write_all(&request.bytes())?;
+            read_response(&mut connection, &request.method)?
+        };
+        if !response.header("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+            self.connection = Some(connection);
+        }
+        Ok(response)
+    }
+
+    /// Sends bytes on a connection of their own, ends that direction, and reads whatever comes until the server ends
+    /// the other.
+    ///
+    /// # Errors
+    /// The connection could not be made. One that breaks is an answer too: what had come by then.
+    pub fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut stream = connect(server)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(error),
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, DEADLINE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_write_timeout(Some(DEADLINE))?;
+    Ok(stream)
+}
+
+fn went_away(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Writes the body on another thread, so that an early answer is seen.
+fn exchange_large(connection: &mut BufReader<TcpStream>, request: &Request) -> io::Result<Response> {
+    let mut writer = connection.get_ref().try_clone()?;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ = writer.write_all(&request.head()).and_then(|()| writer.write_all(&request.body));
+        });
+        let response = read_response(connection, &request.method);
+        if response.as_ref().map_or(true, |response| response.status >= 400) {
+            let _ = connection.get_ref().shutdown(Shutdown::Both);
+        }
+        response
+    })
+}
+
+fn read_response(from: &mut BufReader<TcpStream>, method: &str) -> io::Result<Response> {
+    let (status, headers) = loop {
+        let (status, headers) = read_head(from)?;
+        if status != 100 {
+            break (status, headers);
+        }
+    };
+    let mut response = Response { status, headers, body: Vec::new() };
+    let bodiless = method == "HEAD" || status == 204 || status == 304;
+    if !bodiless {
+        response.body = read_body(from, &response)?;
+    }
+    Ok(response)
+}
+
+fn read_head(from: &mut BufReader<TcpStream>) -> io::Result<(u16, Vec<(String, String)>)> {
+    let line = read_line(from)?;
+    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or_else(|| invalid(&format!("not a status line: {line:?}")))?;
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(from)?;
+        if line.is_empty() {
+            return Ok((status, headers));
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| invalid(&format!("not a header: {line:?}")))?;
+        headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+}
+
+fn read_body(from: &mut BufReader<TcpStream>, response: &Response) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    if response.header("Transfer-Encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+        while read_chunk(from, &mut body)? {}
+    } else if let Some(length) = response.header("Content-Length") {
+        let length = length.parse().map_err(|_| invalid("not a length"))?;
+        body.resize(length, 0);
+        from.read_exact(&mut body)?;
+    } else {
+        from.read_to_end(&mut body)?;
+    }
+    Ok(body)
+}
+
+/// Adds one chunk to `body`; false after the last.
+fn read_chunk(from: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<bool> {
+    let line = read_line(from)?;
+    let length = usize::from_str_radix(line.split(';').next().unwrap_or("").trim(), 16);
+    let length = length.map_err(|_| invalid(&format!("not a chunk size: {line:?}")))?;
+    let start = body.len();
+    body.resize(start + length, 0);
+    from.read_exact(&mut body[start..])?;
+    read_line(from)?;
+    Ok(length > 0)
+}
+
+fn read_line(from: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = Vec::new();
+    from.read_until(b'\n', &mut line)?;
+    if line.pop() != Some(b'\n') {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection ended"));
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    Ok(line.iter().map(|byte| char::from(*byte)).collect())
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what.to_owned())
+}

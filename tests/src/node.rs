@@ -1,0 +1,245 @@
+//! A server on its own directory and ports.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::admin::Admin;
+use crate::http::Client;
+use crate::process::{Ended, Process};
+
+/// How long a start may take; generous, because a debug machine under load is slow.
+const START: Duration = Duration::from_secs(30);
+/// How long a drain may take.
+const STOP: Duration = Duration::from_secs(30);
+/// What the banner says before the address.
+const BANNER: &str = "  Riak HTTP   http://";
+
+/// A directory for one server's data, removed at the end.
+#[derive(Debug)]
+pub struct Home(TempDir);
+
+impl Home {
+    /// A fresh one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory"))
+    }
+
+    /// One with a copy of this data; no server may run on it.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        copy_directory(&self.data(), &copy.data()).expect("the data can be copied");
+        copy
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    /// The admin socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.data().join("admin.sock")
+    }
+
+    /// A place beside the data for a test's own files.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The command that starts a server here on any free port.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(binary("LARDER_BIN", "larder"));
+        command.current_dir(self.path()).arg("--data-dir").arg(self.data());
+        if !args.contains(&"--http") {
+            command.args(["--http", "127.0.0.1:0"]);
+        }
+        command.args(["--pb", "off", "--s3", "off"]).args(args);
+        command
+    }
+
+    /// Starts a server that is expected to give up, and returns what it said.
+    #[must_use]
+    pub fn fails_to_start(&self, args: &[&str]) -> Ended {
+        Process::start(&mut self.command(args)).ended(START)
+    }
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Node {
+    home: Home,
+    args: Vec<String>,
+    process: Option<Process>,
+    http: SocketAddr,
+}
+
+impl Node {
+    /// Starts one on fresh data.
+    #[must_use]
+    pub fn start(args: &[&str]) -> Self {
+        Self::start_in(Home::new(), args)
+    }
+
+    /// Starts one whose writes do not wait for the disk: for tests that are not about durability.
+    #[must_use]
+    pub fn buffered() -> Self {
+        Self::start(&["--durability", "buffered"])
+    }
+
+    /// Starts one on the data of `home`.
+    #[must_use]
+    pub fn start_in(home: Home, args: &[&str]) -> Self {
+        match Self::try_start(home, args) {
+            Ok(node) => node,
+            Err(ended) => panic!("no banner\nstdout: {}\nstderr: {}", ended.stdout, ended.stderr),
+        }
+    }
+
+    /// Starts one on the data of `home`, which may refuse.
+    ///
+    /// # Errors
+    /// How it ended and what it said.
+    pub fn try_start(home: Home, args: &[&str]) -> Result<Self, Ended> {
+        let (process, http) = launch(&home, args)?;
+        Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), http })
+    }
+
+    /// Where it answers HTTP.
+    #[must_use]
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// A new connection's worth of client.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.http)
+    }
+
+    /// Its administration.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(&self.home.socket())
+    }
+
+    /// What it printed when it started.
+    #[must_use]
+    pub fn banner(&self) -> String {
+        self.running().stdout()
+    }
+
+    /// What it logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.running().stderr()
+    }
+
+    /// Its resident memory in bytes, as the kernel counts it.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.running().id())).expect("it is running");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel counts memory");
+        let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse().expect("a number of KiB");
+        kib * 1024
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Asks it to end and returns how it did.
+    pub fn terminate(&mut self) -> Ended {
+        let process = self.process.take().expect("it is running");
+        process.terminate();
+        process.ended(STOP)
+    }
+
+    /// Starts it again on the same data; it must not be running. Its port is a new one.
+    pub fn restart(&mut self) {
+        assert!(self.process.is_none(), "end it first");
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        let (process, http) = match launch(&self.home, &args) {
+            Ok(running) => running,
+            Err(ended) => panic!("no banner\nstdout: {}\nstderr: {}", ended.stdout, ended.stderr),
+        };
+        self.process = Some(process);
+        self.http = http;
+    }
+
+    /// Its directory, once it has ended.
+    #[must_use]
+    pub fn into_home(mut self) -> Home {
+        self.kill();
+        self.home
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("it is running")
+    }
+}
+
+fn launch(home: &Home, args: &[&str]) -> Result<(Process, SocketAddr), Ended> {
+    let mut process = Process::start(&mut home.command(args));
+    match process.wait_for(START, announced) {
+        Some(address) => Ok((process, address)),
+        None if process.status().is_none() => {
+            panic!("no banner in {START:?}\nstdout: {}\nstderr: {}", process.stdout(), process.stderr())
+        }
+        None => Err(process.ended(START)),
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_directory(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The address in the banner, once its line is whole.
+fn announced(stdout: &str) -> Option<SocketAddr> {
+    let rest = stdout.split_once(BANNER)?.1;
+    let (address, _) = rest.split_once('\n')?;
+    address.trim().trim_end_matches('/').parse().ok()
+}
+
+/// A program under test: where the environment says, else in the release directory.
+pub(crate) fn binary(variable: &str, name: &str) -> PathBuf {
+    let given = std::env::var_os(variable).map(PathBuf::from);
+    let path = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release").join(name));
+    assert!(path.exists(), "{} is not there: run `cargo xtask test`, or build it with --release", path.display());
+    path.canonicalize().expect("it is there")
+}

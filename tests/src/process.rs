@@ -1,0 +1,153 @@
+//! A child process that is watched, and ends with the value that stands for it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often a condition is looked at.
+const STEP: Duration = Duration::from_millis(5);
+
+/// How a process ended and what it said.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Everything on stdout.
+    pub stdout: String,
+    /// Everything on stderr.
+    pub stderr: String,
+}
+
+/// A running child.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts `command` and begins to read what it says.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Self {
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("LARDER_") && !is_set(command, &name) {
+                command.env_remove(&name);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => panic!("{:?} does not start: {error}", command.get_program()),
+        };
+        let stdout = Arc::default();
+        let stderr = Arc::default();
+        let readers = vec![
+            collect(child.stdout.take().expect("stdout is piped"), Arc::clone(&stdout)),
+            collect(child.stderr.take().expect("stderr is piped"), Arc::clone(&stderr)),
+        ];
+        Self { child, stdout, stderr, readers }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said on stdout so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().expect("no reader panics").clone()
+    }
+
+    /// What it has said on stderr so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().expect("no reader panics").clone()
+    }
+
+    /// Waits until `found` sees something in its stdout; `None` when it ended first or the time is up.
+    pub fn wait_for<T>(&mut self, within: Duration, found: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(value) = found(&self.stdout()) {
+                return Some(value);
+            }
+            if self.status().is_some() {
+                self.drain();
+                return found(&self.stdout());
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            thread::sleep(STEP);
+        }
+    }
+
+    /// Whether it ended, and how.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked")
+    }
+
+    /// Asks it to end, as an operator does.
+    pub fn terminate(&self) {
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw).expect("a child has an id");
+        let _ = kill_process(pid, Signal::TERM);
+    }
+
+    /// Ends it at once, as a power cut does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end; kills it and fails the test when it takes longer.
+    #[must_use]
+    pub fn ended(mut self, within: Duration) -> Ended {
+        let deadline = Instant::now() + within;
+        while self.status().is_none() {
+            if Instant::now() > deadline {
+                self.kill();
+                panic!("still running after {within:?}\nstdout: {}\nstderr: {}", self.stdout(), self.stderr());
+            }
+            thread::sleep(STEP);
+        }
+        self.drain();
+        let code = self.status().and_then(|status| status.code());
+        Ended { code, stdout: self.stdout(), stderr: self.stderr() }
+    }
+
+    /// Waits for the last of its output.
+    fn drain(&mut self) {
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_set(command: &Command, name: &std::ffi::OsStr) -> bool {
+    command.get_envs().any(|(key, value)| key == name && value.is_some())
+}
+
+fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut reader = BufReader::new(from);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    })
+}

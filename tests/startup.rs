@@ -1,0 +1,221 @@
+//! Starting, refusing to start, and stopping.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use larder_tests::{Ended, Home, Node, Process};
+
+/// Fails the test unless the start was refused with one clear line that has these words.
+#[track_caller]
+fn refused(ended: &Ended, words: &[&str]) {
+    assert!(ended.code.is_some_and(|code| code != 0), "{ended:?}");
+    assert!(!ended.stdout.contains("Riak HTTP"), "{ended:?}");
+    assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{}", ended.stderr);
+    for word in words {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&Home::new().fails_to_start(&["--http", &address]), &[&address]);
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused_and_the_first_goes_on() {
+    let node = Node::buffered();
+    let data = node.home().data();
+    let ended = Process::start(&mut node.home().command(&[])).ended(Duration::from_secs(30));
+    refused(&ended, &[data.to_str().unwrap()]);
+    node.client().put("/buckets/b/keys/k", "v").expect(204);
+    node.admin().check(&["ping"], "pong\n");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let home = Home::new();
+    fs::write(home.data(), "a file").unwrap();
+    refused(&home.fails_to_start(&[]), &[home.data().to_str().unwrap()]);
+}
+
+#[test]
+fn a_socket_path_that_is_too_long_is_named() {
+    let home = Home::new();
+    let path = home.path().join("s".repeat(150));
+    refused(&home.fails_to_start(&["--admin-socket", path.to_str().unwrap()]), &["socket"]);
+}
+
+#[test]
+fn unknown_settings_are_named_wherever_they_stand() {
+    let home = Home::new();
+    let flag = home.fails_to_start(&["--no-such-setting", "1"]);
+    assert!(flag.code.is_some_and(|code| code != 0) && flag.stderr.contains("--no-such-setting"), "{flag:?}");
+    let mut command = home.command(&[]);
+    command.env("LARDER_NO_SUCH_SETTING", "1");
+    refused(&Process::start(&mut command).ended(Duration::from_secs(30)), &["LARDER_NO_SUCH_SETTING"]);
+    let file = home.path().join("larder.toml");
+    fs::write(&file, "no-such-setting = 1\n").unwrap();
+    let ended = home.fails_to_start(&["--config", file.to_str().unwrap()]);
+    assert!(ended.code.is_some_and(|code| code != 0) && ended.stderr.contains("no-such-setting"), "{ended:?}");
+    for (setting, value) in [("--engine", "paper"), ("--durability", "maybe"), ("--http", "nonsense")] {
+        let ended = home.fails_to_start(&[setting, value]);
+        assert!(ended.code.is_some_and(|code| code != 0) && ended.stderr.contains(value), "{ended:?}");
+    }
+}
+
+#[test]
+fn settings_come_from_the_environment_and_from_a_file_too() {
+    let home = Home::new();
+    let mut command = home.command(&[]);
+    command.env("LARDER_NODE_NAME", "one@127.0.0.1");
+    let mut process = Process::start(&mut command);
+    process.wait_for(Duration::from_secs(30), |out| out.contains("Riak HTTP").then_some(())).expect("it starts");
+    process.terminate();
+    assert_eq!(process.ended(Duration::from_secs(30)).code, Some(0));
+    let file = home.path().join("larder.toml");
+    fs::write(&file, "node-name = \"two@127.0.0.1\"\ndurability = \"buffered\"\n").unwrap();
+    let path = file.to_str().unwrap().to_owned();
+    let node = Node::start_in(home, &["--config", &path]);
+    assert_eq!(node.client().get("/stats").expect(200).json()["nodename"], "two@127.0.0.1");
+}
+
+#[test]
+fn the_banner_says_what_is_true_and_what_to_try() {
+    let node = Node::start(&[]);
+    let banner = node.banner();
+    for word in [&node.http().to_string(), node.home().socket().to_str().unwrap(), "kv-admin", "bucket-type"] {
+        assert!(banner.contains(word), "{word}: {banner}");
+    }
+    for word in ["8087", "8080"] {
+        assert!(!banner.contains(word), "a protocol that is off is announced: {banner}");
+    }
+    assert!(banner.contains("disk"), "the banner says when a write is on disk: {banner}");
+    let buffered = Node::buffered().banner();
+    assert!(buffered.contains("buffered"), "{buffered}");
+}
+
+#[test]
+fn a_listener_may_be_off() {
+    let home = Home::new();
+    let mut process = Process::start(&mut home.command(&["--http", "off"]));
+    let socket = home.socket();
+    let there = process.wait_for(Duration::from_secs(30), |out| out.contains("kv-admin").then_some(()));
+    assert!(there.is_some() && socket.exists(), "{} {}", process.stdout(), process.stderr());
+    assert!(!process.stdout().contains("Riak HTTP   http://"), "{}", process.stdout());
+    process.terminate();
+    assert_eq!(process.ended(Duration::from_secs(30)).code, Some(0));
+}
+
+#[test]
+fn the_memory_engine_serves_and_forgets() {
+    let mut node = Node::start(&["--engine", "memory"]);
+    node.client().put("/buckets/b/keys/k", "v").expect(204);
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
+    assert_eq!(node.terminate().code, Some(0));
+    node.restart();
+    node.client().get("/buckets/b/keys/k").expect(404);
+}
+
+#[test]
+fn help_and_version_answer_without_a_server() {
+    let home = Home::new();
+    let help = home.fails_to_start(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    for setting in [
+        "--data-dir",
+        "--http",
+        "--pb",
+        "--s3",
+        "--admin-socket",
+        "--engine",
+        "--durability",
+        "--node-name",
+        "LARDER_HTTP",
+    ] {
+        assert!(help.stdout.contains(setting), "{setting}: {}", help.stdout);
+    }
+    assert_eq!(home.fails_to_start(&["--version"]).code, Some(0));
+}
+
+#[test]
+fn a_restart_keeps_the_data() {
+    let mut node = Node::start(&[]);
+    for number in 0..50 {
+        node.client().put(&format!("/buckets/b/keys/{number}"), number.to_string()).expect(204);
+    }
+    for round in 0..2 {
+        if round == 0 {
+            assert_eq!(node.terminate().code, Some(0));
+        } else {
+            node.kill();
+        }
+        node.restart();
+        for number in 0..50 {
+            assert_eq!(node.client().get(&format!("/buckets/b/keys/{number}")).expect(200).text(), number.to_string());
+        }
+    }
+}
+
+#[test]
+fn a_buffered_write_survives_an_orderly_stop() {
+    let mut node = Node::buffered();
+    node.client().put("/buckets/b/keys/k?dw=0", "v").expect(204);
+    assert_eq!(node.terminate().code, Some(0));
+    node.restart();
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
+}
+
+#[test]
+fn a_request_under_way_is_answered_before_the_server_stops() {
+    let mut node = Node::start(&[]);
+    let mut stream = TcpStream::connect(node.http()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+        .write_all(
+            b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\nhello",
+        )
+        .unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let rest = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(400));
+        let _ = stream.write_all(b"world");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    });
+    let ended = node.terminate();
+    let answer = rest.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer:?}");
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(!node.home().socket().exists(), "the socket is left behind");
+    node.restart();
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "helloworld");
+}
+
+#[test]
+fn an_idle_connection_does_not_hold_up_the_stop() {
+    let mut node = Node::start(&[]);
+    let mut client = node.client();
+    client.get("/ping").expect(200);
+    let _silent = TcpStream::connect(node.http()).unwrap();
+    assert_eq!(node.terminate().code, Some(0));
+}
+
+#[test]
+fn log_lines_may_be_json() {
+    let mut node = Node::start(&["--log-format", "json"]);
+    node.client().get("/ping").expect(200);
+    let ended = node.terminate();
+    assert!(!ended.stderr.is_empty());
+    for line in ended.stderr.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+}
