@@ -80,6 +80,7 @@ pub struct Gateway {
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) metrics: Metrics,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
+    pub(crate) uploads: Semaphore,
     admission: Semaphore,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
@@ -101,6 +102,7 @@ impl Gateway {
             known_buckets: KnownBuckets::default(),
             metrics: Metrics::new(),
             seen_members: ArcSwap::default(),
+            uploads: Semaphore::new(larder_model::limits::UPLOADS_MAX),
             admission: Semaphore::new(config.requests_max),
             heartbeat: Mutex::new(None),
             actor,

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use larder_model::content::{BlobId, BlobRef, Body};
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{ByteStream, Upload};
 use crate::metrics::Event;
@@ -24,6 +25,8 @@ pub(super) struct Destination<'a> {
     pub(super) name: Bytes,
     /// The write's clock.
     pub(super) clock: u64,
+    /// How long to wait for a turn.
+    pub(super) deadline: Instant,
 }
 
 impl Gateway {
@@ -56,6 +59,8 @@ impl Gateway {
         rest: Option<Box<dyn ByteStream>>,
         to: Destination<'_>,
     ) -> Result<Received> {
+        let turn = timeout_at(to.deadline, self.uploads.acquire()).await;
+        let _turn = turn.map_err(|_| Error::Overloaded { retry_after: 1 })?;
         let id = BlobId::of(&to.partition.key, &to.name, to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.name };
         let mut writer = self.ports.blobs.create(id, owner).await?;

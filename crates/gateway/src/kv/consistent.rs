@@ -28,7 +28,8 @@ impl Gateway {
         let expected = self.expected(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true);
         let clock = self.next_stamp(expected).await?;
-        let to = Destination { partition: &partition, name: ANY_SLOT.row_name(), clock };
+        let to =
+            Destination { partition: &partition, name: ANY_SLOT.row_name(), clock, deadline: asked.options.deadline };
         let Received { body, lease: _lease } = self.receive(upload, to).await?;
         let blob = blob_of(&body);
         let content = Content { body, ..content };

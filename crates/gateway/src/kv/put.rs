@@ -96,7 +96,7 @@ impl Gateway {
         let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers: Vec::new(), content };
         let slot =
             Write::row_name(if mode == Mode::WriteOnce { Mode::Siblings } else { mode }, self.actor, clock, &row);
-        let to = Destination { partition: &partition, name: slot, clock };
+        let to = Destination { partition: &partition, name: slot, clock, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
         let length = body.length();
         let row = ObjectRow { content: Content { body, ..row.content }, ..row };

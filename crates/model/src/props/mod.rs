@@ -23,6 +23,7 @@ mod decode;
 pub mod display;
 pub mod effective;
 mod erlang;
+pub mod manual;
 pub mod quorum;
 pub mod reason;
 pub mod set;
