@@ -23,7 +23,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Reply, Fault> {
         quorums: params.quorums,
         timeout: params.timeout,
     };
-    match call.gateway.delete(request).await? {
+    match call.gateway.delete(request).await.map_err(|error| Fault::from(error).after_checks())? {
         Deleted::Done => Ok(done(HTML)),
         Deleted::NotFound(_) => {
             let mut reply = text(StatusCode::NOT_FOUND, "not found\n");

@@ -66,7 +66,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Reply, Fault> {
         return Ok(missing(&found));
     }
     let several = found.versions.siblings.len() > 1;
-    match call.query.get("vtag").filter(|_| several) {
+    match call.query.get("vtag") {
         None if several => show_siblings(call, found),
         None => show_one(call, found, 0),
         Some(vtag) => {

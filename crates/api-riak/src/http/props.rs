@@ -62,7 +62,7 @@ pub(super) async fn asked(headers: &HeaderMap, body: Incoming, what: &str) -> Re
     let props = props_of(&body).map_err(|_| {
         Fault::bad(format!("{what} PUT must be a JSON object of the form:\n{{\"props\":{{...bucket properties...}}}}"))
     })?;
-    if is_json(headers) { Ok(props) } else { Err(Fault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE)) }
+    if is_json(headers) { Ok(props) } else { Err(Fault::page(StatusCode::UNSUPPORTED_MEDIA_TYPE).after_checks()) }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

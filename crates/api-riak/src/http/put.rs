@@ -25,7 +25,7 @@ use super::{conditional, links};
 /// A parameter, a header or the gateway refuses.
 pub(super) async fn put(call: &Call<'_>, body: Incoming) -> Result<Reply, Fault> {
     let request = request(call, None)?;
-    store(call, request, body, None).await
+    store(call, request, body, None).await.map_err(Fault::after_checks)
 }
 
 /// POST of `/…/keys`: the server makes the key and says where the object is.
@@ -36,7 +36,7 @@ pub(super) async fn post_new(call: &Call<'_>, body: Incoming) -> Result<Reply, F
     let key = call.gateway.new_key();
     let location = location(call, &key);
     let request = request(call, Some(key))?;
-    store(call, request, body, Some(location)).await
+    store(call, request, body, Some(location)).await.map_err(Fault::after_checks)
 }
 
 /// A put whose body is still on the wire.
@@ -53,7 +53,7 @@ fn request(call: &Call<'_>, new_key: Option<String>) -> Result<Request, Fault> {
     let link = joined(call.headers, "link");
     let links = link.map(|link| links::parse(&link, place.style, &place.bucket)).transpose()?.unwrap_or_default();
     let terms = terms(call.headers)?;
-    check_media(&media)?;
+    check_media(&media).map_err(Fault::after_checks)?;
     let content = Content {
         content_type: Some(media),
         charset,

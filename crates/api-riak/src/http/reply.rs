@@ -66,6 +66,21 @@ impl Fault {
         page(status).into()
     }
 
+    /// The same, found after the checks of the request: Riak has settled on a media type by then and says what that depends on.
+    /// What its checks find is left as it is, and so is a failure of the server, which is to be logged.
+    #[must_use]
+    pub(super) fn after_checks(self) -> Self {
+        if let Self::Gateway(error) = &self {
+            use Error::{BadAddress, BrokenBody, Context, Damaged, Internal, UnknownType};
+            if matches!(error, BadAddress(_) | BrokenBody(_) | Context(_) | Damaged(_) | Internal(_) | UnknownType(_)) {
+                return self;
+            }
+        }
+        let mut reply = self.into_reply();
+        reply.headers_mut().insert(VARY, VARY_ENCODING);
+        reply.into()
+    }
+
     /// The answer.
     #[must_use]
     pub(super) fn into_reply(self) -> Reply {

@@ -86,6 +86,7 @@ use Part::{Any, Bucket, Key, Rest, Type, Word};
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 const READ_POST: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
+const GET_POST: &[Method] = &[Method::GET, Method::POST];
 const POST: &[Method] = &[Method::POST];
 const OBJECT: &[Method] = &[Method::HEAD, Method::GET, Method::POST, Method::PUT, Method::DELETE];
 const PROPS: &[Method] = &[Method::HEAD, Method::GET, Method::PUT, Method::DELETE];
@@ -140,8 +141,10 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("stats")], READ, Resource::Stats, "riak_kv_wm_stats"),
     route(&[Word("metrics")], READ, Resource::Metrics, "larder_metrics"),
     route(&[], READ, Resource::Root, ""),
+    route(&[Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
+    route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any], READ, Resource::Index, INDEX),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("index"), Any, Any, Any], READ, Resource::Index, INDEX),
     route(&[Word("buckets"), Bucket, Word("keys"), Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
@@ -154,7 +157,7 @@ pub static ROUTES: &[Route] = &[
     route(&[Word("riak"), Bucket, Key, Rest], READ_POST, Resource::LinkWalk, LINKS),
     route(
         &[Word("buckets"), Bucket, Word("counters"), Key],
-        READ_POST,
+        GET_POST,
         Resource::NotBuilt(Feature::Counters),
         "riak_kv_wm_counter",
     ),
@@ -277,6 +280,7 @@ mod tests {
         check("GET", "/buckets/b/keys/k/_,_,_", "LinkWalk");
         check("GET", "/buckets/b/keys/k/a/b/c/d/e/f", "LinkWalk");
         check("GET", "/buckets/b/index/f_int/1/2", "Index");
+        check("GET", "/buckets/b/index/f_int/", "Index");
         check("GET", "/buckets//keys/k", "none");
         check("GET", "/types", "none");
         check("GET", "/buckets/b", "none");
@@ -289,6 +293,7 @@ mod tests {
         check("PUT", "/buckets/b/keys/", "GET, HEAD");
         check("DELETE", "/types/t/props", "HEAD, GET, PUT");
         check("PUT", "/mapred", "GET, HEAD, POST");
+        check("HEAD", "/buckets/b/counters/k", "GET, POST");
         check("POST", "/", "GET, HEAD");
     }
 

@@ -21,7 +21,9 @@ pub(super) fn get(call: &Call<'_>) -> Reply {
         Some(0) => typed(StatusCode::OK, JSON, stats.to_string()),
         Some(_) => typed(StatusCode::OK, TEXT, pretty(&stats)),
     };
-    reply.headers_mut().insert(VARY, VARY_BOTH);
+    // Riak packs the answer of a GET only.
+    let vary = if call.is_head() { HeaderValue::from_static("Accept") } else { VARY_BOTH };
+    reply.headers_mut().insert(VARY, vary);
     reply
 }
 
