@@ -193,6 +193,20 @@ async fn long_listings_come_in_pages() {
 }
 
 #[tokio::test]
+async fn a_listing_of_exactly_one_page_is_json() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    for number in 0..1000 {
+        let request = put(&format!("/buckets/page/keys/{number:04}?dw=0"), b"x", "");
+        assert_eq!(client.send(&server, &request, false).await.status, 204);
+    }
+    let whole = client.send(&server, &get("/buckets/page/keys?keys=true", ""), false).await;
+    let whole: serde_json::Value = serde_json::from_slice(&whole.body).unwrap();
+    assert_eq!(whole["keys"].as_array().map(Vec::len), Some(1000));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn too_many_headers_are_refused_by_name() {
     let server = Server::start().await;
     let mut client = server.connect().await;

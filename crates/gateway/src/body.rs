@@ -1,9 +1,13 @@
 //! Bytes on their way in and out, a piece at a time.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use larder_store::BlobReader;
+use larder_model::content::BlobRef;
+use larder_store::{BlobReader, Blobs, Kind};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{Error, Result};
 
@@ -45,8 +49,12 @@ impl std::fmt::Debug for Upload {
 pub enum Download {
     /// All of it.
     Bytes(Bytes),
-    /// A blob, held open.
-    Blob(Box<dyn BlobReader>),
+    /// A blob, held open, and the turn it took.
+    Blob(Box<dyn BlobReader>, OwnedSemaphorePermit),
+    /// A blob that is opened when its turn comes: of several siblings only one is held at a time. It may be gone by then.
+    Later(Arc<dyn Blobs>, BlobRef),
+    /// A blob that was opened late.
+    Opened(Box<dyn BlobReader>),
 }
 
 impl std::fmt::Debug for Download {
@@ -61,22 +69,36 @@ impl Download {
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Blob(blob) => blob.length(),
+            Self::Blob(blob, _) | Self::Opened(blob) => blob.length(),
+            Self::Later(_, blob) => blob.length,
         }
     }
 
     /// The piece from `offset`, at most `max` bytes; empty at the end.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the checksum of a block does not hold.
+    /// [`Error::Damaged`] when the checksum of a block does not hold, or when a blob opened late is gone.
     pub async fn piece(&mut self, offset: u64, max: usize) -> Result<Bytes> {
+        if let Self::Later(blobs, blob) = self {
+            *self = Self::Opened(open(blobs.as_ref(), blob).await?);
+        }
         match self {
             Self::Bytes(bytes) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let to = from.saturating_add(max).min(bytes.len());
                 Ok(bytes.slice(from..to))
             }
-            Self::Blob(blob) => blob.read(offset, max).await.map_err(Error::from),
+            Self::Blob(blob, _) | Self::Opened(blob) => blob.read(offset, max).await.map_err(Error::from),
+            Self::Later(..) => Ok(Bytes::new()),
         }
     }
+}
+
+/// Opens a blob that has to be as long as its row says.
+pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Result<Box<dyn BlobReader>> {
+    let reader = blobs.open(blob.id).await?;
+    if reader.length() == blob.length {
+        return Ok(reader);
+    }
+    Err(larder_store::Error::new(Kind::Damaged, "a large body is not as long as its object says"))
 }

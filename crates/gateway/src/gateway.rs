@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use larder_model::rows::Micros;
+use larder_model::limits::{DOWNLOADS_MAX, UPLOADS_MAX};
+use larder_model::rows::{Micros, Stamp};
 use larder_store::{Blobs, Clock, Durability, Level, Options, Store};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -73,7 +74,11 @@ pub struct Gateway {
     pub(crate) config: Config,
     pub(crate) actor: u64,
     pub(crate) clock: HybridClock,
-    pub(crate) mark_stamp: AtomicU64,
+    /// Stamp of the stored clock mark; held while it is written, so that marks never go back.
+    pub(crate) mark_stamp: tokio::sync::Mutex<Stamp>,
+    /// When the catalogue was last checked, in microseconds of the monotonic clock; 0 before.
+    pub(crate) checked_at: AtomicU64,
+    keys_made: AtomicU64,
     pub(crate) catalogue: ArcSwap<Catalogue>,
     pub(crate) refreshing: tokio::sync::Mutex<()>,
     pub(crate) skewed: AtomicBool,
@@ -81,6 +86,7 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
     pub(crate) uploads: Semaphore,
+    pub(crate) downloads: Arc<Semaphore>,
     admission: Semaphore,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
@@ -95,14 +101,17 @@ impl Gateway {
         let (mark, mark_stamp) = members::stored_mark(&ports, &config).await?;
         let gateway = Arc::new(Self {
             clock: HybridClock::above(mark),
-            mark_stamp: AtomicU64::new(mark_stamp),
+            mark_stamp: tokio::sync::Mutex::new(mark_stamp),
+            checked_at: AtomicU64::new(0),
+            keys_made: AtomicU64::new(0),
             catalogue: ArcSwap::from_pointee(Catalogue::empty()),
             refreshing: tokio::sync::Mutex::new(()),
             skewed: AtomicBool::new(false),
             known_buckets: KnownBuckets::default(),
             metrics: Metrics::new(),
             seen_members: ArcSwap::default(),
-            uploads: Semaphore::new(larder_model::limits::UPLOADS_MAX),
+            uploads: Semaphore::new(UPLOADS_MAX),
+            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
             admission: Semaphore::new(config.requests_max),
             heartbeat: Mutex::new(None),
             actor,
@@ -145,7 +154,7 @@ impl Gateway {
 
     /// Whether writes are taken.
     pub fn is_ready(&self) -> bool {
-        self.ports.store.is_ready() && !self.skewed.load(Ordering::Acquire)
+        self.ports.store.is_ready() && self.ports.blobs.is_ready() && !self.skewed.load(Ordering::Acquire)
     }
 
     /// Counts something that happened outside: an edge that caught a panic.
@@ -192,8 +201,7 @@ impl Gateway {
 
     /// A key for an object that came without: 160 bits that no other write has, in base 62.
     pub fn new_key(&self) -> String {
-        let now = self.ports.clock.now();
-        let unique = self.clock.issue(now).unwrap_or_else(|| self.clock.peek(now));
+        let unique = self.keys_made.fetch_add(1, Ordering::Relaxed);
         let word = |salt: u8| larder_model::hash::id128(&[&self.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
         let head = larder_model::hash::base62(word(0));
         let tail = larder_model::hash::base62(word(1) >> 96);
@@ -211,6 +219,16 @@ impl Gateway {
 
     /// Runs one operation: admits it, counts it, times it.
     pub(crate) async fn measured<T>(&self, op: Op, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.measured_as(op, |_| Outcome::Ok, work).await
+    }
+
+    /// As [`Self::measured`], where not every answer counts as [`Outcome::Ok`].
+    pub(crate) async fn measured_as<T>(
+        &self,
+        op: Op,
+        outcome: fn(&T) -> Outcome,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let Ok(_admitted) = self.admission.try_acquire() else {
             return Err(Error::Overloaded { retry_after: 1 });
         };
@@ -218,7 +236,7 @@ impl Gateway {
         let begun = self.ports.clock.monotonic();
         let result = work.await;
         let now = self.ports.clock.monotonic();
-        let outcome = result.as_ref().map_or_else(Error::outcome, |_| Outcome::Ok);
+        let outcome = result.as_ref().map_or_else(Error::outcome, outcome);
         self.metrics.finished(op, now.saturating_sub(begun), outcome, now);
         result
     }

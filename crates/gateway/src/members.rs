@@ -96,13 +96,14 @@ impl Gateway {
 
     /// Writes the heartbeat now.
     pub(crate) async fn say_alive(&self) -> Result<()> {
+        let now = self.ports.store.now(&self.own(Level::One)).await?;
+        // Stamp and number are taken together: of two beats the later one never says less.
         let row = MemberRow {
             node: self.config.node.clone(),
             address: self.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             catalogue: self.catalogue.load().number(),
         };
-        let now = self.ports.store.now(&self.own(Level::One)).await?;
         let row = Row {
             name: Bytes::copy_from_slice(&self.actor.to_be_bytes()),
             value: row.encode(),
@@ -119,7 +120,8 @@ impl Gateway {
         let clock = self.clock.reading(self.now());
         let gone = Change::Remove { name, stamp: clock + 1 };
         self.ports.store.apply(Batch::of(Partition::members(), vec![gone]), &self.own(Level::Quorum)).await?;
-        self.write_mark(clock).await
+        let mut stamp = self.mark_stamp.lock().await;
+        self.write_mark(clock, &mut stamp).await
     }
 
     /// Drops the heartbeats of dead processes: the directory's lock proves that this one is alone.
@@ -152,14 +154,16 @@ impl Gateway {
 
     /// Stores a mark ahead of the clock.
     pub(crate) async fn store_mark(&self) -> Result<()> {
+        let mut stamp = self.mark_stamp.lock().await;
         let mark = self.clock.next_mark(self.now());
-        self.write_mark(mark).await?;
+        self.write_mark(mark, &mut stamp).await?;
         self.clock.marked(mark);
         Ok(())
     }
 
-    async fn write_mark(&self, mark: Clock) -> Result<()> {
-        let stamp = self.mark_stamp.fetch_add(1, Ordering::AcqRel) + 1;
+    async fn write_mark(&self, mark: Clock, stamp: &mut Stamp) -> Result<()> {
+        *stamp += 1;
+        let stamp = *stamp;
         let name = Bytes::copy_from_slice(self.config.node.as_bytes());
         let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
         let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);

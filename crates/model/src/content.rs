@@ -60,8 +60,8 @@ pub struct BlobRef {
     pub id: BlobId,
     /// Its length in bytes.
     pub length: u64,
-    /// CRC-32 of all its bytes.
-    pub check: u32,
+    /// SHA-1 of all its bytes: what they are, wherever they are kept.
+    pub digest: [u8; 20],
 }
 
 /// Identity of a blob: a hash of its owner's partition and row, and the owner's stamp.
@@ -84,12 +84,21 @@ impl Body {
         }
     }
 
+    /// The blob, if it is one.
+    #[must_use]
+    pub fn blob(&self) -> Option<BlobId> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Blob(blob) => Some(blob.id),
+        }
+    }
+
     /// Whether both hold the same bytes, wherever they are kept.
     #[must_use]
     pub fn same_bytes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inline(a), Self::Inline(b)) => a == b,
-            (Self::Blob(a), Self::Blob(b)) => (a.length, a.check) == (b.length, b.check),
+            (Self::Blob(a), Self::Blob(b)) => (a.length, a.digest) == (b.length, b.digest),
             _ => false,
         }
     }
@@ -159,9 +168,7 @@ impl Content {
         head.encode(&mut out);
         match &self.body {
             Body::Inline(bytes) => crate::hash::sha1_of(&[out.written(), bytes]),
-            Body::Blob(blob) => {
-                crate::hash::sha1_of(&[out.written(), &blob.length.to_be_bytes(), &blob.check.to_be_bytes()])
-            }
+            Body::Blob(blob) => crate::hash::sha1_of(&[out.written(), &blob.digest]),
         }
     }
 
@@ -202,7 +209,7 @@ impl Content {
                 out.u8(1);
                 out.raw(&blob.id.0);
                 out.varint(blob.length);
-                out.varint(u64::from(blob.check));
+                out.raw(&blob.digest);
             }
         }
     }
@@ -219,10 +226,11 @@ impl Content {
             1 => {
                 let id = rest.raw(24)?;
                 let length = rest.varint()?;
-                let check = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("blob check"))?;
+                let digest = rest.raw(20)?;
                 rest.finish()?;
                 let id = id.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
-                Body::Blob(BlobRef { id: BlobId(id), length, check })
+                let digest = digest.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
+                Body::Blob(BlobRef { id: BlobId(id), length, digest })
             }
             _ => return Err(DecodeError::Invalid("body kind")),
         };

@@ -15,6 +15,23 @@ pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     digest.finalize().into()
 }
 
+/// SHA-1 of bytes that come in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Digester(Sha1);
+
+impl Digester {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of all pieces.
+    #[must_use]
+    pub fn finish(self) -> [u8; 20] {
+        self.0.finalize().into()
+    }
+}
+
 /// The first 16 bytes of [`sha1_of`], as a number.
 #[must_use]
 pub fn id128(parts: &[&[u8]]) -> u128 {

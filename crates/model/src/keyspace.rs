@@ -15,7 +15,7 @@
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::Encoder;
 
 /// How an engine may keep a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,19 +143,6 @@ impl Partition {
     pub fn marks() -> Self {
         Self { table: Table::Marks, key: Bytes::from_static(b"marks") }
     }
-
-    /// Reads the address back from the key of [`Self::object`].
-    ///
-    /// # Errors
-    /// [`DecodeError`] for a key of another form.
-    pub fn address(&self) -> Result<Address, DecodeError> {
-        let mut rest = Decoder::new(self.key.clone());
-        let bucket_type = rest.bytes()?;
-        let bucket = rest.bytes()?;
-        let key = rest.rest();
-        let bucket = BucketAddress::new(bucket_type, bucket).map_err(|_| DecodeError::Invalid("bucket"))?;
-        Address::new(bucket, key).map_err(|_| DecodeError::Invalid("key"))
-    }
 }
 
 fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {
@@ -168,17 +155,6 @@ fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn an_address_comes_back_from_its_partition(t in proptest::collection::vec(any::<u8>(), 1..40),
-            b in proptest::collection::vec(any::<u8>(), 1..40), k in proptest::collection::vec(any::<u8>(), 1..40)) {
-            let bucket = BucketAddress::new(t.into(), b.into()).unwrap();
-            let address = Address::new(bucket, k.into()).unwrap();
-            prop_assert_eq!(Partition::object(&address, false).address(), Ok(address));
-        }
-    }
 
     #[test]
     fn table_codes_are_unique_and_come_back() {

@@ -10,6 +10,7 @@ use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{LocalStore, OpenError, OpenOptions, Swept};
 use tokio::task::JoinSet;
 
+use crate::calls::CallFigures;
 use crate::figures::LocalFigures;
 use crate::serve::Failure;
 use crate::settings::{self, Durability, Settings, table};
@@ -31,9 +32,9 @@ const BLOB_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// An open engine.
 pub struct Engine {
-    /// Where rows are.
+    /// Where rows are; calls are counted.
     pub store: Arc<dyn Store>,
-    /// Where large bodies are.
+    /// Where large bodies are; calls are counted.
     pub blobs: Arc<dyn Blobs>,
     /// What operators see of it.
     pub view: Arc<dyn EngineView>,
@@ -58,8 +59,8 @@ impl Engine {
     }
 
     fn memory(clock: Arc<dyn Clock>) -> Self {
-        let store = Arc::new(MemoryStore::with_inline_max(clock, MEMORY_INLINE_BYTES_MAX));
-        Self { blobs: store.clone(), store, view: Arc::new("memory"), local: None }
+        let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), MEMORY_INLINE_BYTES_MAX));
+        Self::counted(CallFigures::new(Arc::new("memory"), store.clone(), store, clock), None)
     }
 
     fn local(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
@@ -68,13 +69,18 @@ impl Engine {
             cache_bytes: settings.cache_bytes,
             durable: settings.durability == Durability::Disk,
             accept_damaged_journal: settings.accept_damaged_journal,
-            clock,
+            clock: clock.clone(),
         };
         let store = LocalStore::open(options).map_err(open_failure)?;
         let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows())
             .map_err(|error| Failure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display())))?;
         let view = Arc::new(LocalFigures::new(store.clone(), &settings.data_dir));
-        Ok(Self { store: Arc::new(store.clone()), blobs: Arc::new(blobs), view, local: Some(store) })
+        let figures = CallFigures::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);
+        Ok(Self::counted(figures, Some(store)))
+    }
+
+    fn counted(figures: CallFigures, local: Option<LocalStore>) -> Self {
+        Self { store: figures.store(), blobs: figures.blobs(), view: Arc::new(figures), local }
     }
 
     /// Begins to remove expired rows, if the engine does not do that by itself, and blobs that no row names.

@@ -10,6 +10,7 @@
 
 pub mod admin;
 mod banner;
+mod calls;
 mod engine;
 mod figures;
 pub mod log;

@@ -12,7 +12,8 @@ use crate::settings::{LogFormat, LogLevel};
 /// What our own crates' names begin with.
 const OWN: &str = "larder";
 
-/// Starts logging. Later calls change nothing.
+/// Starts logging, also of what libraries such as `fjall` say through the `log` crate: `try_init` bridges that by
+/// tracing-subscriber's feature `tracing-log`. Later calls change nothing.
 pub fn start(level: LogLevel, format: LogFormat) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match format {

@@ -9,7 +9,7 @@ pub trait BulkRows: Send + Sync {
     /// Writes a row, or replaces it. Answered once readers see it.
     ///
     /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be done nevertheless.
     async fn put(&self, key: Bytes, value: Bytes) -> larder_store::Result<()>;
 
     /// Reads a row.
@@ -21,7 +21,7 @@ pub trait BulkRows: Send + Sync {
     /// Removes a row; one that is not there is no error.
     ///
     /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be done nevertheless.
     async fn remove(&self, key: Bytes) -> larder_store::Result<()>;
 
     /// Rows with keys behind `after`, in the order of keys, whole; none at the end.

@@ -1,15 +1,21 @@
 //! Bulk rows on the third keyspace, where values lie apart from keys.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use fjall::Readable;
 use larder_store::{Error, Kind, Result};
+use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
 use crate::keys;
 use crate::queue::Work;
 use crate::spaces::{Space, pair};
 use crate::store::LocalStore;
+
+/// How long a write waits for the committer: its caller names no deadline.
+const BULK_WITHIN: Duration = Duration::from_secs(30);
 
 #[async_trait]
 impl BulkRows for LocalStore {
@@ -41,6 +47,7 @@ impl LocalStore {
             return Err(Error::new(Kind::TooLarge, "the key of a bulk row is too long"));
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-        self.queue().run(Work::Bulk { key, value }, bytes, false).await.map(drop)
+        let deadline = Instant::now() + BULK_WITHIN;
+        self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false).await.map(drop)
     }
 }

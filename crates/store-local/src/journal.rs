@@ -6,10 +6,13 @@ use fjall::PersistMode;
 use crate::spaces::{Space, Spaces};
 use crate::{entry, keys};
 
-/// Free bytes below which nothing is added to the disk: the engine below needs room to tidy up, and does not survive without.
+/// Free bytes that a group leaves: the engine below needs room to tidy up, and does not survive without.
 const DISK_RESERVE_BYTES: u64 = 128 * 1024 * 1024;
-/// Free bytes below which nothing is removed either: a removal is written, too, before it makes room.
-const DISK_RESERVE_FOR_REMOVALS_BYTES: u64 = 32 * 1024 * 1024;
+/// Free bytes below which no small group is written either.
+const DISK_RESERVE_FOR_SMALL_BYTES: u64 = 32 * 1024 * 1024;
+/// Most bytes of a small group. Whoever makes room comes in small groups: a delete writes a tombstone before it removes
+/// anything, and shares its group with the marks that gateways write in passing.
+const SMALL_GROUP_BYTES: u64 = 64 * 1024;
 
 /// Writes of one group, applied whole.
 #[derive(Debug, Default)]
@@ -24,6 +27,14 @@ impl Group {
     /// Bytes it adds; 0 when it only removes.
     fn bytes(&self) -> u64 {
         self.writes.iter().filter_map(|(_, key, value)| Some(key.len() + value.as_ref()?.len())).sum::<usize>() as u64
+    }
+
+    /// Free bytes that the disk must have before it is written.
+    fn needs_free(&self) -> u64 {
+        match self.bytes() {
+            ..=SMALL_GROUP_BYTES => DISK_RESERVE_FOR_SMALL_BYTES,
+            bytes => DISK_RESERVE_BYTES + bytes,
+        }
     }
 
     /// Whether it writes to this keyspace.
@@ -71,11 +82,7 @@ impl FjallJournal {
     fn check_room(&self, group: &Group) -> Result<(), JournalError> {
         let disk = rustix::fs::statvfs(&self.dir).map_err(|error| JournalError::Failed(error.to_string()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let reserve = match group.bytes() {
-            0 => DISK_RESERVE_FOR_REMOVALS_BYTES,
-            bytes => DISK_RESERVE_BYTES + bytes,
-        };
-        if free < reserve { Err(JournalError::Full { free }) } else { Ok(()) }
+        if free < group.needs_free() { Err(JournalError::Full { free }) } else { Ok(()) }
     }
 }
 
@@ -101,5 +108,32 @@ impl Journal for FjallJournal {
     /// The entry in the directory is synced by the engine when it makes a new journal.
     fn sync(&mut self) -> Result<(), JournalError> {
         self.spaces.database.persist(PersistMode::SyncData).map_err(|error| JournalError::Failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn group(values: &[Option<usize>]) -> Group {
+        let value = |length: &Option<usize>| length.map(|length| Bytes::from(vec![0; length]));
+        let writes = values.iter().map(|length| (Space::Packed, Bytes::from_static(b"k"), value(length)));
+        Group { number: 1, writes: writes.collect() }
+    }
+
+    #[test]
+    fn small_groups_are_written_until_little_is_free() {
+        let small = [&[None][..], &[Some(100)], &[Some(100), None, Some(64 * 1024 - 102)]];
+        for values in small {
+            assert_eq!(group(values).needs_free(), 32 * MIB, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn large_groups_leave_more_and_need_their_own_bytes() {
+        assert_eq!(group(&[Some(64 * 1024)]).needs_free(), 128 * MIB + 64 * 1024 + 1);
+        assert_eq!(group(&[Some(40_000), None, Some(40_000)]).needs_free(), 128 * MIB + 80_002);
     }
 }

@@ -8,8 +8,8 @@
 //! ```
 //! The length makes the end of the partition plain, so rows of one partition lie together and in the order of their names.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use larder_model::codec::{DecodeError, Decoder};
+use bytes::Bytes;
+use larder_model::codec::{DecodeError, Decoder, Encoder};
 use larder_store::{Partition, Table};
 
 /// Longest key the engine below takes.
@@ -23,25 +23,22 @@ const BULK: u8 = 0x40;
 
 /// Key of a partition: of a packed entry, and before the names of wide rows.
 pub(crate) fn partition_key(partition: &Partition) -> Bytes {
-    let mut key = BytesMut::with_capacity(partition.key.len() + 4);
-    put_partition(&mut key, partition);
-    key.freeze()
+    encoder(partition, 0).finish()
 }
 
 /// Key of a wide row.
 pub(crate) fn row_key(partition: &Partition, name: &[u8]) -> Bytes {
-    let mut key = BytesMut::with_capacity(partition.key.len() + name.len() + 4);
-    put_partition(&mut key, partition);
-    key.put_slice(name);
-    key.freeze()
+    let mut key = encoder(partition, name.len());
+    key.raw(name);
+    key.finish()
 }
 
 /// Key of a bulk row.
 pub(crate) fn bulk_key(key: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(key.len() + 1);
-    out.put_u8(BULK);
-    out.put_slice(key);
-    out.freeze()
+    let mut out = Encoder::with_capacity(key.len() + 1);
+    out.u8(BULK);
+    out.raw(key);
+    out.finish()
 }
 
 /// The first key of all bulk rows, and the first one behind them.
@@ -74,15 +71,12 @@ pub(crate) fn split(key: &Bytes) -> Result<(Partition, Bytes), DecodeError> {
     Ok((Partition { table, key }, rest.rest()))
 }
 
-fn put_partition(out: &mut BytesMut, partition: &Partition) {
-    out.put_u8(partition.table.code());
-    let mut length = partition.key.len();
-    while length >= 0x80 {
-        out.put_u8((length as u8 & 0x7f) | 0x80);
-        length >>= 7;
-    }
-    out.put_u8(length as u8);
-    out.put_slice(&partition.key);
+/// The key of a partition, with room for a name of this length behind it.
+fn encoder(partition: &Partition, name_length: usize) -> Encoder {
+    let mut key = Encoder::with_capacity(partition.key.len() + name_length + 4);
+    key.u8(partition.table.code());
+    key.bytes(&partition.key);
+    key
 }
 
 #[cfg(test)]

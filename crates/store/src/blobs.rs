@@ -34,7 +34,7 @@ pub trait Blobs: Send + Sync {
     /// Removes a blob; one that is not there is no error.
     ///
     /// # Errors
-    /// `Poisoned`, `Io`.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be removed nevertheless.
     async fn remove(&self, id: BlobId) -> Result<()>;
 
     /// Blobs in the order of their ids, with their owners, for the sweeper. Blobs being written are left out.
@@ -42,6 +42,9 @@ pub trait Blobs: Send + Sync {
     /// # Errors
     /// `Io`.
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>>;
+
+    /// Whether blobs are taken: false once poisoned.
+    fn is_ready(&self) -> bool;
 }
 
 /// Writes one blob from front to back. Dropped without [`Self::finish`], nothing of it remains.
@@ -57,7 +60,7 @@ pub trait BlobWriter: Send {
     /// hold it until the row that names the blob is written.
     ///
     /// # Errors
-    /// `Full`, `Poisoned`, `Io`.
+    /// `Full`, `Poisoned`, `Io`; `TimedOut`: it may become readable nevertheless, as waste.
     async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>>;
 }
 

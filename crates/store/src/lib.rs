@@ -16,6 +16,7 @@ mod error;
 mod traits;
 
 pub mod conformance;
+pub mod leases;
 pub mod memory;
 pub mod wrappers;
 

@@ -75,7 +75,7 @@ impl Body {
                 let to = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(bytes.len());
                 Self::full(bytes.slice(from..to))
             }
-            blob @ Download::Blob(_) => Self::pieces(read(blob, offset, length), Some(length)),
+            blob => Self::pieces(read(blob, offset, length), Some(length)),
         }
     }
 

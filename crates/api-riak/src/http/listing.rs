@@ -118,15 +118,20 @@ impl Lister {
 
     fn whole(self, first: Listing, head: Bytes) -> Body {
         let opening = start(&head, self.word());
-        let pieces = stream::try_unfold(Some((self, Step::Page(opening, first))), |state| async move {
-            let Some((lister, step)) = state else { return Ok(None) };
+        // Pages may be empty, the last one above all: a comma stands only between names.
+        let pieces = stream::try_unfold(Some((self, Step::Page(opening, first), false)), |state| async move {
+            let Some((lister, step, mut wrote)) = state else { return Ok(None) };
             let (mut piece, page) = match step {
                 Step::Page(opening, page) => (opening, page),
-                Step::After(after) => (vec![b','], lister.page(Some(after)).await.map_err(broken_off)?),
+                Step::After(after) => (Vec::new(), lister.page(Some(after)).await.map_err(broken_off)?),
             };
+            if wrote && !page.names.is_empty() {
+                piece.push(b',');
+            }
+            wrote |= !page.names.is_empty();
             piece.extend(names(&page.names));
             let next = match page.next {
-                Some(after) => Some((lister, Step::After(after))),
+                Some(after) => Some((lister, Step::After(after), wrote)),
                 None => {
                     piece.extend_from_slice(b"]}");
                     None

@@ -1,7 +1,12 @@
 //! Receiving a body: small ones stay in the row, larger ones go to a blob while they arrive.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
+use larder_model::causality::Slot;
 use larder_model::content::{BlobId, BlobRef, Body};
+use larder_model::hash::Digester;
+use larder_model::limits::UPLOAD_RATE_MIN;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,10 +26,8 @@ pub(super) struct Received {
 pub(super) struct Destination<'a> {
     /// Partition of the row that will name it.
     pub(super) partition: &'a Partition,
-    /// Unique name inside the partition: the row's, or a slot's where the row is named by its content.
-    pub(super) name: Bytes,
-    /// The write's clock.
-    pub(super) clock: u64,
+    /// A slot of its own: the row's, where rows are named by slots. Its birth is the blob's stamp.
+    pub(super) slot: Slot,
     /// How long to wait for a turn.
     pub(super) deadline: Instant,
 }
@@ -44,11 +47,12 @@ impl Gateway {
             Upload::Bytes(bytes) => self.receive_blob(bytes, None, to).await,
             Upload::Stream { mut stream, length } => {
                 self.check_length(length.unwrap_or(0))?;
-                let first = collect(stream.as_mut(), inline_max).await?;
+                let mut pace = Pace::begin();
+                let first = collect(stream.as_mut(), inline_max, &mut pace).await?;
                 if first.len() <= inline_max {
                     return Ok(Received { body: Body::Inline(first), lease: None });
                 }
-                self.receive_blob(first, Some(stream), to).await
+                self.receive_blob(first, Some((stream, pace)), to).await
             }
         }
     }
@@ -56,28 +60,27 @@ impl Gateway {
     async fn receive_blob(
         &self,
         first: Bytes,
-        rest: Option<Box<dyn ByteStream>>,
+        rest: Option<(Box<dyn ByteStream>, Pace)>,
         to: Destination<'_>,
     ) -> Result<Received> {
         let turn = timeout_at(to.deadline, self.uploads.acquire()).await;
         let _turn = turn.map_err(|_| Error::Overloaded { retry_after: 1 })?;
-        let id = BlobId::of(&to.partition.key, &to.name, to.clock);
-        let owner = BlobOwner { partition: to.partition.clone(), row: to.name };
+        let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.slot.birth);
+        let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.ports.blobs.create(id, owner).await?;
         let mut length = 0;
-        let mut check = crc32fast::Hasher::new();
-        self.append(writer.as_mut(), first, &mut length, &mut check).await?;
-        if let Some(mut rest) = rest {
-            while let Some(piece) = rest.next().await {
-                let piece = piece.map_err(|error| Error::BrokenBody(error.to_string()))?;
-                self.append(writer.as_mut(), piece, &mut length, &mut check).await?;
+        let mut digest = Digester::default();
+        self.append(writer.as_mut(), first, &mut length, &mut digest).await?;
+        if let Some((mut rest, mut pace)) = rest {
+            while let Some(piece) = pace.next(rest.as_mut()).await? {
+                self.append(writer.as_mut(), piece, &mut length, &mut digest).await?;
             }
         }
         // Whoever syncs next makes the row durable, so the bytes it names must be on disk before, whatever dw says.
         let durability = if self.config.durable { Durability::Disk } else { Durability::Buffered };
         let lease = writer.finish(durability).await?;
         self.metrics.event(Event::BlobWritten);
-        Ok(Received { body: Body::Blob(BlobRef { id, length, check: check.finalize() }), lease: Some(lease) })
+        Ok(Received { body: Body::Blob(BlobRef { id, length, digest: digest.finish() }), lease: Some(lease) })
     }
 
     async fn append(
@@ -85,11 +88,11 @@ impl Gateway {
         writer: &mut dyn BlobWriter,
         piece: Bytes,
         length: &mut u64,
-        check: &mut crc32fast::Hasher,
+        digest: &mut Digester,
     ) -> Result<()> {
         *length += piece.len() as u64;
         self.check_length(*length)?;
-        check.update(&piece);
+        digest.update(&piece);
         Ok(writer.write(piece).await?)
     }
 
@@ -107,13 +110,36 @@ impl Gateway {
     }
 }
 
+/// How fast a body arrives: a minute for a start, then a least rate on average.
+struct Pace {
+    begun: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    const START: Duration = Duration::from_secs(60);
+
+    fn begin() -> Self {
+        Self { begun: Instant::now(), bytes: 0 }
+    }
+
+    /// The next piece, if it comes in time.
+    async fn next(&mut self, stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
+        let latest = self.begun + Self::START + Duration::from_secs(self.bytes / UPLOAD_RATE_MIN);
+        let piece = timeout_at(latest, stream.next()).await;
+        let piece = piece.map_err(|_| Error::BrokenBody("it arrives too slowly".into()))?;
+        let piece = piece.transpose().map_err(|error| Error::BrokenBody(error.to_string()))?;
+        self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Ok(piece)
+    }
+}
+
 /// Reads pieces until there are more than `enough` bytes or the stream ends. One piece is not copied.
-async fn collect(stream: &mut dyn ByteStream, enough: usize) -> Result<Bytes> {
+async fn collect(stream: &mut dyn ByteStream, enough: usize, pace: &mut Pace) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     while first.len().max(more.len()) <= enough {
-        let Some(piece) = stream.next().await else { break };
-        let piece = piece.map_err(|error| Error::BrokenBody(error.to_string()))?;
+        let Some(piece) = pace.next(stream).await? else { break };
         if first.is_empty() && more.is_empty() {
             first = piece;
             continue;

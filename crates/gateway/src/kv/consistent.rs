@@ -2,11 +2,11 @@
 //! that has the current one replaces it.
 
 use bytes::Bytes;
-use larder_model::address::{Address, BucketAddress};
-use larder_model::causality::{ANY_SLOT, Clock, Mode, Versions, Write};
-use larder_model::content::{BlobId, Body, Content};
+use larder_model::address::Address;
+use larder_model::causality::{ANY_SLOT, Clock, Mode, Slot, Versions, Write};
+use larder_model::content::Content;
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
-use larder_store::{Kind, Level, Options, Partition, ReadQuery, Swap};
+use larder_store::{Kind, Level, Partition, ReadQuery, Swap};
 
 use super::body::{Destination, Received};
 use super::delete::nothing_to_delete;
@@ -27,20 +27,18 @@ impl Gateway {
         self.check(&conditions, &seen)?;
         let expected = self.expected(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true);
+        let slot = Slot { actor: self.actor, birth: self.issue().await? };
+        let to = Destination { partition: &partition, slot, deadline: asked.options.deadline };
+        let Received { body, lease } = self.receive(upload, to).await?;
+        let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
         let clock = self.next_stamp(expected).await?;
-        let to =
-            Destination { partition: &partition, name: ANY_SLOT.row_name(), clock, deadline: asked.options.deadline };
-        let Received { body, lease: _lease } = self.receive(upload, to).await?;
-        let blob = blob_of(&body);
         let content = Content { body, ..content };
         let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
         let write = Write::put(Mode::LastWriteWins, self.actor, clock, &row, Vec::new());
         // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
         self.list(address, &write, asked).await?;
         if let Err(error) = self.swap(&partition, expected, &write, asked).await {
-            if let (Error::Superseded, Some(blob)) = (&error, blob) {
-                self.release(blob).await;
-            }
+            self.give_up(&error, blob, lease).await;
             return Err(error);
         }
         self.release_replaced(&seen).await;
@@ -77,27 +75,6 @@ impl Gateway {
         self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &asked.options).await?;
         self.release_replaced(&seen).await;
         Ok(Deleted::Done)
-    }
-
-    /// The keys of `names` that have a live head.
-    pub(crate) async fn only_existing(
-        &self,
-        bucket: &BucketAddress,
-        names: Vec<Bytes>,
-        options: &Options,
-    ) -> Result<Vec<Bytes>> {
-        let mut existing = Vec::with_capacity(names.len());
-        for key in names {
-            let address = Address { bucket: bucket.clone(), key };
-            let partition = Partition::object(&address, true);
-            let page = self.ports.store.read(&partition, &ReadQuery::all(1), options).await?;
-            let reading = larder_model::causality::Reading::of(Mode::Newest);
-            let versions = Versions::of(page.rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
-            if !versions.siblings.is_empty() {
-                existing.push(address.key);
-            }
-        }
-        Ok(existing)
     }
 
     /// The stamp the head must have: the context's; without one the key must not live.
@@ -144,7 +121,7 @@ impl Gateway {
 
     async fn release_replaced(&self, seen: &Versions) {
         for sibling in &seen.siblings {
-            if let Some(blob) = blob_of(&sibling.content.body) {
+            if let Some(blob) = sibling.content.body.blob() {
                 self.release(blob).await;
             }
         }
@@ -158,11 +135,4 @@ fn strict(asked: Asked) -> Asked {
 
 fn head_stamp(seen: &Versions) -> Option<Clock> {
     Some(seen.latest()).filter(|&stamp| stamp != 0)
-}
-
-fn blob_of(body: &Body) -> Option<BlobId> {
-    match body {
-        Body::Blob(blob) => Some(blob.id),
-        Body::Inline(_) => None,
-    }
 }

@@ -1,10 +1,12 @@
 //! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
 
-use larder_model::causality::{Mode, Removed, Versions, Write};
-use larder_model::rows::{Change, Micros};
-use larder_store::{Level, Options, Partition};
+use larder_model::address::Address;
+use larder_model::causality::{Removed, Versions, Write};
+use larder_model::rows::Micros;
+use larder_store::{Level, Partition};
 
 use super::permit::{Asked, Permit};
+use super::put::Target;
 use super::{DeleteObject, Deleted, Quorums};
 use crate::config::DeleteMode;
 use crate::metrics::Op;
@@ -41,7 +43,7 @@ impl Gateway {
                     }
                 }
             };
-            self.write_tombstone(&request, &permit, asked, removed).await?;
+            self.write_tombstone(&request.address, &permit, asked, removed).await?;
             Ok(Deleted::Done)
         })
         .await
@@ -49,53 +51,43 @@ impl Gateway {
 
     async fn write_tombstone(
         &self,
-        request: &DeleteObject,
+        address: &Address,
         permit: &Permit,
         asked: Asked,
         removed: Vec<Removed>,
     ) -> Result<()> {
         let clock = self.issue().await?;
-        let partition = Partition::object(&request.address, false);
-        let mut write = Write::delete(permit.mode, self.actor, clock, self.tombstone_expiry(clock), removed);
+        let partition = Partition::object(address, false);
+        let mut write = Write::delete(permit.mode, self.actor, clock, self.tombstone_expiry(), removed);
         if !self.rule(Rule::LeaveTombstone) {
             write.row = None;
         }
-        let forget = self.forgotten(request, permit, clock, asked.options).await?;
-        self.apply(&request.address, &partition, &write, forget, asked).await
+        let forget = match permit.mode.names_slots() {
+            true => self.stale_entries(address, &write, &asked.options).await?,
+            false => self.all_entries(address, clock, &asked.options).await?,
+        };
+        self.commit(Target { address, permit, asked }, &partition, write, forget).await?;
+        Ok(())
     }
 
-    /// In buckets whose writes name no slots, a deletion removes every view row of the key.
-    async fn forgotten(
-        &self,
-        request: &DeleteObject,
-        permit: &Permit,
-        clock: u64,
-        options: Options,
-    ) -> Result<Vec<Change>> {
-        match permit.mode {
-            Mode::LastWriteWins | Mode::WriteOnce => self.forget_key(&request.address, clock, &options).await,
-            Mode::Siblings | Mode::Newest => Ok(Vec::new()),
-        }
-    }
-
-    /// When a tombstone written at `clock` goes.
-    pub(super) fn tombstone_expiry(&self, clock: u64) -> Option<Micros> {
+    /// When a tombstone written now goes.
+    fn tombstone_expiry(&self) -> Option<Micros> {
         match self.config.delete_mode {
             DeleteMode::Keep => None,
-            DeleteMode::After(time) => Some(clock.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))),
+            DeleteMode::After(time) => {
+                Some(self.now().saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+            }
         }
     }
 
     /// A delete that reads first does so at a quorum, unless the client asked for less.
     fn read_before_delete(&self, permit: &Permit, quorums: &Quorums) -> Result<Asked> {
         let own = self.ask_read(permit, quorums)?;
-        let least = if self.rule(Rule::DeleteAtQuorum) { Level::Quorum } else { Level::One };
-        let level = match quorums.r {
-            Some(_) => own.options.level,
-            None if self.rule(Rule::DeleteAtQuorum) => own.options.level.max(least),
-            None => least,
-        };
-        Ok(own.at(level))
+        Ok(match quorums.r {
+            Some(_) => own,
+            None if self.rule(Rule::DeleteAtQuorum) => own.at(own.options.level.max(Level::Quorum)),
+            None => own.at(Level::One),
+        })
     }
 }
 

@@ -1,19 +1,22 @@
 //! Reading an object: one page of one partition, then the bodies that are kept elsewhere.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
 use larder_model::address::Address;
-use larder_model::causality::{Mode, Reading, Versions};
-use larder_model::content::Body;
-use larder_store::{Kind, Level, Options, Page, Partition, ReadQuery};
+use larder_model::causality::{Mode, Reading, Sibling, Versions};
+use larder_model::content::{BlobRef, Body, Content};
+use larder_model::rows::Row;
+use larder_store::{Kind, Level, Options, Partition, ReadQuery, Stopped};
+use tokio::time::timeout_at;
 
 use super::permit::{Asked, Permit};
 use super::{Found, GetObject};
-use crate::body::Download;
+use crate::body::{Download, open};
 use crate::metrics::{Op, Outcome};
 use crate::{Error, Gateway, Result, Rule};
 
-/// Rows read of one key: the siblings it may have, and tombstones on their way out.
-const ROWS_MAX: usize = 1000;
+/// Rows of a key in one page. There are rarely more than a few: siblings are limited, and tombstones go.
+const PAGE_ROWS: usize = 1000;
 /// How often a read starts again because a blob went away between the row and its bytes.
 const RETRIES_MAX: usize = 8;
 
@@ -23,7 +26,7 @@ impl Gateway {
     /// # Errors
     /// [`Error`] of the address, the replica counts or the store.
     pub async fn get(&self, request: GetObject) -> Result<Found> {
-        self.measured(Op::Get, async {
+        self.measured_as(Op::Get, Found::outcome, async {
             let permit = self.permit(&request.address.bucket, request.timeout).await?;
             let asked = self.ask_read(&permit, &request.quorums)?;
             let notfound_ok = request.quorums.notfound_ok.unwrap_or(permit.props.notfound_ok);
@@ -34,6 +37,9 @@ impl Gateway {
                     Err(Error::Unsatisfied { .. }) => found,
                     other => other?,
                 };
+            }
+            if found.versions.siblings.is_empty() {
+                return Ok(found);
             }
             let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
             self.metrics.object_read(bytes, found.versions.siblings.len(), self.monotonic());
@@ -46,7 +52,7 @@ impl Gateway {
     pub(super) async fn find(&self, address: &Address, permit: &Permit, asked: Asked, bodies: bool) -> Result<Found> {
         for _ in 0..RETRIES_MAX {
             let versions = self.versions(address, permit, asked).await?;
-            let bodies = if bodies { self.open_bodies(&versions).await? } else { Some(Vec::new()) };
+            let bodies = if bodies { self.open_bodies(&versions, asked).await? } else { Some(Vec::new()) };
             if let Some(bodies) = bodies {
                 let context = (!versions.context.is_empty()).then(|| versions.context.encode(address));
                 return Ok(Found { versions, bodies, context });
@@ -62,37 +68,53 @@ impl Gateway {
             level: if permit.props.consistent { asked.options.level.max(Level::Quorum) } else { asked.options.level },
             ..asked.options
         };
-        let page = self.read_rows(&partition, &options).await.map_err(|error| asked.refuse(error))?;
+        let rows = self.read_rows(&partition, &options).await.map_err(|error| asked.refuse(error))?;
         let reading = Reading {
             mode: if permit.props.consistent { Mode::Newest } else { permit.mode },
             merge_retries: self.rule(Rule::MergeRetries),
             name_hidden: self.rule(Rule::NameHidden),
         };
-        let versions = Versions::of(page.rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
+        let versions = Versions::of(rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
         if self.rule(Rule::PassWhatIsSeen) {
             self.clock.pass(versions.latest());
         }
         Ok(versions)
     }
 
-    async fn read_rows(&self, partition: &Partition, options: &Options) -> larder_store::Result<Page> {
-        self.ports.store.read(partition, &ReadQuery::all(ROWS_MAX), options).await
+    /// All rows of a partition of a key.
+    pub(crate) async fn read_rows(&self, partition: &Partition, options: &Options) -> larder_store::Result<Vec<Row>> {
+        let mut rows: Vec<Row> = Vec::new();
+        loop {
+            let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
+            let page = self.ports.store.read(partition, &query, options).await?;
+            rows.extend(page.rows);
+            if page.stopped == Stopped::End {
+                return Ok(rows);
+            }
+        }
     }
 
-    /// Opens the bodies; `None` when one was removed since its row was read.
-    async fn open_bodies(&self, versions: &Versions) -> Result<Option<Vec<Download>>> {
-        let mut bodies = Vec::with_capacity(versions.siblings.len());
-        for sibling in &versions.siblings {
-            bodies.push(match &sibling.content.body {
-                Body::Inline(bytes) => Download::Bytes(Bytes::clone(bytes)),
-                Body::Blob(blob) => match self.ports.blobs.open(blob.id).await {
-                    Ok(reader) => Download::Blob(reader),
-                    Err(error) if error.kind == Kind::NoSuchBlob => return Ok(None),
-                    Err(error) => return Err(error.into()),
-                },
-            });
+    /// The bodies; `None` when the only one was removed since its row was read. Of several, large ones are opened when
+    /// their turn comes, so that a read of siblings holds one of them at a time.
+    async fn open_bodies(&self, versions: &Versions, asked: Asked) -> Result<Option<Vec<Download>>> {
+        if let [Sibling { content: Content { body: Body::Blob(blob), .. }, .. }] = versions.siblings.as_slice() {
+            return self.open_body(blob, asked).await.map(|body| body.map(|body| vec![body]));
         }
-        Ok(Some(bodies))
+        let body = |sibling: &Sibling| match &sibling.content.body {
+            Body::Inline(bytes) => Download::Bytes(bytes.clone()),
+            Body::Blob(blob) => Download::Later(Arc::clone(&self.ports.blobs), *blob),
+        };
+        Ok(Some(versions.siblings.iter().map(body).collect()))
+    }
+
+    async fn open_body(&self, blob: &BlobRef, asked: Asked) -> Result<Option<Download>> {
+        let turn = timeout_at(asked.options.deadline, Arc::clone(&self.downloads).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(Error::Overloaded { retry_after: 1 }) };
+        match open(self.ports.blobs.as_ref(), blob).await {
+            Ok(reader) => Ok(Some(Download::Blob(reader, turn))),
+            Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

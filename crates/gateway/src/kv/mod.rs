@@ -1,6 +1,7 @@
 //! Objects: get, put, delete. An edge decodes a request into one of these values; HTTP and PB build the same ones.
 
 mod body;
+mod commit;
 mod consistent;
 mod delete;
 mod get;

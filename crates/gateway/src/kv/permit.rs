@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use larder_model::address::BucketAddress;
 use larder_model::causality::Mode;
-use larder_model::props::{Effective, Quorum};
+use larder_model::props::{Effective, Quorum, SyncOnWrite};
 use larder_store::{Durability, Level, Options};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::Quorums;
 use crate::{Error, Feature, Gateway, Result, Which};
@@ -20,6 +20,8 @@ pub(super) struct Permit {
     pub(super) mode: Mode,
     /// When to give up.
     pub(super) deadline: Instant,
+    /// How long the engine may take once a body has arrived.
+    pub(super) timeout: Duration,
 }
 
 /// A level, and the words to refuse it with.
@@ -37,6 +39,11 @@ impl Asked {
     /// The same request at another level.
     pub(super) fn at(self, level: Level) -> Self {
         Self { options: Options { level, ..self.options }, ..self }
+    }
+
+    /// The same request with this long to go: the time a body took to arrive is not the engine's.
+    pub(super) fn renewed(self, timeout: Duration) -> Self {
+        Self { options: Options { deadline: Instant::now() + timeout, ..self.options }, ..self }
     }
 
     /// The same write, answered from disk if the server syncs at all: what it removes is gone for good afterwards.
@@ -57,10 +64,12 @@ impl Gateway {
     /// # Errors
     /// [`Error::UnknownType`]; [`Error::NotReady`] when the catalogue is too old to serve from.
     pub(super) async fn permit(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<Permit> {
-        let deadline = Instant::now() + timeout.unwrap_or(self.config.timeout);
-        let catalogue = self.knowing(&bucket.bucket_type).await?;
+        let timeout = timeout.unwrap_or(self.config.timeout);
+        let deadline = Instant::now() + timeout;
+        let known = timeout_at(deadline, self.knowing(&bucket.bucket_type)).await;
+        let catalogue = known.map_err(|_| Error::TimedOut)??;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
-        Ok(Permit { props, mode: mode(&props), deadline })
+        Ok(Permit { props, mode: mode(&props), deadline, timeout })
     }
 
     /// Refuses what would be stored past something that is not built yet, and writes of a gateway that must not write.
@@ -102,7 +111,7 @@ impl Gateway {
         let props = &permit.props;
         let w = count(props, quorums.w, props.w)?;
         let pw = count(props, quorums.pw, props.pw)?;
-        let dw = count(props, quorums.dw, props.dw)?;
+        let dw = count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
         self.confirm(props, quorums, false)?;
         let durability = if dw > 0 && self.config.durable { Durability::Disk } else { Durability::Buffered };
         let level = level(w.max(pw).max(dw), props.n_val);

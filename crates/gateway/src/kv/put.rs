@@ -1,13 +1,13 @@
 //! Writing an object. Read [`Gateway::put`] as the list of its steps.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use larder_model::address::Address;
-use larder_model::causality::{Conditions, Context, ContextError, Current, Failed, Mode, Removed, Versions, Write};
-use larder_model::content::{Body, Content};
-use larder_model::limits::METADATA_BYTES_MAX;
-use larder_model::rows::{Batch, ObjectRow, PartitionChanges};
+use larder_model::causality::{
+    Conditions, Context, ContextError, Current, Failed, Mode, Removed, Slot, Versions, Write,
+};
+use larder_model::content::Content;
+use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
+use larder_model::rows::ObjectRow;
 use larder_store::{Level, Partition};
 
 use super::body::{Destination, Received};
@@ -17,15 +17,12 @@ use crate::body::Upload;
 use crate::metrics::{Event, Op};
 use crate::{Error, Gateway, Result, Rule};
 
-/// How long a write may still arrive after its deadline.
-const LINGER: Duration = Duration::from_secs(300);
-
-/// Where a put goes, as its first steps decided.
+/// Where a write goes, as its first steps decided.
 #[derive(Clone, Copy)]
-struct Target<'a> {
-    address: &'a Address,
-    permit: &'a Permit,
-    asked: Asked,
+pub(super) struct Target<'a> {
+    pub(super) address: &'a Address,
+    pub(super) permit: &'a Permit,
+    pub(super) asked: Asked,
 }
 
 /// What a write replaces.
@@ -89,68 +86,26 @@ impl Gateway {
     /// Receives the body, then writes the row, what it removes, and the views, in one batch.
     async fn write(&self, target: Target<'_>, basis: Basis, content: Content, upload: Upload) -> Result<(Write, u64)> {
         let Target { address, permit, asked } = target;
-        let clock = self.issue().await?;
         let partition = Partition::object(address, false);
-        let mode =
-            if self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce { permit.mode } else { Mode::Siblings };
-        let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers: Vec::new(), content };
-        let slot =
-            Write::row_name(if mode == Mode::WriteOnce { Mode::Siblings } else { mode }, self.actor, clock, &row);
-        let to = Destination { partition: &partition, name: slot, clock, deadline: asked.options.deadline };
+        let named = self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce;
+        let mode = if named { permit.mode } else { Mode::Siblings };
+        let slot = Slot { actor: self.actor, birth: self.issue().await? };
+        let to = Destination { partition: &partition, slot, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
-        let length = body.length();
-        let row = ObjectRow { content: Content { body, ..row.content }, ..row };
+        // Where the greatest clock stays, a body long under way must not lose to what came meanwhile.
+        let clock = if mode.names_slots() { slot.birth } else { self.issue().await? };
+        let (length, blob) = (body.length(), body.blob());
+        let content = Content { body, ..content };
+        let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers: Vec::new(), content };
         let write = Write::put(mode, self.actor, clock, &row, basis.removed);
-        let result = self.apply(address, &partition, &write, Vec::new(), asked).await;
-        match (&result, &row.content.body) {
-            (Err(Error::TooManySiblings { .. }), Body::Blob(blob)) => self.release(blob.id).await,
-            (Err(Error::TimedOut), Body::Blob(_)) => linger(lease),
-            _ => {}
-        }
-        result?;
-        Ok((write, length))
-    }
-
-    /// Applies a write with its views, then releases the blobs of the rows it removed.
-    pub(super) async fn apply(
-        &self,
-        address: &Address,
-        partition: &Partition,
-        write: &Write,
-        forget: Vec<larder_model::rows::Change>,
-        asked: Asked,
-    ) -> Result<()> {
-        let limited = write.mode == Mode::Siblings && !write.tombstone && self.rule(Rule::LimitSiblings);
-        let mut batch = Batch {
-            partitions: vec![PartitionChanges {
-                partition: partition.clone(),
-                changes: write.object_changes(),
-                rows_max: limited.then_some(self.config.siblings_max),
-            }],
-        };
-        let mut in_view = write.key_view_changes(&address.key);
-        in_view.extend(forget);
-        batch.add(self.key_view(address), in_view);
-        let listed = (!write.tombstone).then(|| self.known_buckets.change(&address.bucket)).flatten();
-        let lists = listed.is_some();
-        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
-        let blobs: Vec<_> = write.removed.iter().filter_map(|gone| gone.blob(partition)).collect();
-        let asked = if blobs.is_empty() { asked } else { asked.on_disk(self.config.durable) };
-        if let Err(error) = self.ports.store.apply(batch, &asked.options).await {
-            let error = asked.refuse(error);
-            if matches!(error, Error::TooManySiblings { .. }) {
-                self.metrics.event(Event::SiblingsRefused);
+        let target = Target { asked: asked.renewed(permit.timeout), ..target };
+        match self.commit(target, &partition, write, Vec::new()).await {
+            Ok(write) => Ok((write, length)),
+            Err(error) => {
+                self.give_up(&error, blob, lease).await;
+                Err(error)
             }
-            return Err(error);
         }
-        self.clock.pass(write.clock);
-        if lists {
-            self.known_buckets.written(&address.bucket);
-        }
-        for blob in blobs {
-            self.release(blob).await;
-        }
-        Ok(())
     }
 
     /// What a read shows after the write, at no less than the write's own level.
@@ -175,7 +130,7 @@ impl Gateway {
 
     /// Reads a client's context and moves the clock past it.
     pub(super) fn open_context(&self, bytes: &Bytes, address: &Address) -> Result<Context> {
-        let now = if self.rule(Rule::RefuseAhead) { self.clock.reading(self.now()) } else { u64::MAX };
+        let now = if self.rule(Rule::RefuseAhead) { self.context_clock() } else { u64::MAX };
         let context = Context::decode(bytes, address, now).inspect_err(|_: &ContextError| {
             self.metrics.event(Event::ContextRefused);
         })?;
@@ -183,6 +138,13 @@ impl Gateway {
             self.clock.pass(context.latest());
         }
         Ok(context)
+    }
+
+    /// The clock that contexts may not be far ahead of. Contexts move the own clock, so they are not measured by that alone:
+    /// a client could push it a second further with every request.
+    fn context_clock(&self) -> u64 {
+        let now = self.now();
+        now.max(self.clock.reading(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
     }
 
     /// The conditions of a write, with the context of `if_not_modified` read.
@@ -203,14 +165,6 @@ impl Gateway {
         let current = Current { etag: etag.as_deref(), modified, context: &seen.context };
         conditions.check(current, false, self.now() / 1_000_000).map_err(|failed: Failed| Error::Condition(failed))
     }
-}
-
-/// The engine may still write a row whose answer came too late: its blob is kept from the sweeper meanwhile.
-fn linger(lease: Option<Box<dyn Send + Sync>>) {
-    tokio::spawn(async move {
-        tokio::time::sleep(LINGER).await;
-        drop(lease);
-    });
 }
 
 fn check_metadata(content: &Content) -> Result<()> {

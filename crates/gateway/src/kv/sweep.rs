@@ -5,13 +5,12 @@
 
 use larder_model::content::{BlobId, Body};
 use larder_model::rows::ObjectRow;
-use larder_store::{BlobOwner, Level, ReadQuery};
+use larder_store::{BlobOwner, Level};
 
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result};
 
 const PAGE: usize = 256;
-const ROWS_MAX: usize = 1000;
 
 impl Gateway {
     /// Looks at every blob once; answers how many were removed. Safe beside any traffic of this process.
@@ -36,9 +35,7 @@ impl Gateway {
     }
 
     async fn is_named(&self, id: BlobId, owner: &BlobOwner) -> Result<bool> {
-        let query = ReadQuery::all(ROWS_MAX);
-        let page = self.ports.store.read(&owner.partition, &query, &self.own(Level::Quorum)).await?;
-        for row in page.rows {
+        for row in self.read_rows(&owner.partition, &self.own(Level::Quorum)).await? {
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
             if matches!(row.content.body, Body::Blob(blob) if blob.id == id) {
                 return Ok(true);

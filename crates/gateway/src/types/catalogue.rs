@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +23,6 @@ const READS_MAX: usize = 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Catalogue {
     number: Stamp,
-    checked: Option<Duration>,
     types: BTreeMap<Bytes, Type>,
     buckets: HashMap<BucketAddress, Own>,
     default: Effective,
@@ -47,7 +47,6 @@ impl Catalogue {
     pub(crate) fn empty() -> Self {
         Self {
             number: 0,
-            checked: None,
             types: BTreeMap::new(),
             buckets: HashMap::new(),
             default: Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY),
@@ -95,8 +94,8 @@ impl Catalogue {
         self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
     }
 
-    fn of(rows: Vec<Row>, checked: Duration) -> Result<Self> {
-        let mut catalogue = Self { checked: Some(checked), ..Self::empty() };
+    fn of(rows: Vec<Row>) -> Result<Self> {
+        let mut catalogue = Self::empty();
         let mut buckets = Vec::new();
         for row in rows {
             if row.name.is_empty() {
@@ -140,11 +139,9 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotReady`] when it cannot be checked now.
     pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
-        let catalogue = self.catalogue.load();
-        let now = self.monotonic();
-        let is_fresh = catalogue.checked.is_some_and(|checked| now.saturating_sub(checked) < FRESH);
-        if is_fresh || !self.rule(Rule::FreshCatalogue) {
-            return Ok(Arc::clone(&catalogue));
+        let checked = Duration::from_micros(self.checked_at.load(Ordering::Acquire));
+        if self.monotonic().saturating_sub(checked) < FRESH || !self.rule(Rule::FreshCatalogue) {
+            return Ok(self.catalogue.load_full());
         }
         let stale = |error| Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"));
         self.refresh().await.map_err(stale)?;
@@ -153,19 +150,25 @@ impl Gateway {
 
     /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one.
     pub(crate) async fn refresh(&self) -> Result<()> {
+        let asked = self.micros();
         let _one = self.refreshing.lock().await;
-        let checked = self.monotonic();
-        let number = self.catalogue_number().await?;
-        let known = self.catalogue.load();
-        if number <= known.number {
-            let known = Catalogue { checked: Some(checked), ..Catalogue::clone(&known) };
-            self.catalogue.store(Arc::new(known));
-            return Ok(());
+        if self.checked_at.load(Ordering::Acquire) > asked {
+            return Ok(()); // Somebody else began to look after we asked.
         }
-        let read = Catalogue::of(self.read_catalogue(number).await?, checked)?;
-        self.metrics.event(Event::CatalogueRefreshed);
-        self.catalogue.store(Arc::new(read));
+        let checked = self.micros();
+        let number = self.catalogue_number().await?;
+        if number > self.catalogue.load().number {
+            let read = Catalogue::of(self.read_catalogue(number).await?)?;
+            self.metrics.event(Event::CatalogueRefreshed);
+            self.catalogue.store(Arc::new(read));
+        }
+        self.checked_at.store(checked, Ordering::Release);
         Ok(())
+    }
+
+    /// Monotonic time in microseconds, never 0.
+    fn micros(&self) -> u64 {
+        u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
     async fn catalogue_number(&self) -> Result<Stamp> {

@@ -11,6 +11,7 @@ use larder_store::{Options, Partition, ReadQuery, Stopped};
 use parking_lot::RwLock;
 
 use super::Listing;
+use super::keys::Checked;
 use crate::metrics::Op;
 use crate::{Error, Gateway, Result};
 
@@ -75,6 +76,10 @@ impl Gateway {
     async fn holds_a_key(&self, bucket_type: &Bytes, row: &Row, options: &Options) -> Result<bool> {
         let epochs = BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
         let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
+        let props = self.catalogue.load().effective(&bucket);
+        if let Some(checked) = props.and_then(|props| Checked::of(&props)) {
+            return self.holds_an_object(&bucket, checked, options).await;
+        }
         for (epoch, shard) in epochs.shards() {
             let partition = Partition::keys(&bucket, epoch, shard);
             if !self.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
@@ -82,5 +87,19 @@ impl Gateway {
             }
         }
         Ok(false)
+    }
+
+    async fn holds_an_object(&self, bucket: &BucketAddress, checked: Checked, options: &Options) -> Result<bool> {
+        let mut after = None;
+        loop {
+            let page = self.merge_shards(bucket, after, options).await?;
+            if !self.only_existing(bucket, page.names, checked, options).await?.is_empty() {
+                return Ok(true);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(false),
+            }
+        }
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::{Mode, Reading, Versions, Write};
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{BucketRow, Change, key_of_view_row, view_row_prefix};
+use larder_model::props::Effective;
+use larder_model::rows::{BucketRow, Change, Row, key_of_view_row, view_row_name, view_row_prefix};
 use larder_store::{Level, Options, Partition, Range, ReadQuery, Stopped};
 use tokio::time::Instant;
 
@@ -16,6 +18,21 @@ use crate::{Error, Gateway, Result};
 
 /// Rows of one key that a deletion clears at most: one per slot, and slots are bounded by siblings.
 const ROWS_OF_KEY_MAX: usize = 1000;
+
+/// A bucket whose entries may outlive or precede their objects, so that a listing looks at each object: writes there name
+/// no slots (`last_write_wins`, `write_once`) or cannot be one with their entry (`consistent`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checked {
+    consistent: bool,
+}
+
+impl Checked {
+    /// Whether and how listings of a bucket look at its objects.
+    pub(super) fn of(props: &Effective) -> Option<Self> {
+        let checked = props.consistent || props.last_write_wins || props.write_once;
+        checked.then_some(Self { consistent: props.consistent })
+    }
+}
 
 /// One shard of a listing in progress: the distinct keys of the page read last, and where it goes on.
 struct Shard {
@@ -39,15 +56,20 @@ impl Gateway {
             let catalogue = self.knowing(&bucket.bucket_type).await?;
             let options = self.reading_for(timeout);
             let mut listing = self.merge_shards(bucket, after, &options).await?;
-            if catalogue.effective(bucket).is_some_and(|props| props.consistent) {
-                listing.names = self.only_existing(bucket, listing.names, &options).await?;
+            if let Some(checked) = catalogue.effective(bucket).and_then(|props| Checked::of(&props)) {
+                listing.names = self.only_existing(bucket, listing.names, checked, &options).await?;
             }
             Ok(listing)
         };
         self.measured(Op::ListKeys, work).await
     }
 
-    async fn merge_shards(&self, bucket: &BucketAddress, after: Option<Bytes>, options: &Options) -> Result<Listing> {
+    pub(super) async fn merge_shards(
+        &self,
+        bucket: &BucketAddress,
+        after: Option<Bytes>,
+        options: &Options,
+    ) -> Result<Listing> {
         let epochs = BucketRow::default();
         let start = after.map(|after| behind(&after));
         let mut shards = Vec::new();
@@ -80,7 +102,7 @@ impl Gateway {
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: larder_store::Order::Forward };
             let page = self.ports.store.read(&shard.partition, &query, options).await?;
             for row in &page.rows {
-                let key = key_of_view_row(&row.name).map_err(|error| Error::Damaged(error.to_string()))?;
+                let key = key_of_view_row(&row.name).map_err(|error| damaged(&error))?;
                 if shard.keys.back() != Some(&key) {
                     shard.keys.push_back(key);
                 }
@@ -98,11 +120,56 @@ impl Gateway {
         Partition::keys(&address.bucket, epoch, shard)
     }
 
-    /// Removals of all rows of a key that are not newer than `stamp`: for deletions that name no slots.
-    pub(crate) async fn forget_key(&self, address: &Address, stamp: u64, options: &Options) -> Result<Vec<Change>> {
+    /// The keys of `names` that have a live value.
+    pub(super) async fn only_existing(
+        &self,
+        bucket: &BucketAddress,
+        names: Vec<Bytes>,
+        checked: Checked,
+        options: &Options,
+    ) -> Result<Vec<Bytes>> {
+        let mut existing = Vec::with_capacity(names.len());
+        for key in names {
+            let address = Address { bucket: bucket.clone(), key };
+            let partition = Partition::object(&address, checked.consistent);
+            let rows = self.read_rows(&partition, options).await?;
+            let versions = Versions::of(rows, Reading::of(Mode::Newest)).map_err(|error| damaged(&error))?;
+            if !versions.siblings.is_empty() {
+                existing.push(address.key);
+            }
+        }
+        Ok(existing)
+    }
+
+    /// Removals of all entries of a key that are not newer than `stamp`: for deletions that name no slots.
+    pub(crate) async fn all_entries(&self, address: &Address, stamp: u64, options: &Options) -> Result<Vec<Change>> {
+        let entries = self.entries(address, options).await?;
+        Ok(entries.into_iter().map(|row| Change::Remove { name: row.name, stamp }).collect())
+    }
+
+    /// Removals of entries of a key whose row is gone and that `write` does not name: what a `last_write_wins` put cleared
+    /// without looking. Entries are read first, so a row that comes meanwhile keeps its own.
+    pub(crate) async fn stale_entries(
+        &self,
+        address: &Address,
+        write: &Write,
+        options: &Options,
+    ) -> Result<Vec<Change>> {
+        let entries = self.entries(address, options).await?;
+        let named = |row: &Row| write.removed.iter().any(|gone| view_row_name(&address.key, &gone.name) == row.name);
+        let unnamed: Vec<_> = entries.into_iter().filter(|row| !named(row)).collect();
+        if unnamed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.read_rows(&Partition::object(address, false), options).await?;
+        let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
+        let stale = unnamed.into_iter().filter(|entry| !stands(entry));
+        Ok(stale.map(|entry| Change::Remove { name: entry.name, stamp: entry.stamp }).collect())
+    }
+
+    async fn entries(&self, address: &Address, options: &Options) -> Result<Vec<Row>> {
         let query = ReadQuery::prefix(view_row_prefix(&address.key), ROWS_OF_KEY_MAX);
-        let page = self.ports.store.read(&self.key_view(address), &query, options).await?;
-        Ok(page.rows.into_iter().map(|row| Change::Remove { name: row.name, stamp }).collect())
+        Ok(self.ports.store.read(&self.key_view(address), &query, options).await?.rows)
     }
 
     /// Options of a listing's reads.
@@ -110,6 +177,10 @@ impl Gateway {
         let deadline = Instant::now() + timeout.unwrap_or(self.config.timeout);
         Options { deadline, ..self.own(Level::Quorum) }
     }
+}
+
+fn damaged(error: &dyn std::fmt::Display) -> Error {
+    Error::Damaged(error.to_string())
 }
 
 /// The first row name behind all rows of `key`.

@@ -62,7 +62,9 @@ async fn schedule(seed: u64) -> Result<(), String> {
     let mut dice = Dice(seed);
     let mut world = World::new(seed, Rules::default(), 2 + dice.below(2)).await;
     world.add_type("sib", "{}").await;
-    let kind = ["sib", "default"][dice.below(2)];
+    world.add_type("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#).await;
+    world.add_type("once", r#"{"write_once":true}"#).await;
+    let kind = ["sib", "sib", "default", "default", "lww", "once"][dice.below(6)];
     for node in &world.nodes {
         node.clock.set_skew(dice.below(480_000) as i64 - 240_000);
     }
@@ -83,10 +85,15 @@ async fn schedule(seed: u64) -> Result<(), String> {
             world.restart(victim, skew).await;
             world.nodes[victim].faulty.set_faults(faults);
         }
+        if dice.below(20) == 0 {
+            let _ = world.nodes[0].gateway.sweep_blobs().await;
+        }
         step(&world, &mut dice, &mut records, &mut seen, kind, at).await;
     }
     world.set_faults(Faults::none());
-    world.pass(20_000).await;
+    world.pass(400_000).await;
+    world.nodes[0].gateway.sweep_blobs().await.map_err(|error| error.to_string())?;
+    check_listing(&world, kind).await?;
     for (key, record) in &records {
         check(&world, kind, key, record).await.map_err(|wrong| format!("{kind}/{key}: {wrong}"))?;
     }
@@ -118,7 +125,7 @@ async fn step<'a>(
             let (a, b) = (format!("v{at}a"), format!("v{at}b"));
             record.sends(&a, kind, &known);
             record.sends(&b, kind, &Shown::default());
-            if kind == "default" {
+            if kind != "sib" {
                 // Of two at once one is shown.
                 record.may_be_gone.extend([a.clone(), b.clone()]);
             }
@@ -160,8 +167,12 @@ async fn remove(world: &World, node: usize, kind: &'static str, key: &str, known
 impl Record {
     fn sends(&mut self, text: &str, kind: &str, basis: &Shown) {
         // Without allow_mult a blind put replaces whatever it reads.
-        if kind == "default" {
+        if kind != "sib" {
             self.may_be_gone.extend(self.sent.iter().cloned());
+        }
+        // Where the greatest clock or the smallest digest decides, the last to come need not be the one shown.
+        if kind == "lww" || kind == "once" {
+            self.may_be_gone.insert(text.into());
         }
         // A context that is not the current one may leave a newer value in front, as in Riak.
         if kind == "default" && basis.context.is_some() {
@@ -177,6 +188,20 @@ impl Record {
     }
 }
 
+/// What is listed can be read, and what can be read is listed.
+async fn check_listing(world: &World, kind: &'static str) -> Result<(), String> {
+    let mut readable = Vec::new();
+    for key in KEYS {
+        let shown = world.read(0, kind, key).await.map_err(|error| error.to_string())?;
+        readable.extend((!shown.texts.is_empty()).then(|| Bytes::from_static(key.as_bytes())));
+    }
+    let (keys, buckets) = world.list(0, kind).await.map_err(|error| error.to_string())?;
+    if keys != readable || buckets.is_empty() != readable.is_empty() {
+        return Err(format!("{kind}: {keys:?} in {buckets:?} are listed, {readable:?} can be read"));
+    }
+    Ok(())
+}
+
 async fn check(world: &World, kind: &'static str, key: &str, record: &Record) -> Result<(), String> {
     let mut views = Vec::new();
     for at in 0..world.nodes.len() {
@@ -189,14 +214,15 @@ async fn check(world: &World, kind: &'static str, key: &str, record: &Record) ->
     if let Some(stranger) = shown.difference(&record.sent).next() {
         return Err(format!("{stranger} was never sent"));
     }
-    if let Some(ghost) = shown.intersection(&record.must_be_gone).next() {
+    let ghost = shown.intersection(&record.must_be_gone).next();
+    if let Some(ghost) = ghost.filter(|_| kind == "sib" || kind == "default") {
         return Err(format!("{ghost} was replaced and is back"));
     }
     let lost = record.acknowledged.iter().find(|text| !shown.contains(*text) && !record.may_be_gone.contains(*text));
     if let Some(lost) = lost {
         return Err(format!("{lost} was acknowledged and is gone"));
     }
-    if kind == "default" && shown.len() > 1 {
+    if kind != "sib" && shown.len() > 1 {
         return Err(format!("siblings without allow_mult: {shown:?}"));
     }
     Ok(())

@@ -167,7 +167,7 @@ impl World {
         context: Option<&Bytes>,
     ) -> Result<Shown, Error> {
         let found = self.put_full(at, kind, key, text, context, true).await?;
-        Ok(shown(found.expect("returnbody")).await)
+        shown(found.expect("returnbody")).await
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that a client can say in one put")]
@@ -186,7 +186,7 @@ impl World {
             conditions: Conditions::default(),
             if_not_modified: None,
             content: Content::default(),
-            upload: Upload::Bytes(Bytes::copy_from_slice(text.as_bytes())),
+            upload: Upload::Bytes(Bytes::copy_from_slice(padded(text).as_bytes())),
             quorums: Quorums::default(),
             return_body,
             timeout: None,
@@ -197,7 +197,15 @@ impl World {
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<Shown, Error> {
         let request =
             GetObject { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None };
-        Ok(shown(self.nodes[at].gateway.get(request).await?).await)
+        shown(self.nodes[at].gateway.get(request).await?).await
+    }
+
+    /// The keys listed, and the buckets.
+    pub(crate) async fn list(&self, at: usize, kind: &'static str) -> Result<(Vec<Bytes>, Vec<Bytes>), Error> {
+        let bucket = bucket(kind);
+        let keys = self.nodes[at].gateway.list_keys(&bucket, None, None).await?.names;
+        let buckets = self.nodes[at].gateway.list_buckets(&bucket.bucket_type, None, None).await?.names;
+        Ok((keys, buckets))
     }
 
     /// Answers whether there was something to delete.
@@ -219,14 +227,22 @@ impl World {
     }
 }
 
-async fn shown(found: Found) -> Shown {
+/// Every third text is long enough to become a blob.
+fn padded(text: &str) -> String {
+    let long = text.bytes().map(usize::from).sum::<usize>() % 3 == 0;
+    if long { format!("{text:<2000}") } else { text.to_owned() }
+}
+
+async fn shown(found: Found) -> Result<Shown, Error> {
     let mut texts = Vec::new();
     for mut body in found.bodies {
-        let length = body.length() as usize;
-        let piece = Download::piece(&mut body, 0, length.max(1)).await.unwrap();
-        texts.push(String::from_utf8_lossy(&piece).into_owned());
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < body.length() {
+            bytes.extend_from_slice(&Download::piece(&mut body, bytes.len() as u64, 64 * 1024).await?);
+        }
+        texts.push(String::from_utf8_lossy(&bytes).trim_end().to_owned());
     }
-    Shown { texts, context: found.context, deleted: found.versions.deleted }
+    Ok(Shown { texts, context: found.context, deleted: found.versions.deleted })
 }
 
 fn bucket(kind: &'static str) -> BucketAddress {

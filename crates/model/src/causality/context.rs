@@ -88,13 +88,6 @@ impl Context {
         live(self) == live(other)
     }
 
-    /// Whether the context names this write or a later one of its slot.
-    #[must_use]
-    pub fn covers_dot(&self, slot: Slot, clock: Clock) -> bool {
-        let dots = self.dots.iter().any(|dot| dot.slot == slot && dot.clock >= clock);
-        dots || self.covers.iter().any(|cover| cover.slot == slot && cover.clock >= clock)
-    }
-
     /// The bytes for a client, bound to `address`.
     #[must_use]
     pub fn encode(&self, address: &Address) -> Bytes {

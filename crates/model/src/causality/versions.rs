@@ -76,6 +76,8 @@ impl Versions {
         if reading.mode != Mode::WriteOnce {
             rows.sort_by(|(a, _), (b, _)| (b.dot.clock, &b.name).cmp(&(a.dot.clock, &a.name)));
         }
+        // What lives is named first: tombstones on their way out must not hide it.
+        rows.sort_by_key(|(_, row)| row.tombstone);
         rows.truncate(SIBLINGS_MAX);
         let mut context = context_of(&rows);
         let tombstones = rows.iter().any(|(_, row)| row.tombstone);

@@ -22,6 +22,14 @@ pub enum Mode {
     WriteOnce,
 }
 
+impl Mode {
+    /// Whether every write has a row of its own, named by its slot.
+    #[must_use]
+    pub fn names_slots(self) -> bool {
+        matches!(self, Self::Siblings | Self::Newest)
+    }
+}
+
 /// A row that a write removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
@@ -69,10 +77,12 @@ impl Removed {
         removed
     }
 
-    /// The blob of the row, if it had one.
+    /// The blob of the row, if it had one and its name says which. A row that every write shares does not: the sweeper
+    /// removes what it replaced.
     #[must_use]
     pub fn blob(&self, partition: &Partition) -> Option<BlobId> {
-        self.flags.blob.then(|| BlobId::of(&partition.key, &self.name, self.clock))
+        let is_slot = self.name.len() == ANY_SLOT.row_name().len() && self.name != ANY_SLOT.row_name();
+        (self.flags.blob && is_slot).then(|| BlobId::of(&partition.key, &self.name, self.clock))
     }
 }
 
@@ -132,7 +142,7 @@ impl Write {
     pub fn key_view_changes(&self, key: &[u8]) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.removed.len() + 1);
         let kept = self.row.as_ref().filter(|_| !self.tombstone);
-        let by_slot = matches!(self.mode, Mode::Siblings | Mode::Newest) || !self.tombstone;
+        let by_slot = self.mode.names_slots() || !self.tombstone;
         for gone in self.removed.iter().filter(|gone| by_slot && !gone.flags.tombstone) {
             if kept.is_none_or(|row| row.name != gone.name) {
                 changes.push(Change::Remove { name: view_row_name(key, &gone.name), stamp: gone.clock });

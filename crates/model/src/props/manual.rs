@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use super::table::{Change, Defaults, PROPS};
 
 /// The table in Markdown, by name.
-#[must_use]
-pub fn properties() -> String {
+fn properties() -> String {
     let mut out =
         String::from("| Property | In `default` | In a new type | May change | Meaning |\n|---|---|---|---|---|\n");
     let mut props: Vec<_> = PROPS.iter().collect();
@@ -25,12 +24,9 @@ pub fn properties() -> String {
     out
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_manual_shows_the_properties_as_they_are() {
-        let manual = include_str!("../../../../docs/manual.md");
-        let table = super::properties();
-        assert!(manual.contains(&table), "put this into docs/manual.md, section Properties:\n{table}");
-    }
+#[test]
+fn the_manual_shows_the_properties_as_they_are() {
+    let manual = include_str!("../../../../docs/manual.md");
+    let table = properties();
+    assert!(manual.contains(&table), "put this into docs/manual.md, section Properties:\n{table}");
 }

@@ -23,7 +23,8 @@ mod decode;
 pub mod display;
 pub mod effective;
 mod erlang;
-pub mod manual;
+#[cfg(test)]
+mod manual;
 pub mod quorum;
 pub mod reason;
 pub mod set;

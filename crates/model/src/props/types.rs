@@ -16,7 +16,7 @@ use super::validate;
 use super::value::named;
 
 /// The name of the type that is always there and never changes.
-pub const DEFAULT_TYPE: &[u8] = b"default";
+pub use crate::address::DEFAULT_TYPE;
 
 /// A name no type may have.
 pub const RESERVED_TYPE: &[u8] = b"any";

@@ -120,10 +120,10 @@ pub(crate) mod tests {
     fn body() -> impl Strategy<Value = Body> {
         prop_oneof![
             vec(any::<u8>(), 0..200).prop_map(|bytes| Body::Inline(bytes.into())),
-            (any::<[u8; 24]>(), any::<u64>(), any::<u32>()).prop_map(|(id, length, check)| Body::Blob(BlobRef {
+            (any::<[u8; 24]>(), any::<u64>(), any::<[u8; 20]>()).prop_map(|(id, length, digest)| Body::Blob(BlobRef {
                 id: BlobId(id),
                 length,
-                check
+                digest
             })),
         ]
     }

@@ -114,7 +114,7 @@ settings! {
     REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
-        "Most HTTP connections at a time; more wait until one closes.";
+        "Most HTTP connections at a time; one more is answered 503 and closed.";
     LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",

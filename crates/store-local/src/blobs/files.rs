@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::content::BlobId;
+use larder_store::leases::Leases;
 use larder_store::{BlobOwner, Durability, Error, Kind, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
-use super::leases::Leases;
 use super::reader;
 
 /// The folder, shared by all writers and readers.
@@ -149,7 +149,7 @@ impl Files {
     fn ids(&self, shard: u8, after: Option<BlobId>) -> io::Result<Vec<BlobId>> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(self.shard(shard))? {
-            let id = entry?.file_name().to_str().and_then(id_of_name);
+            let id = entry?.file_name().to_str().and_then(BlobId::from_hex);
             ids.extend(id.filter(|id| id.0[0] == shard && after.is_none_or(|after| *id > after)));
         }
         ids.sort_unstable();
@@ -161,7 +161,7 @@ impl Files {
         for entry in fs::read_dir(self.root.join("tmp"))? {
             let entry = entry?;
             let name = entry.file_name();
-            let ours = name.to_str().and_then(|name| name.split_once('-')).and_then(|(id, _)| id_of_name(id));
+            let ours = name.to_str().and_then(|name| name.split_once('-')).and_then(|(id, _)| BlobId::from_hex(id));
             if ours.is_some() {
                 fs::remove_file(entry.path())?;
             }
@@ -244,9 +244,4 @@ fn make_dir(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
-}
-
-/// The id that has exactly this file name.
-fn id_of_name(name: &str) -> Option<BlobId> {
-    BlobId::from_hex(name).filter(|id| id.hex() == name)
 }

@@ -20,7 +20,6 @@ mod disk;
 mod files;
 mod format;
 mod frames;
-mod leases;
 mod reader;
 mod row;
 mod writer;
@@ -34,12 +33,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
+use larder_store::leases::Leases;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Result};
 
 use crate::bulk::BulkRows;
 use disk::{Disk, RealDisk, blocking};
 use files::Files;
-use leases::Leases;
 use reader::{FileReader, RowReader};
 use writer::Writer;
 
@@ -141,6 +140,10 @@ impl Blobs for LocalBlobs {
         let files = blocking(move || files.list(after, limit, &leases)).await?;
         let rows = self.list_rows(after, limit).await?;
         Ok(merged(files, rows, limit))
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.is_poisoned()
     }
 }
 

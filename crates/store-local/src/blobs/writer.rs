@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
+use larder_store::leases::Lease;
 use larder_store::{BlobOwner, BlobWriter, Durability, Error, Kind, Result};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -12,7 +13,6 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::disk::{blocking, landed};
 use super::files::{Files, Temp};
 use super::frames::Frames;
-use super::leases::Lease;
 use super::row::RowBuilder;
 use crate::bulk::BulkRows;
 

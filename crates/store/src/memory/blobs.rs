@@ -1,6 +1,6 @@
 //! Blobs in a map. A reader holds the bytes themselves, so nobody takes them from it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,28 +11,20 @@ use parking_lot::Mutex;
 use larder_model::content::BlobId;
 
 use super::MemoryStore;
+use crate::leases::{Lease, Leases};
 use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, Result};
 
-/// All blobs, and how many leases each id is under.
+/// All blobs, and the leases on them.
 #[derive(Default)]
 pub(super) struct BlobMap {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    blobs: BTreeMap<BlobId, (BlobOwner, Bytes)>,
-    leases: HashMap<BlobId, usize>,
-}
-
-/// Keeps sweepers away until it is dropped.
-struct Lease {
-    map: Arc<BlobMap>,
-    id: BlobId,
+    blobs: Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>,
+    leases: Leases,
 }
 
 struct Writer {
+    map: Arc<BlobMap>,
     lease: Lease,
+    id: BlobId,
     owner: BlobOwner,
     bytes: BytesMut,
 }
@@ -44,28 +36,33 @@ struct Reader {
 #[async_trait]
 impl Blobs for MemoryStore {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        Ok(Box::new(Writer { lease: Lease::new(&self.blobs, id), owner, bytes: BytesMut::new() }))
+        let lease = self.blobs.leases.hold(id);
+        Ok(Box::new(Writer { map: self.blobs.clone(), lease, id, owner, bytes: BytesMut::new() }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
-        let state = self.blobs.state.lock();
-        let Some((_, bytes)) = state.blobs.get(&id) else {
+        let blobs = self.blobs.blobs.lock();
+        let Some((_, bytes)) = blobs.get(&id) else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));
         };
         Ok(Box::new(Reader { bytes: bytes.clone() }))
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        self.blobs.state.lock().blobs.remove(&id);
+        self.blobs.blobs.lock().remove(&id);
         Ok(())
     }
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
-        let state = self.blobs.state.lock();
+        let blobs = self.blobs.blobs.lock();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = state.blobs.range((from, Bound::Unbounded));
-        let free = behind.filter(|(id, _)| !state.leases.contains_key(id));
+        let behind = blobs.range((from, Bound::Unbounded));
+        let free = behind.filter(|(id, _)| !self.blobs.leases.holds(id));
         Ok(free.take(limit).map(|(id, (owner, _))| (*id, owner.clone())).collect())
+    }
+
+    fn is_ready(&self) -> bool {
+        true
     }
 }
 
@@ -77,8 +74,8 @@ impl BlobWriter for Writer {
     }
 
     async fn finish(self: Box<Self>, _durability: Durability) -> Result<Box<dyn Send + Sync>> {
-        let Self { lease, owner, bytes } = *self;
-        lease.map.state.lock().blobs.insert(lease.id, (owner, bytes.freeze()));
+        let Self { map, lease, id, owner, bytes } = *self;
+        map.blobs.lock().insert(id, (owner, bytes.freeze()));
         Ok(Box::new(lease))
     }
 }
@@ -93,24 +90,5 @@ impl BlobReader for Reader {
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.bytes.len());
         let to = from.saturating_add(max).min(self.bytes.len());
         Ok(self.bytes.slice(from..to))
-    }
-}
-
-impl Lease {
-    fn new(map: &Arc<BlobMap>, id: BlobId) -> Self {
-        *map.state.lock().leases.entry(id).or_default() += 1;
-        Self { map: map.clone(), id }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let leases = &mut self.map.state.lock().leases;
-        if let Some(held) = leases.get_mut(&self.id) {
-            *held -= 1;
-            if *held == 0 {
-                leases.remove(&self.id);
-            }
-        }
     }
 }

@@ -210,6 +210,10 @@ impl<S: Blobs + ?Sized> Blobs for Metered<S> {
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
         self.meter(Verb::BlobList, self.inner.list(after, limit)).await
     }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
 }
 
 #[cfg(test)]

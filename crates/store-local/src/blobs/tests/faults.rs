@@ -50,7 +50,7 @@ async fn a_failed_sync_of_file_or_folder_leaves_nothing_and_poisons() {
         f.blobs.remove(id(1)).await.unwrap();
         assert_eq!(kind(write_and_finish(&f, 100, Durability::Disk).await), Kind::Io, "sync {syncs}");
         f.assert_nothing_left(id(1)).await;
-        assert!(f.blobs.is_poisoned());
+        assert!(f.blobs.is_poisoned() && !f.blobs.is_ready());
         assert_eq!(kind(f.blobs.create(id(2), owner("row")).await), Kind::Poisoned);
         assert_eq!(kind(f.blobs.remove(id(2)).await), Kind::Poisoned);
     }
@@ -71,6 +71,6 @@ async fn poison_reaches_writers_under_way() {
 async fn buffered_blobs_are_not_synced() {
     let (f, _) = faulty(u64::MAX, 0);
     write_and_finish(&f, 100, Durability::Buffered).await.unwrap();
-    assert!(!f.blobs.is_poisoned());
+    assert!(!f.blobs.is_poisoned() && f.blobs.is_ready());
     assert_eq!(f.get(id(1)).await.unwrap(), body(100));
 }

@@ -50,6 +50,10 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
         call(&self.hand, self.inner.list(after, limit)).await
     }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
 }
 
 #[async_trait]

@@ -3,32 +3,35 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use larder_model::content::BlobId;
 use parking_lot::Mutex;
+
+use larder_model::content::BlobId;
 
 /// Counts the holders of each blob. Kept in memory: after a restart nobody is writing.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Leases {
+pub struct Leases {
     held: Arc<Mutex<HashMap<BlobId, usize>>>,
 }
 
 /// Keeps one blob out of listings until dropped.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub struct Lease {
     leases: Leases,
     id: BlobId,
 }
 
 impl Leases {
     /// Takes a lease; several may hold one blob.
-    pub(super) fn hold(&self, id: BlobId) -> Lease {
+    #[must_use]
+    pub fn hold(&self, id: BlobId) -> Lease {
         *self.held.lock().entry(id).or_default() += 1;
         Lease { leases: self.clone(), id }
     }
 
     /// Whether anyone holds this blob. Ask after having seen the blob: then "no" means that its row is written, or never
     /// will be.
-    pub(super) fn holds(&self, id: &BlobId) -> bool {
+    #[must_use]
+    pub fn holds(&self, id: &BlobId) -> bool {
         self.held.lock().contains_key(id)
     }
 }
@@ -42,5 +45,22 @@ impl Drop for Lease {
                 held.remove(&self.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blob_is_held_until_its_last_lease_is_dropped() {
+        let leases = Leases::default();
+        let (one, other) = (BlobId([1; 24]), BlobId([2; 24]));
+        let (first, second) = (leases.hold(one), leases.clone().hold(one));
+        assert!(leases.holds(&one) && !leases.holds(&other));
+        drop(first);
+        assert!(leases.holds(&one));
+        drop(second);
+        assert!(!leases.holds(&one) && leases.held.lock().is_empty());
     }
 }

@@ -1,0 +1,100 @@
+//! The last steps of every write: one batch of the object with its views, within the limit on rows, and what becomes of
+//! blobs afterwards.
+
+use std::time::Duration;
+
+use larder_model::causality::{Mode, Removed, Write};
+use larder_model::content::BlobId;
+use larder_model::rows::{Batch, Change, PartitionChanges};
+use larder_store::Partition;
+
+use super::put::Target;
+use crate::config::DeleteMode;
+use crate::metrics::Event;
+use crate::{Error, Gateway, Result, Rule};
+
+/// How long a write may still arrive after its deadline.
+const LINGER: Duration = Duration::from_secs(300);
+
+impl Gateway {
+    /// Writes, and answers what was written. A key with too many rows is read once: tombstones that nobody named, and
+    /// without `allow_mult` losers that nobody named, are removed with the write; siblings are not.
+    ///
+    /// # Errors
+    /// [`Error::TooManySiblings`], and what the store answers.
+    pub(super) async fn commit(
+        &self,
+        target: Target<'_>,
+        partition: &Partition,
+        mut write: Write,
+        forget: Vec<Change>,
+    ) -> Result<Write> {
+        let full = match self.apply(target, partition, &write, forget.clone()).await {
+            Err(full @ Error::TooManySiblings { .. }) => full,
+            other => return other.map(|()| write),
+        };
+        let read = self.read_for_write(target.permit, target.asked);
+        let seen = self.versions(target.address, target.permit, read).await?;
+        let may_go = |gone: &Removed| gone.flags.tombstone || write.mode == Mode::Newest;
+        let is_new = |gone: &Removed| write.removed.iter().all(|known| known.name != gone.name);
+        let more: Vec<_> =
+            Removed::named_by(&seen.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
+        if more.is_empty() {
+            self.metrics.event(Event::SiblingsRefused);
+            return Err(full);
+        }
+        write.removed.extend(more);
+        self.apply(target, partition, &write, forget).await.map(|()| write)
+    }
+
+    /// Applies a write with its views, then releases the blobs of the rows it removed.
+    async fn apply(&self, target: Target<'_>, partition: &Partition, write: &Write, forget: Vec<Change>) -> Result<()> {
+        let address = target.address;
+        let mut batch = Batch {
+            partitions: vec![PartitionChanges {
+                partition: partition.clone(),
+                changes: write.object_changes(),
+                rows_max: self.is_limited(write).then_some(self.config.siblings_max),
+            }],
+        };
+        let mut in_view = write.key_view_changes(&address.key);
+        in_view.extend(forget);
+        batch.add(self.key_view(address), in_view);
+        let listed = (!write.tombstone).then(|| self.known_buckets.change(&address.bucket)).flatten();
+        let lists = listed.is_some();
+        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
+        let blobs: Vec<_> = write.removed.iter().filter_map(|gone| gone.blob(partition)).collect();
+        let asked = if blobs.is_empty() { target.asked } else { target.asked.on_disk(self.config.durable) };
+        self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
+        self.clock.pass(write.clock);
+        if lists {
+            self.known_buckets.written(&address.bucket);
+        }
+        for blob in blobs {
+            self.release(blob).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the write adds a row that stays until somebody removes it.
+    fn is_limited(&self, write: &Write) -> bool {
+        let stays = !write.tombstone || self.config.delete_mode == DeleteMode::Keep;
+        stays && write.mode != Mode::LastWriteWins && self.rule(Rule::LimitSiblings)
+    }
+
+    /// After a failed write: a blob that no row can name any more goes at once. A row whose answer came too late may still
+    /// be written, so its blob is kept from the sweeper meanwhile.
+    pub(super) async fn give_up(&self, error: &Error, blob: Option<BlobId>, lease: Option<Box<dyn Send + Sync>>) {
+        let Some(blob) = blob else { return };
+        match error {
+            Error::TooManySiblings { .. } | Error::Superseded => self.release(blob).await,
+            Error::TimedOut => {
+                tokio::spawn(async move {
+                    tokio::time::sleep(LINGER).await;
+                    drop(lease);
+                });
+            }
+            _ => {}
+        }
+    }
+}
