@@ -16,6 +16,9 @@ use serde_json::Value as Json;
 /// Longer than any command may take at the server.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often, and how many times, a starting server is looked for: a minute in all.
+const START_POLL: Duration = Duration::from_millis(200);
+const STARTS_MAX: u32 = 300;
 /// Longest request the server takes, in bytes.
 const REQUEST_BYTES_MAX: usize = 1024 * 1024;
 /// Longest answer taken, in bytes.
@@ -69,11 +72,26 @@ impl fmt::Display for Problem {
     }
 }
 
+/// As [`ask`]; a command that waits for the server waits for its start too.
+///
+/// # Errors
+/// [`Problem`].
+pub(crate) fn ask_patiently(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
+    let waits = words.first().is_some_and(|word| word.replace('_', "-") == "wait-for-service");
+    for _ in 0..if waits { STARTS_MAX } else { 0 } {
+        match ask(socket, words) {
+            Err(Problem::NotRunning(_)) => std::thread::sleep(START_POLL),
+            other => return other,
+        }
+    }
+    ask(socket, words)
+}
+
 /// Sends a command and waits for its answer.
 ///
 /// # Errors
 /// [`Problem`].
-pub(crate) fn ask(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
+fn ask(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
     let body = serde_json::json!(words).to_string();
     if body.len() > REQUEST_BYTES_MAX {
         return Err(Problem::TooLong(body.len()));

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Version) => Answer::done(format!("{}\n", env!("CARGO_PKG_VERSION"))),
         Ok(Invocation::Usage) => Answer::failed(HELP.trim_end()),
         Ok(Invocation::Command { socket, words }) => {
-            client::ask(&socket, &words).unwrap_or_else(|problem| Answer::failed(&problem.to_string()))
+            client::ask_patiently(&socket, &words).unwrap_or_else(|problem| Answer::failed(&problem.to_string()))
         }
         Err(problem) => Answer::failed(&problem),
     };

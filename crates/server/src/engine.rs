@@ -153,6 +153,7 @@ fn open_failure(error: OpenError) -> Failure {
             table::ACCEPT_DAMAGED_JOURNAL.flag()
         ),
         OpenError::InUse { .. }
+        | OpenError::Foreign { .. }
         | OpenError::UnknownFormat { .. }
         | OpenError::Damaged { .. }
         | OpenError::Io { .. } => error.to_string(),

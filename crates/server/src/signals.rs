@@ -1,10 +1,14 @@
-//! SIGTERM and SIGINT: the first ends the server in order, the second at once.
+//! SIGTERM, SIGINT and SIGHUP: the first ends the server in order, the second at once.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+/// A second signal so soon says the first one again: many tools signal a process and its group.
+const SAME_WISH: Duration = Duration::from_millis(500);
 /// Exit code after a second signal.
 const EXIT_AT_ONCE: i32 = 130;
 
@@ -13,24 +17,39 @@ const EXIT_AT_ONCE: i32 = 130;
 /// # Errors
 /// The system refuses.
 pub(crate) fn watch() -> io::Result<watch::Receiver<bool>> {
-    let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let [terminate, interrupt, hangup] = kinds.map(signal);
+    let signals = Signals { terminate: terminate?, interrupt: interrupt?, hangup: hangup? };
     let (down, receiver) = watch::channel(false);
-    tokio::spawn(follow(terminate, interrupt, down));
+    tokio::spawn(follow(signals, down));
     Ok(receiver)
 }
 
-async fn follow(mut terminate: Signal, mut interrupt: Signal, down: watch::Sender<bool>) {
-    next(&mut terminate, &mut interrupt).await;
+async fn follow(mut signals: Signals, down: watch::Sender<bool>) {
+    signals.next().await;
     tracing::info!("stopping: running requests are ended; a second signal stops at once");
     down.send_replace(true);
-    next(&mut terminate, &mut interrupt).await;
+    let first = Instant::now();
+    signals.next().await;
+    while first.elapsed() < SAME_WISH {
+        signals.next().await;
+    }
     tracing::warn!("stopped at once");
     std::process::exit(EXIT_AT_ONCE);
 }
 
-async fn next(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
     }
 }

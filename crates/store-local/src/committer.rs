@@ -156,7 +156,10 @@ impl Committer {
         if group.writes.is_empty() {
             return Ok(());
         }
-        match self.journal.commit(&group) {
+        let committed = self.journal.commit(&group);
+        let packed = group.writes.iter().filter(|(space, ..)| *space == Space::Packed);
+        packed.for_each(|(_, key, _)| self.spaces.cache.forget(key));
+        match committed {
             Ok(()) => {}
             Err(full @ JournalError::Full { .. }) => {
                 return Err(Error::caused(Kind::Full, "nothing was written", full));

@@ -13,6 +13,8 @@ use crate::open::OpenError;
 
 /// The format this build reads and writes.
 const FORMAT: &str = "1";
+/// What a start that broke off early may have left.
+const OWN_NAMES: [&str; 5] = ["LOCK", "format.new", "blobs", "admin.sock", "lost+found"];
 /// The program that writes it.
 const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 
@@ -21,6 +23,7 @@ pub(crate) fn check_or_create(dir: &Path, rows: &Path) -> Result<(), OpenError> 
     match fs::read_to_string(path(dir)) {
         Ok(text) => check(dir, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !rows.exists() => {
+            refuse_foreign(dir)?;
             create(dir).map_err(|error| OpenError::io(dir, "writing the file format", &error))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::UnknownFormat {
@@ -31,6 +34,18 @@ pub(crate) fn check_or_create(dir: &Path, rows: &Path) -> Result<(), OpenError> 
         }),
         Err(error) => Err(OpenError::io(dir, "reading the file format", &error)),
     }
+}
+
+/// A directory that holds something else is somebody else's: pointing at a Riak node's data is an easy slip.
+fn refuse_foreign(dir: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::io(dir, "looking into the directory", &error);
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !OWN_NAMES.iter().any(|own| name == *own) {
+            return Err(OpenError::Foreign { dir: dir.to_owned(), found: name.to_string_lossy().into_owned() });
+        }
+    }
+    Ok(())
 }
 
 fn check(dir: &Path, text: &str) -> Result<(), OpenError> {

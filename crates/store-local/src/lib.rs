@@ -13,6 +13,7 @@
 pub mod blobs;
 mod bulk;
 mod bulk_store;
+mod cache;
 mod committer;
 mod entry;
 mod format;

@@ -41,6 +41,14 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
+    /// It holds something that is not Larder's.
+    #[error("{} is not empty and no data directory: it holds {found}", dir.display())]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the things in it.
+        found: String,
+    },
     /// It is in a format that this build does not know.
     #[error("{} has data format {found}, written by {writer}; this is {program}, which reads format 1", dir.display())]
     UnknownFormat {

@@ -51,7 +51,7 @@ impl PageBuilder {
 }
 
 fn packed_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
-    let rows = spaces.packed_rows(&keys::partition_key(partition))?.unwrap_or_default();
+    let rows = spaces.cached_rows(&keys::partition_key(partition))?.unwrap_or_default();
     let rows = rows.into_iter().filter(|row| contains(&query.range, &row.name));
     match query.order {
         Order::Forward => add_all(page, rows.map(Ok)),

@@ -1,12 +1,14 @@
 //! The three keyspaces of the engine below, and its errors in the store's words.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, LsmError};
 use larder_store::{Error, Kind, Result, Row};
 
+use crate::cache::EntryCache;
 use crate::{entry, keys};
 
 /// One of the three keyspaces.
@@ -62,19 +64,22 @@ pub(crate) struct Spaces {
     packed: Keyspace,
     wide: Keyspace,
     bulk: Keyspace,
+    /// Packed entries that are read often.
+    pub(crate) cache: Arc<EntryCache>,
 }
 
 impl Spaces {
     /// Opens or creates the engine's directory.
     pub(crate) fn open(dir: &Path, cache_bytes: u64) -> fjall::Result<Self> {
         let database = Database::builder(dir)
-            .cache_size(cache_bytes)
+            .cache_size(cache_bytes - cache_bytes / 2)
             .manual_journal_persist(true)
             .journal_compression(CompressionType::None)
             .open()?;
         let keyspace = |space: Space| database.keyspace(space.name(), || space.options());
         let (packed, wide, bulk) = (keyspace(Space::Packed)?, keyspace(Space::Wide)?, keyspace(Space::Bulk)?);
-        Ok(Self { database, packed, wide, bulk })
+        let cache = Arc::new(EntryCache::new(cache_bytes / 2));
+        Ok(Self { database, packed, wide, bulk, cache })
     }
 
     /// Writes what is in memory out to tables, so that the next open has no journal to read.
@@ -98,6 +103,24 @@ impl Spaces {
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
         let entry = self.keyspace(space).get(key).map_err(|error| read_failed(space, error))?;
         Ok(entry.map(Bytes::from_owner))
+    }
+
+    /// As [`Self::packed_rows`], for readers: what is read often is kept.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn cached_rows(&self, key: &Bytes) -> Result<Option<Vec<Row>>> {
+        let entry = match self.cache.get(key) {
+            Ok(entry) => Some(entry),
+            Err(begun) => {
+                let entry = self.get(Space::Packed, key)?;
+                if let Some(entry) = &entry {
+                    self.cache.offer(key.clone(), entry, begun);
+                }
+                entry
+            }
+        };
+        entry.map(|entry| entry::decode_packed(entry).map_err(|error| damaged(Space::Packed, error))).transpose()
     }
 
     /// The rows of a packed partition, expired ones too; `None` when it has no entry.

@@ -69,7 +69,7 @@ impl LocalStore {
     /// Blocks: it replays the journal.
     ///
     /// # Errors
-    /// `InUse`, `UnknownFormat`, `DamagedJournal`, `Damaged`, `Io`.
+    /// `InUse`, `Foreign`, `UnknownFormat`, `DamagedJournal`, `Damaged`, `Io`.
     pub fn open(options: OpenOptions) -> std::result::Result<Self, OpenError> {
         Self::open_with(options, |journal| Box::new(journal))
     }

@@ -18,7 +18,7 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::put`].
     pub async fn delete(&self, request: DeleteObject) -> Result<Deleted> {
-        self.measured(Op::Delete, async {
+        self.measured_as(Op::Delete, Deleted::outcome, async {
             let permit = self.permit(&request.address.bucket, request.timeout).await?;
             self.permit_write(&permit)?;
             let quorums = with_rw(&request.quorums, &permit);

@@ -10,7 +10,7 @@ use larder_store::{Kind, Level, Options, Partition, ReadQuery, Stopped};
 use tokio::time::timeout_at;
 
 use super::permit::{Asked, Permit};
-use super::{Found, GetObject};
+use super::{Deleted, Found, GetObject};
 use crate::body::{Download, open};
 use crate::metrics::{Op, Outcome};
 use crate::{Error, Gateway, Result, Rule};
@@ -118,10 +118,18 @@ impl Gateway {
     }
 }
 
+impl Deleted {
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Done => Outcome::Ok,
+            Self::NotFound(_) => Outcome::NotFound,
+        }
+    }
+}
+
 impl Found {
     /// How the metrics count it.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> Outcome {
         if self.versions.siblings.is_empty() { Outcome::NotFound } else { Outcome::Ok }
     }
 }

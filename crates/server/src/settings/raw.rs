@@ -73,7 +73,7 @@ impl Raw {
     ) -> Result<(), SettingError> {
         for (name, text) in variables {
             let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
-            if name == CONFIG_VARIABLE {
+            if name == CONFIG_VARIABLE || is_of_kubernetes(name) {
                 continue;
             }
             let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == name) else {
@@ -134,6 +134,11 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// Kubernetes tells every container of a service called "larder" where it is, in variables that look like settings.
+fn is_of_kubernetes(variable: &str) -> bool {
+    ["LARDER_SERVICE_HOST", "LARDER_SERVICE_PORT", "LARDER_PORT"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 #[cfg(test)]

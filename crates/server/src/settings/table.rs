@@ -36,7 +36,7 @@ impl Kind {
             Self::Time => "TIME",
             Self::Delete => "keep|immediate|TIME",
             Self::Choice(words) => words,
-            Self::Switch => "true|false",
+            Self::Switch => "=true|false",
         }
     }
 }
@@ -110,7 +110,7 @@ settings! {
     SIBLINGS_MAX = "siblings-max", Kind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
         "Most siblings of a key; a write that would make one more is refused with 409.";
     DELETE_MODE = "delete-mode", Kind::Delete, "3s",
-        "What remains of a deleted object: its tombstone for this time, nothing, or its tombstone for ever.";
+        "What remains of a deleted object: its tombstone for ever (keep), nothing (immediate), or its tombstone for this time.";
     REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
