@@ -1,7 +1,7 @@
 //! What a read shows: the rows of a key become siblings and a context.
 
 use super::context::Context;
-use super::dot::{ANY_SLOT, Clock, Dot, Slot, vtag};
+use super::dot::{ANY_SLOT, Clock, Cover, Dot, Slot, vtag};
 use super::write::Mode;
 use crate::codec::DecodeError;
 use crate::content::Content;
@@ -72,17 +72,16 @@ impl Versions {
     /// # Errors
     /// [`DecodeError`] when a row is of an unknown version or damaged.
     pub fn of(rows: Vec<Row>, reading: Reading) -> Result<Self, DecodeError> {
-        let mut rows = rows.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
-        if reading.mode != Mode::WriteOnce {
-            rows.sort_by(|(a, _), (b, _)| (b.dot.clock, &b.name).cmp(&(a.dot.clock, &a.name)));
+        let mut rows = rows.into_iter().map(Read::decode).collect::<Result<Vec<_>, _>>()?;
+        if reading.mode != Mode::WriteOnce && rows.len() > 1 {
+            rows.sort_by(|a, b| (b.clock(), b.name()).cmp(&(a.clock(), a.name())));
         }
         // What lives is named first: tombstones on their way out must not hide it.
-        rows.sort_by_key(|(_, row)| row.tombstone);
+        rows.sort_by_key(|row| row.tombstone);
         rows.truncate(SIBLINGS_MAX);
         let mut context = context_of(&rows);
-        let tombstones = rows.iter().any(|(_, row)| row.tombstone);
-        let mut siblings: Vec<Sibling> =
-            rows.into_iter().filter(|(_, row)| !row.tombstone).map(|(one, _)| one).collect();
+        let tombstones = rows.iter().any(|row| row.tombstone);
+        let mut siblings: Vec<Sibling> = rows.into_iter().filter(|row| !row.tombstone).map(|row| row.sibling).collect();
         if reading.merge_retries {
             merge_retries(&mut siblings);
         }
@@ -121,19 +120,36 @@ impl Versions {
     }
 }
 
-fn decode(row: Row) -> Result<(Sibling, ObjectRow), DecodeError> {
-    let object = ObjectRow::decode(row.value)?;
-    // A write_once row is named by its content: all a context can say of it is when it came.
-    let slot = if row.name.len() == 16 { Slot::from_row_name(&row.name)? } else { ANY_SLOT };
-    let dot = Dot { slot, clock: row.stamp, flags: object.flags() };
-    let sibling = Sibling { name: row.name, dot, content: object.content.clone(), replaced: object.replaced };
-    Ok((sibling, object))
+/// A row as it is read.
+struct Read {
+    sibling: Sibling,
+    tombstone: bool,
+    covers: Vec<Cover>,
 }
 
-fn context_of(rows: &[(Sibling, ObjectRow)]) -> Context {
-    let mut dots: Vec<_> = rows.iter().map(|(sibling, _)| sibling.dot).collect();
+impl Read {
+    fn decode(row: Row) -> Result<Self, DecodeError> {
+        let object = ObjectRow::decode(row.value)?;
+        // A write_once row is named by its content: all a context can say of it is when it came.
+        let slot = if row.name.len() == 16 { Slot::from_row_name(&row.name)? } else { ANY_SLOT };
+        let dot = Dot { slot, clock: row.stamp, flags: object.flags() };
+        let sibling = Sibling { name: row.name, dot, content: object.content, replaced: object.replaced };
+        Ok(Self { sibling, tombstone: object.tombstone, covers: object.covers })
+    }
+
+    fn clock(&self) -> Clock {
+        self.sibling.dot.clock
+    }
+
+    fn name(&self) -> &Bytes {
+        &self.sibling.name
+    }
+}
+
+fn context_of(rows: &[Read]) -> Context {
+    let mut dots: Vec<_> = rows.iter().map(|row| row.sibling.dot).collect();
     dots.sort_unstable();
-    let mut covers: Vec<_> = rows.iter().flat_map(|(_, row)| row.covers.iter().copied()).collect();
+    let mut covers: Vec<_> = rows.iter().flat_map(|row| row.covers.iter().copied()).collect();
     covers.sort_unstable_by_key(|cover| (std::cmp::Reverse(cover.clock), cover.slot));
     covers.dedup_by_key(|cover| cover.slot);
     covers.truncate(COVERS_MAX);
