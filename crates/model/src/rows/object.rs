@@ -8,7 +8,8 @@ use crate::content::{Body, Content};
 use crate::limits::COVERS_MAX;
 
 const VERSION: u8 = 1;
-const TOMBSTONE: u8 = 1;
+/// The highest bit: of a tombstone and a value with one stamp the tombstone stays, as a removal does in the `$key` view.
+const TOMBSTONE: u8 = 0x80;
 const TERMS: u8 = 2;
 const BLOB: u8 = 4;
 
@@ -174,6 +175,18 @@ pub(crate) mod tests {
             bytes[at] ^= 1 << bit;
             let _ = ObjectRow::decode(bytes.into());
         }
+    }
+
+    #[test]
+    fn a_tombstone_wins_a_tie_against_a_value_even_a_blob() {
+        let value = |tombstone, body| {
+            let content = Content { body, ..Content::default() };
+            ObjectRow { tombstone, replaced: 0, covers: Vec::new(), content }.encode()
+        };
+        let blob = BlobRef { id: BlobId([0xff; 24]), length: u64::MAX, digest: [0xff; 20] };
+        let tombstone = value(true, Body::default());
+        assert!(tombstone > value(false, Body::Blob(blob)));
+        assert!(tombstone > value(false, Body::Inline(Bytes::from_static(b"\xff\xff"))));
     }
 
     /// The stored form, byte for byte: a change here is a change of format and needs a new version.
