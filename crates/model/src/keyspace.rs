@@ -9,6 +9,15 @@
 //! catalogue          "catalogue"                     kind, type[, bucket]; the head is its number
 //! members            "members"                       actor
 //! marks              "marks"                         node name
+//! heads (S3)         bucket id, key                  the head; versions that are not current, newest first
+//! entries            bucket id, shard                key: the head's shadow
+//! uploads            upload id                       the head alone
+//! upload entries     bucket id                       key, upload id: the head's shadow
+//! parts              upload id                       part number
+//! manifests          version id                      first byte offset of 256 parts
+//! users              "users"                         user, access key, e-mail; the head orders changes
+//! doomed             blob id                         the mark of a sweeper
+//! usage              access key id                   hour, node, operation
 //! ```
 //! Plain and guarded tables never share rows. Numbers and layouts are part of the format: see `docs/format.md`.
 
@@ -16,6 +25,9 @@ use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
 use crate::codec::Encoder;
+use crate::content::BlobId;
+use crate::limits::KEY_VIEW_SHARDS;
+use crate::objects::{BucketId, UploadId, VersionId};
 
 /// How an engine may keep a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +56,62 @@ pub enum Table {
     Members = 6,
     /// High-water marks of clocks.
     Marks = 7,
+    /// Heads and versions of S3 objects.
+    Heads = 8,
+    /// Listing entries of S3 objects.
+    Entries = 9,
+    /// Multipart uploads.
+    Uploads = 10,
+    /// Listing entries of multipart uploads.
+    UploadEntries = 11,
+    /// Parts of multipart uploads.
+    Parts = 12,
+    /// Which parts an object is made of.
+    Manifests = 13,
+    /// Users of the S3 interface.
+    Users = 14,
+    /// Blobs that a sweeper is about to remove.
+    Doomed = 15,
+    /// What S3 users did, by the hour.
+    Usage = 16,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 7] =
-        [Self::Objects, Self::Consistent, Self::Keys, Self::Buckets, Self::Catalogue, Self::Members, Self::Marks];
+    pub const ALL: [Self; 16] = [
+        Self::Objects,
+        Self::Consistent,
+        Self::Keys,
+        Self::Buckets,
+        Self::Catalogue,
+        Self::Members,
+        Self::Marks,
+        Self::Heads,
+        Self::Entries,
+        Self::Uploads,
+        Self::UploadEntries,
+        Self::Parts,
+        Self::Manifests,
+        Self::Users,
+        Self::Doomed,
+        Self::Usage,
+    ];
 
     /// How an engine may keep its partitions.
     #[must_use]
     pub fn layout(self) -> Layout {
         match self {
-            Self::Objects | Self::Consistent | Self::Marks => Layout::Packed,
+            Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::Doomed => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
+            Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
+            Self::Users | Self::Usage => Layout::Wide,
         }
     }
 
     /// Whether its partitions have a head and change by `apply_if` alone.
     #[must_use]
     pub fn is_guarded(self) -> bool {
-        matches!(self, Self::Consistent | Self::Catalogue)
+        matches!(self, Self::Consistent | Self::Catalogue | Self::Heads | Self::Uploads | Self::Users)
     }
 
     /// The byte in stored keys.
@@ -89,6 +137,15 @@ impl Table {
             Self::Catalogue => "catalogue",
             Self::Members => "members",
             Self::Marks => "marks",
+            Self::Heads => "heads",
+            Self::Entries => "entries",
+            Self::Uploads => "uploads",
+            Self::UploadEntries => "upload_entries",
+            Self::Parts => "parts",
+            Self::Manifests => "manifests",
+            Self::Users => "users",
+            Self::Doomed => "doomed",
+            Self::Usage => "usage",
         }
     }
 }
@@ -143,6 +200,73 @@ impl Partition {
     pub fn marks() -> Self {
         Self { table: Table::Marks, key: Bytes::from_static(b"marks") }
     }
+
+    /// The head and the versions of an S3 object.
+    #[must_use]
+    pub fn head(bucket: BucketId, key: &[u8]) -> Self {
+        Self { table: Table::Heads, key: [&bucket.0, key].concat().into() }
+    }
+
+    /// The bucket and the key of a partition made by [`Self::head`].
+    #[must_use]
+    pub fn of_head(&self) -> Option<(BucketId, Bytes)> {
+        let id = self.key.get(..16)?.try_into().ok()?;
+        (self.table == Table::Heads).then(|| (BucketId(id), self.key.slice(16..)))
+    }
+
+    /// One shard of the listing entries of an S3 bucket.
+    #[must_use]
+    pub fn entries(bucket: BucketId, shard: u8) -> Self {
+        Self { table: Table::Entries, key: [&bucket.0[..], &[shard]].concat().into() }
+    }
+
+    /// A multipart upload.
+    #[must_use]
+    pub fn upload(upload: UploadId) -> Self {
+        Self { table: Table::Uploads, key: Bytes::copy_from_slice(&upload.0) }
+    }
+
+    /// The open uploads of an S3 bucket.
+    #[must_use]
+    pub fn upload_entries(bucket: BucketId) -> Self {
+        Self { table: Table::UploadEntries, key: Bytes::copy_from_slice(&bucket.0) }
+    }
+
+    /// The parts of an upload.
+    #[must_use]
+    pub fn parts(upload: UploadId) -> Self {
+        Self { table: Table::Parts, key: Bytes::copy_from_slice(&upload.0) }
+    }
+
+    /// The manifest of a version made of parts.
+    #[must_use]
+    pub fn manifest(version: VersionId) -> Self {
+        Self { table: Table::Manifests, key: Bytes::copy_from_slice(&version.0) }
+    }
+
+    /// The S3 users: there is one.
+    #[must_use]
+    pub fn users() -> Self {
+        Self { table: Table::Users, key: Bytes::from_static(b"users") }
+    }
+
+    /// The mark of a blob that a sweeper is about to remove.
+    #[must_use]
+    pub fn doomed(blob: BlobId) -> Self {
+        Self { table: Table::Doomed, key: Bytes::copy_from_slice(&blob.0) }
+    }
+
+    /// What an S3 user did.
+    #[must_use]
+    pub fn usage(key_id: &str) -> Self {
+        Self { table: Table::Usage, key: Bytes::copy_from_slice(key_id.as_bytes()) }
+    }
+}
+
+/// The shard of a bucket's listing entries that a key's is in.
+#[must_use]
+pub fn entry_shard(key: &[u8]) -> u8 {
+    (crate::hash::id64(&[key]) % u64::from(KEY_VIEW_SHARDS)) as u8
 }
 
 fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {

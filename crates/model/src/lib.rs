@@ -16,5 +16,6 @@ pub mod content;
 pub mod hash;
 pub mod keyspace;
 pub mod limits;
+pub mod objects;
 pub mod props;
 pub mod rows;

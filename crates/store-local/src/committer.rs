@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use larder_store::{Change, Clock, Error, Kind, Partition, PartitionChanges, Result, Row, Stamp, Swap};
+use larder_store::{Change, Clock, Error, Head, Kind, Partition, PartitionChanges, Result, Stamp, Swap};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Group, Journal, JournalError};
@@ -232,15 +232,19 @@ fn swap(
     draft: &mut Draft<'_>,
     partition: Partition,
     expected: Option<Stamp>,
-    head: Row,
+    head: Head,
     mut changes: Vec<Change>,
 ) -> Result<Done> {
-    let current = draft.row(&partition, &head.name)?;
+    let current = draft.row(&partition, &head.row.name)?;
     if current.as_ref().map(|row| row.stamp) != expected {
         return Ok(Done::Swapped(Swap::Conflict(current)));
     }
-    changes.push(Change::Put(head));
+    let shadow = head.shadow_change();
+    changes.push(Change::Put(head.row));
     draft.change(&partition, &changes, None)?;
+    if let Some((partition, change)) = shadow {
+        draft.change(&partition, &[change], None)?;
+    }
     Ok(Done::Swapped(Swap::Applied))
 }
 

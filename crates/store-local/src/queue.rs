@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Error, Kind, Partition, Result, Row, Stamp, Swap};
+use larder_store::{Batch, Change, Error, Head, Kind, Partition, Result, Stamp, Swap};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -27,7 +27,7 @@ pub(crate) enum Work {
         /// The stamp of the head row; `None`: is not there.
         expected: Option<Stamp>,
         /// The new head.
-        head: Row,
+        head: Head,
         /// What is written with it.
         changes: Vec<Change>,
     },

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
-    Batch, Change, Clock, Durability, EngineLimits, Error, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
+    PartitionPage, ReadQuery, Result, Row, Shadow, Stamp, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 
@@ -208,15 +208,21 @@ impl Store for LocalStore {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {
         check_table(partition.table, true)?;
-        check_head(expected, &head)?;
+        check_head(expected, &head.row)?;
         check_keys(partition, &changes)?;
-        check_key(partition, &head.name)?;
-        let bytes = check_bytes(partition.key.len() + head.name.len() + head.value.len() + changes_bytes(&changes))?;
+        check_key(partition, &head.row.name)?;
+        let mut bytes = partition.key.len() + head.row.name.len() + head.row.value.len() + changes_bytes(&changes);
+        if let Some(Shadow { partition, name, value }) = &head.shadow {
+            check_table(partition.table, false)?;
+            check_key(partition, name)?;
+            bytes += partition.key.len() + name.len() + value.as_ref().map_or(0, Bytes::len);
+        }
+        let bytes = check_bytes(bytes)?;
         self.prefetch(partition);
         let work = Work::Swap { partition: partition.clone(), expected, head, changes };
         match self.write(work, bytes, options).await? {

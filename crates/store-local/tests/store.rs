@@ -78,7 +78,7 @@ async fn swaps_of_one_head_follow_each_other() {
         let place = partition(table, "p");
         let swap = |expected, stamp, changes| {
             let (store, place) = (store.clone(), place.clone());
-            async move { store.apply_if(&place, expected, row("head", stamp, b"h"), changes, &call(DISK)).await }
+            async move { store.apply_if(&place, expected, row("head", stamp, b"h").into(), changes, &call(DISK)).await }
         };
         let other = || vec![Change::Put(row("other", 1, b"o"))];
         assert_eq!(swap(None, 5, other()).await.unwrap(), Swap::Applied);

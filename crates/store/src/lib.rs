@@ -26,5 +26,6 @@ pub use error::{Error, Kind, Result};
 pub use larder_model::keyspace::{Layout, Partition, Table};
 pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
 pub use traits::{
-    Durability, EngineLimits, Level, Options, Order, Page, PartitionPage, Range, ReadQuery, Stopped, Store, Swap,
+    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Range, ReadQuery, Shadow, Stopped,
+    Store, Swap,
 };

@@ -98,6 +98,47 @@ pub struct PartitionPage {
     pub next: Option<Bytes>,
 }
 
+/// A head to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The row; its stamp is greater than the one it replaces.
+    pub row: Row,
+    /// A row elsewhere that reads as the head says.
+    pub shadow: Option<Shadow>,
+}
+
+/// One row of a plain, wide table that belongs to a head: whatever fails in between, whoever reads it sees what the head last
+/// written says, at the head's stamp. A head always names the same shadow row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// Its partition.
+    pub partition: Partition,
+    /// Its name.
+    pub name: Bytes,
+    /// Its value; `None`: it is not there.
+    pub value: Option<Bytes>,
+}
+
+impl From<Row> for Head {
+    fn from(row: Row) -> Self {
+        Self { row, shadow: None }
+    }
+}
+
+impl Head {
+    /// The change that writes the shadow with the head.
+    #[must_use]
+    pub fn shadow_change(&self) -> Option<(Partition, Change)> {
+        let Shadow { partition, name, value } = self.shadow.clone()?;
+        let stamp = self.row.stamp;
+        let change = match value {
+            Some(value) => Change::Put(Row { name, value, stamp, expires: None }),
+            None => Change::Remove { name, stamp },
+        };
+        Some((partition, change))
+    }
+}
+
 /// Outcome of an [`Store::apply_if`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
@@ -171,7 +212,8 @@ pub trait Store: Send + Sync {
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()>;
 
     /// Linearizable compare-and-set on a partition of a guarded table: succeeds if the row of the head's name has the stamp
-    /// `expected` (`None`: is not there), and then writes `head`, which has a greater stamp, and `changes` with it.
+    /// `expected` (`None`: is not there), and then writes `head`, which has a greater stamp, and `changes` with it. Its shadow
+    /// reads accordingly as soon as this is answered.
     ///
     /// # Errors
     /// `Misuse` for a plain table or a head that is not newer; otherwise as [`Self::apply`]. After `TimedOut` read the head.
@@ -179,7 +221,7 @@ pub trait Store: Send + Sync {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap>;

@@ -94,7 +94,7 @@ impl Gateway {
 
     async fn swap(&self, partition: &Partition, expected: Option<Clock>, write: &Write, asked: Asked) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
-        let swap = self.ports.store.apply_if(partition, expected, head, Vec::new(), &asked.options).await;
+        let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &asked.options).await;
         match swap {
             Ok(Swap::Applied) => Ok(()),
             Ok(Swap::Conflict(_)) => Err(Error::Superseded),

@@ -143,7 +143,7 @@ impl Gateway {
             let expected = Some(catalogue.number()).filter(|&number| number != 0);
             let partition = Partition::catalogue();
             let options = Options { durability: Durability::Disk, ..self.own(Level::Quorum) };
-            match self.ports.store.apply_if(&partition, expected, head, vec![change], &options).await? {
+            match self.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await? {
                 Swap::Applied => {
                     self.refresh().await?;
                     return Ok(number);

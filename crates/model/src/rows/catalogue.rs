@@ -1,4 +1,4 @@
-//! Rows of the catalogue: bucket types and own bucket properties. The values are JSON behind the version byte: they are
+//! Rows of the catalogue: bucket types, own bucket properties and S3 buckets. The values are JSON behind the version byte: they are
 //! few, read whole, and a person restoring a store can read them.
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use crate::codec::{DecodeError, Decoder, Encoder, put_ordered, take_ordered};
 const VERSION: u8 = 1;
 const TYPE: u8 = 1;
 const BUCKET: u8 = 2;
+const S3_BUCKET: u8 = 3;
 
 /// Name of a row of the catalogue. The head has the empty name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum CatalogueKey {
     Type(Bytes),
     /// Own properties of a bucket.
     Bucket(BucketAddress),
+    /// A bucket of the S3 interface, by name.
+    S3Bucket(Bytes),
 }
 
 impl CatalogueKey {
@@ -34,6 +37,10 @@ impl CatalogueKey {
                 put_ordered(&mut name, &address.bucket_type);
                 put_ordered(&mut name, &address.bucket);
             }
+            Self::S3Bucket(bucket) => {
+                name.push(S3_BUCKET);
+                put_ordered(&mut name, bucket);
+            }
         }
         name.into()
     }
@@ -44,15 +51,16 @@ impl CatalogueKey {
     /// [`DecodeError`] for a name of another form.
     pub fn decode(name: &[u8]) -> Result<Self, DecodeError> {
         let (&kind, rest) = name.split_first().ok_or(DecodeError::Truncated)?;
-        let (bucket_type, rest) = take_ordered(rest)?;
+        let (first, rest) = take_ordered(rest)?;
         match kind {
-            TYPE if rest.is_empty() => Ok(Self::Type(bucket_type.into())),
+            TYPE if rest.is_empty() => Ok(Self::Type(first.into())),
+            S3_BUCKET if rest.is_empty() => Ok(Self::S3Bucket(first.into())),
             BUCKET => {
                 let (bucket, rest) = take_ordered(rest)?;
                 if !rest.is_empty() {
                     return Err(DecodeError::Trailing);
                 }
-                Ok(Self::Bucket(BucketAddress { bucket_type: bucket_type.into(), bucket: bucket.into() }))
+                Ok(Self::Bucket(BucketAddress { bucket_type: first.into(), bucket: bucket.into() }))
             }
             _ => Err(DecodeError::Invalid("catalogue row")),
         }
@@ -93,6 +101,8 @@ mod tests {
         #[test]
         fn names_come_back(bucket_type: Vec<u8>, bucket: Vec<u8>) {
             let key = CatalogueKey::Type(bucket_type.clone().into());
+            prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
+            let key = CatalogueKey::S3Bucket(bucket.clone().into());
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
             let key = CatalogueKey::Bucket(BucketAddress { bucket_type: bucket_type.into(), bucket: bucket.into() });
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));

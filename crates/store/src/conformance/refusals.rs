@@ -106,17 +106,18 @@ pub(super) async fn misuse_is_refused(subject: Subject) {
         batch.add(partition.clone(), vec![put("a", "v", 1)]);
         refused(subject.apply(batch).await, Kind::Misuse);
         assert_eq!(subject.rows(&subject.partition(Table::Objects)).await, [], "{table:?}");
-        assert_eq!(subject.swap(&partition, None, row("", "v", 5), Vec::new()).await, Swap::Applied);
+        assert_eq!(subject.swap(&partition, None, row("", "v", 5).into(), Vec::new()).await, Swap::Applied);
         for stamp in [4, 5] {
             let changes = vec![put("x", "v", 9)];
-            let answer = subject.store.apply_if(&partition, Some(5), row("", "w", stamp), changes, &options()).await;
+            let answer =
+                subject.store.apply_if(&partition, Some(5), row("", "w", stamp).into(), changes, &options()).await;
             refused(answer, Kind::Misuse);
         }
         assert_eq!(subject.rows(&partition).await, [row("", "v", 5)], "{table:?}");
     }
     for table in PLAIN {
         let partition = subject.partition(table);
-        let answer = subject.store.apply_if(&partition, None, row("", "v", 5), Vec::new(), &options()).await;
+        let answer = subject.store.apply_if(&partition, None, row("", "v", 5).into(), Vec::new(), &options()).await;
         refused(answer, Kind::Misuse);
         assert_eq!(subject.rows(&partition).await, [], "{table:?}");
     }
@@ -139,7 +140,7 @@ pub(super) async fn a_swap_above_batch_max_writes_nothing(subject: Subject) {
     for table in GUARDED {
         let partition = subject.partition(table);
         let changes = vec![put("a", &value, 1)];
-        let answer = subject.store.apply_if(&partition, None, row("", "v", 1), changes, &options()).await;
+        let answer = subject.store.apply_if(&partition, None, row("", "v", 1).into(), changes, &options()).await;
         refused(answer, Kind::TooLarge);
         assert_eq!(subject.rows(&partition).await, [], "{table:?}");
     }
@@ -152,7 +153,7 @@ pub(super) async fn a_deadline_in_the_past_never_hangs(subject: Subject) {
     let store = &subject.store;
     in_time(store.read(&plain, &ReadQuery::all(1), &past)).await;
     in_time(store.apply(batch.clone(), &past)).await;
-    in_time(store.apply_if(&guarded, None, row("", "v", 1), Vec::new(), &past)).await;
+    in_time(store.apply_if(&guarded, None, row("", "v", 1).into(), Vec::new(), &past)).await;
     in_time(store.partitions(Table::Objects, None, 1, &past)).await;
     in_time(store.now(&past)).await;
     subject.apply(batch).await.expect("what timed out may be sent again as it is");

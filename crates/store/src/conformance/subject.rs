@@ -86,7 +86,7 @@ impl Subject {
         head: Row,
         changes: Vec<Change>,
     ) -> Swap {
-        let swap = self.store.apply_if(partition, expected, head, changes, &options()).await;
+        let swap = self.store.apply_if(partition, expected, head.into(), changes, &options()).await;
         swap.expect("a swap is answered")
     }
 

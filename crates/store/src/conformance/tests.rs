@@ -4,8 +4,8 @@ use bytes::Bytes;
 use super::*;
 use crate::memory::MemoryStore;
 use crate::{
-    Batch, Change, EngineLimits, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Row, Stamp, Swap,
-    Table,
+    Batch, Change, EngineLimits, Head, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Row, Stamp,
+    Swap, Table,
 };
 
 /// What an engine could get wrong.
@@ -90,17 +90,17 @@ impl Store for Broken {
         &self,
         partition: &Partition,
         mut expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {
-        if matches!(self.defect, Defect::Unguarded) && expected < Some(head.stamp) {
+        if matches!(self.defect, Defect::Unguarded) && expected < Some(head.row.stamp) {
             let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
             let current = page.rows.first().map(|row| row.stamp);
             if current == expected {
                 tokio::time::sleep(OPEN).await;
                 let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
-                expected = page.rows.first().map(|row| row.stamp).filter(|stamp| *stamp < head.stamp);
+                expected = page.rows.first().map(|row| row.stamp).filter(|stamp| *stamp < head.row.stamp);
             }
         }
         self.inner.apply_if(partition, expected, head, changes, options).await

@@ -5,7 +5,7 @@ use larder_model::rows::changes_bytes;
 
 use std::collections::BTreeSet;
 
-use crate::{Batch, Change, Error, Kind, Partition, Result, Row, Stamp};
+use crate::{Batch, Change, Error, Head, Kind, Layout, Partition, Result, Stamp};
 
 /// Refuses a page of nothing: a reader that goes on would never end.
 pub(super) fn limit(limit: usize) -> Result<()> {
@@ -24,15 +24,22 @@ pub(super) fn batch(batch: &Batch) -> Result<()> {
 }
 
 /// Refuses a swap that breaks the contract of `apply_if`. The head is the last of `all`.
-pub(super) fn swap(partition: &Partition, expected: Option<Stamp>, head: &Row, all: &[Change]) -> Result<()> {
+pub(super) fn swap(partition: &Partition, expected: Option<Stamp>, head: &Head, all: &[Change]) -> Result<()> {
     if !partition.table.is_guarded() {
         return Err(misuse(format!("apply_if on the plain table {}", partition.table.name())));
     }
-    if expected.is_some_and(|expected| head.stamp <= expected) {
+    if expected.is_some_and(|expected| head.row.stamp <= expected) {
         return Err(misuse("a head that is not newer than the one it replaces"));
     }
     changes(all)?;
-    fits(partition.key.len() + changes_bytes(all))
+    let shadow = head.shadow_change();
+    if let Some((shadow, _)) = &shadow
+        && (shadow.table.is_guarded() || shadow.table.layout() != Layout::Wide)
+    {
+        return Err(misuse(format!("a shadow in the table {}", shadow.table.name())));
+    }
+    let shadow = shadow.map_or(0, |(shadow, change)| shadow.key.len() + changes_bytes(&[change]));
+    fits(partition.key.len() + changes_bytes(all) + shadow)
 }
 
 fn changes(changes: &[Change]) -> Result<()> {

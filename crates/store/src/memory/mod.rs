@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use larder_model::limits::BATCH_BYTES_MAX;
 
 use crate::{
-    Batch, Change, Clock, EngineLimits, Error, Kind, Micros, Options, Page, Partition, PartitionChanges, PartitionPage,
-    ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, Change, Clock, EngineLimits, Error, Head, Kind, Micros, Options, Page, Partition, PartitionChanges,
+    PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
 };
 
 use blobs::BlobMap;
@@ -105,21 +105,35 @@ impl Store for MemoryStore {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         mut changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {
         in_time(options)?;
         // Last, so that a clear among the changes spares it.
-        changes.push(Change::Put(head.clone()));
+        changes.push(Change::Put(head.row.clone()));
         contract::swap(partition, expected, &head, &changes)?;
-        let mut shard = self.shard(partition).write();
-        shard.purge(self.clock.now());
-        let current = shard.row(partition, &head.name);
-        if current.map(|row| row.stamp) != expected {
-            return Ok(Swap::Conflict(current.cloned()));
+        let mut batch = Batch::of(partition.clone(), changes);
+        if let Some((shadow, change)) = head.shadow_change() {
+            batch.add(shadow, vec![change]);
         }
-        shard.change(partition, changes);
+        let now = self.clock.now();
+        let mut work = self.lock(batch);
+        let mut current = None;
+        for (shard, share) in &mut work {
+            shard.purge(now);
+            if share.iter().any(|one| one.partition == *partition) {
+                current = shard.row(partition, &head.row.name).cloned();
+            }
+        }
+        if current.as_ref().map(|row| row.stamp) != expected {
+            return Ok(Swap::Conflict(current));
+        }
+        for (mut shard, share) in work {
+            for one in share {
+                shard.change(&one.partition, one.changes);
+            }
+        }
         Ok(Swap::Applied)
     }
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 
 use crate::{
-    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, EngineLimits, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, EngineLimits, Head, Micros, Options, Page,
+    Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
 };
 
 /// What a store can be asked.
@@ -163,7 +163,7 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Batch, Change, EngineLimits, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Row,
+    Batch, Change, EngineLimits, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
     Stamp, Store, Swap, Table,
 };
 
@@ -136,7 +136,7 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {

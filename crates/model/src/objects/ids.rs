@@ -1,0 +1,114 @@
+//! Ids: of buckets, versions and uploads.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::hash::id128;
+use crate::rows::Stamp;
+
+/// Identity of a bucket. A bucket made again under the same name has another one, so nothing of the old one comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BucketId(pub [u8; 16]);
+
+impl BucketId {
+    /// The bucket that `actor` made at `stamp`.
+    #[must_use]
+    pub fn new(stamp: Stamp, actor: u64) -> Self {
+        Self(pair(stamp, actor))
+    }
+}
+
+/// Identity of a version of an object; newer ones sort first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VersionId(pub [u8; 16]);
+
+impl VersionId {
+    /// The version that `actor` wrote at `stamp`.
+    #[must_use]
+    pub fn new(stamp: Stamp, actor: u64) -> Self {
+        Self(pair(!stamp, actor))
+    }
+
+    /// When it was made.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        !first(&self.0)
+    }
+
+    /// As clients see it: 32 hexadecimal digits.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+
+    /// Reads [`Self::text`] back.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let id = Self(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
+        (id.text() == text).then_some(id)
+    }
+}
+
+/// Identity of a multipart upload; begins with the time, so ids sort as uploads were begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UploadId(pub [u8; 16]);
+
+impl UploadId {
+    /// The upload that `actor` began at `stamp`. What is behind the time cannot be told from another upload's id.
+    #[must_use]
+    pub fn new(stamp: Stamp, actor: u64) -> Self {
+        let hidden = (id128(&[&stamp.to_be_bytes(), &actor.to_be_bytes()]) >> 64) as u64;
+        Self(pair(stamp, hidden))
+    }
+
+    /// When it was begun.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        first(&self.0)
+    }
+
+    /// As clients see it: base64url without padding, as Riak CS spells its own.
+    #[must_use]
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// Reads [`Self::text`] back, with or without padding.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+        Some(Self(bytes.try_into().ok()?))
+    }
+}
+
+fn pair(high: u64, low: u64) -> [u8; 16] {
+    ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
+}
+
+fn first(id: &[u8; 16]) -> u64 {
+    (u128::from_be_bytes(*id) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_back_from_their_texts() {
+        let (version, upload) = (VersionId::new(7, 8), UploadId::new(7, 8));
+        assert_eq!(VersionId::from_text(&version.text()), Some(version));
+        assert_eq!(UploadId::from_text(&upload.text()), Some(upload));
+        assert_eq!(UploadId::from_text(&format!("{}==", upload.text())), Some(upload));
+        assert_eq!((version.stamp(), upload.stamp()), (7, 7));
+        for foreign in ["", "x", "null", "+5", "é"] {
+            assert_eq!(VersionId::from_text(foreign), None);
+            assert_eq!(UploadId::from_text(foreign), None);
+        }
+    }
+
+    #[test]
+    fn newer_versions_and_older_uploads_come_first() {
+        assert!(VersionId::new(9, 1) < VersionId::new(8, 1));
+        assert!(UploadId::new(8, 1) < UploadId::new(9, 1));
+    }
+}
