@@ -16,6 +16,11 @@ use crate::{Error, Result};
 pub trait ByteStream: Send {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>>;
+
+    /// What came behind the end of the body: a checksum's header name and value.
+    fn trailing(&mut self) -> Option<(String, Bytes)> {
+        None
+    }
 }
 
 /// The request's body could not be read to its end.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::HybridClock;
 use crate::metrics::{About, Disk, Engine, Event, Metrics, Op, Outcome, Process};
+use crate::objects::Sections;
 use crate::types::Catalogue;
 use crate::views::KnownBuckets;
 use crate::{Config, Error, Result, Rule, Rules, members};
@@ -33,6 +34,8 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Random name of this run of this process: never used before, and not 0.
     pub actor: u64,
+    /// Fills bytes with randomness that nobody can guess: keys and secrets are made of it.
+    pub random: fn(&mut [u8]),
     /// What operators see of the engine.
     pub engine: Arc<dyn EngineView>,
     /// Rules that tests may switch off.
@@ -83,6 +86,7 @@ pub struct Gateway {
     pub(crate) refreshing: tokio::sync::Mutex<()>,
     pub(crate) skewed: AtomicBool,
     pub(crate) known_buckets: KnownBuckets,
+    pub(crate) sections: Sections,
     pub(crate) metrics: Metrics,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
     pub(crate) uploads: Semaphore,
@@ -108,6 +112,7 @@ impl Gateway {
             refreshing: tokio::sync::Mutex::new(()),
             skewed: AtomicBool::new(false),
             known_buckets: KnownBuckets::default(),
+            sections: Sections::default(),
             metrics: Metrics::new(),
             seen_members: ArcSwap::default(),
             uploads: Semaphore::new(UPLOADS_MAX),
@@ -206,6 +211,12 @@ impl Gateway {
         let head = larder_model::hash::base62(word(0));
         let tail = larder_model::hash::base62(word(1) >> 96);
         format!("{head}{tail}")
+    }
+
+    /// The catalogue's number that its heartbeat shows: every write under way knows it.
+    pub(crate) fn shown_number(&self) -> Stamp {
+        let current = self.catalogue.load().number();
+        self.sections.oldest().map_or(current, |oldest| oldest.min(current))
     }
 
     pub(crate) fn rule(&self, rule: Rule) -> bool {

@@ -3,6 +3,7 @@
 //! ```text
 //! kv        get, put, delete of objects          types     bucket types and properties: the catalogue
 //! views     keys of a bucket, buckets of a type  members   heartbeats: who runs, and what they know
+//! objects   S3: buckets, objects, uploads, users
 //! clock     hybrid clocks, never undercut        metrics   what operators see
 //! ```
 //! It knows no protocol: edges hand it decoded values and match every kind of its errors. It owns no data: everything is in
@@ -16,6 +17,7 @@ mod gateway;
 pub mod kv;
 mod members;
 pub mod metrics;
+pub mod objects;
 mod rules;
 pub mod types;
 pub mod views;

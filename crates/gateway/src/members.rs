@@ -102,7 +102,7 @@ impl Gateway {
             node: self.config.node.clone(),
             address: self.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            catalogue: self.catalogue.load().number(),
+            catalogue: self.shown_number(),
         };
         let row = Row {
             name: Bytes::copy_from_slice(&self.actor.to_be_bytes()),

@@ -34,6 +34,26 @@ pub enum Rule {
     FreshCatalogue,
     /// A change of types is answered when all live members show it.
     AwaitMembers,
+    /// A heartbeat shows no catalogue that a write under way does not know.
+    HoldSections,
+    /// A head that has no version any more stays a day.
+    KeepDeletedHeads,
+    /// A sweeper marks a blob and touches the head before it looks and removes; a writer looks for the mark before it commits.
+    FenceSweeper,
+    /// Blobs of an upload are released when it has ended.
+    KeepPartsUntilEnd,
+    /// An upload left in the middle of its completion is taken back behind the object's head, never carried on.
+    FenceCompleting,
+    /// A manifest is written before the head that names it.
+    ManifestFirst,
+    /// Versions of one key share bytes, copies to another key do not.
+    CopyBytes,
+    /// What a head lists for release is released by whoever touches it next.
+    DrainReleases,
+    /// Bytes that are being read are not removed.
+    PinReaders,
+    /// Rows of a bucket are found by its id, and a bucket goes only when every gateway has closed it.
+    CloseBuckets,
 }
 
 /// Which rules are in force: all, except the one a test switched off.

@@ -97,7 +97,15 @@ async fn start(
     address: Option<SocketAddr>,
 ) -> Result<Arc<Gateway>, Failure> {
     let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
-    let ports = Ports { store, blobs, actor: actor(&*clock), clock, engine: view, rules: Rules::default() };
+    let ports = Ports {
+        store,
+        blobs,
+        actor: actor(&*clock),
+        random: fill_random,
+        clock,
+        engine: view,
+        rules: Rules::default(),
+    };
     let config = Config {
         node: settings.node_name.clone(),
         address: address.map_or_else(String::new, |address| address.to_string()),
@@ -115,6 +123,12 @@ async fn start(
 /// process id and the time. Never 0.
 fn actor(clock: &dyn Clock) -> u64 {
     RandomState::new().hash_one((std::process::id(), clock.now())).max(1)
+}
+
+/// Randomness of the system, for keys and secrets.
+fn fill_random(bytes: &mut [u8]) {
+    // Without randomness no key is safe: better none than one that can be guessed.
+    getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system gives no randomness: {error}"));
 }
 
 fn announce(settings: &Settings, http: Option<SocketAddr>) {

@@ -11,7 +11,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store-local", &["store", "model"]),
     ("gateway", &["store", "model"]),
     ("api-riak", &["gateway", "model"]),
-    ("server", &["api-riak", "gateway", "store", "store-local", "model"]),
+    ("api-s3", &["gateway", "model"]),
+    ("server", &["api-riak", "api-s3", "gateway", "store", "store-local", "model"]),
     ("kv-admin", &[]),
 ];
 

@@ -37,6 +37,7 @@ impl Server {
         let clock = Arc::new(SystemClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let ports = Ports {
+            random: |bytes| bytes.fill(7),
             store: store.clone(),
             blobs: store,
             clock,

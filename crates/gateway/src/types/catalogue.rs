@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
+use larder_model::objects::Bucket;
 use larder_model::props::{Defaults, Effective, Overrides, State, TypeRecord};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
 use larder_store::{Level, Partition, ReadQuery};
@@ -25,6 +26,7 @@ pub(crate) struct Catalogue {
     number: Stamp,
     types: BTreeMap<Bytes, Type>,
     buckets: HashMap<BucketAddress, Own>,
+    s3_buckets: BTreeMap<String, Arc<Bucket>>,
     default: Effective,
 }
 
@@ -49,6 +51,7 @@ impl Catalogue {
             number: 0,
             types: BTreeMap::new(),
             buckets: HashMap::new(),
+            s3_buckets: BTreeMap::new(),
             default: Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY),
         }
     }
@@ -94,6 +97,16 @@ impl Catalogue {
         self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
     }
 
+    /// A bucket of the S3 interface, whatever its state.
+    pub(crate) fn s3_bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
+        self.s3_buckets.get(name)
+    }
+
+    /// The buckets of the S3 interface, by name.
+    pub(crate) fn s3_buckets(&self) -> &BTreeMap<String, Arc<Bucket>> {
+        &self.s3_buckets
+    }
+
     fn of(rows: Vec<Row>) -> Result<Self> {
         let mut catalogue = Self::empty();
         let mut buckets = Vec::new();
@@ -111,6 +124,11 @@ impl Catalogue {
                     catalogue.types.insert(name, found);
                 }
                 CatalogueKey::Bucket(bucket) => buckets.push((bucket, json)),
+                CatalogueKey::S3Bucket(name) => {
+                    let name = String::from_utf8(name.into()).map_err(|error| damaged(&error))?;
+                    let bucket = Bucket::from_json(&name, &json).map_err(|error| damaged(&error))?;
+                    catalogue.s3_buckets.insert(name, Arc::new(bucket));
+                }
             }
         }
         for (bucket, json) in buckets {

@@ -99,6 +99,7 @@ impl World {
         let clock = SimClock::new(self.start);
         clock.set_skew(skew);
         let ports = Ports {
+            random: |bytes| bytes.fill(7),
             store: Arc::clone(&faulty) as _,
             blobs: Arc::clone(&faulty) as _,
             clock: Arc::clone(&clock) as _,

@@ -1,9 +1,18 @@
 //! Entries of listings: the shadows of heads.
 
+use bytes::Bytes;
+
+use crate::codec::{DecodeError, Decoder, Encoder, put_ordered, take_ordered};
 use crate::rows::Micros;
 
 use super::checksum::{Algorithm, Kind};
-use super::version::Etag;
+use super::head::Head;
+use super::ids::UploadId;
+use super::upload::Upload;
+use super::version::fields::{self, algorithm_and_kind, optional, put_algorithm, put_optional, put_text, text};
+use super::version::{Etag, Object, SystemHeader};
+
+const VERSION: u8 = 1;
 
 /// What listings show of a key; the shadow of its head. A key without any version has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +23,55 @@ pub struct Entry {
     pub owner: String,
     /// The object; `None` when the current version is a delete marker: such a key shows in the list of versions alone.
     pub object: Option<EntryObject>,
+}
+
+impl Entry {
+    /// What the shadow of this head says; `None`: it is not there.
+    #[must_use]
+    pub fn of(head: &Head) -> Option<Self> {
+        let current = head.current.as_ref()?;
+        let object = current.object.as_ref().map(EntryObject::of);
+        Some(Self { modified: current.modified, owner: current.owner.clone(), object })
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Encoder::with_capacity(64 + self.owner.len());
+        out.u8(VERSION);
+        out.u64(self.modified);
+        put_text(&mut out, &self.owner);
+        put_optional(&mut out, self.object.as_ref(), |out, object| {
+            fields::put_etag(out, object.etag);
+            out.varint(object.length);
+            put_optional(out, object.storage_class.as_deref(), put_text);
+            put_optional(out, object.checksum, put_algorithm);
+        });
+        out.finish()
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: an unknown version is never guessed at.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let mut rest = Decoder::new(value);
+        rest.version(VERSION)?;
+        let entry = Self {
+            modified: rest.u64()?,
+            owner: text(&mut rest)?,
+            object: optional(&mut rest, |rest| {
+                Ok(EntryObject {
+                    etag: fields::etag(rest)?,
+                    length: rest.varint()?,
+                    storage_class: optional(rest, text)?,
+                    checksum: optional(rest, algorithm_and_kind)?,
+                })
+            })?,
+        };
+        rest.finish()?;
+        Ok(entry)
+    }
 }
 
 /// What listings show of an object.
@@ -29,6 +87,19 @@ pub struct EntryObject {
     pub checksum: Option<(Algorithm, Kind)>,
 }
 
+impl EntryObject {
+    /// What listings show of this object.
+    #[must_use]
+    pub fn of(object: &Object) -> Self {
+        Self {
+            etag: object.etag,
+            length: object.length(),
+            storage_class: object.header(SystemHeader::StorageClass).map(lossy),
+            checksum: object.checksum.as_ref().map(|checksum| (checksum.algorithm, checksum.kind())),
+        }
+    }
+}
+
 /// What the list of uploads shows of one; the shadow of the upload's head while it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadEntry {
@@ -42,4 +113,81 @@ pub struct UploadEntry {
     pub storage_class: Option<String>,
     /// Algorithm and kind of the checksum to be.
     pub checksum: Option<(Algorithm, Kind)>,
+}
+
+impl UploadEntry {
+    /// What the shadow of this upload's head says; `None`, it is not there, once the upload is done or was given up.
+    #[must_use]
+    pub fn of(upload: &Upload) -> Option<Self> {
+        let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
+        upload.state.is_alive().then(|| Self {
+            initiated: upload.initiated,
+            initiator: upload.initiator.clone(),
+            owner: upload.owner.clone(),
+            storage_class: class.map(|(_, value)| lossy(value)),
+            checksum: upload.checksum,
+        })
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Encoder::with_capacity(64 + self.initiator.len() + self.owner.len());
+        out.u8(VERSION);
+        out.u64(self.initiated);
+        put_text(&mut out, &self.initiator);
+        put_text(&mut out, &self.owner);
+        put_optional(&mut out, self.storage_class.as_deref(), put_text);
+        put_optional(&mut out, self.checksum, put_algorithm);
+        out.finish()
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: an unknown version is never guessed at.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let mut rest = Decoder::new(value);
+        rest.version(VERSION)?;
+        let entry = Self {
+            initiated: rest.u64()?,
+            initiator: text(&mut rest)?,
+            owner: text(&mut rest)?,
+            storage_class: optional(&mut rest, text)?,
+            checksum: optional(&mut rest, algorithm_and_kind)?,
+        };
+        rest.finish()?;
+        Ok(entry)
+    }
+}
+
+/// Name of the entry of an upload: sorts by key, then as uploads were begun.
+#[must_use]
+pub fn upload_entry_name(key: &[u8], upload: UploadId) -> Bytes {
+    let mut name = Vec::with_capacity(key.len() + 24);
+    put_ordered(&mut name, key);
+    name.extend_from_slice(&upload.0);
+    name.into()
+}
+
+/// Where the entries of `key` and of all keys behind it begin: no name of an earlier key is as great.
+#[must_use]
+pub fn upload_entries_from(key: &[u8]) -> Bytes {
+    let mut name = Vec::with_capacity(key.len() + 8);
+    put_ordered(&mut name, key);
+    name.into()
+}
+
+/// The key and the upload that [`upload_entry_name`] named.
+///
+/// # Errors
+/// [`DecodeError`] for a name of another form.
+pub fn upload_of_entry_name(name: &[u8]) -> Result<(Bytes, UploadId), DecodeError> {
+    let (key, id) = take_ordered(name)?;
+    let id = id.try_into().map_err(|_| DecodeError::Invalid("upload id"))?;
+    Ok((key.into(), UploadId(id)))
+}
+
+fn lossy(value: &Bytes) -> String {
+    String::from_utf8_lossy(value).into_owned()
 }

@@ -27,6 +27,7 @@ async fn nodes(names: &[&str]) -> Vec<Node> {
     for (actor, name) in (1..).zip(names) {
         let way = Arc::new(Faulty::new(store.clone(), history.clone(), actor));
         let ports = Ports {
+            random: |bytes| bytes.fill(7),
             store: way.clone(),
             blobs: store.clone(),
             clock: clock.clone(),

@@ -1,0 +1,36 @@
+//! What the S3 side is told at its start.
+
+use std::time::Duration;
+
+/// Settings of the S3 side.
+#[derive(Debug, Clone)]
+pub struct ObjectsConfig {
+    /// Name of the region, as clients are told.
+    pub region: String,
+    /// Most buckets of a user.
+    pub buckets_max: usize,
+    /// Largest body of one put or one part in bytes.
+    pub put_bytes_max: u64,
+    /// Largest object in bytes.
+    pub object_bytes_max: u64,
+    /// Least length of a part that is not the last, in bytes.
+    pub part_bytes_min: u64,
+    /// When an upload that is being completed counts as left behind by who completed it.
+    pub completing_max: Duration,
+    /// Whether nobody else's leases have to be feared: one process over its blobs.
+    pub alone: bool,
+}
+
+impl Default for ObjectsConfig {
+    fn default() -> Self {
+        Self {
+            region: "us-east-1".into(),
+            buckets_max: 100,
+            put_bytes_max: 5 << 30,
+            object_bytes_max: 5 << 40,
+            part_bytes_min: 5 << 20,
+            completing_max: Duration::from_secs(90),
+            alone: true,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Sections: the moments in which a write relies on what the catalogue says of its bucket.
+//!
+//! A heartbeat shows the number of the oldest catalogue that an open section relies on. So "every running gateway shows the
+//! change" means that no write is under way that does not know it: rows 64 and 65 of the design's list of holes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larder_model::objects::{Bucket, BucketId, BucketState};
+use larder_model::rows::Stamp;
+use parking_lot::Mutex;
+
+use super::{Error, Objects, Result};
+use crate::{Gateway, Rule};
+
+/// Numbers of catalogues that sections rely on, each with how many.
+#[derive(Debug, Default)]
+pub(crate) struct Sections(Mutex<BTreeMap<Stamp, usize>>);
+
+impl Sections {
+    /// The oldest number relied on.
+    pub(crate) fn oldest(&self) -> Option<Stamp> {
+        self.0.lock().keys().next().copied()
+    }
+
+    fn leave(&self, number: Stamp) {
+        let mut open = self.0.lock();
+        if let Some(count) = open.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&number);
+            }
+        }
+    }
+}
+
+/// A write relies on its bucket until this is dropped. Keep it short: bodies are received before.
+pub(super) struct Section<'a> {
+    gateway: &'a Gateway,
+    number: Stamp,
+    /// The bucket as the section found it.
+    pub(super) bucket: Arc<Bucket>,
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        self.gateway.sections.leave(self.number);
+    }
+}
+
+impl Objects {
+    /// A bucket that takes requests, by name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
+    pub async fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let catalogue = self.gateway.fresh().await?;
+        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
+        if let Some(bucket) = found {
+            return Ok(Arc::clone(bucket));
+        }
+        // It may have been made through another gateway a moment ago.
+        self.gateway.refresh().await?;
+        let catalogue = self.gateway.fresh().await?;
+        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
+        found.map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
+    }
+
+    /// Opens a section of a write to the bucket `id`, once called `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`] when it is gone, being deleted, or another one by now.
+    pub(super) async fn section(&self, name: &str, id: BucketId) -> Result<Section<'_>> {
+        let gateway = &*self.gateway;
+        gateway.fresh().await?;
+        let (catalogue, number) = {
+            // Taken together: no heartbeat may show a newer number in between.
+            let mut open = gateway.sections.0.lock();
+            let catalogue = gateway.catalogue.load_full();
+            let number = catalogue.number();
+            if gateway.rule(Rule::HoldSections) {
+                *open.entry(number).or_default() += 1;
+            }
+            (catalogue, number)
+        };
+        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
+        if let Some(bucket) = found {
+            return Ok(Section { gateway, number, bucket: Arc::clone(bucket) });
+        }
+        gateway.sections.leave(number);
+        Err(Error::NoSuchBucket(name.to_owned()))
+    }
+}

@@ -1,0 +1,105 @@
+//! Entity tags.
+
+use md5::{Digest, Md5};
+
+/// MD5 of the bytes, or of the MD5s of the parts with their count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Etag {
+    /// The digest.
+    pub md5: [u8; 16],
+    /// How many parts, at least one, for an object made of parts.
+    pub parts: Option<u32>,
+}
+
+impl Etag {
+    /// The tag of an object whose bytes have this MD5.
+    #[must_use]
+    pub fn of_md5(md5: [u8; 16]) -> Self {
+        Self { md5, parts: None }
+    }
+
+    /// The tag of an object made of parts with these MD5s, in their order: there is at least one.
+    #[must_use]
+    pub fn of_parts(md5s: &[[u8; 16]]) -> Self {
+        Self { md5: Md5::digest(md5s.as_flattened()).into(), parts: u32::try_from(md5s.len()).ok() }
+    }
+
+    /// Reads a tag as clients write it: quoted, unquoted, or with quotes escaped for XML. Weak tags are none of ours.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let bare = unquote(text, "\"").or_else(|| unquote(text, "&quot;")).unwrap_or(text);
+        let (digits, parts) = match bare.split_once('-') {
+            Some((digits, count)) => (digits, Some(count)),
+            None => (bare, None),
+        };
+        let parts = match parts {
+            Some(count) => Some(count.parse().ok().filter(|parsed: &u32| *parsed > 0 && parsed.to_string() == count)?),
+            None => None,
+        };
+        if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        Some(Self { md5: u128::from_str_radix(digits, 16).ok()?.to_be_bytes(), parts })
+    }
+}
+
+/// Without quotes: 32 hexadecimal digits, and `-` with the count for an object made of parts.
+impl std::fmt::Display for Etag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.md5))?;
+        self.parts.map_or(Ok(()), |parts| write!(f, "-{parts}"))
+    }
+}
+
+fn unquote<'a>(text: &'a str, quote: &str) -> Option<&'a str> {
+    text.strip_prefix(quote)?.strip_suffix(quote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn tags_come_back_from_every_spelling(md5: [u8; 16], parts in proptest::option::of(1..=10_000_u32)) {
+            let etag = Etag { md5, parts };
+            for text in [format!("{etag}"), format!("\"{etag}\""), format!("&quot;{etag}&quot;"), format!(" \"{etag}\"\n")] {
+                prop_assert_eq!(Etag::parse(&text), Some(etag));
+            }
+            prop_assert_eq!(Etag::parse(&etag.to_string().to_uppercase()), Some(etag));
+            prop_assert_eq!(Etag::parse(&format!("W/\"{etag}\"")), None);
+            prop_assert_eq!(Etag::parse(&format!("\"{etag}")), None);
+        }
+
+        #[test]
+        fn any_text_is_a_tag_or_none(text: String) {
+            let _ = Etag::parse(&text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_tag_is_none() {
+        let md5 = "d41d8cd98f00b204e9800998ecf8427e";
+        let foreign =
+            ["", "*", "\"", "\"\"", "-", "x", &md5[1..], "+41d8cd98f00b204e9800998ecf8427e", &format!("{md5}-")];
+        for text in foreign {
+            assert_eq!(Etag::parse(text), None, "{text}");
+        }
+        for count in ["0", "+1", "01", "-1", "4294967296", "1-1"] {
+            assert_eq!(Etag::parse(&format!("{md5}-{count}")), None, "{count}");
+        }
+    }
+
+    #[test]
+    fn the_tag_of_parts_is_the_md5_of_their_md5s() {
+        let md5 = |bytes: &[u8]| -> [u8; 16] { Md5::digest(bytes).into() };
+        assert_eq!(Etag::of_md5(md5(b"")).to_string(), "d41d8cd98f00b204e9800998ecf8427e");
+        let one = Etag::of_parts(&[md5(b"")]);
+        assert_eq!(one.to_string(), "59adb24ef3cdbe0297f05b395827453f-1");
+        let two = Etag::of_parts(&[md5(b"tea"), md5(b"milk")]);
+        assert_eq!(two.md5, md5(&[md5(b"tea"), md5(b"milk")].concat()));
+        assert_eq!(two.parts, Some(2));
+    }
+}
