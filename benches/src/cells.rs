@@ -1,4 +1,6 @@
 //! One cell of the table: an operation, a number of connections and a value size, run for a while in a closed loop.
+//!
+//! [`measure`] knows nothing of the protocol; the operations here are those of `kv`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +14,7 @@ use crate::driver::{Driver, Place};
 use crate::keys::Values;
 use crate::limits::{ANSWER_WAIT_MAX, CELL_OPERATIONS_MAX, CELL_WRITTEN_BYTES_MAX};
 use crate::procfs::{self, Cpu};
-use crate::worker::{SharedTally, Tally, Window, Worker};
+use crate::worker::{Repeat, SharedTally, Tally, Window, Worker, repeat};
 
 /// Connections that cells are run with.
 pub(crate) const CONNECTIONS: [usize; 3] = [1, 16, 64];
@@ -54,6 +56,11 @@ impl Operation {
         }
     }
 
+    /// What its cells are called.
+    pub(crate) fn label(self) -> Label {
+        Label { rank: self as u8, name: self.name(), has_size: self != Self::MissingGet }
+    }
+
     /// Operations a cell may do before it has written its share of the disk.
     fn bound(self, value_bytes: usize) -> u64 {
         match self {
@@ -77,15 +84,28 @@ pub(crate) struct Subject {
     pub(crate) new_keys: AtomicU64,
 }
 
+/// What is done in a cell, as the report shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Label {
+    /// Its place among the others.
+    pub(crate) rank: u8,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// False for what has nothing to do with a value.
+    pub(crate) has_size: bool,
+}
+
 /// What a cell is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
     /// What each connection does.
-    pub(crate) operation: Operation,
+    pub(crate) operation: Label,
     /// Bytes of each value.
     pub(crate) value_bytes: usize,
     /// Connections in a closed loop.
     pub(crate) connections: usize,
+    /// Bytes of bodies that one operation moves.
+    pub(crate) moved_bytes: usize,
 }
 
 /// What a cell gave.
@@ -150,18 +170,35 @@ pub(crate) async fn run(
     for index in 0..step {
         let new_key = first_new_key + index;
         let driver = Driver::connect(&subject.place, subject.values.clone(), new_key).await?;
-        workers.push(Worker { driver, operation, read_keys: subject.read_keys, new_key, step, bound });
+        workers.push(Worker { driver, operation, read_keys: subject.read_keys, new_key, step });
     }
     let window = Window::after_warming_up(Instant::now(), length);
+    let value_bytes = subject.place.value_bytes;
+    let cell = Cell { operation: operation.label(), value_bytes, connections, moved_bytes: value_bytes };
+    measure(subject.pid, cell, workers, bound, window).await
+}
+
+/// Lets each worker repeat what it does, at most `bound` times, and measures that.
+///
+/// # Errors
+///
+/// When the kernel does not tell what a process used; what a connection meets is told in the result.
+pub(crate) async fn measure<R: Repeat + 'static>(
+    pid: Option<u32>,
+    cell: Cell,
+    workers: Vec<R>,
+    bound: u64,
+    window: Window,
+) -> Result<Measured> {
     let tally = SharedTally::new(window)?;
     let mut tasks = JoinSet::new();
     for worker in workers {
-        tasks.spawn(worker.run(window, tally.clone()));
+        tasks.spawn(repeat(worker, bound, window, tally.clone()));
     }
-    let (before, after) = watch(subject.pid, window, &tally, tasks).await?;
+    let (before, after) = watch(pid, window, &tally, tasks).await?;
     let tally = tally.take();
     Ok(Measured {
-        cell: Cell { operation, value_bytes: subject.place.value_bytes, connections },
+        cell,
         seconds: window.seconds_until(tally.ended),
         tally,
         server_cpu: after.server.zip(before.server).map(|(after, before)| after.since(before)),

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::endpoint::Endpoint;
-use crate::limits::HEAD_BYTES_MAX;
+use crate::limits::{HEAD_BYTES_MAX, JOINED_BYTES_MAX, KEPT_BYTES_MAX};
 use crate::response::{Body, Chunks, Head};
 
 /// A connection in a closed loop: one request, one answer.
@@ -15,7 +15,10 @@ pub(crate) struct Client {
     filled: usize,
     head: Vec<u8>,
     vclock: Vec<u8>,
+    etag: Vec<u8>,
+    body: Vec<u8>,
     keeps_head: bool,
+    keeps_body: bool,
 }
 
 /// What an answer was.
@@ -39,7 +42,17 @@ impl Client {
             .with_context(|| format!("connecting to {}", endpoint.address))?;
         stream.set_nodelay(true)?;
         let input = vec![0; HEAD_BYTES_MAX];
-        Ok(Self { stream, input, filled: 0, head: Vec::new(), vclock: Vec::new(), keeps_head: false })
+        Ok(Self {
+            stream,
+            input,
+            filled: 0,
+            head: Vec::new(),
+            vclock: Vec::new(),
+            etag: Vec::new(),
+            body: Vec::new(),
+            keeps_head: false,
+            keeps_body: false,
+        })
     }
 
     /// Sends one request and reads its answer to the end.
@@ -49,12 +62,47 @@ impl Client {
     /// Whatever makes the connection useless: broken transport, broken framing, a server that closes.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Reply> {
         self.stream.write_all(request).await.context("sending a request")?;
+        self.answer().await
+    }
+
+    /// As [`Client::exchange`], with a body that is not copied unless it is small; `keeps` the answer's body for
+    /// [`Client::body`], as every error's is kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::exchange`].
+    pub(crate) async fn exchange_body(&mut self, head: &mut Vec<u8>, body: &[u8], keeps: bool) -> Result<Reply> {
+        let sent = if body.len() <= JOINED_BYTES_MAX {
+            head.extend_from_slice(body);
+            self.stream.write_all(head).await
+        } else {
+            match self.stream.write_all(head).await {
+                Ok(()) => self.stream.write_all(body).await,
+                error => error,
+            }
+        };
+        self.keeps_body = keeps;
+        // A server may refuse a body before its end: its answer says more than the broken pipe.
+        let answer = self.answer().await;
+        match sent {
+            Ok(()) => answer,
+            Err(error) => Err(error).with_context(|| match answer {
+                Ok(reply) => format!("sending a request, answered by status {}", reply.status),
+                Err(_) => "sending a request".to_owned(),
+            }),
+        }
+    }
+
+    /// Reads one whole answer.
+    async fn answer(&mut self) -> Result<Reply> {
         let head = self.read_head().await?;
+        self.keeps_body |= head.status >= 400;
         let body_bytes = match head.body {
             Body::Length(length) => self.skip_length(head.head_bytes, length).await?,
             Body::Chunked => self.skip_chunks(head.head_bytes).await?,
         };
         self.filled = 0;
+        self.keeps_body = false;
         if head.closes {
             bail!("the server closes the connection after status {}", head.status);
         }
@@ -78,6 +126,16 @@ impl Client {
         Ok((reply?, std::mem::take(&mut self.head)))
     }
 
+    /// The ETag of the last answer, with its quotes; empty when it had none.
+    pub(crate) fn etag(&self) -> &[u8] {
+        &self.etag
+    }
+
+    /// The body that was kept of the last answer.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     async fn read_head(&mut self) -> Result<Head> {
         loop {
             self.filled += self.read(self.filled).await?;
@@ -85,6 +143,8 @@ impl Client {
             if let Some(head) = Head::parse(input)? {
                 self.vclock.clear();
                 self.vclock.extend_from_slice(head.vclock.clone().map_or(&[], |at| &input[at]));
+                self.etag.clear();
+                self.etag.extend_from_slice(head.etag.clone().map_or(&[], |at| &input[at]));
                 if self.keeps_head {
                     self.head = input[..head.head_bytes].to_vec();
                 }
@@ -97,9 +157,13 @@ impl Client {
     }
 
     async fn skip_length(&mut self, head_bytes: usize, length: u64) -> Result<u64> {
+        self.body.clear();
         let mut seen = (self.filled - head_bytes) as u64;
+        self.keep(head_bytes, self.filled)?;
         while seen < length {
-            seen += self.read(0).await? as u64;
+            let count = self.read(0).await?;
+            self.keep(0, count)?;
+            seen += count as u64;
         }
         if seen > length {
             bail!("{} bytes after the body", seen - length);
@@ -107,13 +171,28 @@ impl Client {
         Ok(length)
     }
 
+    /// Keeps what was just read of a body, if somebody wants it.
+    fn keep(&mut self, from: usize, to: usize) -> Result<()> {
+        if self.keeps_body {
+            if self.body.len() + (to - from) > KEPT_BYTES_MAX {
+                bail!("a body of more than {KEPT_BYTES_MAX} bytes");
+            }
+            self.body.extend_from_slice(&self.input[from..to]);
+        }
+        Ok(())
+    }
+
     async fn skip_chunks(&mut self, head_bytes: usize) -> Result<u64> {
-        let mut chunks = Chunks::default();
+        let mut chunks = Chunks::keeping(self.keeps_body);
         let mut done = chunks.feed(&self.input[head_bytes..self.filled])?;
         while !done {
             let count = self.read(0).await?;
             done = chunks.feed(&self.input[..count])?;
+            if chunks.kept.as_ref().is_some_and(|kept| kept.len() > KEPT_BYTES_MAX) {
+                bail!("a body of more than {KEPT_BYTES_MAX} bytes");
+            }
         }
+        self.body = chunks.kept.take().unwrap_or_default();
         Ok(chunks.body_bytes)
     }
 

@@ -67,7 +67,8 @@ impl Comparison {
 }
 
 impl Side {
-    fn add(&mut self, measured: &Measured) {
+    /// Takes one round in.
+    pub(crate) fn add(&mut self, measured: &Measured) {
         self.rates.push(measured.rate());
         self.generator.push(measured.per_thousand(measured.generator_cpu.seconds()));
         if let Some(cpu) = measured.server_cpu {
@@ -82,7 +83,7 @@ impl Side {
         let rate = median(&self.rates).unwrap_or(0.0);
         let lowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
         let highest = self.rates.iter().copied().fold(0.0, f64::max);
-        let mut text = format!("{rate:.0}/s ({lowest:.0} to {highest:.0})");
+        let mut text = format!("{}/s ({} to {})", short(rate), short(lowest), short(highest));
         let part = |of: fn(&Cpu) -> f64| median(&self.cpu.iter().map(of).collect::<Vec<_>>());
         if let Some((user, system)) = part(|cpu| cpu.user).zip(part(|cpu| cpu.system)) {
             text += &format!(", CPU {user:.4} s user + {system:.4} s kernel per 1000");
@@ -151,8 +152,13 @@ pub(crate) async fn durable_puts(larder: &Subject, scratch: &Path, rounds: Round
     Ok(comparison)
 }
 
+/// A rate: whole, or with two digits behind the point where it is small.
+fn short(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
+}
+
 /// The middle of `values`; the mean of the two in the middle when their number is even.
-fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
@@ -175,7 +181,7 @@ mod tests {
         let side = |rates: &[f64]| Side { rates: rates.to_vec(), ..Side::default() };
         let mut comparison = Comparison { ours: side(&[70.0, 80.0, 10.0]), base: side(&[100.0, 100.0, 90.0]) };
         assert_eq!(comparison.ratio(), Some(0.7));
-        assert!(comparison.detail("bare hyper").starts_with("larder 70/s (10 to 80); bare hyper 100/s"));
+        assert!(comparison.detail("bare hyper").starts_with("larder 70.00/s (10.00 to 80.00); bare hyper 100/s"));
         comparison.base.faults.push("status 500 with 0 B: 3".to_owned());
         assert_eq!(comparison.ratio(), None);
         assert!(comparison.detail("x").contains("FAILED: status 500"));

@@ -14,19 +14,19 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint of `http://host:port`; a missing port is Riak's.
+    /// The endpoint of `http://host:port`, or of `http://host` and this port.
     ///
     /// # Errors
     ///
     /// Another scheme, a path, or a name nobody knows.
-    pub(crate) fn from_url(url: &str) -> Result<Self> {
+    pub(crate) fn from_url(url: &str, port: u16) -> Result<Self> {
         let rest = url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is spoken"))?;
         let host = rest.trim_end_matches('/');
         if host.is_empty() || host.contains('/') {
             bail!("{url}: expected http://HOST:PORT");
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let host = if has_port { host.to_owned() } else { format!("{host}:8098") };
+        let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
         let address = host.to_socket_addrs()?.next().with_context(|| format!("{host}: no address"))?;
         Ok(Self { address, host })
     }
@@ -53,16 +53,16 @@ mod tests {
 
     #[test]
     fn urls_name_an_address() {
-        let endpoint = Endpoint::from_url("http://127.0.0.1:8099/").unwrap();
+        let endpoint = Endpoint::from_url("http://127.0.0.1:8099/", 80).unwrap();
         assert_eq!(endpoint.address.to_string(), "127.0.0.1:8099");
         assert_eq!(endpoint.host, "127.0.0.1:8099");
-        assert_eq!(Endpoint::from_url("http://127.0.0.1").unwrap().address.port(), 8098);
+        assert_eq!(Endpoint::from_url("http://127.0.0.1", 8098).unwrap().address.port(), 8098);
     }
 
     #[test]
     fn other_urls_are_refused() {
         for url in ["https://127.0.0.1:8098", "127.0.0.1:8098", "http://", "http://127.0.0.1:1/riak"] {
-            assert!(Endpoint::from_url(url).is_err(), "{url}");
+            assert!(Endpoint::from_url(url, 80).is_err(), "{url}");
         }
     }
 }

@@ -5,6 +5,15 @@ use std::time::Duration;
 /// The longest response head that is read before the answer is called broken.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1_024;
 
+/// The longest response body that is kept to be looked into, and not only counted.
+pub(crate) const KEPT_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+
+/// The longest request body that is sent in one piece with its head.
+pub(crate) const JOINED_BYTES_MAX: usize = 16 * 1_024;
+
+/// Pages that a listing may have.
+pub(crate) const PAGES_MAX: u64 = 100_000;
+
 /// Requests of one cell, all connections together; a cell that reaches it ends early.
 pub(crate) const CELL_OPERATIONS_MAX: u64 = 20_000_000;
 

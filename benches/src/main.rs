@@ -1,13 +1,14 @@
-//! The load generator behind `cargo xtask bench kv`.
+//! The load generator behind `cargo xtask bench kv` and `cargo xtask bench s3`.
 //!
-//! One binary in three roles: it drives a server that speaks Riak's HTTP protocol, and it *is* the two bare programs that
-//! server is held against, so that all are built by one compiler with one set of flags and measured in one run.
+//! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs
+//! that server is held against, so that all are built by one compiler with one set of flags and measured in one run.
 //!
 //! ```text
 //! kv      run      the order of a run                 bare-http   hyper alone, the same bytes
 //!         cells    operation x value x connections    bare-fjall  fjall alone, one committer
 //!         compare  Larder, bare, Larder, bare
 //!         report   what was measured, as Markdown
+//! s3      see its module                              bare-file   hyper alone, streaming a file
 //! ```
 //!
 //! The generator shares the machine with the server, so it is one thread, its client knows just enough HTTP, and nothing
@@ -20,6 +21,7 @@
     reason = "a load generator measures real time, and its report goes to stdout"
 )]
 
+mod bare_file;
 mod bare_fjall;
 mod bare_http;
 mod cells;
@@ -36,6 +38,7 @@ mod procfs;
 mod report;
 mod response;
 mod run;
+mod s3;
 mod server;
 mod targets;
 mod worker;
@@ -46,7 +49,7 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
-#[command(name = "larder-bench", about = "Measures a server that speaks Riak's HTTP protocol.")]
+#[command(name = "larder-bench", about = "Measures a server that speaks Riak's HTTP protocol or S3.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -56,6 +59,11 @@ struct Cli {
 enum Command {
     /// Measure the key-value operations and print the report.
     Kv(run::Options),
+    /// Measure the operations of S3 and print the report.
+    S3(s3::Options),
+    /// Answer with a file over bare hyper, until stdin ends.
+    #[command(hide = true)]
+    BareFile(bare_file::Options),
     /// Answer with fixed bytes over bare hyper, until stdin ends.
     #[command(hide = true)]
     BareHttp(bare_http::Options),
@@ -77,6 +85,8 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
+        Command::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
+        Command::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
         Command::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
         Command::BareFjall(options) => bare_fjall::commit(&options).map(|()| ExitCode::SUCCESS),
     }

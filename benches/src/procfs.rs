@@ -51,6 +51,16 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     kibibytes(&text, "VmRSS:").with_context(|| format!("/proc/{pid}/status: no VmRSS"))
 }
 
+/// The most resident memory a process ever had, in bytes.
+///
+/// # Errors
+///
+/// When there is no such process.
+pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    kibibytes(&text, "VmHWM:").with_context(|| format!("/proc/{pid}/status: no VmHWM"))
+}
+
 /// Bytes of the blocks that the files under `root` occupy.
 ///
 /// # Errors
@@ -113,6 +123,7 @@ mod tests {
     #[test]
     fn this_process_can_be_measured() {
         assert!(resident_bytes(std::process::id()).unwrap() > 0);
+        assert!(peak_bytes(std::process::id()).unwrap() > 0);
         assert!(cpu(std::process::id()).unwrap().seconds() >= 0.0);
     }
 

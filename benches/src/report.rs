@@ -4,9 +4,33 @@ use crate::cells::{Cell, Measured};
 use crate::machine::Machine;
 use crate::targets::{Target, Wanted};
 
+/// What differs between the reports of two commands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Face {
+    /// The command.
+    pub(crate) command: &'static str,
+    /// How a size is written.
+    pub(crate) size: fn(usize) -> String,
+    /// True for a column with the megabytes moved in a second.
+    pub(crate) shows_moved: bool,
+    /// What a reader has to know about the numbers.
+    pub(crate) notes: &'static str,
+}
+
+/// The report of `kv`.
+const KV: Face = Face { command: "kv", size, shows_moved: false, notes: KV_NOTES };
+
+impl Default for Face {
+    fn default() -> Self {
+        KV
+    }
+}
+
 /// All that a run found out.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
+    /// Which report it is.
+    pub(crate) face: Face,
     /// What was measured: a binary or a URL.
     pub(crate) subject: String,
     /// The commit, where it was told.
@@ -50,7 +74,8 @@ impl Report {
     fn head(&self) -> String {
         let machine = &self.machine;
         let mut text = String::from("# Benchmarks\n\n");
-        text += "Written by `cargo xtask bench kv`; do not edit. Generator and server share the machine below.\n\n";
+        text += &format!("Written by `cargo xtask bench {}`; do not edit. ", self.face.command);
+        text += "Generator and server share the machine below.\n\n";
         if self.quick {
             text += "**A quick run: the cells are short, the loads small. Not numbers to quote.**\n\n";
         }
@@ -98,11 +123,11 @@ impl Report {
 
     fn cell_table(&self) -> String {
         let mut text = format!("## Cells\n\n{:.0} s each after warming up, closed loop.\n\n", self.seconds);
-        text +=
-            "| operation | value | connections | per second | p50 | p99 | p99.9 | CPU s per 1000 | resident MB | |\n";
-        text += "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
+        let (moved, rule) = if self.face.shows_moved { (" MB/s |", "--:|") } else { ("", "") };
+        text += &format!("| operation | value | connections | per second |{moved} p50 | p99 | p99.9 ");
+        text += &format!("| CPU s per 1000 | resident MB | |\n|---|--:|--:|--:|{rule}--:|--:|--:|--:|--:|---|\n");
         for measured in &self.cells {
-            text += &cell_row(measured);
+            text += &cell_row(measured, self.face);
         }
         let failed = self.cells.iter().filter(|measured| !measured.is_sound()).count();
         if failed > 0 {
@@ -121,15 +146,15 @@ impl Report {
 
     fn how_to(&self) -> String {
         format!(
-            "{HOW_TO_HEAD}\n```console\n$ cargo xtask bench kv\n$ larder-bench {}\n```\n\n{HOW_TO_NOTES}",
-            self.arguments
+            "{HOW_TO_HEAD}\n```console\n$ cargo xtask bench {}\n$ larder-bench {}\n```\n\n{}",
+            self.face.command, self.arguments, self.face.notes
         )
     }
 }
 
 const HOW_TO_HEAD: &str = "## How to repeat it\n\nThe first line builds and measures; the second is what it ran.\n";
 
-const HOW_TO_NOTES: &str = "\
+const KV_NOTES: &str = "\
 - 1 KB is 1,024 bytes, 100 KB is 102,400. Values are random and do not compress. Keys have 16 bytes and come in no order.
 - Durable is the bucket's own `dw` and is answered from the disk; buffered is `?dw=0`. Read-modify-write counts its GET
   and its durable PUT as one operation. The mix is four GETs to one durable PUT. PUT cells write new keys.
@@ -141,11 +166,14 @@ const HOW_TO_NOTES: &str = "\
 - With `--url http://HOST:PORT` the same cells run against any server of the protocol; what needs its process is left out.
 ";
 
-fn cell_row(measured: &Measured) -> String {
-    let Cell { operation, value_bytes, connections } = measured.cell;
-    let value = match operation {
-        crate::cells::Operation::MissingGet => "–".to_owned(),
-        _ => size(value_bytes),
+fn cell_row(measured: &Measured, face: Face) -> String {
+    let Cell { operation, value_bytes, connections, moved_bytes } = measured.cell;
+    let value = if operation.has_size { (face.size)(value_bytes) } else { "–".to_owned() };
+    let rate = measured.rate();
+    let moved = match (face.shows_moved, moved_bytes) {
+        (false, _) => String::new(),
+        (true, 0) => " – |".to_owned(),
+        (true, bytes) => format!(" {} |", per_second(rate * bytes as f64 / 1e6)),
     };
     let at = |quantile: f64| latency(measured.tally.latencies_us.value_at_quantile(quantile));
     let dash = || "–".to_owned();
@@ -153,9 +181,9 @@ fn cell_row(measured: &Measured) -> String {
     let resident = measured.resident_bytes.map_or_else(dash, |bytes| format!("{:.0}", megabytes(bytes)));
     let verdict = if measured.is_sound() { "ok".to_owned() } else { format!("**FAILED**: {}", measured.faults()) };
     format!(
-        "| {} | {value} | {connections} | {} | {} | {} | {} | {cpu} | {resident} | {verdict} |\n",
-        operation.name(),
-        thousands(measured.rate()),
+        "| {} | {value} | {connections} | {} |{moved} {} | {} | {} | {cpu} | {resident} | {verdict} |\n",
+        operation.name,
+        per_second(rate),
         at(0.50),
         at(0.99),
         at(0.999),
@@ -180,13 +208,18 @@ pub(crate) fn thousands(number: f64) -> String {
     text
 }
 
+/// A rate: whole, or with one digit behind the point where it is small.
+pub(crate) fn per_second(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.1}") } else { thousands(rate) }
+}
+
 /// A value size as the issue names it.
 pub(crate) fn size(bytes: usize) -> String {
     if bytes < 1_024 { format!("{bytes} B") } else { format!("{} KB", bytes / 1_024) }
 }
 
 /// A latency with three digits.
-fn latency(micros: u64) -> String {
+pub(crate) fn latency(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
         1_000..10_000 => format!("{:.2} ms", micros as f64 / 1e3),

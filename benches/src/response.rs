@@ -1,7 +1,7 @@
 //! Reading an HTTP/1.1 response: the head, and where its body ends.
 //!
 //! Pure: bytes in, answers out. Only what the generator needs is understood: status, length or chunks, whether the
-//! connection stays open, and Riak's causal context.
+//! connection stays open, the ETag, and Riak's causal context.
 
 use std::ops::Range;
 
@@ -20,6 +20,8 @@ pub(crate) struct Head {
     pub(crate) closes: bool,
     /// Where in the head the value of `X-Riak-Vclock` stands.
     pub(crate) vclock: Option<Range<usize>>,
+    /// Where in the head the value of `ETag` stands, quotes included.
+    pub(crate) etag: Option<Range<usize>>,
 }
 
 /// How a body ends.
@@ -41,8 +43,14 @@ impl Head {
         let Some((status_line, mut at)) = line(input, 0) else {
             return Ok(None);
         };
-        let mut head =
-            Self { status: status(status_line)?, head_bytes: 0, body: Body::Length(0), closes: false, vclock: None };
+        let mut head = Self {
+            status: status(status_line)?,
+            head_bytes: 0,
+            body: Body::Length(0),
+            closes: false,
+            vclock: None,
+            etag: None,
+        };
         let mut framed = matches!(head.status, 204 | 304);
         loop {
             let Some((text, next)) = line(input, at) else {
@@ -75,11 +83,13 @@ impl Head {
             self.body = Body::Chunked;
             return Ok(true);
         }
+        let start = at + colon + 1 + lead;
         if name.eq_ignore_ascii_case(b"connection") {
             self.closes = value.eq_ignore_ascii_case(b"close");
         } else if name.eq_ignore_ascii_case(b"x-riak-vclock") {
-            let start = at + colon + 1 + lead;
             self.vclock = Some(start..start + value.len());
+        } else if name.eq_ignore_ascii_case(b"etag") {
+            self.etag = Some(start..start + value.len());
         }
         Ok(false)
     }
@@ -92,6 +102,8 @@ pub(crate) struct Chunks {
     size: u64,
     /// Bytes of the body seen so far, without the framing.
     pub(crate) body_bytes: u64,
+    /// The bytes themselves, where somebody wants them.
+    pub(crate) kept: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +119,11 @@ enum ChunkState {
 }
 
 impl Chunks {
+    /// The start of a body whose bytes are kept, or only counted.
+    pub(crate) fn keeping(keeps: bool) -> Self {
+        Self { kept: keeps.then(Vec::new), ..Self::default() }
+    }
+
     /// Takes the next bytes in; true when the body has ended.
     ///
     /// # Errors
@@ -118,7 +135,11 @@ impl Chunks {
                 let taken = self.size.min(input.len() as u64);
                 self.size -= taken;
                 self.body_bytes += taken;
-                input = &input[usize::try_from(taken)?..];
+                let (data, rest) = input.split_at(usize::try_from(taken)?);
+                if let Some(kept) = &mut self.kept {
+                    kept.extend_from_slice(data);
+                }
+                input = rest;
                 if self.size == 0 {
                     self.state = ChunkState::DataEnd;
                 }
@@ -177,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_head_is_read_only_when_complete() {
-        let input = b"HTTP/1.1 200 OK\r\nX-Riak-Vclock:  a85hYGBg\r\ncontent-length: 5\r\n\r\nhello";
+        let input = b"HTTP/1.1 200 OK\r\nX-Riak-Vclock:  a85hYGBg\r\netag: \"x\"\r\ncontent-length: 5\r\n\r\nhello";
         for cut in 0..input.len() - 5 {
             assert_eq!(Head::parse(&input[..cut]).unwrap(), None, "cut at {cut}");
         }
@@ -186,6 +207,7 @@ mod tests {
         assert_eq!(head.body, Body::Length(5));
         assert_eq!(&input[head.head_bytes..], b"hello");
         assert_eq!(&input[head.vclock.unwrap()], b"a85hYGBg");
+        assert_eq!(&input[head.etag.unwrap()], b"\"x\"");
         assert!(!head.closes);
     }
 
@@ -212,11 +234,12 @@ mod tests {
     fn chunks_end_wherever_the_reads_are_cut() {
         let input = b"5\r\nhello\r\n1a;x=y\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nTrailer: t\r\n\r\n";
         for cut in 0..=input.len() {
-            let mut chunks = Chunks::default();
+            let mut chunks = Chunks::keeping(true);
             let first = chunks.feed(&input[..cut]).unwrap();
             assert_eq!(first, cut == input.len());
             assert!(chunks.feed(&input[cut..]).unwrap());
             assert_eq!(chunks.body_bytes, 31);
+            assert_eq!(chunks.kept.unwrap(), b"helloabcdefghijklmnopqrstuvwxyz");
         }
     }
 

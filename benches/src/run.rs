@@ -25,6 +25,9 @@ use crate::targets::{self, Target};
 /// How long a server is left alone before it counts as idle or settled.
 const SETTLE: Duration = Duration::from_secs(2);
 
+/// Where Riak's HTTP interface listens when a URL does not say.
+const RIAK_PORT: u16 = 8098;
+
 /// Keys that reads choose from, so that they are warm.
 const READ_KEYS_MAX: u64 = 10_000;
 
@@ -144,7 +147,7 @@ struct Run {
 impl Run {
     /// All sizes against a server that somebody else runs.
     async fn elsewhere(&mut self, url: &str) -> Result<()> {
-        let endpoint = Endpoint::from_url(url)?;
+        let endpoint = Endpoint::from_url(url, RIAK_PORT)?;
         ping(&endpoint)?;
         for value_bytes in VALUE_BYTES {
             let subject = self.subject(&endpoint, None, value_bytes);
@@ -202,6 +205,7 @@ impl Run {
             binary: binary.canonicalize()?,
             engine: options.engine.clone(),
             durability: options.durability.clone(),
+            s3: None,
             data: self.scratch.join(format!("data-{value_bytes}")),
             log: self.scratch.join(format!("log-{value_bytes}")),
         })

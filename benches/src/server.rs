@@ -22,6 +22,15 @@ const ASK_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Bytes of the log's end that an error shows.
 const LOG_SHOWN_BYTES: usize = 2_000;
 
+/// An access key of an S3 server, and its secret.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    /// The access key.
+    pub(crate) key: String,
+    /// Its secret.
+    pub(crate) secret: String,
+}
+
 /// How `larder` is started.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
@@ -31,6 +40,8 @@ pub(crate) struct Recipe {
     pub(crate) engine: Option<String>,
     /// `--durability`, where given.
     pub(crate) durability: Option<String>,
+    /// The S3 admin, for a server that speaks S3 too.
+    pub(crate) s3: Option<Account>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// Where its output goes.
@@ -43,6 +54,8 @@ pub(crate) struct Server {
     recipe: Recipe,
     /// Where it listens.
     pub(crate) endpoint: Endpoint,
+    /// Where it listens for S3, if it was told to.
+    pub(crate) s3: Endpoint,
     /// From its start to its first answer.
     pub(crate) started_in: Duration,
 }
@@ -54,11 +67,11 @@ impl Server {
     ///
     /// When it ends instead, or does not answer in time.
     pub(crate) fn start(recipe: Recipe) -> Result<Self> {
-        let endpoint = Endpoint::free()?;
+        let (endpoint, s3) = (Endpoint::free()?, Endpoint::free()?);
         let started = Instant::now();
-        let mut child = Child::start(&mut recipe.command(&endpoint)?)?;
+        let mut child = Child::start(&mut recipe.command(&endpoint, &s3)?)?;
         wait_for_answer(&mut child, &endpoint)?;
-        Ok(Self { child, recipe, endpoint, started_in: started.elapsed() })
+        Ok(Self { child, recipe, endpoint, s3, started_in: started.elapsed() })
     }
 
     /// Its process id.
@@ -94,12 +107,20 @@ impl Recipe {
     }
 
     /// The command line. The environment is emptied: a `LARDER_` variable of the caller is no part of the measure.
-    fn command(&self, endpoint: &Endpoint) -> Result<Command> {
+    fn command(&self, endpoint: &Endpoint, s3: &Endpoint) -> Result<Command> {
         fs::create_dir_all(&self.data)?;
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
         command.env_clear().arg("--data-dir").arg(&self.data);
-        command.arg("--http").arg(endpoint.address.to_string()).args(["--pb", "off", "--s3", "off"]);
+        command.arg("--http").arg(endpoint.address.to_string()).args(["--pb", "off"]);
+        match &self.s3 {
+            None => command.args(["--s3", "off"]),
+            Some(account) => command
+                .arg("--s3")
+                .arg(s3.address.to_string())
+                .env("LARDER_S3_ADMIN_KEY", &account.key)
+                .env("LARDER_S3_ADMIN_SECRET", &account.secret),
+        };
         for (flag, value) in [("--engine", &self.engine), ("--durability", &self.durability)] {
             if let Some(value) = value {
                 command.arg(flag).arg(value);

@@ -43,6 +43,20 @@ pub(crate) const RESTART: (&str, Wanted, &str) =
 pub(crate) const OVERWRITTEN: (&str, Wanted, &str) =
     ("GET of an overwritten key to GET of a fresh one", Wanted::AtLeast(0.95), "");
 
+/// A large GET over S3 against bare hyper with a file.
+pub(crate) const S3_GET: (&str, Wanted, &str) =
+    ("GET 64 MiB, 4 connections, warm, to bare hyper streaming a file", Wanted::AtLeast(0.80), "");
+
+/// List Parts of the upload with most parts against the one with fewest.
+pub(crate) const S3_PARTS: (&str, Wanted, &str) =
+    ("List Parts, page of 10, largest upload to smallest", Wanted::AtMost(1.5), "");
+
+/// A bucket listed whole.
+pub(crate) const S3_LIST: (&str, Wanted, &str) = ("all loaded keys listed", Wanted::AtMost(10.0), "s");
+
+/// Memory while large bodies arrive.
+pub(crate) const S3_MEMORY: (&str, Wanted, &str) = ("memory during large uploads at once", Wanted::AtMost(400.0), "MB");
+
 impl Target {
     /// A promise with what was measured.
     pub(crate) fn new(

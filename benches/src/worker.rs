@@ -34,6 +34,11 @@ impl Window {
         Self { warm_until, stop_at: warm_until + length }
     }
 
+    /// The window that begins now: for work that is used up by warming up.
+    pub(crate) fn at_once(now: Instant, length: Duration) -> Self {
+        Self { warm_until: now, stop_at: now + length }
+    }
+
     /// Its length when the work ended at `ended`.
     pub(crate) fn seconds_until(self, ended: Instant) -> f64 {
         let seconds = ended.min(self.stop_at).saturating_duration_since(self.warm_until).as_secs_f64();
@@ -118,41 +123,49 @@ pub(crate) struct Worker {
     pub(crate) new_key: u64,
     /// From one new key to the next: other connections take those between.
     pub(crate) step: u64,
-    /// Operations it does at most.
-    pub(crate) bound: u64,
 }
 
 /// An answer that was not the expected one, in words.
-type Surprise = Option<String>;
+pub(crate) type Surprise = Option<String>;
 
-impl Worker {
-    /// Repeats the operation until the window ends, the bound is reached or the connection breaks.
-    pub(crate) async fn run(mut self, window: Window, tally: SharedTally) {
-        let mut started = Instant::now();
-        for _ in 0..self.bound {
-            if started >= window.stop_at {
+/// What one connection of a cell does again and again.
+pub(crate) trait Repeat: Send {
+    /// Does it once.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes the connection useless.
+    fn once(&mut self) -> impl Future<Output = Result<Surprise>> + Send;
+}
+
+/// Repeats it until the window ends, the bound is reached or the connection breaks.
+pub(crate) async fn repeat(mut worker: impl Repeat, bound: u64, window: Window, tally: SharedTally) {
+    let mut started = Instant::now();
+    for _ in 0..bound {
+        if started >= window.stop_at {
+            break;
+        }
+        let outcome = worker.once().await;
+        let ended = Instant::now();
+        match outcome {
+            Ok(None) if window.holds(ended) => {
+                let micros = (ended - started).as_micros() as u64;
+                tally.lock().latencies_us.saturating_record(micros.max(1));
+            }
+            Ok(None) => {}
+            Ok(Some(surprise)) => *tally.lock().unexpected.entry(surprise).or_default() += 1,
+            Err(error) => {
+                tally.broke(&format!("{error:#}"));
                 break;
             }
-            let outcome = self.once().await;
-            let ended = Instant::now();
-            match outcome {
-                Ok(None) if window.holds(ended) => {
-                    let micros = (ended - started).as_micros() as u64;
-                    tally.lock().latencies_us.saturating_record(micros.max(1));
-                }
-                Ok(None) => {}
-                Ok(Some(surprise)) => *tally.lock().unexpected.entry(surprise).or_default() += 1,
-                Err(error) => {
-                    tally.broke(&format!("{error:#}"));
-                    break;
-                }
-            }
-            started = ended;
         }
-        let mut tally = tally.lock();
-        tally.ended = tally.ended.max(started);
+        started = ended;
     }
+    let mut tally = tally.lock();
+    tally.ended = tally.ended.max(started);
+}
 
+impl Repeat for Worker {
     async fn once(&mut self) -> Result<Surprise> {
         match self.operation {
             Operation::Get => self.get().await,
@@ -170,7 +183,9 @@ impl Worker {
             Operation::Mix => self.get().await,
         }
     }
+}
 
+impl Worker {
     async fn get(&mut self) -> Result<Surprise> {
         let name = self.read_key();
         let value_bytes = self.driver.value_bytes() as u64;

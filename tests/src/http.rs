@@ -61,7 +61,10 @@ impl Request {
     /// The bytes before the body.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
-        let mut head = format!("{} {} HTTP/1.1\r\nHost: larder\r\n", self.method, self.target);
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            head.push_str("Host: larder\r\n");
+        }
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

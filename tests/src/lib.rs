@@ -24,11 +24,13 @@ mod http;
 mod node;
 mod process;
 mod random;
+mod s3;
 mod scale;
 
 pub use admin::Admin;
 pub use http::{Client, Request, Response};
-pub use node::{Home, Node};
+pub use node::{Home, Node, S3_KEY, S3_SECRET};
 pub use process::{Ended, Process};
 pub use random::Random;
+pub use s3::{S3, complete_body, element};
 pub use scale::{Scale, figure};

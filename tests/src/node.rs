@@ -16,8 +16,14 @@ use crate::process::{Ended, Process};
 const START: Duration = Duration::from_secs(30);
 /// How long a drain may take.
 const STOP: Duration = Duration::from_secs(30);
-/// What the banner says before the address.
-const BANNER: &str = "  Riak HTTP   http://";
+/// What the banner says before the addresses.
+const HTTP_BANNER: &str = "  Riak HTTP   ";
+const S3_BANNER: &str = "  S3          ";
+
+/// Access key of the S3 admin of servers under test.
+pub const S3_KEY: &str = "LARDERTESTADMIN";
+/// Its secret.
+pub const S3_SECRET: &str = "a/secret+of=the-tests";
 
 /// A directory for one server's data, removed at the end.
 #[derive(Debug)]
@@ -64,7 +70,11 @@ impl Home {
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
         }
-        command.args(["--pb", "off", "--s3", "off"]).args(args);
+        if !args.contains(&"--s3") {
+            command.args(["--s3", "off"]);
+        }
+        command.args(["--pb", "off"]).args(args);
+        command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);
         command
     }
 
@@ -87,7 +97,14 @@ pub struct Node {
     home: Home,
     args: Vec<String>,
     process: Option<Process>,
-    http: SocketAddr,
+    at: Addresses,
+}
+
+/// Where a server answers.
+#[derive(Debug, Clone, Copy)]
+struct Addresses {
+    http: Option<SocketAddr>,
+    s3: Option<SocketAddr>,
 }
 
 impl Node {
@@ -101,6 +118,12 @@ impl Node {
     #[must_use]
     pub fn buffered() -> Self {
         Self::start(&["--durability", "buffered"])
+    }
+
+    /// Starts one that also serves S3, with these arguments besides.
+    #[must_use]
+    pub fn s3(args: &[&str]) -> Self {
+        Self::start(&[&["--s3", "127.0.0.1:0"], args].concat())
     }
 
     /// Starts one on the data of `home`.
@@ -117,14 +140,20 @@ impl Node {
     /// # Errors
     /// How it ended and what it said.
     pub fn try_start(home: Home, args: &[&str]) -> Result<Self, Ended> {
-        let (process, http) = launch(&home, args)?;
-        Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), http })
+        let (process, at) = launch(&home, args)?;
+        Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), at })
     }
 
     /// Where it answers HTTP.
     #[must_use]
     pub fn http(&self) -> SocketAddr {
-        self.http
+        self.at.http.expect("it serves HTTP")
+    }
+
+    /// Where it answers S3.
+    #[must_use]
+    pub fn s3_at(&self) -> SocketAddr {
+        self.at.s3.expect("it serves S3")
     }
 
     /// Its directory.
@@ -136,7 +165,7 @@ impl Node {
     /// A new connection's worth of client.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.http)
+        Client::new(self.http())
     }
 
     /// Its administration.
@@ -184,12 +213,12 @@ impl Node {
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "end it first");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let (process, http) = match launch(&self.home, &args) {
+        let (process, at) = match launch(&self.home, &args) {
             Ok(running) => running,
             Err(ended) => panic!("no banner\nstdout: {}\nstderr: {}", ended.stdout, ended.stderr),
         };
         self.process = Some(process);
-        self.http = http;
+        self.at = at;
     }
 
     /// Its directory, once it has ended.
@@ -204,10 +233,10 @@ impl Node {
     }
 }
 
-fn launch(home: &Home, args: &[&str]) -> Result<(Process, SocketAddr), Ended> {
+fn launch(home: &Home, args: &[&str]) -> Result<(Process, Addresses), Ended> {
     let mut process = Process::start(&mut home.command(args));
     match process.wait_for(START, announced) {
-        Some(address) => Ok((process, address)),
+        Some(at) => Ok((process, at)),
         None if process.status().is_none() => {
             panic!("no banner in {START:?}\nstdout: {}\nstderr: {}", process.stdout(), process.stderr())
         }
@@ -229,11 +258,11 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The address in the banner, once its line is whole.
-fn announced(stdout: &str) -> Option<SocketAddr> {
-    let rest = stdout.split_once(BANNER)?.1;
-    let (address, _) = rest.split_once('\n')?;
-    address.trim().trim_end_matches('/').parse().ok()
+/// The addresses in the banner, once their lines are whole.
+fn announced(stdout: &str) -> Option<Addresses> {
+    let line = |name: &str| stdout.split_once(name)?.1.split_once('\n').map(|(line, _)| line);
+    let address = |line: &str| line.trim().trim_start_matches("http://").parse().ok();
+    Some(Addresses { http: address(line(HTTP_BANNER)?), s3: address(line(S3_BANNER)?) })
 }
 
 /// A program under test: where the environment says, else in the release directory.

@@ -14,6 +14,7 @@
 )]
 
 mod bench;
+mod clients;
 mod python;
 mod report;
 mod run;

@@ -1,5 +1,6 @@
 //! The stages of a test run, as one table.
 
+use crate::clients;
 use crate::python;
 use crate::shell::{Result, Shell};
 use crate::tidy;
@@ -34,6 +35,7 @@ pub(crate) static STAGES: &[Stage] = &[
     Stage { name: "unit", shows: "unit, property, conformance and simulation tests", run: unit },
     Stage { name: "build", shows: "the product, as it ships", run: build },
     Stage { name: "python", shows: "an environment with the unmodified Python client", run: python::prepare },
+    Stage { name: "clients", shows: "S3 clients, as they are published", run: clients::prepare },
     Stage { name: "product", shows: "the two programs, from outside", run: product },
     Stage { name: "deny", shows: "licences and sources of dependencies", run: deny },
 ];
@@ -66,8 +68,7 @@ fn build(shell: &Shell) -> Result<Ended> {
 
 /// The product tests, told where the programs and the Python environment are.
 fn product(shell: &Shell) -> Result<Ended> {
-    let mut shell = shell
-        .clone()
+    let mut shell = clients::told(shell.clone())
         .with("LARDER_BIN", shell.path("target/release/larder"))
         .with("LARDER_KV_ADMIN_BIN", shell.path("target/release/kv-admin"));
     if let Some(python) = python::interpreter(&shell) {
@@ -99,6 +100,6 @@ mod tests {
     #[test]
     fn the_programs_are_built_before_they_are_tried() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
-        assert!(at("build") < at("product") && at("python") < at("product"));
+        assert!(at("build") < at("product") && at("python") < at("product") && at("clients") < at("product"));
     }
 }

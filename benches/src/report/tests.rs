@@ -15,7 +15,7 @@ fn measured(operation: Operation, latencies_us: &[u64]) -> Measured {
         tally.latencies_us.record(*latency).unwrap();
     }
     Measured {
-        cell: Cell { operation, value_bytes: 1_024, connections: 16 },
+        cell: Cell { operation: operation.label(), value_bytes: 1_024, connections: 16, moved_bytes: 1_024 },
         seconds: 2.0,
         tally,
         server_cpu: Some(Cpu { user: 0.25, system: 0.25 }),
@@ -47,8 +47,19 @@ fn thousands_stand_apart() {
 
 #[test]
 fn a_row_has_rate_percentiles_and_costs() {
-    let row = cell_row(&measured(Operation::Get, &[100; 1_000]));
+    let row = cell_row(&measured(Operation::Get, &[100; 1_000]), KV);
     assert_eq!(row, "| get | 1 KB | 16 | 500 | 100 µs | 100 µs | 100 µs | 0.5000 | 42 | ok |\n");
+}
+
+#[test]
+fn bytes_moved_have_a_column_where_they_are_asked_for() {
+    let face = Face { shows_moved: true, ..KV };
+    let row = cell_row(&measured(Operation::Get, &[100; 1_000]), face);
+    assert_eq!(row, "| get | 1 KB | 16 | 500 | 0.5 | 100 µs | 100 µs | 100 µs | 0.5000 | 42 | ok |\n");
+    let text = Report { face, ..Report::default() }.markdown();
+    let table: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("| operation")).take(2).collect();
+    assert_eq!(table[0].matches('|').count(), row.matches('|').count());
+    assert_eq!(table[1].matches('|').count(), row.matches('|').count());
 }
 
 #[test]
@@ -56,7 +67,7 @@ fn percentiles_are_of_the_slow_end() {
     let mut latencies = vec![100; 9_980];
     latencies.extend([500; 15]);
     latencies.extend([9_000; 5]);
-    let row = cell_row(&measured(Operation::Get, &latencies));
+    let row = cell_row(&measured(Operation::Get, &latencies), KV);
     assert!(row.contains("| 100 µs | 100 µs | 500 µs |"), "{row}");
 }
 

@@ -1,13 +1,16 @@
 //! Bytes on their way in and out, a piece at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use larder_model::content::BlobRef;
+use larder_model::limits::UPLOAD_RATE_MIN;
 use larder_store::{BlobReader, Blobs, Kind};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{Error, Result};
 
@@ -106,4 +109,53 @@ pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Res
         return Ok(reader);
     }
     Err(larder_store::Error::new(Kind::Damaged, "a large body is not as long as its object says"))
+}
+
+/// How fast a body arrives: a minute for a start, then a least rate on average.
+pub(crate) struct Pace {
+    begun: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    const START: Duration = Duration::from_secs(60);
+
+    /// The clock starts now.
+    pub(crate) fn begin() -> Self {
+        Self { begun: Instant::now(), bytes: 0 }
+    }
+
+    /// The next piece, if it comes in time.
+    ///
+    /// # Errors
+    /// [`Error::BrokenBody`].
+    pub(crate) async fn next(&mut self, stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
+        let latest = self.begun + Self::START + Duration::from_secs(self.bytes / UPLOAD_RATE_MIN);
+        let piece = timeout_at(latest, stream.next()).await;
+        let piece = piece.map_err(|_| Error::BrokenBody("it arrives too slowly".into()))?;
+        let piece = piece.transpose().map_err(|error| Error::BrokenBody(error.to_string()))?;
+        self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Ok(piece)
+    }
+}
+
+/// Reads pieces until there are more than `enough` bytes or the stream ends. One piece is not copied.
+///
+/// # Errors
+/// [`Error::BrokenBody`].
+pub(crate) async fn collect(stream: &mut dyn ByteStream, enough: usize, pace: &mut Pace) -> Result<Bytes> {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    while first.len().max(more.len()) <= enough {
+        let Some(piece) = pace.next(stream).await? else { break };
+        if first.is_empty() && more.is_empty() {
+            first = piece;
+            continue;
+        }
+        if more.is_empty() {
+            more.extend_from_slice(&first);
+        }
+        more.extend_from_slice(&piece);
+    }
+    Ok(if more.is_empty() { first } else { more.freeze() })
 }

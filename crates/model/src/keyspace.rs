@@ -14,7 +14,7 @@
 //! uploads            upload id                       the head alone
 //! upload entries     bucket id                       key, upload id: the head's shadow
 //! parts              upload id                       part number
-//! manifests          version id                      first byte offset of 256 parts
+//! manifests          version id                      whose it is; first byte offset of 256 parts
 //! users              "users"                         user, access key, e-mail; the head orders changes
 //! doomed             blob id                         the mark of a sweeper
 //! usage              access key id                   hour, node, operation

@@ -30,6 +30,36 @@ pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const KEY_VIEW_SHARDS: u8 = 4;
 /// Keys in one page of a listing, as read from the store.
 pub const LISTING_PAGE_ROWS: usize = 1000;
+/// Longest key of an S3 object, in bytes.
+pub const S3_KEY_BYTES_MAX: usize = 1024;
+/// Most bytes of user metadata of an S3 object: names behind the prefix, and values.
+pub const S3_META_BYTES_MAX: usize = 2 * 1024;
+/// Largest S3 object put in one piece, and largest part, in bytes.
+pub const PART_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+/// Smallest part but the last, in bytes.
+pub const PART_BYTES_MIN: u64 = 5 * 1024 * 1024;
+/// Most entries in one page of any S3 listing.
+pub const S3_PAGE_MAX: usize = 1000;
+/// Most objects in one request to delete several.
+pub const DELETE_OBJECTS_MAX: usize = 1000;
+/// Longest XML document an S3 request may have, in bytes: ten thousand parts with their checksums are 1.5 MiB.
+pub const S3_DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest bucket policy, in bytes.
+pub const POLICY_BYTES_MAX: usize = 20 * 1024;
+/// Most grants in an access control list.
+pub const ACL_GRANTS_MAX: usize = 100;
+/// Most CORS rules of a bucket.
+pub const CORS_RULES_MAX: usize = 100;
+/// Most lifecycle rules of a bucket.
+pub const LIFECYCLE_RULES_MAX: usize = 1000;
+/// Most tags of an object.
+pub const OBJECT_TAGS_MAX: usize = 10;
+/// Most tags of a bucket.
+pub const BUCKET_TAGS_MAX: usize = 50;
+/// Longest key of a tag, in characters.
+pub const TAG_KEY_CHARS_MAX: usize = 128;
+/// Longest value of a tag, in characters.
+pub const TAG_VALUE_CHARS_MAX: usize = 256;
 
 // An engine key is a table byte, a length-prefixed partition and a row name; a view row escapes the key (at worst doubled).
 const _: () = assert!(

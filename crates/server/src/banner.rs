@@ -11,10 +11,21 @@ use crate::settings::{self, Settings, table};
 pub(crate) struct Banner<'a> {
     /// The settings.
     pub(crate) settings: &'a Settings,
-    /// Where HTTP really listens.
-    pub(crate) http: Option<SocketAddr>,
+    /// Where it really listens.
+    pub(crate) at: Addresses,
+    /// Key and secret of the S3 admin, if they were made by this start.
+    pub(crate) admin: Option<(String, String)>,
     /// How `kv-admin` is called from here.
     pub(crate) kv_admin: String,
+}
+
+/// Where the protocols are served.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Addresses {
+    /// Riak's HTTP.
+    pub(crate) http: Option<SocketAddr>,
+    /// S3.
+    pub(crate) s3: Option<SocketAddr>,
 }
 
 impl Banner<'_> {
@@ -22,19 +33,43 @@ impl Banner<'_> {
     pub(crate) fn text(&self) -> String {
         let settings = self.settings;
         let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), settings.node_name);
-        let http = self.http.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
-        let _ = writeln!(out, "  Riak HTTP   {http}");
+        let url = |at: Option<SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
+        let _ = writeln!(out, "  Riak HTTP   {}", url(self.at.http));
+        let _ = writeln!(out, "  S3          {}", url(self.at.s3));
         let _ = writeln!(out, "  kv-admin    {}", settings.admin_socket.display());
         let _ = writeln!(out, "  data        {}", self.data());
         let _ = writeln!(out, "\nTry a bucket type, and an object in it:");
         let _ = writeln!(out, "  {} bucket-type create drinks", self.kv_admin);
         let _ = writeln!(out, "  {} bucket-type activate drinks", self.kv_admin);
-        if let Some(at) = self.http {
+        if let Some(at) = self.at.http {
             let url = format!("http://{}/types/drinks/buckets/teas/keys/sencha", reachable(at));
             let _ = writeln!(out, "  curl -X PUT {url} -H 'Content-Type: text/plain' -d 'green'");
             let _ = writeln!(out, "  curl {url}");
         }
+        if let Some(at) = self.at.s3 {
+            out.push_str(&self.s3(at));
+        }
         let _ = writeln!(out, "\nAll commands: {} help. All settings: larder --help. Ctrl-C stops.", self.kv_admin);
+        out
+    }
+
+    fn s3(&self, at: SocketAddr) -> String {
+        let endpoint = format!("--endpoint-url http://{}", reachable(at));
+        let mut out = String::new();
+        match &self.admin {
+            Some((key, secret)) => {
+                out.push_str("\nThe S3 admin's key, shown this once:\n");
+                let _ = writeln!(out, "  export AWS_ACCESS_KEY_ID={key}");
+                let _ = writeln!(out, "  export AWS_SECRET_ACCESS_KEY={secret}");
+                out.push_str("Try a bucket, and an object in it:\n");
+            }
+            None => {
+                out.push_str("\nAn S3 user of your own, then a bucket and an object in it:\n");
+                let _ = writeln!(out, "  {} s3 user create you@example.com You", self.kv_admin);
+            }
+        }
+        let _ = writeln!(out, "  aws {endpoint} s3 mb s3://teas");
+        let _ = writeln!(out, "  aws {endpoint} s3 cp README.md s3://teas/");
         out
     }
 
@@ -138,17 +173,29 @@ mod tests {
     #[test]
     fn the_banner_says_where_and_what_first() {
         let settings = Settings::resolve(&Raw::default()).unwrap();
-        let http = Some(SocketAddr::from(([0, 0, 0, 0], 1234)));
-        let text = Banner { settings: &settings, http, kv_admin: "kv-admin".into() }.text();
+        let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
+        let admin = Some(("KEY".to_owned(), "SECRET".to_owned()));
+        let both = Addresses { http: at(1234), s3: at(5678) };
+        let text = Banner { settings: &settings, at: both, admin, kv_admin: "kv-admin".into() }.text();
         for line in [
             "  Riak HTTP   http://0.0.0.0:1234",
             "  kv-admin bucket-type activate drinks",
             "  curl http://127.0.0.1:1234/types/drinks/buckets/teas/keys/sencha",
+            "  S3          http://0.0.0.0:5678",
+            "  export AWS_SECRET_ACCESS_KEY=SECRET",
+            "  aws --endpoint-url http://127.0.0.1:5678 s3 mb s3://teas",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
-        assert!(!text.contains("8087") && !text.contains("8080"), "what is not built is not announced\n{text}");
-        let off = Banner { settings: &settings, http: None, kv_admin: "kv-admin".into() }.text();
-        assert!(off.contains("  Riak HTTP   off\n") && !off.contains("curl"), "{off}");
+        assert!(!text.contains("8087"), "what is not built is not announced\n{text}");
+        let again = Banner { settings: &settings, at: both, admin: None, kv_admin: "kv-admin".into() }.text();
+        assert!(
+            again.contains("  kv-admin s3 user create you@example.com You\n") && !again.contains("SECRET"),
+            "{again}"
+        );
+        let at = Addresses::default();
+        let off = Banner { settings: &settings, at, admin: None, kv_admin: "kv-admin".into() }.text();
+        assert!(off.contains("  Riak HTTP   off\n  S3          off\n"), "{off}");
+        assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::{EngineView, Gateway};
+use larder_gateway::EngineView;
+use larder_gateway::objects::Objects;
+use larder_gateway::objects::lifecycle::LifecyclePass;
+use larder_gateway::objects::sweep::Sweep;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, Clock, Store};
 use larder_store_local::blobs::LocalBlobs;
@@ -25,10 +28,10 @@ const SWEEP_PAUSE_BUSY: Duration = Duration::from_millis(20);
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after a whole pass, and after a failure.
 const SWEEP_PAUSE_PASS: Duration = Duration::from_secs(30);
-/// When blobs are first looked through: what a crash left is waste from the start.
-const BLOB_PAUSE_FIRST: Duration = Duration::from_secs(60);
-/// Pause between looking through all blobs.
-const BLOB_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// When blobs are first looked through at the latest: what a crash left is waste from the start.
+const BLOB_PAUSE_FIRST_MAX: Duration = Duration::from_secs(60);
+/// Pause between writing down what S3 users did.
+const USAGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// An open engine.
 pub struct Engine {
@@ -83,14 +86,17 @@ impl Engine {
         Self { store: figures.store(), blobs: figures.blobs(), view: Arc::new(figures), local }
     }
 
-    /// Begins to remove expired rows, if the engine does not do that by itself, and blobs that no row names.
+    /// Begins to remove expired rows, if the engine does not do that by itself, what failures left behind, and what the
+    /// rules of S3 buckets call old; and to write down what S3 users did.
     #[must_use]
-    pub fn sweep(&self, gateway: Arc<Gateway>) -> Sweeper {
+    pub fn sweep(&self, objects: &Arc<Objects>, settings: &Settings) -> Sweeper {
         let mut tasks = JoinSet::new();
         if let Some(store) = self.local.clone() {
             tasks.spawn(sweep_rows(store));
         }
-        tasks.spawn(sweep_blobs(gateway));
+        tasks.spawn(sweep_left(objects.clone(), settings.sweep_interval));
+        tasks.spawn(run_lifecycle(objects.clone(), settings.s3_lifecycle_interval));
+        tasks.spawn(flush_usage(objects.clone()));
         Sweeper { _tasks: tasks }
     }
 
@@ -121,15 +127,40 @@ async fn sweep_rows(store: LocalStore) {
     }
 }
 
-async fn sweep_blobs(gateway: Arc<Gateway>) {
-    let mut pause = BLOB_PAUSE_FIRST;
+async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
+    let mut pause = interval.min(BLOB_PAUSE_FIRST_MAX);
     loop {
         tokio::time::sleep(pause).await;
-        pause = BLOB_PAUSE;
-        match gateway.sweep_blobs().await {
+        pause = interval;
+        match objects.gateway().sweep_blobs().await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "bodies that no object names were removed"),
             Err(error) => tracing::warn!(%error, "bodies that no object names were not removed"),
+        }
+        match objects.sweep().await {
+            Ok(swept) if swept == Sweep::default() => {}
+            Ok(swept) => tracing::info!(?swept, "what failed S3 requests left was removed"),
+            Err(error) => tracing::warn!(%error, "what failed S3 requests left was not removed"),
+        }
+    }
+}
+
+async fn run_lifecycle(objects: Arc<Objects>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        match objects.run_lifecycle().await {
+            Ok(pass) if pass == LifecyclePass::default() => {}
+            Ok(pass) => tracing::info!(?pass, "what the rules of S3 buckets call old was removed"),
+            Err(error) => tracing::warn!(%error, "the rules of S3 buckets were not carried out"),
+        }
+    }
+}
+
+async fn flush_usage(objects: Arc<Objects>) {
+    loop {
+        tokio::time::sleep(USAGE_PAUSE).await;
+        if let Err(error) = objects.flush_usage().await {
+            tracing::warn!(%error, "what S3 users did was not written down: later");
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
+use larder_api_s3::S3Settings;
+use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, Ports, Rules};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
@@ -14,8 +16,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admin::socket::{AdminSocket, check_path};
-use crate::banner::{Banner, Caller};
+use crate::banner::{Addresses, Banner, Caller};
 use crate::engine::Engine;
+use crate::settings::table::{self, Setting};
 use crate::settings::{Durability, Listener, Settings};
 use crate::signals;
 
@@ -33,22 +36,31 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
     check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let engine = Engine::open(settings, clock.clone())?;
-    let http = bind(settings).await?;
-    let address = http.as_ref().map(|(_, address)| *address);
-    let gateway = start(settings, &engine, clock, address).await?;
+    let http = bind(&settings.http, &table::HTTP).await?;
+    let s3 = bind(&settings.s3, &table::S3).await?;
+    let at = Addresses { http: http.as_ref().map(|(_, at)| *at), s3: s3.as_ref().map(|(_, at)| *at) };
+    let gateway = start(settings, &engine, clock, at.http).await?;
+    let objects = Objects::new(gateway.clone(), objects_config(settings));
+    let admin = admin_key(settings, &objects).await?;
     let socket = bind_admin(settings).await?;
-    let sweeper = engine.sweep(gateway.clone());
+    let sweeper = engine.sweep(&objects, settings);
 
     let mut faces = JoinSet::new();
     if let Some((listener, _)) = http {
         faces.spawn(serve_http(listener, gateway.clone(), settings, shutdown.clone()));
     }
-    faces.spawn(socket.serve(gateway.clone(), shutdown.clone()));
-    announce(settings, address);
+    if let Some((listener, address)) = s3 {
+        faces.spawn(serve_s3(listener, address, objects.clone(), settings, shutdown.clone()));
+    }
+    faces.spawn(socket.serve(objects.clone(), shutdown.clone()));
+    announce(settings, at, admin);
 
     stopped(shutdown, &mut faces).await;
     drain(&mut faces, settings.drain_timeout).await;
     drop(sweeper);
+    if let Err(error) = objects.flush_usage().await {
+        tracing::warn!(%error, "what S3 users did in the last minute was not written down");
+    }
     gateway.shutdown().await;
     engine.close().await
 }
@@ -73,9 +85,9 @@ async fn drain(faces: &mut JoinSet<()>, deadline: Duration) {
     }
 }
 
-async fn bind(settings: &Settings) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
-    let Listener::At(at) = &settings.http else { return Ok(None) };
-    let failed = |error| Failure(format!("cannot listen on {at} (--http): {error}"));
+async fn bind(listener: &Listener, setting: &Setting) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    let Listener::At(at) = listener else { return Ok(None) };
+    let failed = |error| Failure(format!("cannot listen on {at} ({}): {error}", setting.flag()));
     // SO_REUSEADDR is set by tokio: a restart does not wait for old connections.
     let listener = TcpListener::bind(at).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -131,13 +143,62 @@ fn fill_random(bytes: &mut [u8]) {
     getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system gives no randomness: {error}"));
 }
 
-fn announce(settings: &Settings, http: Option<SocketAddr>) {
+fn objects_config(settings: &Settings) -> ObjectsConfig {
+    ObjectsConfig {
+        region: settings.s3_region.clone(),
+        buckets_max: settings.s3_buckets_max,
+        ..ObjectsConfig::default()
+    }
+}
+
+/// Makes sure that there is an S3 admin; answers the key and the secret if they were made now.
+async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(String, String)>, Failure> {
+    if settings.s3 == Listener::Off {
+        return Ok(None);
+    }
+    let failed = |error| Failure(format!("cannot start: the S3 admin: {error}"));
+    let (admin, made) = objects.ensure_admin(settings.s3_admin.clone()).await.map_err(failed)?;
+    let shown = made && settings.s3_admin.is_none();
+    Ok(shown.then(|| (admin.key_id.clone(), admin.secret.clone())))
+}
+
+fn announce(settings: &Settings, at: Addresses, admin: Option<(String, String)>) {
     let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
-    let text = Banner { settings, http, kv_admin }.text();
+    let text = Banner { settings, at, admin, kv_admin }.text();
     let mut out = std::io::stdout().lock();
     // Nobody reading the banner is no reason to stop.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    tracing::info!(node = settings.node_name, http = http.map(tracing::field::display), "ready");
+    let (http, s3) = (at.http.map(tracing::field::display), at.s3.map(tracing::field::display));
+    tracing::info!(node = settings.node_name, http, s3, "ready");
+}
+
+fn serve_s3(
+    listener: TcpListener,
+    address: SocketAddr,
+    objects: Arc<Objects>,
+    settings: &Settings,
+    mut shutdown: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let mut roots = settings.s3_hosts.clone();
+    roots.extend(own_names(settings, address));
+    let s3 = S3Settings {
+        roots,
+        connections_max: settings.connections_max,
+        drain_timeout: settings.drain_timeout,
+        ..S3Settings::default()
+    };
+    larder_api_s3::serve(listener, objects, s3, async move {
+        let _ = shutdown.wait_for(|down| *down).await;
+    })
+}
+
+/// What the listener is called in the settings, and its address.
+fn own_names(settings: &Settings, address: SocketAddr) -> Vec<String> {
+    let name = match &settings.s3 {
+        Listener::At(at) => at.rsplit_once(':').map(|(host, _)| host.to_ascii_lowercase()),
+        Listener::Off => None,
+    };
+    name.into_iter().chain([address.ip().to_string()]).collect()
 }
 
 fn serve_http(

@@ -138,7 +138,7 @@ impl Committer {
         let mut draft = Draft::new(&self.spaces, group, self.clock.now());
         let done = match work {
             Work::Apply(batch) => apply(&mut draft, &batch.partitions)?,
-            Work::Swap { partition, expected, head, changes } => swap(&mut draft, partition, expected, head, changes)?,
+            Work::Swap { partition, expected, head, changes } => swap(&mut draft, partition, expected, *head, changes)?,
             Work::Bulk { key, value } => {
                 draft.put_bulk(key, value);
                 Done::Written

@@ -27,7 +27,7 @@ pub(crate) enum Work {
         /// The stamp of the head row; `None`: is not there.
         expected: Option<Stamp>,
         /// The new head.
-        head: Head,
+        head: Box<Head>,
         /// What is written with it.
         changes: Vec<Change>,
     },

@@ -59,8 +59,11 @@ fn packed_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: 
     }
 }
 
-/// Reads from a snapshot: a plain range would see half of a group that is being committed.
+/// Reads from a snapshot: a plain read would see half of a group that is being committed.
 fn wide_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+    if let Some(name) = query.range.only() {
+        return add_all(page, wide_row(spaces, partition, &name).transpose().into_iter());
+    }
     let start = keys::partition_key(partition);
     let from = query.range.from.as_ref().map_or_else(|| start.clone(), |from| keys::row_key(partition, from));
     let to = query.range.to.as_ref().map_or_else(|| keys::behind(&start), |to| keys::row_key(partition, to));
@@ -76,6 +79,13 @@ fn wide_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &m
         Order::Forward => add_all(page, entries.map(row)),
         Order::Reverse => add_all(page, entries.rev().map(row)),
     }
+}
+
+/// One row: filters tell tables without it, which a range cannot ask.
+fn wide_row(spaces: &Spaces, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
+    let stored = spaces.settled(Space::Wide, &keys::row_key(partition, name))?;
+    let row = stored.map(|stored| entry::decode_wide(name.clone(), stored));
+    row.transpose().map_err(|error| damaged(Space::Wide, error))
 }
 
 fn add_all(page: &mut PageBuilder, rows: impl Iterator<Item = Result<Row>>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, LsmError};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, LsmError, Readable};
 use larder_store::{Error, Kind, Result, Row};
 
 use crate::cache::EntryCache;
@@ -105,7 +105,16 @@ impl Spaces {
         Ok(entry.map(Bytes::from_owner))
     }
 
-    /// As [`Self::packed_rows`], for readers: what is read often is kept.
+    /// As [`Self::get`], of whole groups: a head is never seen before its shadow.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn settled(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
+        let entry = self.database.snapshot().get(self.keyspace(space), key);
+        Ok(entry.map_err(|error| read_failed(space, error))?.map(Bytes::from_owner))
+    }
+
+    /// As [`Self::packed_rows`], for readers: of whole groups, and what is read often is kept.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
@@ -113,7 +122,7 @@ impl Spaces {
         let entry = match self.cache.get(key) {
             Ok(entry) => Some(entry),
             Err(begun) => {
-                let entry = self.get(Space::Packed, key)?;
+                let entry = self.settled(Space::Packed, key)?;
                 if let Some(entry) = &entry {
                     self.cache.offer(key.clone(), entry, begun);
                 }

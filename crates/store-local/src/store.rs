@@ -10,7 +10,7 @@ use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
     Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Shadow, Stamp, Store, Swap, Table,
+    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 
@@ -213,18 +213,17 @@ impl Store for LocalStore {
         options: &Options,
     ) -> Result<Swap> {
         check_table(partition.table, true)?;
-        check_head(expected, &head.row)?;
+        head.check(expected)?;
         check_keys(partition, &changes)?;
         check_key(partition, &head.row.name)?;
         let mut bytes = partition.key.len() + head.row.name.len() + head.row.value.len() + changes_bytes(&changes);
-        if let Some(Shadow { partition, name, value }) = &head.shadow {
-            check_table(partition.table, false)?;
-            check_key(partition, name)?;
-            bytes += partition.key.len() + name.len() + value.as_ref().map_or(0, Bytes::len);
+        if let Some(shadow) = &head.shadow {
+            check_key(&shadow.partition, &shadow.name)?;
+            bytes += shadow.bytes();
         }
         let bytes = check_bytes(bytes)?;
         self.prefetch(partition);
-        let work = Work::Swap { partition: partition.clone(), expected, head, changes };
+        let work = Work::Swap { partition: partition.clone(), expected, head: Box::new(head), changes };
         match self.write(work, bytes, options).await? {
             Done::Swapped(swap) => Ok(swap),
             done => Err(Error::new(Kind::Io, format!("the committer answered {done:?} to a swap"))),
@@ -261,13 +260,6 @@ fn check_table(table: Table, guarded: bool) -> Result<()> {
     }
     let verb = if guarded { "apply_if on a plain table" } else { "apply on a guarded table" };
     Err(Error::new(Kind::Misuse, format!("{verb}: {}", table.name())))
-}
-
-fn check_head(expected: Option<Stamp>, head: &Row) -> Result<()> {
-    if expected.is_some_and(|expected| head.stamp <= expected) {
-        return Err(Error::new(Kind::Misuse, "the head has no greater stamp than the one expected"));
-    }
-    Ok(())
 }
 
 fn check_bytes(bytes: usize) -> Result<usize> {

@@ -96,8 +96,13 @@ fn queries() -> Vec<ReadQuery> {
         from: from.map(Bytes::from_static),
         to: to.map(Bytes::from_static),
     };
-    let ranges =
-        [range(None, None), range(Some(b"\0\0"), Some(b"a")), range(Some(b"a"), None), range(Some(b"b"), Some(b"a"))];
+    let ranges = [
+        range(None, None),
+        range(Some(b"\0\0"), Some(b"a")),
+        range(Some(b"a"), None),
+        range(Some(b"b"), Some(b"a")),
+        range(Some(b"a"), Some(b"a\0")),
+    ];
     let mut queries = Vec::new();
     for range in ranges {
         for (limit, order) in [(1, Order::Forward), (100, Order::Forward), (2, Order::Reverse)] {

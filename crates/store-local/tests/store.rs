@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{call, clock, open, options, row};
-use larder_store::{Batch, Change, Durability, Kind, Options, Partition, ReadQuery, Row, Store, Swap, Table};
+use larder_store::{
+    Batch, Change, Durability, Head, Kind, Options, Partition, ReadQuery, Row, Shadow, Store, Swap, Table,
+};
 use larder_store_local::{LocalStore, OpenError};
 
 const DISK: Durability = Durability::Disk;
@@ -220,4 +222,41 @@ async fn a_creation_that_was_cut_short_is_begun_again() {
     std::fs::remove_file(dir.path().join("rows/version")).unwrap();
     let damaged = LocalStore::open(options(dir.path(), &clock)).err().unwrap();
     assert!(matches!(damaged, OpenError::Damaged { .. }), "{damaged}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_is_never_seen_before_its_shadow() {
+    const LAST: u64 = 20_000;
+    let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
+    let store = open(dir.path(), &clock);
+    for table in [Table::Consistent, Table::Catalogue] {
+        let at = partition(table, "head");
+        let shadows = partition(Table::Entries, table.name());
+        let reader = {
+            let (store, at, shadows) = (store.clone(), at.clone(), shadows.clone());
+            let read = async move |partition: &Partition| {
+                let query = ReadQuery::one(Bytes::new());
+                let page = store.read(partition, &query, &call(DISK)).await.unwrap();
+                page.rows.first().map_or(0, |row| row.stamp)
+            };
+            tokio::spawn(async move {
+                let mut head = 0;
+                while head < LAST {
+                    head = read(&at).await;
+                    let shadow = read(&shadows).await;
+                    assert!(shadow >= head, "{table:?}: the shadow at {shadow} beside the head at {head}");
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        let mut expected = None;
+        for stamp in (2..=LAST).step_by(2) {
+            let shadow = Shadow { partition: shadows.clone(), name: Bytes::new(), value: Some(Bytes::new()) };
+            let head = Head { row: row("", stamp, "v"), shadow: Some(shadow) };
+            let swap = store.apply_if(&at, expected, head, Vec::new(), &call(Durability::Buffered)).await.unwrap();
+            assert_eq!(swap, Swap::Applied);
+            expected = Some(stamp);
+        }
+        reader.await.unwrap();
+    }
 }

@@ -8,16 +8,19 @@
 //! ```
 //! Engines promise the same, byte for byte: [`conformance`] runs every promise against any of them. There is no downcast and
 //! no "supports X": what one engine does, all do. [`memory`] is the engine of the simulation and of `--engine memory`;
-//! [`wrappers`] count calls and inject faults behind the same trait.
+//! [`wrappers`] count calls and inject faults behind the same trait; [`shadows`] is for engines that cannot write a head and
+//! its shadow in one commit.
 
 mod blobs;
 mod clock;
+mod contract;
 mod error;
 mod traits;
 
 pub mod conformance;
 pub mod leases;
 pub mod memory;
+pub mod shadows;
 pub mod wrappers;
 
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs};

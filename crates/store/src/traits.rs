@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{Batch, Change, Micros, Partition, Result, Row, Stamp, Table};
+use crate::{Batch, Change, Error, Kind, Micros, Partition, Result, Row, Stamp, Table};
 
 /// How many replicas must agree. One machine is every replica at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,17 +101,18 @@ pub struct PartitionPage {
 /// A head to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// The row; its stamp is greater than the one it replaces.
+    /// The row; its stamp is greater than the one it replaces, by two at least if it has a shadow: the one between is the
+    /// engine's.
     pub row: Row,
     /// A row elsewhere that reads as the head says.
     pub shadow: Option<Shadow>,
 }
 
-/// One row of a plain, wide table that belongs to a head: whatever fails in between, whoever reads it sees what the head last
-/// written says, at the head's stamp. A head always names the same shadow row.
+/// One row of a table of shadows that belongs to a head: whatever fails in between, whoever reads it sees what the head last
+/// written says, at the head's stamp. A head always names the same shadow, and nothing else writes that row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shadow {
-    /// Its partition.
+    /// Its partition, in one of [`Self::TABLES`].
     pub partition: Partition,
     /// Its name.
     pub name: Bytes,
@@ -126,6 +127,23 @@ impl From<Row> for Head {
 }
 
 impl Head {
+    /// Refuses a head that is not new enough to replace the one with the stamp `expected`, or whose shadow is out of place.
+    ///
+    /// # Errors
+    /// `Misuse`.
+    pub fn check(&self, expected: Option<Stamp>) -> Result<()> {
+        let step = if self.shadow.is_some() { 2 } else { 1 };
+        if self.row.stamp < expected.map_or(step, |expected| expected.saturating_add(step)) {
+            return Err(Error::new(Kind::Misuse, "a head that is not newer than the one it replaces"));
+        }
+        match &self.shadow {
+            Some(Shadow { partition, .. }) if !Shadow::TABLES.contains(&partition.table) => {
+                Err(Error::new(Kind::Misuse, format!("a shadow in the table {}", partition.table.name())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The change that writes the shadow with the head.
     #[must_use]
     pub fn shadow_change(&self) -> Option<(Partition, Change)> {
@@ -136,6 +154,17 @@ impl Head {
             None => Change::Remove { name, stamp },
         };
         Some((partition, change))
+    }
+}
+
+impl Shadow {
+    /// The tables that hold shadows: plain and wide.
+    pub const TABLES: [Table; 2] = [Table::Entries, Table::UploadEntries];
+
+    /// Its part of a batch's bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.partition.key.len() + self.name.len() + self.value.as_ref().map_or(0, Bytes::len) + 16
     }
 }
 
@@ -161,6 +190,16 @@ pub struct EngineLimits {
     pub syncs: bool,
 }
 
+impl Range {
+    /// The only name in the range, where there can be but one.
+    #[must_use]
+    pub fn only(&self) -> Option<Bytes> {
+        let from = self.from.clone().unwrap_or_default();
+        let behind = self.to.as_ref()?.strip_suffix(&[0])?;
+        (behind == from).then_some(from)
+    }
+}
+
 impl ReadQuery {
     /// All rows, up to `limit`.
     #[must_use]
@@ -175,16 +214,24 @@ impl ReadQuery {
         Self { range: Range { from: Some(prefix), to }, limit, order: Order::Forward }
     }
 
+    /// The row of this name. Engines find it faster than a range.
+    #[must_use]
+    pub fn one(name: Bytes) -> Self {
+        let to = Some(name_behind(&name));
+        Self { range: Range { from: Some(name), to }, limit: 1, order: Order::Forward }
+    }
+
     /// Rows behind `after`.
     #[must_use]
     pub fn after(after: Option<&Bytes>, limit: usize) -> Self {
-        let from = after.map(|after| {
-            let mut next = after.to_vec();
-            next.push(0);
-            next.into()
-        });
+        let from = after.map(|after| name_behind(after));
         Self { range: Range { from, to: None }, limit, order: Order::Forward }
     }
+}
+
+/// The name right behind this one.
+pub(crate) fn name_behind(name: &[u8]) -> Bytes {
+    [name, &[0]].concat().into()
 }
 
 /// The first name behind all names that begin with `prefix`; `None` when there is no such name.
@@ -213,10 +260,11 @@ pub trait Store: Send + Sync {
 
     /// Linearizable compare-and-set on a partition of a guarded table: succeeds if the row of the head's name has the stamp
     /// `expected` (`None`: is not there), and then writes `head`, which has a greater stamp, and `changes` with it. Its shadow
-    /// reads accordingly as soon as this is answered.
+    /// reads accordingly as soon as this is answered. An engine may give a head that has a shadow a greater stamp on its own,
+    /// and nothing else: who swaps against the old one meets a conflict and looks again.
     ///
     /// # Errors
-    /// `Misuse` for a plain table or a head that is not newer; otherwise as [`Self::apply`]. After `TimedOut` read the head.
+    /// `Misuse` for a plain table, or what [`Head::check`] refuses; otherwise as [`Self::apply`]. After `TimedOut` read the head.
     async fn apply_if(
         &self,
         partition: &Partition,
@@ -249,4 +297,24 @@ pub trait Store: Send + Sync {
 
     /// Whether writes are taken: `false` once poisoned.
     fn is_ready(&self) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_one_name_is_known() {
+        let only = |from: Option<&'static str>, to: Option<&'static str>| {
+            Range { from: from.map(Bytes::from), to: to.map(Bytes::from) }.only()
+        };
+        assert_eq!(only(Some("a"), Some("a\0")), Some("a".into()));
+        assert_eq!(only(None, Some("\0")), Some(Bytes::new()));
+        assert_eq!(ReadQuery::one("a\0".into()).range.only(), Some("a\0".into()));
+        for (from, to) in [("a", "a"), ("a", "b"), ("a", "a\0\0"), ("a", "a\x01"), ("b", "a\0"), ("", "a\0")] {
+            assert_eq!(only(Some(from), Some(to)), None, "{from:?} {to:?}");
+        }
+        assert_eq!(only(None, None), None);
+        assert_eq!(only(Some("a"), None), None);
+    }
 }

@@ -1,16 +1,13 @@
 //! Receiving a body: small ones stay in the row, larger ones go to a blob while they arrive.
 
-use std::time::Duration;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use larder_model::causality::Slot;
 use larder_model::content::{BlobId, BlobRef, Body};
 use larder_model::hash::Digester;
-use larder_model::limits::UPLOAD_RATE_MIN;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
 use tokio::time::{Instant, timeout_at};
 
-use crate::body::{ByteStream, Upload};
+use crate::body::{ByteStream, Pace, Upload, collect};
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result};
 
@@ -108,46 +105,4 @@ impl Gateway {
             Err(error) => tracing::debug!(%error, "a blob is left to the sweeper"),
         }
     }
-}
-
-/// How fast a body arrives: a minute for a start, then a least rate on average.
-struct Pace {
-    begun: Instant,
-    bytes: u64,
-}
-
-impl Pace {
-    const START: Duration = Duration::from_secs(60);
-
-    fn begin() -> Self {
-        Self { begun: Instant::now(), bytes: 0 }
-    }
-
-    /// The next piece, if it comes in time.
-    async fn next(&mut self, stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
-        let latest = self.begun + Self::START + Duration::from_secs(self.bytes / UPLOAD_RATE_MIN);
-        let piece = timeout_at(latest, stream.next()).await;
-        let piece = piece.map_err(|_| Error::BrokenBody("it arrives too slowly".into()))?;
-        let piece = piece.transpose().map_err(|error| Error::BrokenBody(error.to_string()))?;
-        self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        Ok(piece)
-    }
-}
-
-/// Reads pieces until there are more than `enough` bytes or the stream ends. One piece is not copied.
-async fn collect(stream: &mut dyn ByteStream, enough: usize, pace: &mut Pace) -> Result<Bytes> {
-    let mut first = Bytes::new();
-    let mut more = BytesMut::new();
-    while first.len().max(more.len()) <= enough {
-        let Some(piece) = pace.next(stream).await? else { break };
-        if first.is_empty() && more.is_empty() {
-            first = piece;
-            continue;
-        }
-        if more.is_empty() {
-            more.extend_from_slice(&first);
-        }
-        more.extend_from_slice(&piece);
-    }
-    Ok(if more.is_empty() { first } else { more.freeze() })
 }

@@ -5,7 +5,7 @@
 
 use larder_model::content::{BlobId, Body};
 use larder_model::rows::ObjectRow;
-use larder_store::{BlobOwner, Level};
+use larder_store::{BlobOwner, Level, Table};
 
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result};
@@ -24,7 +24,8 @@ impl Gateway {
             let page = self.ports.blobs.list(after, PAGE).await?;
             let Some((last, _)) = page.last() else { return Ok(swept) };
             after = Some(*last);
-            for (id, owner) in &page {
+            let ours = |owner: &BlobOwner| matches!(owner.partition.table, Table::Objects | Table::Consistent);
+            for (id, owner) in page.iter().filter(|(_, owner)| ours(owner)) {
                 if !self.is_named(*id, owner).await? {
                     self.ports.blobs.remove(*id).await?;
                     self.metrics.event(Event::BlobSwept);

@@ -1,10 +1,22 @@
 //! Access control lists of buckets and objects.
 
 use bytes::Bytes;
-use larder_model::objects::{Acl, Bucket, Permission};
+use larder_model::objects::acl::MAX_GRANTS;
+use larder_model::objects::{Acl, Bucket, Grant, Grantee, Permission};
 
-use super::get::VersionSpec;
-use super::{Caller, Objects, Result};
+use super::commit::{Place, id_text};
+use super::get::{Deed, Located, VersionSpec};
+use super::{Caller, Error, Objects, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Reading the grants of an object.
+const READ_ACL: Deed =
+    Deed { current: "s3:GetObjectAcl", versioned: "s3:GetObjectVersionAcl", permission: Some(Permission::ReadAcp) };
+/// Changing them.
+const WRITE_ACL: Deed =
+    Deed { current: "s3:PutObjectAcl", versioned: "s3:PutObjectVersionAcl", permission: Some(Permission::WriteAcp) };
 
 /// The list of grants a request asks for.
 #[derive(Debug, Clone, Default)]
@@ -38,13 +50,53 @@ pub struct ShownAcl {
     pub acl: Acl,
 }
 
+impl ShownAcl {
+    fn of(owner: &str, acl: &Acl) -> Self {
+        Self { owner: owner.to_owned(), acl: Acl { grants: acl.effective_grants(owner) } }
+    }
+}
+
 impl Objects {
     /// The list of grants a choice means, for something owned by `owner` in a bucket owned by `bucket_owner`.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown canned list, id or group; `UnknownEmail`; `InvalidRequest` above 100 grants.
     pub(super) async fn resolve_acl(&self, choice: &AclChoice, owner: &str, bucket_owner: &str) -> Result<Option<Acl>> {
-        unimplemented!()
+        let acl = match choice {
+            AclChoice::Private => return Ok(None),
+            AclChoice::Canned(name) => Acl::canned(name, owner, bucket_owner)
+                .ok_or_else(|| bad("x-amz-acl", name, "There is no canned access control list of this name."))?,
+            AclChoice::Grants(given) => self.resolve_grants(given, owner).await?,
+        };
+        Ok(Some(acl).filter(|acl| !acl.grants.is_empty()))
+    }
+
+    async fn resolve_grants(&self, given: &[(Permission, GranteeRef)], owner: &str) -> Result<Acl> {
+        if given.len() > MAX_GRANTS {
+            return Err(Error::InvalidRequest(format!("An access control list has at most {MAX_GRANTS} grants.")));
+        }
+        let mut grants = Vec::with_capacity(given.len());
+        for (permission, to) in given {
+            grants.push(Grant { grantee: self.resolve_grantee(to, owner).await?, permission: *permission });
+        }
+        Ok(Acl { grants })
+    }
+
+    async fn resolve_grantee(&self, to: &GranteeRef, owner: &str) -> Result<Grantee> {
+        Ok(match to {
+            GranteeRef::Id(id) if id == owner => Grantee::User(id.clone()),
+            GranteeRef::Id(id) => match self.user_of_id(id).await? {
+                Some(user) => Grantee::User(user.id.clone()),
+                None => return Err(bad("CanonicalUser/ID", id, "No user has this id.")),
+            },
+            GranteeRef::Email(email) => match self.user_of_email(email).await? {
+                Some(user) => Grantee::User(user.id.clone()),
+                None => return Err(Error::UnknownEmail(email.clone())),
+            },
+            GranteeRef::Group(uri) => {
+                Grantee::from_uri(uri).ok_or_else(|| bad("Group/URI", uri, "There is no group of this address."))?
+            }
+        })
     }
 
     /// The grants of a bucket.
@@ -52,7 +104,8 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn bucket_acl(&self, caller: &Caller, bucket: &str) -> Result<ShownAcl> {
-        unimplemented!()
+        let bucket = self.bucket_for(caller, bucket, "s3:GetBucketAcl").await?;
+        Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
     }
 
     /// Replaces the grants of a bucket. `owner`, when given in the document, must be its owner.
@@ -66,7 +119,18 @@ impl Objects {
         owner: Option<&str>,
         acl: AclChoice,
     ) -> Result<()> {
-        unimplemented!()
+        const ACTION: &str = "s3:PutBucketAcl";
+        let found = self.bucket_for(caller, bucket, ACTION).await?;
+        check_owner(owner, &found.owner)?;
+        let acl = self.resolve_acl(&acl, &found.owner, &found.owner).await?.unwrap_or_default();
+        let change = |changed: &mut Bucket| {
+            if changed.id != found.id {
+                return Err(Error::NoSuchBucket(bucket.to_owned()));
+            }
+            changed.acl = acl.clone();
+            Ok(())
+        };
+        self.configure(caller, bucket, ACTION, change).await
     }
 
     /// The grants of a version.
@@ -80,13 +144,16 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
     ) -> Result<ShownAcl> {
-        unimplemented!()
+        let Located { version, .. } = self.locate(caller, bucket, key, version, READ_ACL).await?;
+        let acl = version.object.and_then(|object| object.acl).unwrap_or_default();
+        Ok(ShownAcl::of(&version.owner, &acl))
     }
 
     /// Replaces the grants of a version.
     ///
     /// # Errors
     /// As a get of the object, and what a choice may be refused for.
+    #[expect(clippy::too_many_arguments, reason = "what the request names, as for every other call on a version")]
     pub async fn put_object_acl(
         &self,
         caller: &Caller,
@@ -96,6 +163,38 @@ impl Objects {
         owner: Option<&str>,
         acl: AclChoice,
     ) -> Result<()> {
-        unimplemented!()
+        let Located { bucket, version, .. } = self.locate(caller, bucket, key, version, WRITE_ACL).await?;
+        check_owner(owner, &version.owner)?;
+        let acl = self.resolve_acl(&acl, &version.owner, &bucket.owner).await?;
+        let (place, named) = (Place::of(&bucket, key), VersionSpec::Id(id_text(&version)));
+        let mut race = self.race(&place, None);
+        loop {
+            let turn = race.turn().await?;
+            let blocked = turn.bucket().public_access.zip(acl.as_ref());
+            if blocked.is_some_and(|(block, acl)| block.refuses_acl(acl)) {
+                return Err(Error::AccessDenied);
+            }
+            let found = turn.find(&named).await?.filter(|found| found.id == version.id);
+            let Some(mut found) = found else {
+                // It was replaced or removed since it was looked at: as if it had got its grants just before.
+                return Ok(());
+            };
+            if let Some(object) = &mut found.object {
+                object.acl.clone_from(&acl);
+            }
+            let next = turn.rewrite(found);
+            if turn.commit(next).await? {
+                return Ok(());
+            }
+        }
     }
+}
+
+/// Who owns something cannot be changed.
+fn check_owner(given: Option<&str>, owner: &str) -> Result<()> {
+    if given.is_some_and(|given| given != owner) { Err(Error::AccessDenied) } else { Ok(()) }
+}
+
+fn bad(name: &'static str, value: &str, message: &str) -> Error {
+    Error::InvalidArgument { name, value: value.to_owned(), message: message.to_owned() }
 }

@@ -1,11 +1,31 @@
 //! Buckets and their configurations: rows of the catalogue.
 
+mod delete;
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
 use std::sync::Arc;
 
-use larder_model::objects::Bucket;
+use larder_model::objects::access::Asked;
+use larder_model::objects::bucket::valid_name;
+use larder_model::objects::{Bucket, BucketId, BucketState, Permission};
+use larder_model::rows::CatalogueKey;
 
 use super::acl::AclChoice;
-use super::{Caller, Objects, Result};
+use super::{Caller, Error, Objects, Result};
+use crate::types::Edit;
+
+/// What an ACL has to grant for an action on a bucket. All others are its owner's, unless a policy allows them.
+const GRANTED: &[(&str, Permission)] = &[
+    ("s3:ListBucket", Permission::Read),
+    ("s3:ListBucketVersions", Permission::Read),
+    ("s3:ListBucketMultipartUploads", Permission::Read),
+    ("s3:GetBucketAcl", Permission::ReadAcp),
+    ("s3:PutBucketAcl", Permission::WriteAcp),
+];
 
 /// A page of buckets.
 #[derive(Debug, Clone)]
@@ -23,15 +43,29 @@ impl Objects {
     /// `AccessDenied` for nobody, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`, `OperationAborted` while one of this
     /// name is being deleted, and what a list of grants may be refused for.
     pub async fn create_bucket(&self, caller: &Caller, name: &str, acl: AclChoice) -> Result<()> {
-        unimplemented!()
-    }
-
-    /// Deletes an empty bucket: it is closed everywhere, looked at, and then gone or open again. Its open uploads go with it.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `BucketNotEmpty`.
-    pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
-        unimplemented!()
+        let user = caller.signed()?;
+        if !valid_name(name) {
+            return Err(Error::InvalidBucketName(name.to_owned()));
+        }
+        let acl = self.resolve_acl(&acl, &user.id, &user.id).await?.unwrap_or_default();
+        self.settle_closing(name).await?;
+        let id = BucketId::new(self.gateway.issue().await?, self.gateway.actor);
+        let bucket = Bucket { acl, ..Bucket::new(name, id, &user.id, self.gateway.now()) };
+        let created = self.gateway.change_as(|catalogue| {
+            if let Some(found) = catalogue.s3_bucket(name) {
+                return Err(match found.state {
+                    BucketState::Closing => Error::OperationAborted,
+                    BucketState::Active => Error::BucketExists { own: found.owner == user.id },
+                });
+            }
+            let current = catalogue.s3_buckets().values().filter(|bucket| bucket.owner == user.id).count();
+            let allowed = self.config.buckets_max;
+            if !user.admin && current >= allowed {
+                return Err(Error::TooManyBuckets { current, allowed });
+            }
+            Ok(Edit::Write(key_of(name), bucket.to_json()))
+        });
+        created.await.map(|_| ())
     }
 
     /// The bucket, if the caller may do `action` (as policies name it) on it.
@@ -39,7 +73,9 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn bucket_for(&self, caller: &Caller, name: &str, action: &'static str) -> Result<Arc<Bucket>> {
-        unimplemented!()
+        let bucket = self.bucket(name).await?;
+        check(caller, &bucket, action)?;
+        Ok(bucket)
     }
 
     /// The caller's buckets behind `after` whose names begin with `prefix`, at most `max`.
@@ -47,13 +83,23 @@ impl Objects {
     /// # Errors
     /// `AccessDenied` for nobody.
     pub async fn list_buckets(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
-        unimplemented!()
+        let user = caller.signed()?;
+        self.gateway.refresh().await?;
+        let catalogue = self.gateway.fresh().await?;
+        let from = if prefix > after { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let range = catalogue.s3_buckets().range::<str, _>((from, Bound::Unbounded));
+        let named = range.map(|(_, bucket)| bucket).take_while(|bucket| bucket.name.starts_with(prefix));
+        let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
+        let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
+        let next = own.next().and(buckets.last()).map(|last| last.name.clone());
+        Ok(BucketsPage { buckets, next })
     }
 
-    /// Changes the configuration of a bucket; holds on every running gateway once this is answered.
+    /// Changes the configuration of a bucket; holds on every running gateway once this is answered. `change` may be called
+    /// more than once, each time with what is there.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, and what `change` answers.
+    /// `NoSuchBucket`, `AccessDenied` (also for what its public access block refuses), and what `change` answers.
     pub async fn configure(
         &self,
         caller: &Caller,
@@ -61,6 +107,38 @@ impl Objects {
         action: &'static str,
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
-        unimplemented!()
+        let edit = self.gateway.change_as::<Error>(|catalogue| {
+            let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
+            let before = found.ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
+            check(caller, before, action)?;
+            let mut bucket = Bucket::clone(before);
+            change(&mut bucket)?;
+            refuse_public(before, &bucket)?;
+            Ok(if bucket == **before { Edit::Nothing } else { Edit::Write(key_of(name), bucket.to_json()) })
+        });
+        let number = edit.await?;
+        Ok(self.gateway.seen_by_all(number).await?)
     }
+}
+
+/// Row of a bucket.
+fn key_of(name: &str) -> CatalogueKey {
+    CatalogueKey::S3Bucket(name.to_owned().into())
+}
+
+/// Refuses what the caller may not do on a bucket.
+fn check(caller: &Caller, bucket: &Bucket, action: &'static str) -> Result<()> {
+    let permission = GRANTED.iter().find(|(granted, _)| *granted == action).map(|(_, permission)| *permission);
+    caller.check(bucket, &Asked { action, permission, key: None, version: None })
+}
+
+/// Refuses new grants to the public that the public access block, as it will be, does not let in.
+fn refuse_public(before: &Bucket, bucket: &Bucket) -> Result<()> {
+    let Some(block) = bucket.public_access else { return Ok(()) };
+    let acl = bucket.acl != before.acl && block.refuses_acl(&bucket.acl);
+    let policy = bucket.policy.as_ref().filter(|_| bucket.policy != before.policy);
+    if acl || policy.is_some_and(|policy| block.refuses_policy(policy)) {
+        return Err(Error::AccessDenied);
+    }
+    Ok(())
 }

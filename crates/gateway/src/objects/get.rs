@@ -1,12 +1,31 @@
 //! Reading an object.
 
+mod conditions;
+mod manifest;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub(super) use conditions::holds;
+pub(super) use manifest::Walk;
+pub use reader::ObjectReader;
+
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::objects::Version;
+use larder_model::objects::access::Asked;
+use larder_model::objects::{Bucket, ObjectBody, Permission, Version, VersionId};
 use larder_model::rows::Micros;
+use larder_store::Partition;
 
-use super::{Caller, Objects, Result};
+use super::commit::{Place, bytes_of, shown_id};
+use super::release::Pin;
+use super::{Caller, Error, Objects, Result};
+use crate::Rule;
+
+/// How often a read starts again because bytes went away between the head and them.
+const RETRIES_MAX: usize = 8;
 
 /// Which version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,6 +98,59 @@ pub struct Found {
     pub expires: Option<(Micros, String)>,
 }
 
+/// What is asked of an object, as policies and lists of grants name it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deed {
+    /// The action on the current version.
+    pub(super) current: &'static str,
+    /// The action on a version named by its id.
+    pub(super) versioned: &'static str,
+    /// What a list of grants has to grant; `None` when none can.
+    pub(super) permission: Option<Permission>,
+}
+
+/// Reading an object.
+pub(super) const READ: Deed =
+    Deed { current: "s3:GetObject", versioned: "s3:GetObjectVersion", permission: Some(Permission::Read) };
+
+impl Deed {
+    /// The action's name for what is asked for.
+    pub(super) fn action(&self, spec: &VersionSpec) -> &'static str {
+        match spec {
+            VersionSpec::Current => self.current,
+            VersionSpec::Id(_) => self.versioned,
+        }
+    }
+}
+
+impl VersionSpec {
+    /// Refuses a text that can be no version's id.
+    ///
+    /// # Errors
+    /// `BadVersionId`.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Self::Id(text) if text != "null" && VersionId::from_text(text).is_none() => {
+                Err(Error::BadVersionId(text.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A version the caller may see: an object.
+#[derive(Debug, Clone)]
+pub(super) struct Located {
+    /// Its bucket.
+    pub(super) bucket: Arc<Bucket>,
+    /// Its key's head and versions.
+    pub(super) partition: Partition,
+    /// The version.
+    pub(super) version: Version,
+    /// Whether it is the current one.
+    pub(super) current: bool,
+}
+
 impl Objects {
     /// What is known of an object, without its bytes.
     ///
@@ -86,7 +158,7 @@ impl Objects {
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey` (`AccessDenied` to who may not list the bucket), `NoSuchVersion`,
     /// `BadVersionId`, `DeleteMarker`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`.
     pub async fn head(&self, caller: &Caller, request: &GetObject) -> Result<Found> {
-        unimplemented!()
+        Ok(self.sight(caller, request).await?.0)
     }
 
     /// An object and a reader of the bytes asked for. They stay readable until the reader is dropped.
@@ -94,19 +166,144 @@ impl Objects {
     /// # Errors
     /// As [`Self::head`], and `Damaged`.
     pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(Found, ObjectReader)> {
-        unimplemented!()
+        for _ in 0..RETRIES_MAX {
+            let (found, located, pin) = self.sight(caller, request).await?;
+            if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
+                return Ok((found, reader));
+            }
+        }
+        Err(missing_bytes())
+    }
+
+    /// Finds a version that is an object and that the caller may do `deed` to.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey`, `NoSuchVersion`, `BadVersionId`, `DeleteMarker`.
+    pub(super) async fn locate(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        spec: &VersionSpec,
+        deed: Deed,
+    ) -> Result<Located> {
+        let bucket = self.bucket(bucket).await?;
+        spec.check()?;
+        let partition = Place::of(&bucket, key).partition();
+        let options = self.options();
+        let seen = self.read_head(&partition, &options).await?;
+        let found = self.find_version(&partition, &seen.head, spec, &options).await?;
+        check_access(caller, &bucket, key, spec, deed, found.as_ref())?;
+        let version = match (found, spec) {
+            (Some(version), _) if version.object.is_some() => version,
+            (Some(marker), _) => return Err(marker_met(&marker, *spec == VersionSpec::Current)),
+            (None, VersionSpec::Current) => return Err(Error::NoSuchKey),
+            (None, VersionSpec::Id(text)) => return Err(Error::NoSuchVersion(text.clone())),
+        };
+        let current = seen.head.current.is_some_and(|current| current.id == version.id);
+        Ok(Located { bucket, partition, version, current })
+    }
+
+    /// Finds what a request asks for, holding the manifest of an object made of parts.
+    async fn sight(&self, caller: &Caller, request: &GetObject) -> Result<(Found, Located, Option<Pin>)> {
+        for _ in 0..RETRIES_MAX {
+            let GetObject { bucket, key, version, .. } = request;
+            let located = self.locate(caller, bucket, key, version, READ).await?;
+            request.conditions.check(&located.bucket, &located.version)?;
+            let pin = self.pin(&located.version);
+            let Some((window, parts_count)) = self.window(&located.version, request.window).await? else { continue };
+            let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
+            let expires = expires.and_then(|rules| rules.expires(key, &located.version));
+            let length = located.version.object.as_ref().map_or(0, |object| object.length());
+            let found = Found {
+                version: located.version.clone(),
+                version_id: shown_id(&located.bucket, &located.version),
+                partial: request.window != Window::Whole && length > 0,
+                window,
+                parts_count,
+                expires: expires.map(|(when, rule)| (when, rule.to_owned())),
+            };
+            return Ok((found, located, pin));
+        }
+        Err(missing_bytes())
+    }
+
+    /// Keeps the manifest of a version, if it has one.
+    fn pin(&self, version: &Version) -> Option<Pin> {
+        let object = version.object.as_ref().filter(|_| self.gateway.rule(Rule::PinReaders))?;
+        match object.body {
+            ObjectBody::Parts { manifest, .. } => Some(self.pins.pin(manifest, object.upload)),
+            ObjectBody::Inline(_) | ObjectBody::Blob { .. } => None,
+        }
+    }
+
+    /// The bytes of a window, and the count of parts when it is a part; `None` when the manifest is gone.
+    async fn window(&self, version: &Version, window: Window) -> Result<Option<(Range<u64>, Option<u32>)>> {
+        let Some(object) = &version.object else { return Ok(None) };
+        match (window, &object.body) {
+            (Window::Part(number), ObjectBody::Parts { manifest, count, .. }) => {
+                if number == 0 || u32::from(number) > *count {
+                    return Err(Error::InvalidPartNumber);
+                }
+                let part = manifest::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
+                Ok(part.map(|range| (range, Some(*count))))
+            }
+            (window, body) => Ok(Some((conditions::range(window, body.length())?, None))),
+        }
+    }
+
+    /// Opens the bytes of a version; `None` when they went away since it was looked at.
+    pub(super) async fn open(
+        &self,
+        located: &Located,
+        window: Range<u64>,
+        pin: Option<Pin>,
+    ) -> Result<Option<ObjectReader>> {
+        let Some(object) = &located.version.object else { return Ok(None) };
+        match &object.body {
+            ObjectBody::Inline(bytes) => Ok(Some(ObjectReader::of_bytes(bytes, window))),
+            ObjectBody::Blob { id, length } => ObjectReader::of_blob(&self.gateway, (*id, *length), window).await,
+            ObjectBody::Parts { manifest, .. } => {
+                // What was released before it was pinned may be going.
+                if pin.is_some() && !self.is_still_there(located).await? {
+                    return Ok(None);
+                }
+                ObjectReader::of_parts(&self.gateway, *manifest, window, pin).await.map(Some)
+            }
+        }
+    }
+
+    async fn is_still_there(&self, located: &Located) -> Result<bool> {
+        let options = self.options();
+        let seen = self.read_head(&located.partition, &options).await?;
+        let spec = VersionSpec::Id(super::commit::id_text(&located.version));
+        let now = self.find_version(&located.partition, &seen.head, &spec, &options).await?;
+        Ok(now.is_some_and(|now| bytes_of(&now) == bytes_of(&located.version)))
     }
 }
 
-/// Reads the bytes of a window, front to back.
-pub struct ObjectReader;
-
-impl ObjectReader {
-    /// The next piece, at most `max` bytes (a MiB at most whatever `max`); empty at the end.
-    ///
-    /// # Errors
-    /// `Damaged`: never wrong bytes.
-    pub async fn next(&mut self, max: usize) -> Result<Bytes> {
-        unimplemented!()
+/// Refuses who may not do `deed` to what was found. What is not there is hidden from who may not list the bucket.
+fn check_access(
+    caller: &Caller,
+    bucket: &Bucket,
+    key: &[u8],
+    spec: &VersionSpec,
+    deed: Deed,
+    found: Option<&Version>,
+) -> Result<()> {
+    let action = deed.action(spec);
+    caller.check(bucket, &Asked { action, permission: deed.permission, key: Some(key), version: found })?;
+    if found.is_some_and(|version| version.object.is_some()) {
+        return Ok(());
     }
+    let list = Asked { action: "s3:ListBucket", permission: Some(Permission::Read), key: None, version: None };
+    caller.check(bucket, &list)
+}
+
+fn marker_met(marker: &Version, current: bool) -> Error {
+    Error::DeleteMarker { id: marker.id, null: marker.null, modified: marker.modified, current }
+}
+
+pub(super) fn missing_bytes() -> Error {
+    crate::Error::Damaged("an object's bytes are missing".into()).into()
 }

@@ -1,12 +1,20 @@
 //! Putting an object. Read [`Objects::put`] as the list of its steps.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
-use larder_model::objects::{Algorithm, Checksum, SystemHeader, Tag, Version};
+use larder_model::content::BlobId;
+use larder_model::limits::S3_KEY_BYTES_MAX;
+use larder_model::objects::access::Asked;
+use larder_model::objects::{Acl, Algorithm, Bucket, Checksum, Etag, Object, Permission, SystemHeader, Tag, Version};
 
 use crate::body::ByteStream;
 
 use super::acl::AclChoice;
-use super::{Caller, Objects, Result};
+use super::commit::{Place, shown_id};
+use super::receive::Received;
+use super::{Caller, Error, Objects, Result};
 
 /// What a client says about an object, beside its bytes.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +93,123 @@ impl Objects {
     /// `NoSuchBucket`, `AccessDenied`, `KeyTooLong`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
     /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`; nothing remains then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<Stored> {
-        unimplemented!()
+        let PutObject { bucket, key, about, incoming, conditions } = request;
+        let bucket = self.writable(caller, &bucket, &key, &about.tags).await?;
+        let owner = owner_of(caller, &bucket);
+        let acl = self.acl_for(&bucket, &about.acl, &owner).await?;
+        let place = Place::of(&bucket, &key);
+        self.check_early(&place, &conditions).await?;
+        let to = self.object_destination(&place).await?;
+        let received = self.receive(incoming, to).await?;
+        let object = Object {
+            body: received.body.clone(),
+            etag: Etag::of_md5(received.md5),
+            headers: about.headers,
+            meta: about.meta,
+            tags: about.tags,
+            acl,
+            checksum: Some(received.checksum.clone()),
+            upload: None,
+        };
+        self.store(&place, owner, object, received, &conditions).await
     }
+
+    /// A bucket the caller may put this key, with these tags, into.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
+    pub(super) async fn writable(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        tags: &[Tag],
+    ) -> Result<std::sync::Arc<Bucket>> {
+        if key.len() > S3_KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong(key.len()));
+        }
+        let bucket = self.bucket(bucket).await?;
+        let actions = std::iter::once("s3:PutObject").chain((!tags.is_empty()).then_some("s3:PutObjectTagging"));
+        for action in actions {
+            let write = Asked { action, permission: Some(Permission::Write), key: Some(key), version: None };
+            caller.check(&bucket, &write)?;
+        }
+        Ok(bucket)
+    }
+
+    /// The list of grants of an object to be.
+    ///
+    /// # Errors
+    /// What a choice may be refused for; `AccessDenied` for grants to the public where the bucket refuses them.
+    pub(super) async fn acl_for(&self, bucket: &Bucket, choice: &AclChoice, owner: &str) -> Result<Option<Acl>> {
+        let acl = self.resolve_acl(choice, owner, &bucket.owner).await?;
+        let refused = |acl: &Acl| bucket.public_access.is_some_and(|access| access.refuses_acl(acl));
+        if acl.as_ref().is_some_and(refused) { Err(Error::AccessDenied) } else { Ok(acl) }
+    }
+
+    /// Refuses what cannot hold before a body is received for nothing.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NoSuchKey`.
+    pub(super) async fn check_early(&self, place: &Place, conditions: &WriteConditions) -> Result<()> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        let seen = self.read_head(&place.partition(), &self.options()).await?;
+        conditions.check(seen.head.current.as_ref())
+    }
+
+    /// Makes an object of a body that was received the current version. When that fails for good, nothing remains of it.
+    ///
+    /// # Errors
+    /// As [`Self::put_version`].
+    pub(super) async fn store(
+        &self,
+        place: &Place,
+        owner: String,
+        object: Object,
+        received: Received,
+        conditions: &WriteConditions,
+    ) -> Result<Stored> {
+        let blob = received.blob();
+        let stored = self.put_version(place, &owner, &object, blob, conditions).await;
+        if let Err(error) = &stored {
+            self.discard(error, blob).await;
+        }
+        // Until here no sweeper may take the blob for waste.
+        drop(received.lease);
+        stored
+    }
+
+    /// Makes an object the current version, if the conditions hold of the one it replaces.
+    async fn put_version(
+        &self,
+        place: &Place,
+        owner: &str,
+        object: &Object,
+        blob: Option<BlobId>,
+        conditions: &WriteConditions,
+    ) -> Result<Stored> {
+        let mut race = self.race(place, blob);
+        loop {
+            let turn = race.turn().await.map_err(|error| lost(error, conditions))?;
+            conditions.check(turn.head.current.as_ref())?;
+            let version = turn.new_version(owner.to_owned(), Some(object.clone()));
+            let version_id = shown_id(turn.bucket(), &version);
+            let next = turn.add(version.clone()).await?;
+            if turn.commit(next).await? {
+                return Ok(Stored { version, version_id });
+            }
+        }
+    }
+}
+
+/// Who owns what the caller puts: what nobody puts is the bucket owner's.
+pub(super) fn owner_of(caller: &Caller, bucket: &Bucket) -> String {
+    caller.user.as_ref().map_or(&bucket.owner, |user| &user.id).clone()
+}
+
+/// A race lost for good, in the words of who set conditions.
+pub(super) fn lost(error: Error, conditions: &WriteConditions) -> Error {
+    if error.is_contention() && !conditions.is_empty() { Error::ConditionalConflict } else { error }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::objects::Bucket;
+use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::{Defaults, Effective, Overrides, State, TypeRecord};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
 use larder_store::{Level, Partition, ReadQuery};
@@ -27,6 +27,8 @@ pub(crate) struct Catalogue {
     types: BTreeMap<Bytes, Type>,
     buckets: HashMap<BucketAddress, Own>,
     s3_buckets: BTreeMap<String, Arc<Bucket>>,
+    /// Those of them that are being deleted, each with the number of the change that closed it.
+    s3_closing: BTreeMap<String, Stamp>,
     default: Effective,
 }
 
@@ -52,6 +54,7 @@ impl Catalogue {
             types: BTreeMap::new(),
             buckets: HashMap::new(),
             s3_buckets: BTreeMap::new(),
+            s3_closing: BTreeMap::new(),
             default: Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY),
         }
     }
@@ -107,6 +110,11 @@ impl Catalogue {
         &self.s3_buckets
     }
 
+    /// The buckets of the S3 interface that are being deleted, by name, each with the number of the change that closed it.
+    pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Stamp> {
+        &self.s3_closing
+    }
+
     fn of(rows: Vec<Row>) -> Result<Self> {
         let mut catalogue = Self::empty();
         let mut buckets = Vec::new();
@@ -127,6 +135,9 @@ impl Catalogue {
                 CatalogueKey::S3Bucket(name) => {
                     let name = String::from_utf8(name.into()).map_err(|error| damaged(&error))?;
                     let bucket = Bucket::from_json(&name, &json).map_err(|error| damaged(&error))?;
+                    if bucket.state == BucketState::Closing {
+                        catalogue.s3_closing.insert(name.clone(), row.stamp);
+                    }
                     catalogue.s3_buckets.insert(name, Arc::new(bucket));
                 }
             }

@@ -14,13 +14,13 @@ use super::{Catalogue, Refusal, Stage, TypeStatus};
 use crate::metrics::Op;
 use crate::{Error, Gateway, Result, Rule};
 
-const ATTEMPTS_MAX: usize = 50;
+const ATTEMPTS_MAX: usize = 200;
 const SEEN_WITHIN: Duration = Duration::from_secs(15);
 const SEEN_POLL: Duration = Duration::from_millis(20);
 const FORMAT: &[u8] = b"\x01";
 
 /// What a change does to a row.
-pub(super) enum Edit {
+pub(crate) enum Edit {
     /// Writes it.
     Write(CatalogueKey, Value),
     /// Removes it.
@@ -125,8 +125,16 @@ impl Gateway {
         Ok(std::iter::once(default).chain(types).collect())
     }
 
-    /// Changes one row of the catalogue by compare-and-set; answers the catalogue's number with the change in it.
+    /// As [`Self::change_as`], refused with the gateway's own errors.
     pub(super) async fn change(&self, edit: impl Fn(&Catalogue) -> Result<Edit>) -> Result<Stamp> {
+        self.change_as(edit).await
+    }
+
+    /// Changes one row of the catalogue by compare-and-set; answers the catalogue's number with the change in it.
+    pub(crate) async fn change_as<E: From<Error>>(
+        &self,
+        edit: impl Fn(&Catalogue) -> std::result::Result<Edit, E>,
+    ) -> std::result::Result<Stamp, E> {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh().await?;
             let catalogue = self.catalogue.load_full();
@@ -143,7 +151,8 @@ impl Gateway {
             let expected = Some(catalogue.number()).filter(|&number| number != 0);
             let partition = Partition::catalogue();
             let options = Options { durability: Durability::Disk, ..self.own(Level::Quorum) };
-            match self.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await? {
+            let swapped = self.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
+            match swapped.map_err(Error::from)? {
                 Swap::Applied => {
                     self.refresh().await?;
                     return Ok(number);
@@ -151,17 +160,23 @@ impl Gateway {
                 Swap::Conflict(_) => {}
             }
         }
-        Err(Error::Overloaded { retry_after: 1 })
+        Err(Error::Overloaded { retry_after: 1 }.into())
     }
 
-    /// Waits until every running node serves from a catalogue with this number.
-    pub(super) async fn seen_by_all(&self, number: Stamp) -> Result<()> {
+    /// Waits until every running node serves from a catalogue with this number, and no write relies on an older one.
+    pub(crate) async fn seen_by_all(&self, number: Stamp) -> Result<()> {
+        let mut told = self.shown_number() >= number;
         self.say_alive().await?;
         if !self.rule(Rule::AwaitMembers) {
             return Ok(());
         }
         let deadline = Instant::now() + SEEN_WITHIN;
         while !self.is_seen_by_all(number).await? {
+            if !told && self.shown_number() >= number {
+                // The last write that relied on an older one has ended: no need to wait for the next heartbeat.
+                told = true;
+                self.say_alive().await?;
+            }
             if Instant::now() >= deadline {
                 return Err(Error::TimedOut);
             }

@@ -13,6 +13,7 @@ mod props;
 use larder_model::props::display::List;
 
 pub(crate) use catalogue::Catalogue;
+pub(crate) use change::Edit;
 
 /// Why a type's status or activation was refused. What properties refuse is [`larder_model::props::Refused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -8,5 +8,6 @@
 mod consistent;
 mod random;
 mod rules;
+mod s3;
 mod types;
 mod world;

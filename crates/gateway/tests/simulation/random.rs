@@ -17,7 +17,7 @@ const CLIENTS: usize = 3;
 const SCHEDULES: u64 = 500;
 
 /// SplitMix64: all the chance there is.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -28,7 +28,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 }
@@ -44,14 +44,15 @@ struct Record {
     must_be_gone: BTreeSet<String>,
 }
 
-fn schedules() -> u64 {
+/// How many schedules are walked; `default` unless the environment says.
+pub(crate) fn schedules(default: u64) -> u64 {
     #[expect(clippy::disallowed_methods, reason = "how long the soak runs is said from outside")]
-    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(SCHEDULES)
+    std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
 #[test]
 fn random_schedules_lose_nothing_and_bring_nothing_back() {
-    for seed in 0..schedules() {
+    for seed in 0..schedules(SCHEDULES) {
         if let Err(wrong) = run(schedule(seed)) {
             panic!("seed {seed}: {wrong}");
         }

@@ -26,7 +26,7 @@ pub(crate) struct SimClock {
 }
 
 impl SimClock {
-    fn new(start: Instant) -> Arc<Self> {
+    pub(crate) fn new(start: Instant) -> Arc<Self> {
         Arc::new(Self { start, skew: AtomicI64::new(0) })
     }
 

@@ -1,8 +1,11 @@
 //! A bucket with all of its configuration: one row of the catalogue.
 
+use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::rows::Micros;
 
@@ -13,6 +16,16 @@ use super::lifecycle::Lifecycle;
 use super::policy::Policy;
 use super::public_access::PublicAccess;
 use super::tags::Tag;
+
+/// Version of the stored form.
+const FORMAT: u64 = 1;
+
+/// Names that stand for the admin interface where a bucket's name is expected.
+pub const RESERVED_NAMES: &[&str] = &["riak-cs", "usage"];
+
+/// Beginnings and ends that mean something else at AWS: such a bucket could never be moved there.
+const FOREIGN_PREFIXES: &[&str] = &["xn--", "sthree-", "amzn-s3-demo-"];
+const FOREIGN_SUFFIXES: &[&str] = &["-s3alias"];
 
 /// A bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,4 +76,287 @@ pub enum Versioning {
     Enabled,
     /// Puts replace the version `null`.
     Suspended,
+}
+
+impl Bucket {
+    /// A new bucket: private, without versions or any configuration.
+    #[must_use]
+    pub fn new(name: &str, id: BucketId, owner: &str, created: Micros) -> Self {
+        Self {
+            name: name.to_owned(),
+            id,
+            owner: owner.to_owned(),
+            created,
+            state: BucketState::Active,
+            versioning: Versioning::Off,
+            acl: Acl::default(),
+            policy: None,
+            cors: None,
+            lifecycle: None,
+            tags: Vec::new(),
+            public_access: None,
+        }
+    }
+
+    /// The stored form; the name is the row's key and not in it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let row = Row {
+            v: FORMAT,
+            id: format!("{:032x}", u128::from_be_bytes(self.id.0)),
+            owner: self.owner.clone(),
+            created: self.created,
+            state: self.state,
+            versioning: self.versioning,
+            acl: self.acl.clone(),
+            policy: self.policy.as_ref().map(|policy| policy.text.clone()),
+            cors: self.cors.clone(),
+            lifecycle: self.lifecycle.clone(),
+            tags: self.tags.clone(),
+            public_access: self.public_access,
+        };
+        // Strings, numbers and lists only: there is no map whose key could be something else.
+        serde_json::to_value(row).unwrap_or_default()
+    }
+
+    /// Reads [`Self::to_json`] back. What is optional may be absent: it was not there in an earlier version.
+    ///
+    /// # Errors
+    /// [`BadBucket`] for another format version, missing fields, or values that were not written here.
+    pub fn from_json(name: &str, json: &Json) -> Result<Self, BadBucket> {
+        let bad = |what: String| BadBucket { bucket: name.to_owned(), what };
+        match json.get("v").and_then(Json::as_u64) {
+            Some(FORMAT) => {}
+            Some(other) => return Err(bad(format!("unknown format version {other}"))),
+            None => return Err(bad("no format version".to_owned())),
+        }
+        let row = Row::deserialize(json).map_err(|error| bad(error.to_string()))?;
+        let id = bucket_id(&row.id).ok_or_else(|| bad("its id is not 32 hexadecimal digits".to_owned()))?;
+        let policy = row.policy.map(|text| Policy::parse(name, &text).map(Arc::new));
+        let policy = policy.transpose().map_err(|error| bad(format!("its policy: {error}")))?;
+        Ok(Self {
+            state: row.state,
+            versioning: row.versioning,
+            acl: row.acl,
+            policy,
+            cors: row.cors,
+            lifecycle: row.lifecycle,
+            tags: row.tags,
+            public_access: row.public_access,
+            ..Self::new(name, id, &row.owner, row.created)
+        })
+    }
+
+    /// Whether grants to the public count in the bucket's and its objects' lists.
+    #[must_use]
+    pub fn counts_public_acls(&self) -> bool {
+        !self.public_access.is_some_and(|access| access.ignore_acls)
+    }
+}
+
+/// Whether a bucket of this name can be created: 3 to 63 characters in labels between dots, each of lower-case letters,
+/// digits and inner hyphens; not an IPv4 address, not reserved here or at AWS.
+#[must_use]
+pub fn valid_name(name: &str) -> bool {
+    (3..=63).contains(&name.len())
+        && name.split('.').all(is_label)
+        && name.parse::<Ipv4Addr>().is_err()
+        && !looks_like_ipv4(name)
+        && !RESERVED_NAMES.contains(&name)
+        && !FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        && !FOREIGN_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
+fn is_label(label: &str) -> bool {
+    let inside = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = label.as_bytes();
+    bytes.first().is_some_and(inside)
+        && bytes.last().is_some_and(inside)
+        && bytes.iter().all(|byte| inside(byte) || *byte == b'-')
+}
+
+/// `999.1.1.1` is no address but shaped as one, and refused as well.
+fn looks_like_ipv4(name: &str) -> bool {
+    name.split('.').count() == 4 && name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+fn bucket_id(text: &str) -> Option<BucketId> {
+    let hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()?;
+    Some(BucketId(number.to_be_bytes()))
+}
+
+/// Why a stored bucket cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadBucket {
+    /// Its name.
+    pub bucket: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for BadBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bucket {}: {}", self.bucket, self.what)
+    }
+}
+
+impl std::error::Error for BadBucket {}
+
+/// The stored form.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    v: u64,
+    id: String,
+    owner: String,
+    created: Micros,
+    #[serde(default)]
+    state: BucketState,
+    #[serde(default)]
+    versioning: Versioning,
+    #[serde(default)]
+    acl: Acl,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cors: Option<Cors>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lifecycle: Option<Lifecycle>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<Tag>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    public_access: Option<PublicAccess>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::acl::{Grant, Grantee, Permission};
+    use super::super::cors::CorsRule;
+    use super::super::lifecycle::{Expiration, LifecycleRule};
+    use super::*;
+
+    fn full() -> Bucket {
+        let text = r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::tea/*"}}"#;
+        let grant = Grant { grantee: Grantee::User("ab".into()), permission: Permission::ReadAcp };
+        let rule = LifecycleRule { id: "r".into(), expiration: Some(Expiration::Date(7)), ..LifecycleRule::default() };
+        Bucket {
+            state: BucketState::Closing,
+            versioning: Versioning::Suspended,
+            acl: Acl { grants: vec![grant] },
+            policy: Some(Arc::new(Policy::parse("tea", text).unwrap())),
+            cors: Some(Cors { rules: vec![CorsRule { max_age: Some(5), ..CorsRule::default() }] }),
+            lifecycle: Some(Lifecycle { rules: vec![rule] }),
+            tags: vec![Tag { key: "k".into(), value: "v".into() }],
+            public_access: Some(PublicAccess { ignore_acls: true, ..PublicAccess::default() }),
+            ..Bucket::new("tea", BucketId([9; 16]), "owner", 1_700_000_000_000_001)
+        }
+    }
+
+    #[test]
+    fn buckets_come_back_from_json_and_its_text() {
+        for bucket in [Bucket::new("milk", BucketId([0; 16]), "o", 1), full()] {
+            let json = bucket.to_json();
+            assert_eq!(Bucket::from_json(&bucket.name, &json).as_ref(), Ok(&bucket));
+            let text: Json = serde_json::from_str(&json.to_string()).unwrap();
+            assert_eq!(Bucket::from_json(&bucket.name, &text), Ok(bucket));
+        }
+    }
+
+    #[test]
+    fn the_golden_bucket_still_opens() {
+        let golden = json!({
+            "v": 1,
+            "id": "09090909090909090909090909090909",
+            "owner": "owner",
+            "created": 1_700_000_000_000_001_u64,
+            "state": "Closing",
+            "versioning": "Suspended",
+            "acl": {"grants": [{"grantee": {"User": "ab"}, "permission": "ReadAcp"}]},
+            "policy": full().policy.unwrap().text.clone(),
+            "cors": {"rules": [{"id": null, "origins": [], "methods": [], "headers": [], "expose": [], "max_age": 5}]},
+            "lifecycle": {"rules": [{
+                "id": "r", "enabled": false,
+                "filter": {"prefix": null, "tags": [], "larger_than": null, "smaller_than": null},
+                "legacy_prefix": false, "expiration": {"Date": 7}, "noncurrent": null, "abort_uploads_days": null,
+            }]},
+            "tags": [{"key": "k", "value": "v"}],
+            "public_access": {
+                "block_acls": false, "ignore_acls": true, "block_policy": false, "restrict_buckets": false,
+            },
+        });
+        assert_eq!(full().to_json(), golden);
+        assert_eq!(Bucket::from_json("tea", &golden), Ok(full()));
+    }
+
+    #[test]
+    fn absent_options_are_defaults() {
+        let least = json!({"v": 1, "id": "00000000000000000000000000000007", "owner": "o", "created": 3});
+        let bucket = Bucket::from_json("tea", &least).unwrap();
+        assert_eq!(bucket, Bucket::new("tea", BucketId(7_u128.to_be_bytes()), "o", 3));
+        let mut later = full().to_json();
+        later["cors"] = json!({"rules": [{"origins": ["*"]}]});
+        let rule = CorsRule { origins: vec!["*".into()], ..CorsRule::default() };
+        assert_eq!(Bucket::from_json("tea", &later).unwrap().cors, Some(Cors { rules: vec![rule] }));
+    }
+
+    #[test]
+    fn foreign_rows_are_refused() {
+        let good = full().to_json();
+        let changed = |name: &str, value: Json| {
+            let mut json = good.clone();
+            json[name] = value;
+            Bucket::from_json("tea", &json)
+        };
+        assert!(changed("v", json!(1)).is_ok());
+        for (name, value) in [
+            ("v", json!(2)),
+            ("v", json!("1")),
+            ("id", json!("+0000000000000000000000000000001")),
+            ("id", json!("7")),
+            ("owner", json!(null)),
+            ("versioning", json!("Perhaps")),
+            ("policy", json!("{}")),
+        ] {
+            assert!(changed(name, value.clone()).is_err(), "{name} {value}");
+        }
+        assert!(Bucket::from_json("tea", &json!([])).is_err());
+        assert!(Bucket::from_json("milk", &good).is_err(), "the policy is about another bucket");
+    }
+
+    #[test]
+    fn names() {
+        let long = "a".repeat(64);
+        for good in ["abc", "a-b", "1.2.3", "my.bucket-7", "a.b", "a--b", "123", &long[1..], "usages"] {
+            assert!(valid_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            "ab",
+            &long,
+            "Abc",
+            "a_b",
+            "a..b",
+            ".ab",
+            "ab.",
+            "-ab",
+            "ab-",
+            "a-.b",
+            "a.-b",
+            "1.2.3.4",
+            "999.1.1.1",
+            "riak-cs",
+            "usage",
+            "xn--abc",
+            "sthree-a",
+            "abc-s3alias",
+            "amzn-s3-demo-a",
+            "tée",
+            "a/b",
+            "a b",
+        ] {
+            assert!(!valid_name(bad), "{bad}");
+        }
+    }
 }

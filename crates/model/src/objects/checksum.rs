@@ -1,5 +1,15 @@
 //! The five checksum algorithms, of a whole object or of the checksums of its parts.
 
+mod combine;
+mod hasher;
+#[cfg(test)]
+mod tests;
+
+pub use combine::{combine_full, composite};
+pub use hasher::{Hasher, Md5};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 /// An algorithm.
@@ -18,6 +28,101 @@ pub enum Algorithm {
     Sha256 = 5,
 }
 
+/// What there is to know about an algorithm.
+struct Facts {
+    name: &'static str,
+    header: &'static str,
+    element: &'static str,
+    digest_length: usize,
+    /// What checksums of multipart uploads may be computed over; the first is the default.
+    kinds: &'static [Kind],
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
+
+    fn facts(self) -> Facts {
+        let (name, header, element, digest_length, kinds): (_, _, _, _, &[Kind]) = match self {
+            Self::Crc32 => ("CRC32", "x-amz-checksum-crc32", "ChecksumCRC32", 4, &[Kind::Composite, Kind::FullObject]),
+            Self::Crc32c => {
+                ("CRC32C", "x-amz-checksum-crc32c", "ChecksumCRC32C", 4, &[Kind::Composite, Kind::FullObject])
+            }
+            Self::Crc64Nvme => ("CRC64NVME", "x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[Kind::FullObject]),
+            Self::Sha1 => ("SHA1", "x-amz-checksum-sha1", "ChecksumSHA1", 20, &[Kind::Composite]),
+            Self::Sha256 => ("SHA256", "x-amz-checksum-sha256", "ChecksumSHA256", 32, &[Kind::Composite]),
+        };
+        Facts { name, header, element, digest_length, kinds }
+    }
+
+    /// Its name in headers and documents.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// The header that carries its checksums, in lower case.
+    #[must_use]
+    pub fn header(self) -> &'static str {
+        self.facts().header
+    }
+
+    /// The XML element that carries its checksums.
+    #[must_use]
+    pub fn element(self) -> &'static str {
+        self.facts().element
+    }
+
+    /// Length of a digest in bytes.
+    #[must_use]
+    pub fn digest_length(self) -> usize {
+        self.facts().digest_length
+    }
+
+    /// What the checksum of a multipart upload may be computed over. An object put in one piece has a checksum of all bytes,
+    /// whatever the algorithm.
+    #[must_use]
+    pub fn multipart_kinds(self) -> &'static [Kind] {
+        self.facts().kinds
+    }
+
+    /// Whether the checksum of a multipart upload may be of this kind.
+    #[must_use]
+    pub fn allows(self, kind: Kind) -> bool {
+        self.multipart_kinds().contains(&kind)
+    }
+
+    /// What the checksum of a multipart upload is computed over when its client does not say.
+    #[must_use]
+    pub fn default_kind(self) -> Kind {
+        self.multipart_kinds()[0]
+    }
+
+    /// The byte in stored rows.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The algorithm with this byte.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.code() == code)
+    }
+
+    /// The algorithm with this name, in any case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The algorithm whose checksums this header carries, in any case.
+    #[must_use]
+    pub fn from_header(header: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.header().eq_ignore_ascii_case(header))
+    }
+}
+
 /// What a checksum was computed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -28,6 +133,38 @@ pub enum Kind {
     Composite = 2,
 }
 
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::FullObject, Self::Composite];
+
+    /// Its name in headers and documents.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FullObject => "FULL_OBJECT",
+            Self::Composite => "COMPOSITE",
+        }
+    }
+
+    /// The byte in stored rows.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with this byte.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// The kind with this name, in any case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
+    }
+}
+
 /// A checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checksum {
@@ -35,6 +172,48 @@ pub struct Checksum {
     pub algorithm: Algorithm,
     /// The digest, big endian.
     pub digest: Bytes,
-    /// How many parts it is made of; `None` over all bytes.
+    /// How many parts it is made of, at least one; `None` over all bytes.
     pub parts: Option<u32>,
+}
+
+impl Checksum {
+    /// The checksum of all bytes that has this digest.
+    #[must_use]
+    pub fn full(algorithm: Algorithm, digest: Bytes) -> Self {
+        Self { algorithm, digest, parts: None }
+    }
+
+    /// What it was computed over.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.parts.is_some() { Kind::Composite } else { Kind::FullObject }
+    }
+
+    /// As clients see it: base64, and `-` with the count when it is made of parts.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = STANDARD.encode(&self.digest);
+        if let Some(parts) = self.parts {
+            text.push_str(&format!("-{parts}"));
+        }
+        text
+    }
+
+    /// Reads [`Self::text`] back; `None` for anything that is no checksum of this algorithm.
+    #[must_use]
+    pub fn parse(algorithm: Algorithm, text: &str) -> Option<Self> {
+        let text = text.trim();
+        // The alphabet has no hyphen.
+        let (digest, parts) = match text.split_once('-') {
+            Some((digest, count)) => (digest, Some(part_count(count)?)),
+            None => (text, None),
+        };
+        let digest = STANDARD.decode(digest).ok().filter(|digest| digest.len() == algorithm.digest_length())?;
+        Some(Self { algorithm, digest: digest.into(), parts })
+    }
+}
+
+/// A count of parts as it is spelled behind the hyphen of a checksum or an entity tag.
+pub(super) fn part_count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count: &u32| *count > 0 && count.to_string() == text)
 }

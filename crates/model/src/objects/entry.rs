@@ -191,3 +191,123 @@ pub fn upload_of_entry_name(name: &[u8]) -> Result<(Bytes, UploadId), DecodeErro
 fn lossy(value: &Bytes) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::objects::upload::UploadState;
+    use crate::objects::upload::tests::upload;
+    use crate::objects::version::Version;
+    use crate::objects::version::tests::{algorithm, damage, etag, golden, kind, version};
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let checksum = option::of((algorithm(), kind()));
+        let object = (etag(), any::<u64>(), option::of(any::<String>()), checksum)
+            .prop_map(|(etag, length, storage_class, checksum)| EntryObject { etag, length, storage_class, checksum });
+        (any::<u64>(), any::<String>(), option::of(object)).prop_map(|(modified, owner, object)| Entry {
+            modified,
+            owner,
+            object,
+        })
+    }
+
+    fn upload_entry() -> impl Strategy<Value = UploadEntry> {
+        upload().prop_filter_map("alive", |upload| UploadEntry::of(&upload))
+    }
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(prop_oneof![Just(0), Just(1), Just(0xff), any::<u8>()], 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_back(entry in entry(), upload in upload_entry()) {
+            prop_assert_eq!(Entry::decode(entry.encode()), Ok(entry));
+            prop_assert_eq!(UploadEntry::decode(upload.encode()), Ok(upload));
+        }
+
+        #[test]
+        fn damaged_entries_fail_or_decode_without_panic(
+            entry in entry(), upload in upload_entry(), at: usize, bit in 0..8_u8,
+        ) {
+            damage(&entry.encode(), at, bit, Entry::decode);
+            damage(&upload.encode(), at, bit, UploadEntry::decode);
+        }
+
+        #[test]
+        fn any_bytes_are_an_entry_or_an_error(bytes: Vec<u8>) {
+            let _ = Entry::decode(bytes.clone().into());
+            let _ = UploadEntry::decode(bytes.clone().into());
+            let _ = Entry::decode([&[VERSION], &bytes[..]].concat().into());
+            let _ = UploadEntry::decode([&[VERSION], &bytes[..]].concat().into());
+            let _ = upload_of_entry_name(&bytes);
+        }
+
+        #[test]
+        fn an_entry_says_what_the_head_says(current in version(), older: bool) {
+            let head = Head { current: Some(current.clone()), older, ..Head::default() };
+            let entry = Entry::of(&head).unwrap();
+            prop_assert_eq!((entry.modified, &entry.owner), (current.modified, &current.owner));
+            prop_assert_eq!(entry.object.map(|entry| (entry.etag, entry.length)),
+                current.object.map(|object| (object.etag, object.length())));
+        }
+
+        #[test]
+        fn names_of_uploads_sort_by_key_then_id(a in key(), b in key(), x: [u8; 16], y: [u8; 16]) {
+            let (x, y) = (UploadId(x), UploadId(y));
+            let (first, second) = (upload_entry_name(&a, x), upload_entry_name(&b, y));
+            prop_assert_eq!(first.cmp(&second), (&a, x).cmp(&(&b, y)));
+            prop_assert_eq!(upload_of_entry_name(&first), Ok((a.clone().into(), x)));
+            prop_assert_eq!(upload_entries_from(&b) <= first, b <= a);
+        }
+    }
+
+    /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
+    #[test]
+    fn the_golden_entries_still_open() {
+        let head = Head { current: Some(golden()), ..Head::default() };
+        let entry = Entry::of(&head).unwrap();
+        let row = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x03ann\x01\
+            \x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x00\x03\x00\x01\x01\x01";
+        assert_eq!(entry.encode().as_ref(), row);
+        assert_eq!(Entry::decode(Bytes::from_static(row)), Ok(entry));
+        let odd = [&row[..13], &[2], &row[14..]].concat();
+        assert_eq!(Entry::decode(odd.into()), Err(DecodeError::Invalid("presence")));
+        let upload = UploadEntry {
+            initiated: 7,
+            initiator: "ann".into(),
+            owner: "bob".into(),
+            storage_class: Some("COLD".into()),
+            checksum: Some((Algorithm::Sha1, Kind::Composite)),
+        };
+        let row = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x03ann\x03bob\x01\x04COLD\x01\x04\x02";
+        assert_eq!(upload.encode().as_ref(), row);
+        assert_eq!(UploadEntry::decode(Bytes::from_static(row)), Ok(upload));
+        let name = [b"a\x00\xffb\x00\x01", &[9; 16][..]].concat();
+        assert_eq!(upload_entry_name(b"a\x00b", UploadId([9; 16])), name);
+        assert!(upload_of_entry_name(&name[..name.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn markers_have_entries_and_keys_without_versions_have_none() {
+        assert_eq!(Entry::of(&Head { older: true, ..Head::default() }), None);
+        let marker = Version { object: None, ..golden() };
+        let head = Head { current: Some(marker), ..Head::default() };
+        assert_eq!(Entry::of(&head), Some(Entry { modified: 7, owner: "ann".into(), object: None }));
+    }
+
+    proptest! {
+        #[test]
+        fn uploads_are_listed_while_they_live(mut upload in upload()) {
+            prop_assert_eq!(UploadEntry::of(&upload).is_some(), upload.state.is_alive());
+            upload.state = UploadState::Open;
+            upload.headers = vec![(SystemHeader::StorageClass, Bytes::from_static(b"COLD"))];
+            let entry = UploadEntry::of(&upload).unwrap();
+            prop_assert_eq!(entry.storage_class.as_deref(), Some("COLD"));
+            prop_assert_eq!((entry.initiator, entry.owner), (upload.initiator, upload.owner));
+        }
+    }
+}

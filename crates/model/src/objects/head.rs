@@ -101,3 +101,72 @@ impl Release {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::objects::version::tests::{GOLDEN, blob, damage, golden, version, version_id};
+
+    fn head() -> impl Strategy<Value = Head> {
+        let release = prop_oneof![blob().prop_map(Release::Blob), version_id().prop_map(Release::Parts)];
+        (option::of(version()), option::of(version_id()), any::<bool>(), vec(release, 0..10))
+            .prop_map(|(current, null, older, release)| Head { current, null, older, release })
+    }
+
+    proptest! {
+        #[test]
+        fn heads_come_back(head in head()) {
+            prop_assert_eq!(Head::decode(head.encode()), Ok(head));
+        }
+
+        #[test]
+        fn damaged_heads_fail_or_decode_without_panic(head in head(), at: usize, bit in 0..8_u8) {
+            damage(&head.encode(), at, bit, Head::decode);
+        }
+
+        #[test]
+        fn any_bytes_are_a_head_or_an_error(flags in 0..8_u8, bytes: Vec<u8>) {
+            let _ = Head::decode(bytes.clone().into());
+            let _ = Head::decode([&[VERSION, flags], &bytes[..]].concat().into());
+        }
+    }
+
+    /// The stored form, byte for byte: a change here is a change of format and needs a new version.
+    #[test]
+    fn the_golden_heads_still_open() {
+        let full = Head {
+            current: Some(golden()),
+            null: Some(VersionId([0x55; 16])),
+            older: true,
+            release: vec![Release::Blob(BlobId([0x66; 24])), Release::Parts(VersionId([0x77; 16]))],
+        };
+        let row = [&[1, 7], &[0x55; 16][..], &[2, 0], &[0x66; 24], &[1], &[0x77; 16], GOLDEN].concat();
+        assert_eq!(full.encode(), row);
+        assert_eq!(Head::decode(row.into()), Ok(full));
+        assert_eq!(Head::default().encode().as_ref(), [1, 0, 0]);
+        assert_eq!(Head::decode(Bytes::from_static(&[1, 0, 0])), Ok(Head::default()));
+    }
+
+    #[test]
+    fn what_a_newer_build_wrote_is_not_guessed_at() {
+        let decode = |row: &'static [u8]| Head::decode(Bytes::from_static(row));
+        assert_eq!(decode(&[2, 0, 0]), Err(DecodeError::UnknownVersion(2)));
+        assert_eq!(decode(&[1, 8, 0]), Err(DecodeError::Invalid("head flags")));
+        assert_eq!(decode(&[1, 0, 1, 2]), Err(DecodeError::Invalid("release kind")));
+        assert_eq!(decode(&[1, 0, 0, 0]), Err(DecodeError::Trailing));
+        assert_eq!(decode(&[1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]), Err(DecodeError::Invalid("count")));
+    }
+
+    #[test]
+    fn an_inline_body_shares_the_memory_of_its_row() {
+        use crate::objects::version::ObjectBody;
+        let row = Head { current: Some(golden()), ..Head::default() }.encode();
+        let object = Head::decode(row.clone()).unwrap().current.unwrap().object.unwrap();
+        let ObjectBody::Inline(body) = object.body else { panic!("the body is inline") };
+        assert_eq!(body.as_ptr(), row[row.len() - 3..].as_ptr());
+    }
+}

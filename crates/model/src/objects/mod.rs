@@ -36,7 +36,7 @@ pub use checksum::{Algorithm, Checksum, Kind as ChecksumKind};
 pub use entry::{Entry, UploadEntry};
 pub use head::{Head, Release};
 pub use ids::{BucketId, UploadId, VersionId};
-pub use part::{ManifestPart, Part};
+pub use part::{ManifestOwner, ManifestPart, Part};
 pub use tags::Tag;
 pub use upload::{Upload, UploadState};
 pub use user::User;

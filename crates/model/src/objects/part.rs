@@ -6,6 +6,7 @@ use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::content::BlobId;
 use crate::rows::Micros;
 
+use super::ids::{BucketId, UploadId};
 use super::version::fields::{array, optional, put_optional};
 
 const VERSION: u8 = 1;
@@ -86,6 +87,40 @@ impl From<&Part> for ManifestPart {
     }
 }
 
+/// Whose manifest this is: the first row, named by the empty string. Through it a sweeper finds the key that may name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestOwner {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The upload that was completed.
+    pub upload: UploadId,
+    /// The key.
+    pub key: Bytes,
+}
+
+impl ManifestOwner {
+    /// The value of its row.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Encoder::with_capacity(33 + self.key.len());
+        out.u8(VERSION);
+        out.raw(&self.bucket.0);
+        out.raw(&self.upload.0);
+        out.raw(&self.key);
+        out.finish()
+    }
+
+    /// Reads [`Self::encode`] back.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: an unknown version is never guessed at.
+    pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        let mut rest = Decoder::new(value);
+        rest.version(VERSION)?;
+        Ok(Self { bucket: BucketId(array(&mut rest)?), upload: UploadId(array(&mut rest)?), key: rest.rest() })
+    }
+}
+
 /// The rows of the manifest of an object made of `parts`: names and values. A name is the offset of the first byte, so the
 /// bytes at any offset are in the row with the greatest name that is not greater.
 ///
@@ -149,4 +184,121 @@ fn put_blob_and_checksum(out: &mut Encoder, blob: Option<BlobId>, checksum: Opti
 fn blob_and_checksum(rest: &mut Decoder) -> Result<(Option<BlobId>, Option<Bytes>), DecodeError> {
     let blob = optional(rest, |rest| Ok(BlobId(array(rest)?)))?;
     Ok((blob, optional(rest, Decoder::bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::objects::version::tests::{blob, bytes, damage};
+
+    fn part() -> impl Strategy<Value = Part> {
+        let checksum = option::of(bytes(32));
+        (1..=PART_NUMBER_MAX, any::<[u8; 16]>(), any::<u64>(), option::of(blob()), any::<u64>(), checksum).prop_map(
+            |(number, md5, length, blob, modified, checksum)| Part { number, md5, length, blob, modified, checksum },
+        )
+    }
+
+    /// Many parts, some of them in long runs without bytes.
+    fn manifest() -> impl Strategy<Value = Vec<ManifestPart>> {
+        vec((1..700_usize, prop_oneof![Just(0), 0..5_u64, 0..=u64::from(u32::MAX)], any::<bool>()), 0..5).prop_map(
+            |runs| {
+                let lengths = runs.iter().flat_map(|&(count, length, odd)| {
+                    (0..count).map(move |at| if odd && at % 100 == 0 { 0 } else { length })
+                });
+                let parts = lengths.zip(1..=PART_NUMBER_MAX).map(|(length, number)| ManifestPart {
+                    number,
+                    length,
+                    blob: (length > 0).then_some(BlobId([number as u8; 24])),
+                    checksum: number.is_multiple_of(3).then(|| Bytes::from_static(b"1234")),
+                });
+                parts.collect()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn parts_come_back(part in part()) {
+            prop_assert_eq!(Part::decode(&Part::row_name(part.number), part.encode()), Ok(part));
+        }
+
+        #[test]
+        fn damaged_parts_fail_or_decode_without_panic(part in part(), at: usize, bit in 0..8_u8) {
+            damage(&part.encode(), at, bit, |row| Part::decode(&Part::row_name(1), row));
+        }
+
+        #[test]
+        fn any_bytes_are_a_part_or_an_error(name: Vec<u8>, value: Vec<u8>) {
+            let _ = Part::decode(&name, value.clone().into());
+            let _ = decode_manifest_row(&name, value.clone().into());
+            let _ = ManifestOwner::decode(value.clone().into());
+            let value = Bytes::from([&[VERSION], &value[..]].concat());
+            let _ = Part::decode(&[0, 1], value.clone());
+            let _ = decode_manifest_row(&[0; 8], value);
+        }
+
+        #[test]
+        fn manifests_come_back(parts in manifest()) {
+            let rows = manifest_rows(&parts);
+            let (mut back, mut offset) = (Vec::new(), 0);
+            for (name, value) in &rows {
+                let (at, first, mut row) = decode_manifest_row(name, value.clone()).unwrap();
+                prop_assert_eq!((at, first as usize), (offset, back.len()));
+                offset += row.iter().map(|part| part.length).sum::<u64>();
+                back.append(&mut row);
+            }
+            prop_assert_eq!(back, parts);
+            prop_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b), "two rows of one name");
+        }
+
+        #[test]
+        fn damaged_manifests_fail_or_decode_without_panic(parts in manifest(), at: usize, bit in 0..8_u8) {
+            for (name, value) in manifest_rows(&parts) {
+                damage(&value, at, bit, |row| decode_manifest_row(&name, row));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_a_manifest_have_256_parts() {
+        let part = ManifestPart { number: 1, length: 10, blob: None, checksum: None };
+        let counts = |count: usize| -> Vec<usize> {
+            let rows = manifest_rows(&vec![part.clone(); count]);
+            rows.into_iter().map(|(name, value)| decode_manifest_row(&name, value).unwrap().2.len()).collect()
+        };
+        assert_eq!(counts(0), [0; 0]);
+        assert_eq!(counts(256), [256]);
+        assert_eq!(counts(10_000), [vec![256; 39], vec![16]].concat());
+    }
+
+    /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
+    #[test]
+    fn the_golden_rows_still_open() {
+        let (blob, checksum) = (Some(BlobId([0x22; 24])), Some(Bytes::from_static(b"1234")));
+        let part = Part { number: 258, md5: [0x11; 16], length: 128, blob, modified: 7, checksum: checksum.clone() };
+        let tail = [&[1], &[0x22; 24][..], b"\x01\x041234"].concat();
+        let row = [&[1], &[0x11; 16][..], &[0x80, 1], &[0, 0, 0, 0, 0, 0, 0, 7], &tail].concat();
+        assert_eq!(Part::row_name(258).as_ref(), [1, 2]);
+        assert_eq!(part.encode(), row);
+        assert_eq!(Part::decode(&[1, 2], row.clone().into()), Ok(part.clone()));
+        assert_eq!(Part::decode(&[0, 0], row.clone().into()), Err(DecodeError::Invalid("part number")));
+        assert_eq!(Part::decode(&[0xff, 0], row.into()), Err(DecodeError::Invalid("part number")));
+
+        let key = Bytes::from_static(b"k/1");
+        let owner = ManifestOwner { bucket: BucketId([0x33; 16]), upload: UploadId([0x44; 16]), key };
+        let row = [&[1], &[0x33; 16][..], &[0x44; 16], b"k/1"].concat();
+        assert_eq!(owner.encode(), row);
+        assert_eq!(ManifestOwner::decode(row.clone().into()), Ok(owner));
+        assert!(ManifestOwner::decode(Bytes::from(row).slice(..32)).is_err());
+
+        let empty = ManifestPart { number: 1, length: 0, blob: None, checksum: None };
+        let row = [&[1, 0, 2, 1, 0, 0, 0, 0x82, 2, 0x80, 1][..], &tail].concat();
+        let rows = manifest_rows(&[empty.clone(), ManifestPart::from(&part)]);
+        assert_eq!(rows, [(Bytes::from_static(&[0; 8]), Bytes::from(row.clone()))]);
+        assert_eq!(decode_manifest_row(&[0; 8], row.into()), Ok((0, 0, vec![empty, ManifestPart::from(&part)])));
+    }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX};
+
 /// A tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
@@ -9,4 +11,160 @@ pub struct Tag {
     pub key: String,
     /// Its value: up to 256 characters.
     pub value: String,
+}
+
+/// Why tags are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TagError {
+    /// More than this many.
+    TooMany(usize),
+    /// A key is empty or longer than [`TAG_KEY_CHARS_MAX`].
+    KeyLength,
+    /// The value of this key is longer than [`TAG_VALUE_CHARS_MAX`].
+    ValueLength(String),
+    /// Two tags have this key.
+    Duplicate(String),
+    /// A key or a value has control characters.
+    Character,
+    /// The header is not URL-encoded UTF-8.
+    Encoding,
+}
+
+impl std::fmt::Display for TagError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooMany(max) => write!(f, "there may not be more than {max} tags"),
+            Self::KeyLength => write!(f, "the key of a tag has 1 to {TAG_KEY_CHARS_MAX} characters"),
+            Self::ValueLength(key) => {
+                write!(f, "the value of the tag {key} has more than {TAG_VALUE_CHARS_MAX} characters")
+            }
+            Self::Duplicate(key) => write!(f, "there are two tags with the key {key}"),
+            Self::Character => f.write_str("a tag has control characters"),
+            Self::Encoding => f.write_str("the tags are not URL-encoded UTF-8"),
+        }
+    }
+}
+
+impl std::error::Error for TagError {}
+
+/// Checks tags: at most `max` of them, lengths, keys that differ. Any characters do but control characters.
+///
+/// # Errors
+/// The first [`TagError`] found.
+pub fn validate(tags: &[Tag], max: usize) -> Result<(), TagError> {
+    if tags.len() > max {
+        return Err(TagError::TooMany(max));
+    }
+    // Few enough to compare each with each.
+    for (at, Tag { key, value }) in tags.iter().enumerate() {
+        if key.is_empty() || key.chars().nth(TAG_KEY_CHARS_MAX).is_some() {
+            return Err(TagError::KeyLength);
+        }
+        if value.chars().nth(TAG_VALUE_CHARS_MAX).is_some() {
+            return Err(TagError::ValueLength(key.clone()));
+        }
+        if key.chars().chain(value.chars()).any(char::is_control) {
+            return Err(TagError::Character);
+        }
+        if tags[..at].iter().any(|tag| tag.key == *key) {
+            return Err(TagError::Duplicate(key.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the form of headers, `key=value&key2=value2`, URL-encoded as in HTML forms, and checks the tags.
+///
+/// # Errors
+/// The first [`TagError`] found.
+pub fn parse_header(text: &str, max: usize) -> Result<Vec<Tag>, TagError> {
+    let mut tags = Vec::new();
+    for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
+        if tags.len() == max {
+            return Err(TagError::TooMany(max));
+        }
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        tags.push(Tag { key: decoded(key)?, value: decoded(value)? });
+    }
+    validate(&tags, max)?;
+    Ok(tags)
+}
+
+fn decoded(text: &str) -> Result<String, TagError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => escaped(rest.next(), rest.next()).ok_or(TagError::Encoding)?,
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| TagError::Encoding)
+}
+
+fn escaped(high: Option<u8>, low: Option<u8>) -> Option<u8> {
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tag(key: &str, value: &str) -> Tag {
+        Tag { key: key.into(), value: value.into() }
+    }
+
+    #[test]
+    fn headers_are_read_as_forms_are() {
+        let read = |text| parse_header(text, 10);
+        assert_eq!(read("k=v&k2=v2"), Ok(vec![tag("k", "v"), tag("k2", "v2")]));
+        assert_eq!(
+            read("a+b=c%2Bd%26&%C3%BC=x=y&bare&e="),
+            Ok(vec![tag("a b", "c+d&"), tag("\u{fc}", "x=y"), tag("bare", ""), tag("e", "")])
+        );
+        assert_eq!(read(""), Ok(vec![]));
+        assert_eq!(read("&a=1&&"), Ok(vec![tag("a", "1")]));
+    }
+
+    #[test]
+    fn bad_headers_are_refused() {
+        for text in ["a=%", "a=%4", "a=%zz", "a=%+1", "a=%ff", "%c3=1"] {
+            assert_eq!(parse_header(text, 10), Err(TagError::Encoding), "{text}");
+        }
+        assert_eq!(parse_header("=v", 10), Err(TagError::KeyLength));
+        assert_eq!(parse_header("a=1&a=2", 10), Err(TagError::Duplicate("a".into())));
+        assert_eq!(parse_header("a=%00", 10), Err(TagError::Character));
+        assert_eq!(parse_header("a&b&c", 2), Err(TagError::TooMany(2)));
+        assert_eq!(parse_header("a&b", 2).map(|tags| tags.len()), Ok(2));
+    }
+
+    #[test]
+    fn lengths_count_characters() {
+        let longest = tag(&"\u{1f980}".repeat(TAG_KEY_CHARS_MAX), &"\u{fc}".repeat(TAG_VALUE_CHARS_MAX));
+        assert_eq!(validate(std::slice::from_ref(&longest), 1), Ok(()));
+        let key = tag(&format!("{}k", longest.key), "");
+        assert_eq!(validate(&[key], 1), Err(TagError::KeyLength));
+        let value = tag("k", &format!("{}v", longest.value));
+        assert_eq!(validate(&[value], 1), Err(TagError::ValueLength("k".into())));
+        assert_eq!(validate(&[tag("a", ""), tag("b", "")], 1), Err(TagError::TooMany(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_tags_or_an_error(text: String) {
+            if let Ok(tags) = parse_header(&text, 10) {
+                prop_assert_eq!(validate(&tags, 10), Ok(()));
+            }
+        }
+
+        #[test]
+        fn encoded_tags_come_back(key in "\\PC{1,20}", value in "\\PC{0,20}") {
+            let encode = |text: &str| text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02x}"));
+            let text = format!("{}={}", encode(&key), encode(&value));
+            prop_assert_eq!(parse_header(&text, 1), Ok(vec![tag(&key, &value)]));
+        }
+    }
 }

@@ -181,3 +181,109 @@ impl UploadState {
         }
     }
 }
+
+#[cfg(test)]
+pub(in crate::objects) mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::objects::version::tests::{
+        acl, algorithm, bytes, checksum, damage, etag, headers, kind, meta, tags, version_id,
+    };
+
+    fn state() -> impl Strategy<Value = UploadState> {
+        let list = any::<[u8; 20]>;
+        prop_oneof![
+            Just(UploadState::Open),
+            (version_id(), list(), any::<u64>()).prop_map(|(version, list, since)| UploadState::Completing {
+                version,
+                list,
+                since
+            }),
+            (version_id(), list()).prop_map(|(version, list)| UploadState::Reopening { version, list }),
+            (version_id(), any::<bool>(), list(), etag(), option::of(checksum())).prop_map(
+                |(version, null, list, etag, checksum)| UploadState::Done { version, null, list, etag, checksum }
+            ),
+            Just(UploadState::Aborted),
+        ]
+    }
+
+    pub(in crate::objects) fn upload() -> impl Strategy<Value = Upload> {
+        let who = (any::<[u8; 16]>(), bytes(20), any::<String>(), any::<String>(), any::<u64>());
+        let what = (headers(), meta(), tags(), option::of(acl()), option::of((algorithm(), kind())));
+        (who, what, state()).prop_map(
+            |((bucket, key, initiator, owner, initiated), (headers, meta, tags, acl, checksum), state)| Upload {
+                bucket: BucketId(bucket),
+                key,
+                initiator,
+                owner,
+                initiated,
+                headers,
+                meta,
+                tags,
+                acl,
+                checksum,
+                state,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn uploads_come_back(upload in upload()) {
+            prop_assert_eq!(Upload::decode(upload.encode()), Ok(upload));
+        }
+
+        #[test]
+        fn damaged_uploads_fail_or_decode_without_panic(upload in upload(), at: usize, bit in 0..8_u8) {
+            damage(&upload.encode(), at, bit, Upload::decode);
+        }
+
+        #[test]
+        fn any_bytes_are_an_upload_or_an_error(bytes: Vec<u8>) {
+            let _ = Upload::decode(bytes.clone().into());
+            let _ = Upload::decode([&[VERSION], &bytes[..]].concat().into());
+        }
+    }
+
+    /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
+    #[test]
+    fn the_golden_uploads_still_open() {
+        let (version, list) = (VersionId([0x11; 16]), [0x22; 20]);
+        let etag = Etag { md5: [0x33; 16], parts: Some(2) };
+        let checksum =
+            Some(Checksum { algorithm: Algorithm::Crc32, digest: Bytes::from_static(b"1234"), parts: Some(2) });
+        let (v, l) = (&[0x11; 16][..], &[0x22; 20][..]);
+        let states = [
+            (UploadState::Open, vec![1]),
+            (UploadState::Completing { version, list, since: 5 }, [&[2], v, l, &[0, 0, 0, 0, 0, 0, 0, 5]].concat()),
+            (UploadState::Reopening { version, list }, [&[3], v, l].concat()),
+            (
+                UploadState::Done { version, null: true, list, etag, checksum },
+                [&[4], v, &[1], l, &[0x33; 16], &[2, 1, 1, 4], b"1234", &[2]].concat(),
+            ),
+            (UploadState::Aborted, vec![5]),
+        ];
+        for (state, tail) in states {
+            let upload = Upload {
+                bucket: BucketId([0x44; 16]),
+                key: Bytes::from_static(b"k"),
+                initiator: "ann".into(),
+                owner: "bob".into(),
+                initiated: 7,
+                headers: Vec::new(),
+                meta: Vec::new(),
+                tags: Vec::new(),
+                acl: None,
+                checksum: Some((Algorithm::Crc32, Kind::Composite)),
+                state,
+            };
+            let front = b"\x01kann\x03bob\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x01\x01\x02";
+            let row = [&[1], &[0x44; 16][..], &front[..2], b"\x03", &front[2..], &tail].concat();
+            assert_eq!(upload.encode(), row);
+            assert_eq!(Upload::decode(row.clone().into()), Ok(upload));
+            assert_eq!(Upload::decode([&row[..], &[0]].concat().into()), Err(DecodeError::Trailing));
+        }
+    }
+}

@@ -14,7 +14,7 @@ Properties are a JSON object with the member props, given as one word or as @FIL
 
 Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
-    --json                         Answer as JSON: list, status and member-status
+    --json                         Answer as JSON: list, show, create, rotate-key, status, member-status
 
 Exit code 0: done. Exit code 1: not done, standard error says why.
 ";
@@ -34,6 +34,13 @@ pub(super) fn bucket_type() -> String {
         "Usage: kv-admin bucket-type <command>\n\n\
          The follow commands can be used to manage bucket types for the cluster:\n\n{commands}"
     )
+}
+
+/// What `kv-admin s3` alone prints.
+pub(super) fn s3_user() -> String {
+    let family = COMMANDS.iter().filter(|command| command.words[0] == "s3");
+    let commands: String = family.map(|command| line(command, &command.usage["s3 user ".len()..])).collect();
+    format!("Usage: kv-admin s3 user <command>\n\nThe users of the S3 interface:\n\n{commands}")
 }
 
 pub(super) async fn answer(_: Call<'_>) -> Answer {
@@ -69,6 +76,7 @@ mod tests {
     #[test]
     fn every_command_that_has_a_json_form_is_named() {
         let with: Vec<_> = super::COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
-        assert_eq!(with, ["bucket-type list", "bucket-type status", "status", "member-status"]);
+        let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
+        assert_eq!(with, [&["bucket-type list", "bucket-type status"], &s3[..], &["status", "member-status"]].concat());
     }
 }

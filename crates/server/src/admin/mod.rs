@@ -15,6 +15,7 @@ mod erlang;
 pub mod frame;
 mod help;
 mod refused;
+mod s3_user;
 pub mod socket;
 mod stats;
 mod table;
@@ -23,18 +24,18 @@ pub use answer::Answer;
 pub use help::help;
 pub use table::{COMMANDS, Command};
 
-use larder_gateway::Gateway;
+use larder_gateway::objects::Objects;
 
 use table::Found;
 
 /// Carries out one command: the words behind `kv-admin`, such as `["bucket-type", "list"]`.
 ///
 /// The word `--json`, wherever it stands, asks for the answer as JSON.
-pub async fn run(gateway: &Gateway, args: &[String]) -> Answer {
+pub async fn run(objects: &Objects, args: &[String]) -> Answer {
     let json = args.iter().any(|word| word == "--json");
     let words: Vec<&str> = args.iter().map(String::as_str).filter(|word| *word != "--json").collect();
     match table::find(&words) {
-        Found::Command(command, rest) => command.run(gateway, rest, json).await,
+        Found::Command(command, rest) => command.run(objects, rest, json).await,
         Found::Other(answer) => answer,
     }
 }

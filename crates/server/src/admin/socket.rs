@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::Gateway;
+use larder_gateway::objects::Objects;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -97,7 +97,7 @@ impl AdminSocket {
     }
 
     /// Answers commands until `shutdown` turns true; commands being carried out then are ended with.
-    pub async fn serve(self, gateway: Arc<Gateway>, mut shutdown: watch::Receiver<bool>) {
+    pub async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let mut commands = JoinSet::new();
         loop {
@@ -108,9 +108,9 @@ impl AdminSocket {
             while commands.try_join_next().is_some() {}
             match connection {
                 Ok((stream, permit)) => {
-                    let gateway = gateway.clone();
+                    let objects = objects.clone();
                     commands.spawn(async move {
-                        answer(&gateway, stream).await;
+                        answer(&objects, stream).await;
                         drop(permit);
                     });
                 }
@@ -157,12 +157,12 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
 }
 
 /// One connection: reads its command, carries it out, answers. Every step has its time.
-async fn answer(gateway: &Gateway, mut stream: UnixStream) {
+async fn answer(objects: &Objects, mut stream: UnixStream) {
     let request = timeout(REQUEST_TIME_MAX, frame::read_request(&mut stream)).await;
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
         Ok(Ok(words)) => {
-            let doing = timeout(COMMAND_TIME_MAX, run(gateway, &words));
+            let doing = timeout(COMMAND_TIME_MAX, run(objects, &words));
             doing.await.unwrap_or_else(|_| Answer::failed("timeout: it may or may not have been done"))
         }
         Ok(Err(bad)) => Answer::failed(bad.to_string()),

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use larder_gateway::Gateway;
+use larder_gateway::objects::Objects;
 
-use super::{Answer, bucket_type, cluster, cycle, help, refused, stats};
+use super::{Answer, bucket_type, cluster, cycle, help, refused, s3_user, stats};
 
 /// A command being carried out.
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
@@ -14,6 +15,8 @@ pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 pub(super) struct Call<'a> {
     /// The gateway.
     pub(super) gateway: &'a Gateway,
+    /// Its S3 side.
+    pub(super) objects: &'a Objects,
     /// The words behind the command's own: as many as it takes.
     pub(super) args: &'a [&'a str],
     /// Whether the answer is wanted as JSON.
@@ -92,6 +95,47 @@ pub static COMMANDS: &[Command] = &[
         "Update a type after activation",
         bucket_type::update
     ),
+    command!(
+        ["s3", "user", "create"],
+        (2, 2),
+        "s3 user create <email> <name>",
+        true,
+        "Create an S3 user; prints the key and its secret",
+        s3_user::create
+    ),
+    command!(["s3", "user", "list"], (0, 0), "s3 user list", true, "List the S3 users", s3_user::list),
+    command!(
+        ["s3", "user", "show"],
+        (1, 1),
+        "s3 user show <key or email>",
+        true,
+        "Show an S3 user, without the secret",
+        s3_user::show
+    ),
+    command!(
+        ["s3", "user", "disable"],
+        (1, 1),
+        "s3 user disable <key or email>",
+        false,
+        "Refuse an S3 user's requests from now on",
+        s3_user::disable
+    ),
+    command!(
+        ["s3", "user", "enable"],
+        (1, 1),
+        "s3 user enable <key or email>",
+        false,
+        "Take an S3 user's requests again",
+        s3_user::enable
+    ),
+    command!(
+        ["s3", "user", "rotate-key"],
+        (1, 1),
+        "s3 user rotate-key <key or email>",
+        true,
+        "Replace the secret of an S3 user; prints the new one",
+        s3_user::rotate_key
+    ),
     command!(["status"], (0, 0), "status", true, "Statistics of the last minute", stats::status),
     command!(["member-status"], (0, 0), "member-status", true, "The running nodes", cluster::member_status),
     command!(
@@ -121,14 +165,14 @@ pub static COMMANDS: &[Command] = &[
 
 impl Command {
     /// Carries it out, when as many words follow as it takes.
-    pub(super) async fn run(&self, gateway: &Gateway, args: &[&str], json: bool) -> Answer {
+    pub(super) async fn run(&self, objects: &Objects, args: &[&str], json: bool) -> Answer {
         if args.len() < self.args.0 || args.len() > self.args.1 {
             return Answer::usage(self.usage);
         }
         if json && !self.json {
             return Answer::failed(format!("{} has no JSON form", self.words.join(" ")));
         }
-        (self.handler)(Call { gateway, args, json }).await
+        (self.handler)(Call { gateway: objects.gateway(), objects, args, json }).await
     }
 }
 
@@ -154,6 +198,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> Found<'a> {
     }
     Found::Other(match verb.as_str() {
         "bucket-type" => Answer::failed(help::bucket_type()),
+        "s3" => Answer::failed(help::s3_user()),
         "--help" | "-h" => Answer::done(help::help()),
         "--version" => Answer::done(env!("CARGO_PKG_VERSION")),
         _ => refused::answer(&verb, words),
@@ -187,6 +232,8 @@ mod tests {
             ("member_status", "member-status + "),
             ("bucket-type", "Usage: kv-admin bucket-type <command>"),
             ("bucket-type nonsense", "Usage: kv-admin bucket-type <command>"),
+            ("s3 user create a@b A", "s3 user create + a@b,A"),
+            ("s3 user", "Usage: kv-admin s3 user <command>"),
             ("security add-user u", "security is not available yet: users, grants and sources"),
             ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
         ] {

@@ -5,6 +5,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, Ports, Rules};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
@@ -15,6 +16,7 @@ use super::{Answer, run};
 /// A gateway and its way to the shared store.
 struct Node {
     gateway: Arc<Gateway>,
+    objects: Arc<Objects>,
     way: Arc<Faulty<MemoryStore>>,
 }
 
@@ -36,7 +38,9 @@ async fn nodes(names: &[&str]) -> Vec<Node> {
             rules: Rules::default(),
         };
         let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };
-        nodes.push(Node { gateway: Gateway::start(ports, config).await.unwrap(), way });
+        let gateway = Gateway::start(ports, config).await.unwrap();
+        let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
+        nodes.push(Node { gateway, objects, way });
     }
     nodes
 }
@@ -52,7 +56,7 @@ impl Node {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        run(&self.gateway, &words.collect::<Vec<_>>()).await
+        run(&self.objects, &words.collect::<Vec<_>>()).await
     }
 
     /// Checks a transcript: lines behind `$` are commands, the others what they print; `! ` begins a line of standard error

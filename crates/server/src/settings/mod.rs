@@ -87,6 +87,12 @@ pub struct Settings {
     pub http: Listener,
     pub pb: Listener,
     pub s3: Listener,
+    pub s3_hosts: Vec<String>,
+    pub s3_region: String,
+    /// Access key and secret of the S3 admin, if they were given.
+    pub s3_admin: Option<(String, String)>,
+    pub s3_buckets_max: usize,
+    pub s3_lifecycle_interval: Duration,
     pub admin_socket: PathBuf,
     pub engine: Engine,
     pub durability: Durability,
@@ -97,6 +103,7 @@ pub struct Settings {
     pub delete_mode: DeleteMode,
     pub request_timeout: Duration,
     pub connections_max: usize,
+    pub sweep_interval: Duration,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
     pub accept_damaged_journal: bool,
@@ -134,6 +141,11 @@ impl Settings {
             http: raw.value(&table::HTTP, text::listener)?,
             pb: raw.value(&table::PB, text::listener)?,
             s3: raw.value(&table::S3, text::listener)?,
+            s3_hosts: raw.value(&table::S3_HOST, text::hosts)?,
+            s3_region: raw.value(&table::S3_REGION, text::name)?,
+            s3_admin: s3_admin(raw)?,
+            s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
+            s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, text::time)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
                 raw.value(&table::ADMIN_SOCKET, text::path)?
             } else {
@@ -149,11 +161,22 @@ impl Settings {
             delete_mode: raw.value(&table::DELETE_MODE, text::delete_mode)?,
             request_timeout: raw.value(&table::REQUEST_TIMEOUT, text::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
+            sweep_interval: raw.value(&table::SWEEP_INTERVAL, text::time)?,
             log_level: raw.value(&table::LOG_LEVEL, text::log_level)?,
             log_format: raw.value(&table::LOG_FORMAT, text::log_format)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, text::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, text::time)?,
         })
+    }
+}
+
+/// The key makes no sense without its secret, nor the other way round.
+fn s3_admin(raw: &Raw) -> Result<Option<(String, String)>, SettingError> {
+    let (key, secret) = (&table::S3_ADMIN_KEY, &table::S3_ADMIN_SECRET);
+    match (raw.value(key, text::key)?, raw.value(secret, text::key)?) {
+        (Some(key), Some(secret)) => Ok(Some((key, secret))),
+        (None, None) => Ok(None),
+        _ => Err(SettingError::new(format!("{} and {} go together: one is missing", key.name, secret.name))),
     }
 }
 

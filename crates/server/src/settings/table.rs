@@ -21,6 +21,10 @@ pub enum Kind {
     Choice(&'static str),
     /// `true` or `false`; the flag alone means `true`.
     Switch,
+    /// Host names with commas between them.
+    Hosts,
+    /// A key or a secret; nothing: one is made.
+    Key,
 }
 
 impl Kind {
@@ -37,6 +41,8 @@ impl Kind {
             Self::Delete => "keep|immediate|TIME",
             Self::Choice(words) => words,
             Self::Switch => "=true|false",
+            Self::Hosts => "HOST,...",
+            Self::Key => "KEY",
         }
     }
 }
@@ -94,7 +100,19 @@ settings! {
     PB = "pb", Kind::Listener, "127.0.0.1:8087",
         "Where Riak's protocol buffers interface will listen: not built yet, so nothing does.";
     S3 = "s3", Kind::Listener, "127.0.0.1:8080",
-        "Where the S3 interface will listen: not built yet, so nothing does.";
+        "Where the S3 interface listens.";
+    S3_HOST = "s3-host", Kind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
+        "Hosts of the S3 interface: in front of one, a bucket may be named. Where it listens is always one.";
+    S3_REGION = "s3-region", Kind::Name, "us-east-1",
+        "The region S3 clients are told; they may sign for any.";
+    S3_ADMIN_KEY = "s3-admin-key", Kind::Key, "",
+        "Access key of the S3 admin; made at the first start when not given. Better in the environment than as a flag.";
+    S3_ADMIN_SECRET = "s3-admin-secret", Kind::Key, "",
+        "Secret of the S3 admin's access key; given with it.";
+    S3_BUCKETS_MAX = "s3-buckets-max", Kind::Count(1, 1_000_000), "100",
+        "Most S3 buckets of a user; the admin may have any number.";
+    S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", Kind::Time, "1h",
+        "How often objects and uploads are looked through for what the lifecycle rules of their bucket remove.";
     ADMIN_SOCKET = "admin-socket", Kind::Path, "<data-dir>/admin.sock",
         "The Unix socket that kv-admin talks to; only the server's own user may open it.";
     ENGINE = "engine", Kind::Choice("local|memory"), "local",
@@ -115,6 +133,8 @@ settings! {
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
         "Most HTTP connections at a time; one more is answered 503 and closed.";
+    SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
+        "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
     LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",

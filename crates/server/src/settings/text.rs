@@ -22,6 +22,29 @@ pub(super) fn name(text: &str) -> Read<String> {
     }
 }
 
+/// Host names, in lower case.
+pub(super) fn hosts(text: &str) -> Read<Vec<String>> {
+    let is_host = |host: &str| {
+        let label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        !host.is_empty() && host.len() <= NAME_BYTES_MAX && host.split('.').all(label)
+    };
+    let hosts: Vec<String> = text.split(',').map(|host| host.trim().to_ascii_lowercase()).collect();
+    if hosts.iter().all(|host| is_host(host)) {
+        Ok(hosts)
+    } else {
+        Err("host names without ports, with commas between them, such as s3.example.com,localhost".into())
+    }
+}
+
+/// A key or a secret, if there is one.
+pub(super) fn key(text: &str) -> Read<Option<String>> {
+    match text.len() {
+        0 => Ok(None),
+        3..=128 if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(text.to_owned())),
+        _ => Err("3 to 128 visible ASCII characters".into()),
+    }
+}
+
 pub(super) fn path(text: &str) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') { Err("a path".into()) } else { Ok(text.into()) }
 }

@@ -2,7 +2,8 @@
 //!
 //! A promise is one function named as the sentence it proves. All of them run on partitions of their own, so a store in use
 //! may be examined. Not examined, because engines differ: an older put after a removal, a clear or an expiry; two
-//! writes of one stamp and value that differ in expiry; what a row is when two changes of one batch name it.
+//! writes of one stamp and value that differ in expiry; what a row is when two changes of one batch name it; a row of a table
+//! of shadows that both a head and a plain write change.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -29,6 +30,7 @@ mod names;
 mod races;
 mod reading;
 mod refusals;
+mod shadows;
 mod subject;
 mod writing;
 
@@ -67,6 +69,7 @@ const STORE: &[Promise<Subject>] = promises![
     reading::a_range_includes_its_beginning_and_not_its_end,
     reading::a_range_of_nothing_is_an_empty_page,
     reading::a_prefix_reads_its_names_and_no_others,
+    reading::one_row_is_read_by_its_name,
     names::names_are_any_bytes,
     names::partition_keys_are_any_bytes,
     names::partitions_and_rows_do_not_run_into_each_other,
@@ -110,6 +113,12 @@ const STORE: &[Promise<Subject>] = promises![
     guards::an_absent_head_is_guarded_too,
     guards::a_head_is_one_row_among_others,
     guards::a_head_has_any_name,
+    shadows::a_swap_writes_head_and_shadow,
+    shadows::a_conflict_writes_neither_head_nor_shadow,
+    shadows::a_shadow_goes_and_comes_back,
+    shadows::shadows_of_many_heads_are_one_listing,
+    shadows::a_shadow_is_never_behind_its_head,
+    shadows::a_shadow_out_of_place_is_misuse,
     races::a_batch_is_seen_whole_or_not_at_all,
     races::a_swap_is_seen_whole_or_not_at_all,
     races::exactly_one_of_many_racing_swaps_wins,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::{JoinSet, yield_now};
 
-use super::subject::{GUARDED, PLAIN, Subject, put, remove, row};
+use super::subject::{GUARDED, PLAIN, Subject, put, remove, row, stopped};
 use crate::{Change, Partition, Row, Swap};
 
 /// Rounds of a writer: enough to be met at work, few enough for an engine with a disk.
@@ -42,14 +42,6 @@ fn readers(subject: &Subject, partition: &Partition, expected: usize) -> (JoinSe
         });
     }
     (readers, stop)
-}
-
-async fn stopped(mut tasks: JoinSet<()>) {
-    while let Some(task) = tasks.join_next().await {
-        if let Err(broken) = task {
-            std::panic::resume_unwind(broken.into_panic());
-        }
-    }
 }
 
 pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: Subject) {

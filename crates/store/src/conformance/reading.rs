@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::subject::{PLAIN, Subject, put, range, row};
+use super::subject::{PLAIN, Subject, put, put_until, range, row};
 use crate::{Order, Page, Partition, Range, ReadQuery, Stopped, Table};
 
 /// A partition of rows `a` to `g`.
@@ -136,5 +136,32 @@ pub(super) async fn a_prefix_reads_its_names_and_no_others(subject: Subject) {
             let expected: Vec<&[u8]> = expected.iter().map(|&at| names[at]).collect();
             assert_eq!(found, expected, "{table:?} {prefix:?}");
         }
+    }
+}
+
+pub(super) async fn one_row_is_read_by_its_name(subject: Subject) {
+    let names: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0", b"a\0\0", b"b"];
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        let soon = subject.in_seconds(10);
+        let mut changes: Vec<_> = names.iter().map(|name| put(name, name, 1)).collect();
+        changes.push(put_until("expired", "v", 1, soon));
+        subject.change(&partition, changes).await;
+        subject.wait_seconds(11);
+        for order in [Order::Forward, Order::Reverse] {
+            for name in names {
+                let query = ReadQuery { order, ..ReadQuery::one(Bytes::from_static(name)) };
+                let page = subject.page(&partition, &query).await;
+                let expected = Page { rows: vec![row(name, name, 1)], stopped: Stopped::End };
+                assert_eq!(page, expected, "{table:?} {name:?}");
+            }
+            for name in ["absent", "expired", "a\0\0\0"] {
+                let query = ReadQuery { order, ..ReadQuery::one(Bytes::from_static(name.as_bytes())) };
+                let nothing = Page { rows: Vec::new(), stopped: Stopped::End };
+                assert_eq!(subject.page(&partition, &query).await, nothing, "{table:?} {name:?}");
+            }
+        }
+        let elsewhere = subject.page(&subject.other(table, "elsewhere"), &ReadQuery::one("a".into())).await;
+        assert_eq!(elsewhere.rows, [], "{table:?}");
     }
 }

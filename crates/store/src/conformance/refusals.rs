@@ -106,7 +106,7 @@ pub(super) async fn misuse_is_refused(subject: Subject) {
         batch.add(partition.clone(), vec![put("a", "v", 1)]);
         refused(subject.apply(batch).await, Kind::Misuse);
         assert_eq!(subject.rows(&subject.partition(Table::Objects)).await, [], "{table:?}");
-        assert_eq!(subject.swap(&partition, None, row("", "v", 5).into(), Vec::new()).await, Swap::Applied);
+        assert_eq!(subject.swap(&partition, None, row("", "v", 5), Vec::new()).await, Swap::Applied);
         for stamp in [4, 5] {
             let changes = vec![put("x", "v", 9)];
             let answer =

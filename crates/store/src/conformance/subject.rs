@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use larder_model::content::BlobId;
 
 use super::ManualClock;
 use crate::{
-    Batch, BlobOwner, Blobs, Change, Clock, Durability, Level, Micros, Options, Order, Page, Partition, PartitionPage,
-    Range, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, Blobs, Change, Clock, Durability, Head, Level, Micros, Options, Order, Page, Partition,
+    PartitionPage, Range, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 
 /// A plain table of either layout: packed, wide.
@@ -83,7 +84,7 @@ impl Subject {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Row,
+        head: impl Into<Head>,
         changes: Vec<Change>,
     ) -> Swap {
         let swap = self.store.apply_if(partition, expected, head.into(), changes, &options()).await;
@@ -179,6 +180,15 @@ impl BlobSubject {
         let own: Vec<BlobId> = (0..=u8::MAX).map(|which| self.id(which)).collect();
         all.retain(|(id, _)| own.contains(id));
         all
+    }
+}
+
+/// Waits for tasks; what broke in one breaks here.
+pub(super) async fn stopped(mut tasks: JoinSet<()>) {
+    while let Some(task) = tasks.join_next().await {
+        if let Err(broken) = task {
+            std::panic::resume_unwind(broken.into_panic());
+        }
     }
 }
 

@@ -23,6 +23,12 @@ enum Defect {
     Piecemeal,
     /// Rows stay for ever.
     Eternal,
+    /// A shadow is written after its head.
+    LateShadow,
+    /// A shadow is written before it is known whether its head will be.
+    EarlyShadow,
+    /// A shadow is not removed.
+    LastingShadow,
 }
 
 /// How long a defect lies open: others are at work by then, however few cores there are.
@@ -90,10 +96,29 @@ impl Store for Broken {
         &self,
         partition: &Partition,
         mut expected: Option<Stamp>,
-        head: Head,
+        mut head: Head,
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {
+        let shadow = head.shadow_change().map(|(partition, change)| Batch::of(partition, vec![change]));
+        match (self.defect, shadow) {
+            (Defect::LateShadow, Some(shadow)) if head.check(expected).is_ok() => {
+                head.shadow = None;
+                let swap = self.inner.apply_if(partition, expected, head, changes, options).await?;
+                if swap == Swap::Applied {
+                    tokio::time::sleep(OPEN).await;
+                    self.inner.apply(shadow, options).await?;
+                }
+                return Ok(swap);
+            }
+            (Defect::EarlyShadow, Some(shadow)) if head.check(expected).is_ok() => {
+                self.inner.apply(shadow, options).await?;
+            }
+            (Defect::LastingShadow, _) if head.shadow.as_ref().is_some_and(|shadow| shadow.value.is_none()) => {
+                head.shadow = None;
+            }
+            _ => {}
+        }
         if matches!(self.defect, Defect::Unguarded) && expected < Some(head.row.stamp) {
             let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
             let current = page.rows.first().map(|row| row.stamp);
@@ -171,6 +196,24 @@ async fn an_engine_whose_batches_arrive_in_pieces_does_not_conform() {
 async fn an_engine_that_keeps_what_expired_does_not_conform() {
     let verdict = verdict(Defect::Eternal).await;
     assert!(verdict.contains("expire"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_whose_shadows_come_late_does_not_conform() {
+    let verdict = verdict(Defect::LateShadow).await;
+    assert!(verdict.contains("a_shadow_is_never_behind_its_head"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_that_writes_shadows_of_refused_heads_does_not_conform() {
+    let verdict = verdict(Defect::EarlyShadow).await;
+    assert!(verdict.contains("a_conflict_writes_neither_head_nor_shadow"), "{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_engine_whose_shadows_stay_does_not_conform() {
+    let verdict = verdict(Defect::LastingShadow).await;
+    assert!(verdict.contains("a_shadow_goes_and_comes_back"), "{verdict}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

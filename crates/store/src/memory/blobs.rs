@@ -11,15 +11,11 @@ use parking_lot::Mutex;
 use larder_model::content::BlobId;
 
 use super::MemoryStore;
-use crate::leases::{Lease, Leases};
+use crate::leases::Lease;
 use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, Result};
 
-/// All blobs, and the leases on them.
-#[derive(Default)]
-pub(super) struct BlobMap {
-    blobs: Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>,
-    leases: Leases,
-}
+/// All blobs with their owners.
+pub(super) type BlobMap = Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>;
 
 struct Writer {
     map: Arc<BlobMap>,
@@ -36,12 +32,12 @@ struct Reader {
 #[async_trait]
 impl Blobs for MemoryStore {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        let lease = self.blobs.leases.hold(id);
+        let lease = self.leases.hold(id);
         Ok(Box::new(Writer { map: self.blobs.clone(), lease, id, owner, bytes: BytesMut::new() }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
-        let blobs = self.blobs.blobs.lock();
+        let blobs = self.blobs.lock();
         let Some((_, bytes)) = blobs.get(&id) else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));
         };
@@ -49,15 +45,15 @@ impl Blobs for MemoryStore {
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        self.blobs.blobs.lock().remove(&id);
+        self.blobs.lock().remove(&id);
         Ok(())
     }
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
-        let blobs = self.blobs.blobs.lock();
+        let blobs = self.blobs.lock();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = blobs.range((from, Bound::Unbounded));
-        let free = behind.filter(|(id, _)| !self.blobs.leases.holds(id));
+        let free = behind.filter(|(id, _)| !self.leases.holds(id));
         Ok(free.take(limit).map(|(id, (owner, _))| (*id, owner.clone())).collect())
     }
 
@@ -75,7 +71,7 @@ impl BlobWriter for Writer {
 
     async fn finish(self: Box<Self>, _durability: Durability) -> Result<Box<dyn Send + Sync>> {
         let Self { map, lease, id, owner, bytes } = *self;
-        map.blobs.lock().insert(id, (owner, bytes.freeze()));
+        map.lock().insert(id, (owner, bytes.freeze()));
         Ok(Box::new(lease))
     }
 }

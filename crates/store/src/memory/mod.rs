@@ -9,7 +9,6 @@
 //! the contract literally: what a caller may not do is `Misuse` here, even where another engine would let it pass.
 
 mod blobs;
-mod contract;
 mod rows;
 mod shard;
 
@@ -24,9 +23,10 @@ use tokio::time::Instant;
 
 use larder_model::limits::BATCH_BYTES_MAX;
 
+use crate::leases::Leases;
 use crate::{
     Batch, Change, Clock, EngineLimits, Error, Head, Kind, Micros, Options, Page, Partition, PartitionChanges,
-    PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
+    PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table, contract,
 };
 
 use blobs::BlobMap;
@@ -43,8 +43,9 @@ const INLINE_MAX: usize = 1024;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     inline_max: usize,
-    shards: [RwLock<Shard>; SHARDS],
+    shards: Arc<[RwLock<Shard>; SHARDS]>,
     blobs: Arc<BlobMap>,
+    leases: Leases,
 }
 
 impl MemoryStore {
@@ -57,8 +58,21 @@ impl MemoryStore {
     /// An empty store with another boundary between rows and blobs.
     #[must_use]
     pub fn with_inline_max(clock: Arc<dyn Clock>, inline_max: usize) -> Self {
-        let shards = std::array::from_fn(|_| RwLock::default());
-        Self { clock, inline_max, shards, blobs: Arc::default() }
+        let shards = Arc::new(std::array::from_fn(|_| RwLock::default()));
+        Self { clock, inline_max, shards, blobs: Arc::default(), leases: Leases::default() }
+    }
+
+    /// The same rows and blobs as another process sees them: neither knows which blobs the other one is writing.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        let Self { clock, inline_max, shards, blobs, .. } = self;
+        Self {
+            clock: clock.clone(),
+            inline_max: *inline_max,
+            shards: shards.clone(),
+            blobs: blobs.clone(),
+            leases: Leases::default(),
+        }
     }
 
     fn shard(&self, partition: &Partition) -> &RwLock<Shard> {
@@ -86,7 +100,7 @@ impl Store for MemoryStore {
 
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
         in_time(options)?;
-        contract::batch(&batch)?;
+        contract::batch(&batch, BATCH_BYTES_MAX)?;
         let now = self.clock.now();
         let mut work = self.lock(batch);
         for (shard, share) in &mut work {
@@ -112,7 +126,7 @@ impl Store for MemoryStore {
         in_time(options)?;
         // Last, so that a clear among the changes spares it.
         changes.push(Change::Put(head.row.clone()));
-        contract::swap(partition, expected, &head, &changes)?;
+        contract::swap(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         let mut batch = Batch::of(partition.clone(), changes);
         if let Some((shadow, change)) = head.shadow_change() {
             batch.add(shadow, vec![change]);

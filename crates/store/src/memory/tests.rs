@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance, random_changes_match_the_model};
-use crate::{Durability, Level};
+use crate::{BlobOwner, Blobs, Durability, Level, Row};
+use larder_model::content::BlobId;
 
 fn engine() -> (Arc<MemoryStore>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
@@ -99,4 +100,21 @@ async fn a_deadline_in_the_past_is_noticed() {
     assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
     let page = store.read(&Partition::marks(), &ReadQuery::all(1), &options()).await.unwrap();
     assert_eq!(page.rows, []);
+}
+
+#[tokio::test]
+async fn another_process_sees_rows_and_blobs_but_no_leases() {
+    let (one, clock) = engine();
+    let other = Arc::new(one.apart());
+    conformance(other.clone(), clock).await;
+    let owner = BlobOwner { partition: Partition::marks(), row: "a".into() };
+    let writer = one.create(BlobId([1; 24]), owner.clone()).await.unwrap();
+    let lease = writer.finish(Durability::Disk).await.unwrap();
+    assert_eq!(one.list(None, 9).await.unwrap(), []);
+    assert_eq!(other.list(None, 9).await.unwrap(), [(BlobId([1; 24]), owner)]);
+    drop(lease);
+    assert_eq!(one.list(None, 9).await.unwrap().len(), 1);
+    one.apply(Batch::of(Partition::marks(), vec![put("a", 1, None)]), &options()).await.unwrap();
+    let page = other.read(&Partition::marks(), &ReadQuery::one("a".into()), &options()).await.unwrap();
+    assert_eq!(page.rows.len(), 1);
 }

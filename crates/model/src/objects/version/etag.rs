@@ -2,6 +2,8 @@
 
 use md5::{Digest, Md5};
 
+use crate::objects::checksum::part_count;
+
 /// MD5 of the bytes, or of the MD5s of the parts with their count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Etag {
@@ -30,12 +32,8 @@ impl Etag {
         let text = text.trim();
         let bare = unquote(text, "\"").or_else(|| unquote(text, "&quot;")).unwrap_or(text);
         let (digits, parts) = match bare.split_once('-') {
-            Some((digits, count)) => (digits, Some(count)),
+            Some((digits, count)) => (digits, Some(part_count(count)?)),
             None => (bare, None),
-        };
-        let parts = match parts {
-            Some(count) => Some(count.parse().ok().filter(|parsed: &u32| *parsed > 0 && parsed.to_string() == count)?),
-            None => None,
         };
         if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;

@@ -55,10 +55,7 @@ pub(in crate::objects) fn put_list<T>(out: &mut Encoder, items: &[T], put: impl 
 }
 
 /// The list grows as its items are read: a hostile count reserves nothing.
-pub(in crate::objects) fn list<T>(
-    rest: &mut Decoder,
-    take: impl Fn(&mut Decoder) -> Result<T>,
-) -> Result<Vec<T>> {
+pub(in crate::objects) fn list<T>(rest: &mut Decoder, take: impl Fn(&mut Decoder) -> Result<T>) -> Result<Vec<T>> {
     let mut items = Vec::new();
     for _ in 0..rest.count(METADATA_BYTES_MAX)? {
         items.push(take(rest)?);

@@ -24,7 +24,7 @@ async fn whatever_comes_is_answered() {
     let path = dir.path().join("admin.sock");
     let socket = AdminSocket::bind(&path).await.unwrap();
     let (down, shutdown) = watch::channel(false);
-    let serving = tokio::spawn(socket.serve(node().await.gateway, shutdown));
+    let serving = tokio::spawn(socket.serve(node().await.objects, shutdown));
 
     let silent = UnixStream::connect(&path).await.unwrap();
     for (bytes, stderr) in [

@@ -142,6 +142,9 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
     ) -> Result<Swap> {
         let swap = async {
             self.history.keep(&*self.inner, partition, options).await;
+            if let Some(shadow) = &head.shadow {
+                self.history.keep(&*self.inner, &shadow.partition, options).await;
+            }
             self.inner.apply_if(partition, expected, head, changes, options).await
         };
         self.call(options, swap).await

@@ -5,7 +5,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance};
 use crate::memory::MemoryStore;
-use crate::{BlobOwner, Blobs, Durability, Error};
+use crate::{BlobOwner, Blobs, Durability, Error, Row};
 use larder_model::content::BlobId;
 
 type Gateway = Faulty<MemoryStore>;

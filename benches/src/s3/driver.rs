@@ -1,0 +1,330 @@
+//! S3's calls on one connection, bucket in the path.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::sign::Signer;
+use super::xml;
+use crate::client::{Client, Reply};
+use crate::endpoint::Endpoint;
+use crate::keys::{Random, Values};
+use crate::server::Account;
+
+/// Keys or parts of one page at most.
+pub(crate) const PAGE_MAX: u64 = 1_000;
+
+/// What a query's value is sent with as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Where the objects are, and who reads and writes them.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The server.
+    pub(crate) endpoint: Endpoint,
+    /// Whose requests they are.
+    pub(crate) account: Account,
+    /// The bucket.
+    pub(crate) bucket: String,
+}
+
+/// One request.
+struct Call<'a> {
+    method: &'static str,
+    /// The key; empty for the bucket itself.
+    key: &'a str,
+    /// The part of the query that is signed, sorted by name.
+    signed: &'a [(&'static str, &'a str)],
+    /// The rest of the query.
+    unsigned: &'a str,
+    range: Option<Range<u64>>,
+    body: &'a [u8],
+    keeps: bool,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: &'static str, key: &'a str) -> Self {
+        Self { method, key, signed: &[], unsigned: "", range: None, body: &[], keeps: false }
+    }
+}
+
+/// One connection and the request it is building.
+pub(crate) struct Driver {
+    client: Client,
+    signer: Signer,
+    request: Vec<u8>,
+    bucket: String,
+    host: String,
+    values: Arc<Values>,
+    /// This connection's own sequence.
+    pub(crate) random: Random,
+}
+
+impl Driver {
+    /// Connects number `seed` to a place.
+    ///
+    /// # Errors
+    ///
+    /// When nothing answers there.
+    pub(crate) async fn connect(place: &Place, values: Arc<Values>, seed: u64) -> Result<Self> {
+        Ok(Self {
+            client: Client::connect(&place.endpoint).await?,
+            signer: Signer::new(&place.account)?,
+            request: Vec::with_capacity(1_024),
+            bucket: place.bucket.clone(),
+            host: place.endpoint.host.clone(),
+            values,
+            random: Random::new(seed),
+        })
+    }
+
+    /// Writes a random value of this size.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport, as for every call here.
+    pub(crate) async fn put(&mut self, key: &str, bytes: usize) -> Result<Reply> {
+        self.send_value(key, &[], bytes).await
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn get(&mut self, key: &str) -> Result<Reply> {
+        self.call(Call::new("GET", key)).await
+    }
+
+    /// Reads some bytes of a key.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn get_range(&mut self, key: &str, range: Range<u64>) -> Result<Reply> {
+        self.call(Call { range: Some(range), ..Call::new("GET", key) }).await
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn delete(&mut self, key: &str) -> Result<Reply> {
+        self.call(Call::new("DELETE", key)).await
+    }
+
+    /// Makes the bucket; one that is there already is no error.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn make_bucket(&mut self) -> Result<()> {
+        let reply = self.call(Call { keeps: true, ..Call::new("PUT", "") }).await?;
+        let is_ours = xml::text(self.client.body(), "Code").is_some_and(|code| code == "BucketAlreadyOwnedByYou");
+        if reply.status == 200 || is_ours { Ok(()) } else { Err(self.refusal("making a bucket", reply)) }
+    }
+
+    /// Removes the bucket, which must be empty.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn remove_bucket(&mut self) -> Result<()> {
+        let reply = self.call(Call::new("DELETE", "")).await?;
+        if reply.status == 204 { Ok(()) } else { Err(self.refusal("removing a bucket", reply)) }
+    }
+
+    /// One page of the bucket's keys: after `token`, else after the key `start_after`. The page is in [`Driver::page`].
+    ///
+    /// # Errors
+    ///
+    /// Broken transport.
+    pub(crate) async fn list(&mut self, token: Option<&str>, start_after: &str) -> Result<Reply> {
+        let mut query = format!("list-type=2&max-keys={PAGE_MAX}");
+        if let Some(token) = token {
+            query += &format!("&continuation-token={}", utf8_percent_encode(token, PLAIN));
+        } else if !start_after.is_empty() {
+            query += &format!("&start-after={}", utf8_percent_encode(start_after, PLAIN));
+        }
+        self.call(Call { unsigned: &query, keeps: true, ..Call::new("GET", "") }).await
+    }
+
+    /// The last page of a listing.
+    pub(crate) fn page(&self) -> &[u8] {
+        self.client.body()
+    }
+
+    /// Starts a multipart upload.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn initiate(&mut self, key: &str) -> Result<String> {
+        let call = Call { signed: &[("uploads", "")], keeps: true, ..Call::new("POST", key) };
+        let reply = self.call(call).await?;
+        match xml::text(self.client.body(), "UploadId") {
+            Some(id) if reply.status == 200 => Ok(id),
+            _ => Err(self.refusal("starting an upload", reply)),
+        }
+    }
+
+    /// Sends a part of random bytes; its ETag.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn part(&mut self, key: &str, upload: &str, number: u64, bytes: usize) -> Result<String> {
+        let number = number.to_string();
+        let reply = self.send_value(key, &[("partNumber", &number), ("uploadId", upload)], bytes).await?;
+        if reply.status != 200 {
+            return Err(self.refusal("sending a part", reply));
+        }
+        let etag = std::str::from_utf8(self.client.etag())?;
+        if etag.is_empty() {
+            bail!("a part was answered without ETag");
+        }
+        Ok(etag.to_owned())
+    }
+
+    /// Completes an upload of the parts with these ETags, numbered from 1.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, an error inside a 200, or broken transport.
+    pub(crate) async fn complete(&mut self, key: &str, upload: &str, etags: &[String]) -> Result<()> {
+        let mut body = String::from("<CompleteMultipartUpload>");
+        for (index, etag) in etags.iter().enumerate() {
+            let number = index + 1;
+            body += &format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+        }
+        body += "</CompleteMultipartUpload>";
+        let signed = [("uploadId", upload)];
+        let call = Call { signed: &signed, body: body.as_bytes(), keeps: true, ..Call::new("POST", key) };
+        let reply = self.call(call).await?;
+        let is_done = memchr::memmem::find(self.client.body(), b"<CompleteMultipartUploadResult").is_some();
+        if reply.status == 200 && is_done { Ok(()) } else { Err(self.refusal("completing an upload", reply)) }
+    }
+
+    /// Gives an upload up.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn abort(&mut self, key: &str, upload: &str) -> Result<()> {
+        let reply = self.call(Call { signed: &[("uploadId", upload)], ..Call::new("DELETE", key) }).await?;
+        if reply.status == 204 { Ok(()) } else { Err(self.refusal("giving an upload up", reply)) }
+    }
+
+    /// A page of `max` parts after part `after`; how many it had.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, or broken transport.
+    pub(crate) async fn list_parts(&mut self, key: &str, upload: &str, max: u64, after: u64) -> Result<u64> {
+        let query = format!("max-parts={max}&part-number-marker={after}");
+        let signed = [("uploadId", upload)];
+        let reply =
+            self.call(Call { signed: &signed, unsigned: &query, keeps: true, ..Call::new("GET", key) }).await?;
+        match reply.status {
+            200 => Ok(xml::count(self.client.body(), "PartNumber")),
+            _ => Err(self.refusal("listing parts", reply)),
+        }
+    }
+
+    /// An unexpected answer as an error, with what the server said.
+    pub(crate) fn refusal(&self, doing: &str, reply: Reply) -> anyhow::Error {
+        let body = self.client.body();
+        let said = |name| xml::text(body, name).unwrap_or_default();
+        anyhow::anyhow!("{doing} was answered by status {}: {} {}", reply.status, said("Code"), said("Message"))
+    }
+
+    async fn send_value(&mut self, key: &str, signed: &[(&'static str, &str)], bytes: usize) -> Result<Reply> {
+        let values = self.values.clone();
+        let body = values.cut(&mut self.random, bytes);
+        self.call(Call { signed, body, ..Call::new("PUT", key) }).await
+    }
+
+    async fn call(&mut self, call: Call<'_>) -> Result<Reply> {
+        self.build(&call);
+        self.client
+            .exchange_body(&mut self.request, call.body, call.keeps)
+            .await
+            .with_context(|| format!("{} of {:?}", call.method, call.key))
+    }
+
+    /// The head of a request, as it is sent.
+    fn build(&mut self, call: &Call<'_>) {
+        let path = if call.key.is_empty() { format!("/{}", self.bucket) } else { format!("/{}/{}", self.bucket, call.key) };
+        let (resource, sent) = (joined(&path, call.signed, false), joined(&path, call.signed, true));
+        let mut head = format!("{} {sent}", call.method);
+        if !call.unsigned.is_empty() {
+            head.push(if call.signed.is_empty() { '?' } else { '&' });
+            head += call.unsigned;
+        }
+        head += &format!(" HTTP/1.1\r\nHost: {}\r\n", self.host);
+        if let Some(range) = &call.range {
+            head += &format!("Range: bytes={}-{}\r\n", range.start, range.end - 1);
+        }
+        if matches!(call.method, "PUT" | "POST") {
+            head += &format!("Content-Length: {}\r\n", call.body.len());
+        }
+        self.request.clear();
+        self.request.extend_from_slice(head.as_bytes());
+        self.signer.add_headers(&mut self.request, call.method, &resource);
+        self.request.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The path and the signed part of the query: the values encoded, as they are sent, or plain, as they are signed.
+fn joined(path: &str, signed: &[(&'static str, &str)], encodes: bool) -> String {
+    let mut text = path.to_owned();
+    for (index, (name, value)) in signed.iter().enumerate() {
+        text.push(if index == 0 { '?' } else { '&' });
+        text += name;
+        match (value.is_empty(), encodes) {
+            (true, _) => {}
+            (false, false) => text += &format!("={value}"),
+            (false, true) => text += &format!("={}", utf8_percent_encode(value, PLAIN)),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_signed_plain_and_sent_encoded() {
+        let signed = [("partNumber", "7"), ("uploadId", "a+b/c=")];
+        assert_eq!(joined("/b/k", &signed, false), "/b/k?partNumber=7&uploadId=a+b/c=");
+        assert_eq!(joined("/b/k", &signed, true), "/b/k?partNumber=7&uploadId=a%2Bb%2Fc%3D");
+        assert_eq!(joined("/b/k", &[("uploads", "")], true), "/b/k?uploads");
+        assert_eq!(joined("/b", &[], true), "/b");
+    }
+
+    #[tokio::test]
+    async fn a_head_has_what_its_call_needs() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = Place {
+            endpoint: Endpoint::at(listener.local_addr().unwrap()),
+            account: Account { key: "k".to_owned(), secret: "s".to_owned() },
+            bucket: "b".to_owned(),
+        };
+        let mut driver = Driver::connect(&place, Arc::new(Values::new(10)), 0).await.unwrap();
+        let signed = [("uploadId", "u")];
+        driver.build(&Call { signed: &signed, unsigned: "max-parts=2", ..Call::new("GET", "k") });
+        let head = String::from_utf8(driver.request.clone()).unwrap();
+        assert!(head.starts_with("GET /b/k?uploadId=u&max-parts=2 HTTP/1.1\r\nHost: 127.0.0.1:"), "{head}");
+        assert!(head.contains("\r\nAuthorization: AWS k:") && head.ends_with("\r\n\r\n"), "{head}");
+        assert!(!head.contains("Content-Length"), "{head}");
+        driver.build(&Call { range: Some(5..9), ..Call::new("GET", "k") });
+        assert!(String::from_utf8(driver.request.clone()).unwrap().contains("\r\nRange: bytes=5-8\r\n"));
+        driver.build(&Call::new("PUT", ""));
+        let head = String::from_utf8(driver.request.clone()).unwrap();
+        assert!(head.starts_with("PUT /b HTTP/1.1\r\n") && head.contains("\r\nContent-Length: 0\r\n"), "{head}");
+    }
+}

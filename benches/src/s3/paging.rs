@@ -1,0 +1,136 @@
+//! List Parts: a page of a large upload must cost what a page of a small one costs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::bucket::{Job, Subject};
+use super::driver::Driver;
+use crate::compare::median;
+use crate::keys::Random;
+use crate::limits::LOAD_WAIT_MAX;
+use crate::report::{latency, thousands};
+
+/// Parts of a page.
+pub(crate) const PAGE_PARTS: u64 = 10;
+
+/// Bytes of each part: nothing completes these uploads.
+const PART_BYTES: usize = 16;
+
+/// Pages read before any is measured.
+const WARM_UP_PAGES: u64 = 50;
+
+/// An upload with parts, and how long its pages took.
+#[derive(Debug)]
+pub(crate) struct Paged {
+    /// Its parts.
+    pub(crate) parts: u64,
+    key: String,
+    upload: String,
+    sent_in: Duration,
+    micros: Vec<f64>,
+}
+
+impl Paged {
+    /// The median of a page, in microseconds.
+    pub(crate) fn median_us(&self) -> Option<f64> {
+        median(&self.micros)
+    }
+
+    /// One line for the report.
+    pub(crate) fn describe(&self) -> String {
+        let mut sorted = self.micros.clone();
+        sorted.sort_by(f64::total_cmp);
+        let slow = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(0.0);
+        let (middle, slow) = (latency(self.median_us().unwrap_or(0.0) as u64), latency(slow as u64));
+        format!("{} parts {middle} (p99 {slow})", thousands(self.parts as f64))
+    }
+
+    /// How fast its parts were sent.
+    pub(crate) fn loading(&self) -> String {
+        let seconds = self.sent_in.as_secs_f64();
+        format!("{seconds:.1} s, {}/s", thousands(self.parts as f64 / seconds.max(0.001)))
+    }
+}
+
+/// Makes uploads of these numbers of parts and reads `pages` pages of each, in turns, on one connection.
+///
+/// # Errors
+///
+/// When the server refuses something, or a page is not full.
+pub(crate) async fn run(subject: &Subject, parts: &[u64], pages: u64) -> Result<Vec<Paged>> {
+    let mut driver = subject.connect(0).await?;
+    let mut uploads = Vec::new();
+    for count in parts {
+        uploads.push(make(subject, &mut driver, *count).await?);
+    }
+    let reading = async {
+        for page in 0..WARM_UP_PAGES + pages {
+            for upload in &mut uploads {
+                let micros = read_page(&mut driver, upload).await?;
+                if page >= WARM_UP_PAGES {
+                    upload.micros.push(micros);
+                }
+            }
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(LOAD_WAIT_MAX, reading).await.context("reading pages took too long")??;
+    for upload in &uploads {
+        driver.abort(&upload.key, &upload.upload).await?;
+    }
+    Ok(uploads)
+}
+
+async fn make(subject: &Subject, driver: &mut Driver, parts: u64) -> Result<Paged> {
+    let key = format!("parts-{parts}");
+    let upload = driver.initiate(&key).await?;
+    let job = Job::Part(Arc::new((key.clone(), upload.clone())), PART_BYTES);
+    let sent_in = subject.work(job, parts).await?;
+    Ok(Paged { parts, key, upload, sent_in, micros: Vec::new() })
+}
+
+/// Reads a full page from a random place, and says how many microseconds that took.
+async fn read_page(driver: &mut Driver, upload: &Paged) -> Result<f64> {
+    let after = place(&mut driver.random, upload.parts);
+    let started = Instant::now();
+    let found = driver.list_parts(&upload.key, &upload.upload, PAGE_PARTS, after).await?;
+    let micros = started.elapsed().as_secs_f64() * 1e6;
+    if found != PAGE_PARTS {
+        bail!("a page after part {after} of {} has {found} parts", upload.parts);
+    }
+    Ok(micros)
+}
+
+/// A marker after which there is a full page.
+fn place(random: &mut Random, parts: u64) -> u64 {
+    random.below(parts.saturating_sub(PAGE_PARTS) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_page_follows_every_place() {
+        let mut random = Random::new(1);
+        assert!((0..1_000).all(|_| place(&mut random, 100) + PAGE_PARTS <= 100));
+        assert_eq!(place(&mut random, PAGE_PARTS), 0);
+    }
+
+    #[test]
+    fn the_median_is_told_with_its_slow_end() {
+        let micros: Vec<f64> = (1..=100).map(f64::from).collect();
+        let paged = Paged {
+            parts: 1_000,
+            key: String::new(),
+            upload: String::new(),
+            sent_in: Duration::from_secs(2),
+            micros,
+        };
+        assert_eq!(paged.median_us(), Some(50.5));
+        assert_eq!(paged.describe(), "1,000 parts 50 µs (p99 100 µs)");
+        assert_eq!(paged.loading(), "2.0 s, 500/s");
+    }
+}

@@ -1,0 +1,198 @@
+//! A usage report, in JSON and XML.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use larder_gateway::objects::usage::{Counts, Sample, Storage};
+use larder_model::rows::Micros;
+use serde_json::{Map, Value as Json, json};
+
+use crate::dates;
+use crate::xml::Xml;
+
+/// Length of a sample of accesses, and of one of storage.
+const HOUR: Micros = 3_600_000_000;
+const DAY: Micros = 24 * HOUR;
+/// Stands where something was not asked for.
+const NOT_REQUESTED: &str = "not_requested";
+
+/// What was found.
+pub(super) struct Report {
+    /// What the user did, if that was asked for.
+    pub(super) access: Option<Vec<Sample>>,
+    /// What its buckets hold, if that was asked for.
+    pub(super) storage: Option<BTreeMap<String, Storage>>,
+    /// When the storage was counted.
+    pub(super) now: Micros,
+    /// When the report ends: storage is counted today, not in days gone by.
+    pub(super) to: Micros,
+}
+
+impl Report {
+    /// In JSON.
+    pub(super) fn json(&self) -> Json {
+        let access = self.access.as_ref().map(|samples| {
+            let nodes = by_node(samples).into_iter().map(|(node, samples)| {
+                let samples: Vec<_> = samples.into_iter().map(sample_json).collect();
+                json!({ "Node": node, "Samples": samples })
+            });
+            json!({ "Nodes": nodes.collect::<Vec<_>>(), "Errors": [] })
+        });
+        let storage = self.storage.as_ref().map(|buckets| {
+            let samples: Vec<_> = self.day().map(|day| self.storage_json(buckets, day)).into_iter().collect();
+            json!({ "Samples": samples, "Errors": [] })
+        });
+        let or_not = |found: Option<Json>| found.unwrap_or_else(|| NOT_REQUESTED.into());
+        json!({ "Access": or_not(access), "Storage": or_not(storage) })
+    }
+
+    /// In XML.
+    pub(super) fn xml(&self) -> Bytes {
+        let mut xml = Xml::bare("Usage");
+        match &self.access {
+            None => drop(xml.text("Access", NOT_REQUESTED)),
+            Some(samples) => drop(xml.within("Access", |xml| {
+                xml.within("Nodes", |xml| {
+                    for (node, samples) in by_node(samples) {
+                        xml.within_of("Node", &[("name", node)], |xml| {
+                            samples.into_iter().for_each(|one| write_sample(xml, one))
+                        });
+                    }
+                });
+                xml.empty("Errors");
+            })),
+        }
+        match &self.storage {
+            None => drop(xml.text("Storage", NOT_REQUESTED)),
+            Some(buckets) => drop(xml.within("Storage", |xml| {
+                xml.within("Samples", |xml| {
+                    if let Some(day) = self.day() {
+                        self.write_storage(xml, buckets, day);
+                    }
+                });
+                xml.empty("Errors");
+            })),
+        }
+        xml.finish()
+    }
+
+    /// When the day began that the storage was counted on, if the report is about it.
+    fn day(&self) -> Option<Micros> {
+        let day = self.now - self.now % DAY;
+        (self.to >= day).then_some(day)
+    }
+
+    fn storage_json(&self, buckets: &BTreeMap<String, Storage>, day: Micros) -> Json {
+        let mut sample = times(day, self.now);
+        for (name, storage) in buckets {
+            sample.insert(name.clone(), json!({ "Objects": storage.objects, "Bytes": storage.bytes }));
+        }
+        Json::Object(sample)
+    }
+
+    fn write_storage(&self, xml: &mut Xml, buckets: &BTreeMap<String, Storage>, day: Micros) {
+        let (start, end) = (dates::basic(day), dates::basic(self.now));
+        xml.within_of("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
+            for (name, storage) in buckets {
+                xml.within_of("Bucket", &[("name", name)], |xml| {
+                    xml.value("Objects", storage.objects).value("Bytes", storage.bytes);
+                });
+            }
+        });
+    }
+}
+
+/// The samples of each node, as they come.
+fn by_node(samples: &[Sample]) -> BTreeMap<&str, Vec<&Sample>> {
+    let mut nodes = BTreeMap::<_, Vec<_>>::new();
+    for sample in samples {
+        nodes.entry(sample.node.as_str()).or_default().push(sample);
+    }
+    nodes
+}
+
+/// The counts of an operation, as Riak CS names them.
+fn counted(counts: &Counts) -> [(&'static str, u64); 6] {
+    [
+        ("Count", counts.count),
+        ("UserErrorCount", counts.user_errors),
+        ("SystemErrorCount", counts.system_errors),
+        ("BytesIn", counts.bytes_in),
+        ("BytesOut", counts.bytes_out),
+        ("BytesOutIncomplete", counts.bytes_out_incomplete),
+    ]
+}
+
+fn times(start: Micros, end: Micros) -> Map<String, Json> {
+    let mut sample = Map::new();
+    sample.insert("StartTime".into(), dates::basic(start).into());
+    sample.insert("EndTime".into(), dates::basic(end).into());
+    sample
+}
+
+fn sample_json(sample: &Sample) -> Json {
+    let mut json = times(sample.start, sample.start.saturating_add(HOUR));
+    for (operation, counts) in &sample.operations {
+        let counts = counted(counts).into_iter().map(|(name, count)| (name.to_owned(), count.into()));
+        json.insert(operation.clone(), Json::Object(counts.collect()));
+    }
+    Json::Object(json)
+}
+
+fn write_sample(xml: &mut Xml, sample: &Sample) {
+    let (start, end) = (dates::basic(sample.start), dates::basic(sample.start.saturating_add(HOUR)));
+    xml.within_of("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
+        for (operation, counts) in &sample.operations {
+            xml.within_of("Operation", &[("type", operation)], |xml| {
+                for (name, count) in counted(counts) {
+                    xml.value(name, count);
+                }
+            });
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2010-11-10, 20:48:34.
+    const NOW: Micros = 1_289_422_114_000_000;
+
+    fn report() -> Report {
+        let counts = Counts { count: 2, bytes_out: 7, ..Counts::default() };
+        let operations = BTreeMap::from([("KeyRead".to_owned(), counts)]);
+        let sample = Sample { node: "n1".into(), start: NOW - NOW % HOUR, operations };
+        let buckets = BTreeMap::from([("b".to_owned(), Storage { objects: 3, bytes: 70 })]);
+        Report { access: Some(vec![sample]), storage: Some(buckets), now: NOW, to: NOW }
+    }
+
+    #[test]
+    fn in_json() {
+        let expected = "{\"Access\":{\"Nodes\":[{\"Node\":\"n1\",\"Samples\":[{\"StartTime\":\"20101110T200000Z\",\
+            \"EndTime\":\"20101110T210000Z\",\"KeyRead\":{\"Count\":2,\"UserErrorCount\":0,\"SystemErrorCount\":0,\"BytesIn\":0,\
+            \"BytesOut\":7,\"BytesOutIncomplete\":0}}]}],\"Errors\":[]},\"Storage\":{\"Samples\":[{\"StartTime\":\
+            \"20101110T000000Z\",\"EndTime\":\"20101110T204834Z\",\"b\":{\"Objects\":3,\"Bytes\":70}}],\"Errors\":[]}}";
+        assert_eq!(report().json().to_string(), expected);
+        let nothing = Report { access: None, storage: None, ..report() };
+        assert_eq!(nothing.json().to_string(), "{\"Access\":\"not_requested\",\"Storage\":\"not_requested\"}");
+        let yesterday = Report { access: None, to: NOW - DAY, ..report() };
+        assert_eq!(yesterday.json()["Storage"].to_string(), "{\"Samples\":[],\"Errors\":[]}");
+    }
+
+    #[test]
+    fn in_xml() {
+        let text = |report: Report| String::from_utf8(report.xml().to_vec()).unwrap();
+        let expected = "<Usage><Access><Nodes><Node name=\"n1\"><Sample StartTime=\"20101110T200000Z\" EndTime=\"20101110T210000Z\">\
+            <Operation type=\"KeyRead\"><Count>2</Count><UserErrorCount>0</UserErrorCount><SystemErrorCount>0</SystemErrorCount>\
+            <BytesIn>0</BytesIn><BytesOut>7</BytesOut><BytesOutIncomplete>0</BytesOutIncomplete></Operation></Sample></Node>\
+            </Nodes><Errors/></Access><Storage><Samples><Sample StartTime=\"20101110T000000Z\" EndTime=\"20101110T204834Z\">\
+            <Bucket name=\"b\"><Objects>3</Objects><Bytes>70</Bytes></Bucket></Sample></Samples><Errors/></Storage></Usage>";
+        assert!(text(report()).ends_with(expected), "{}", text(report()));
+        let nothing = text(Report { access: None, storage: None, ..report() });
+        assert!(
+            nothing.ends_with("<Usage><Access>not_requested</Access><Storage>not_requested</Storage></Usage>"),
+            "{nothing}"
+        );
+    }
+}

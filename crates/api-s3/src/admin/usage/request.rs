@@ -1,0 +1,107 @@
+//! What a usage report is asked for: in the path, or in parameters.
+
+use larder_model::rows::Micros;
+
+use super::super::Form;
+use crate::auth::date::iso_basic;
+use crate::query::Query;
+
+/// Length of a slice, and most slices of a report.
+const HOUR: Micros = 3_600_000_000;
+const SLICES_MAX: u64 = 744;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Whose.
+    pub(super) key_id: String,
+    /// What the user did.
+    pub(super) access: bool,
+    /// What its buckets hold.
+    pub(super) storage: bool,
+    /// How to write it.
+    pub(super) form: Form,
+    /// From when.
+    pub(super) from: Micros,
+    /// To when.
+    pub(super) to: Micros,
+}
+
+impl Request {
+    /// Reads `/KEY/abj/START/END` or `KEY.abj.START.END` with everything but the key optional, and the parameters `a`, `b`,
+    /// `j`, `x`, `s`, `e`. `default` is the form when none is named.
+    pub(super) fn of(path: &str, query: &Query, default: Form, now: Micros) -> Result<Self, &'static str> {
+        let mut segments = path.split(['/', '.']).filter(|segment| !segment.is_empty());
+        let key_id = segments.next().unwrap_or_default().to_owned();
+        let options = segments.next().unwrap_or_default();
+        let is_set = |option: char| options.contains(option) || query.get(&option.to_string()).is_some_and(is_true);
+        let time = |segment: Option<&str>, name: &str| match segment.or(query.filled(name)) {
+            Some(text) => iso_basic(text).map(Some).ok_or("The start or end time is not of the form yyyymmddThhmmssZ"),
+            None => Ok(None),
+        };
+        let from = time(segments.next(), "s")?.unwrap_or(now);
+        let to = time(segments.next(), "e")?.unwrap_or(from);
+        if to < from {
+            return Err("The end time is before the start time");
+        }
+        if to / HOUR - from / HOUR >= SLICES_MAX {
+            return Err("Too much time requested");
+        }
+        let form = match (is_set('j'), is_set('x')) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Xml,
+            (false, false) => default,
+        };
+        Ok(Self { key_id, access: is_set('a'), storage: is_set('b'), form, from, to })
+    }
+}
+
+/// Riak CS takes some words for true, and a parameter without a value.
+fn is_true(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "" | "t" | "true" | "1" | "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Micros = 1_289_422_114_000_000;
+
+    fn of(path: &str, query: &str) -> Result<Request, &'static str> {
+        Request::of(path, &Query::of(Some(query)), Form::Json, NOW)
+    }
+
+    #[test]
+    fn three_ways_to_ask_the_same() {
+        let from = iso_basic("20101110T000000Z").unwrap();
+        let to = iso_basic("20101110T120000Z").unwrap();
+        let expected = Request { key_id: "K-_".into(), access: true, storage: true, form: Form::Xml, from, to };
+        for (path, query) in [
+            ("/K-_/abx/20101110T000000Z/20101110T120000Z", ""),
+            ("K-_.abx.20101110T000000Z.20101110T120000Z", ""),
+            ("/K-_", "a&b=yes&x=t&s=20101110T000000Z&e=20101110T120000Z"),
+        ] {
+            assert_eq!(of(path, query).unwrap(), expected, "{path} {query}");
+        }
+    }
+
+    #[test]
+    fn defaults_and_refusals() {
+        let expected =
+            Request { key_id: "K".into(), access: false, storage: false, form: Form::Json, from: NOW, to: NOW };
+        assert_eq!(of("/K", "a=no&b=0").unwrap(), expected);
+        assert!(of("/K/a/soon", "").is_err());
+        assert!(of("/K", "s=20101110T120000Z&e=20101110T000000Z").is_err());
+        assert_eq!(of("/K", "s=20101001T000000Z&e=20101101T000000Z"), Err("Too much time requested"));
+        assert!(of("/K", "s=20101001T000000Z&e=20101031T235959Z").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read_or_refused(path: String, query: String) {
+            let _ = of(&path, &query);
+        }
+    }
+}

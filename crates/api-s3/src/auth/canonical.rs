@@ -1,0 +1,101 @@
+//! The alphabet of signatures: encodings, hashes, headers put into one line.
+
+use hmac::{Hmac, Mac as _};
+use hyper::header::HeaderMap;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+/// What is escaped in a query: all but letters, digits and `-._~`.
+pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What is escaped in a path: the same but for the slash.
+pub const PATH: &AsciiSet = &QUERY.remove(b'/');
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |four: u8| char::from(DIGITS[usize::from(four & 0xf)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+}
+
+/// 32 bytes written as 64 hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0; 32];
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// SHA-256 as hexadecimal digits.
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// HMAC with SHA-256.
+#[expect(clippy::expect_used, reason = "keys of any length are taken")]
+pub(super) fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+/// HMAC with SHA-1.
+#[expect(clippy::expect_used, reason = "keys of any length are taken")]
+pub(super) fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
+    let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("a key of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+/// The values of a header as one: each trimmed, runs of white space within one space, joined with commas.
+pub(super) fn folded(headers: &HeaderMap, name: &str) -> Vec<u8> {
+    let mut line = Vec::new();
+    for (index, value) in headers.get_all(name).iter().enumerate() {
+        if index > 0 {
+            line.push(b',');
+        }
+        fold(&mut line, value.as_bytes());
+    }
+    line
+}
+
+/// Appends a value, trimmed, runs of white space within as one space.
+pub(super) fn fold(line: &mut Vec<u8>, value: &[u8]) {
+    let words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    for (index, word) in words.enumerate() {
+        if index > 0 {
+            line.push(b' ');
+        }
+        line.extend_from_slice(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_read_as_they_are_written() {
+        let bytes: [u8; 32] = Sha256::digest(b"x").into();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        assert_eq!(unhex(&hex(&bytes).to_uppercase()), Some(bytes));
+        for bad in ["", "00", &"g".repeat(64), &"é".repeat(32), &"0".repeat(65)] {
+            assert_eq!(unhex(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn white_space_within_a_value_is_folded() {
+        let mut headers = HeaderMap::new();
+        headers.append("x", " a  b\tc ".parse().unwrap());
+        headers.append("x", "".parse().unwrap());
+        headers.append("x", "d".parse().unwrap());
+        assert_eq!(folded(&headers, "x"), b"a b c,,d");
+    }
+}

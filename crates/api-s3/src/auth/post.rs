@@ -1,0 +1,101 @@
+//! The signature of a form: over its policy alone, in either version.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq as _;
+
+use crate::errors::Fault;
+
+use super::canonical::{hmac_sha1, hmac_sha256, unhex};
+use super::v4::{ALGORITHM, Credential};
+use super::{date, mismatch};
+
+/// The signature of a form that was read but not checked.
+#[derive(Debug)]
+pub struct Claim {
+    /// The access key id.
+    pub access_key: String,
+    policy: String,
+    signature: String,
+    credential: Option<Credential>,
+}
+
+impl Claim {
+    /// Reads the fields of a form, whose names `field` takes in lower case; `None`: it has no policy, so nobody signed it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the field that is missing or wrong.
+    pub fn of<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, Fault> {
+        let filled = |name: &str| field(name).filter(|value| !value.is_empty());
+        let Some(policy) = filled("policy") else { return Ok(None) };
+        let need = |name: &'static str, shown: &'static str| filled(name).ok_or_else(|| missing(shown));
+        if field("x-amz-signature").is_none() && field("x-amz-algorithm").is_none() {
+            let access_key = need("awsaccesskeyid", "AWSAccessKeyId")?;
+            let signature = need("signature", "signature")?;
+            return Ok(Some(Self {
+                access_key: access_key.to_owned(),
+                policy: policy.to_owned(),
+                signature: signature.replace(' ', "+"),
+                credential: None,
+            }));
+        }
+        let algorithm = need("x-amz-algorithm", "X-Amz-Algorithm")?;
+        if algorithm != ALGORITHM {
+            let message = "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"";
+            return Err(Fault::argument("X-Amz-Algorithm", algorithm, message));
+        }
+        let text = need("x-amz-credential", "X-Amz-Credential")?;
+        let credential = Credential::parse(text).map_err(|what| Fault::argument("X-Amz-Credential", text, what))?;
+        let date = need("x-amz-date", "X-Amz-Date")?;
+        if date::iso_basic(date).is_none() || !date.starts_with(&credential.day) {
+            let message = "X-Amz-Date must be in the ISO8601 Long Format and of the credential's day";
+            return Err(Fault::argument("X-Amz-Date", date, message));
+        }
+        Ok(Some(Self {
+            access_key: credential.access_key.clone(),
+            policy: policy.to_owned(),
+            signature: need("x-amz-signature", "X-Amz-Signature")?.to_owned(),
+            credential: Some(credential),
+        }))
+    }
+
+    /// The policy as it came, base64.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The region it was signed for, in version 4.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.credential.as_ref().map(|credential| &*credential.region)
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// `SignatureDoesNotMatch`.
+    pub fn check(&self, secret: &str) -> Result<(), Fault> {
+        let policy = self.policy.as_bytes();
+        let holds: bool = match &self.credential {
+            None => {
+                let given = STANDARD.decode(&self.signature).unwrap_or_default();
+                hmac_sha1(secret.as_bytes(), policy).as_slice().ct_eq(&given).into()
+            }
+            Some(credential) => unhex(&self.signature)
+                .is_some_and(|given| hmac_sha256(&credential.key(secret), policy).ct_eq(&given).into()),
+        };
+        if holds { Ok(()) } else { Err(mismatch(&self.access_key, policy, &self.signature)) }
+    }
+}
+
+fn missing(name: &'static str) -> Fault {
+    Fault::argument(
+        name,
+        "",
+        format!(
+            "Bucket POST must contain a field named '{name}'.  If it is specified, please check \
+                                       the order of the fields."
+        ),
+    )
+}

@@ -1,0 +1,326 @@
+//! Signatures of version 4: HMAC-SHA256 over the request in a canonical form.
+
+use larder_model::rows::Micros;
+use percent_encoding::percent_encode;
+use subtle::ConstantTimeEq as _;
+
+use crate::dates;
+use crate::errors::{Code, Fault};
+use crate::path::decode;
+use crate::query::{decode_plus, pairs};
+
+use super::canonical::{PATH, QUERY, folded, hmac_sha256, sha256_hex, unhex};
+use super::payload::{CONTENT_SHA256, Payload};
+use super::{Checked, Request, SKEW_MICROS_MAX, Scheme, Signer, date, expired, mismatch, skewed, spelled, v2};
+
+/// What it calls itself.
+pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The last part of every scope.
+const TERMINAL: &str = "aws4_request";
+/// The service in every scope.
+const SERVICE: &str = "s3";
+/// Longest life of a presigned address, in seconds.
+const EXPIRES_MAX: u64 = 604_800;
+/// A body that is not signed.
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+/// Most headers that a signature may name.
+const SIGNED_HEADERS_MAX: usize = 256;
+
+/// Who signed, for when and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The access key id.
+    pub access_key: String,
+    /// The day, `20060102`.
+    pub day: String,
+    /// The region.
+    pub region: String,
+}
+
+impl Credential {
+    /// Reads `<access key>/<day>/<region>/s3/aws4_request`, from the right: a key may have slashes. The error says what is
+    /// wrong.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        let mut parts = text.rsplitn(5, '/');
+        let (Some(terminal), Some(service), Some(region), Some(day), Some(access_key)) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".",
+            );
+        };
+        if day.len() != 8 || !day.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err("invalid credential date. This date is not in the form YYYYMMDD.");
+        }
+        if service != SERVICE {
+            return Err("incorrect service. This endpoint belongs to \"s3\".");
+        }
+        if terminal != TERMINAL {
+            return Err("incorrect terminal. This endpoint uses \"aws4_request\".");
+        }
+        if access_key.is_empty() {
+            return Err("the Credential has no access key.");
+        }
+        Ok(Self { access_key: access_key.to_owned(), day: day.to_owned(), region: region.to_owned() })
+    }
+
+    /// Day, region and service in one line.
+    pub(super) fn scope(&self) -> String {
+        format!("{}/{}/{SERVICE}/{TERMINAL}", self.day, self.region)
+    }
+
+    /// The key that signs for this day and region.
+    pub(super) fn key(&self, secret: &str) -> [u8; 32] {
+        let day = hmac_sha256(format!("AWS4{secret}").as_bytes(), self.day.as_bytes());
+        let region = hmac_sha256(&day, self.region.as_bytes());
+        let service = hmac_sha256(&region, SERVICE.as_bytes());
+        hmac_sha256(&service, TERMINAL.as_bytes())
+    }
+}
+
+/// A signature that was read but not checked.
+#[derive(Debug)]
+pub struct Claim {
+    /// Who signed.
+    pub credential: Credential,
+    scheme: Scheme,
+    /// The time, `20060102T150405Z`.
+    date: String,
+    signed_headers: Vec<String>,
+    signature: String,
+    /// What may stand for the body: a presigned address may be signed with or without it.
+    payloads: Vec<String>,
+}
+
+impl Claim {
+    /// Reads `Credential=…, SignedHeaders=…, Signature=…`, and the headers that say when and what.
+    pub(super) fn of_header(request: &Request<'_>, text: &str) -> Result<Self, Fault> {
+        let (mut credential, mut signed_headers, mut signature) = (None, None, None);
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| malformed("a component has no value."))?;
+            match name {
+                "Credential" => credential = Some(value),
+                "SignedHeaders" => signed_headers = Some(value),
+                "Signature" => signature = Some(value),
+                _ => return Err(malformed(&format!("unknown component {name}."))),
+            }
+        }
+        let missing = |name: &str| malformed(&format!("missing {name}."));
+        let credential = credential.filter(|value| !value.is_empty()).ok_or_else(|| missing("Credential"))?;
+        let signed_headers =
+            signed_headers.filter(|value| !value.is_empty()).ok_or_else(|| missing("SignedHeaders"))?;
+        let signature = signature.filter(|value| !value.is_empty()).ok_or_else(|| missing("Signature"))?;
+        let credential = Credential::parse(credential).map_err(malformed)?;
+        in_region(&credential, request.region).map_err(|fault| fault(Code::AuthorizationHeaderMalformed))?;
+        let (at, sent) = header_date(request)?;
+        let date = dates::basic(at);
+        if !date.starts_with(&credential.day) {
+            let message =
+                format!("invalid credential date \"{}\". This date is not the one of the request.", credential.day);
+            return Err(malformed(&message));
+        }
+        if at.abs_diff(request.now) > SKEW_MICROS_MAX {
+            return Err(skewed(&sent, request.now));
+        }
+        let payload = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok()).map(str::trim);
+        let payload =
+            payload.ok_or_else(|| Fault::invalid("Missing required header for this request: x-amz-content-sha256"))?;
+        Payload::parse(payload)?;
+        Ok(Self {
+            credential,
+            scheme: Scheme::V4Header,
+            date,
+            signed_headers: header_names(signed_headers)?,
+            signature: signature.to_owned(),
+            payloads: vec![payload.to_owned()],
+        })
+    }
+
+    /// Reads the parameters of a presigned address.
+    pub(super) fn of_query(request: &Request<'_>) -> Result<Self, Fault> {
+        let get = |name: &str| {
+            request.query.filled(name).ok_or_else(|| {
+                wrong(
+                    "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, \
+                       X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+                )
+            })
+        };
+        let (algorithm, credential, signature) =
+            (get("X-Amz-Algorithm")?, get("X-Amz-Credential")?, get("X-Amz-Signature")?);
+        let (date, signed_headers, expires) = (get("X-Amz-Date")?, get("X-Amz-SignedHeaders")?, get("X-Amz-Expires")?);
+        if algorithm != ALGORITHM {
+            return Err(wrong("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
+        }
+        let credential = Credential::parse(credential)
+            .map_err(|what| wrong(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
+        in_region(&credential, request.region).map_err(|fault| fault(Code::AuthorizationQueryParametersError))?;
+        let at = date::iso_basic(date)
+            .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
+        if !date.starts_with(&credential.day) {
+            return Err(wrong("Invalid credential date. This date is not the same as X-Amz-Date."));
+        }
+        in_time(at, expires, request.now)?;
+        let mut payloads: Vec<String> = Vec::with_capacity(3);
+        let header = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok());
+        for payload in [request.query.get("X-Amz-Content-Sha256"), header, Some(UNSIGNED)].into_iter().flatten() {
+            payloads.push(payload.to_owned());
+        }
+        Ok(Self {
+            credential,
+            scheme: Scheme::V4Query,
+            date: date.to_owned(),
+            signed_headers: header_names(signed_headers)?,
+            signature: signature.to_owned(),
+            payloads,
+        })
+    }
+
+    /// Whether the signature is that of the request.
+    pub(super) fn check(self, request: &Request<'_>, secret: &str) -> Result<Checked, Fault> {
+        self.all_signed(request)?;
+        let key = self.credential.key(secret);
+        let given = unhex(&self.signature);
+        let encoded = percent_encode(&decode(request.path), PATH).to_string();
+        // Some clients sign the path as they send it, whatever is reserved in it.
+        let mut paths = vec![encoded.as_str()];
+        if encoded != request.path {
+            paths.push(request.path);
+        }
+        for path in paths {
+            for payload in &self.payloads {
+                let text = self.string_to_sign(&self.canonical(request, path, payload));
+                if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
+                    return Ok(self.checked(key));
+                }
+            }
+        }
+        let canonical = self.canonical(request, &encoded, &self.payloads[0]);
+        let text = self.string_to_sign(&canonical);
+        Err(mismatch(&self.credential.access_key, text.as_bytes(), &self.signature)
+            .with("CanonicalRequest", String::from_utf8_lossy(&canonical))
+            .with("CanonicalRequestBytes", spelled(&canonical)))
+    }
+
+    fn checked(self, key: [u8; 32]) -> Checked {
+        let scope = self.credential.scope();
+        Checked { scheme: self.scheme, signer: Some(Signer::new(key, self.date, scope, self.signature)) }
+    }
+
+    /// Refuses headers that are not signed but must be: who holds a presigned put could make it a copy with one.
+    fn all_signed(&self, request: &Request<'_>) -> Result<(), Fault> {
+        let signed = |name: &str| self.signed_headers.iter().any(|one| one == name);
+        let mut unsigned: Vec<&str> = Vec::new();
+        if !signed("host") {
+            unsigned.push("host");
+        }
+        for name in request.headers.keys().map(hyper::header::HeaderName::as_str) {
+            if name.starts_with("x-amz-") && name != CONTENT_SHA256 && !signed(name) {
+                unsigned.push(name);
+            }
+        }
+        if unsigned.is_empty() {
+            return Ok(());
+        }
+        let message = "There were headers present in the request which were not signed";
+        Err(Fault::new(Code::AccessDenied, message).with("HeadersNotSigned", unsigned.join(", ")))
+    }
+
+    fn canonical(&self, request: &Request<'_>, path: &str, payload: &str) -> Vec<u8> {
+        let mut text = format!("{}\n{path}\n{}\n", request.method, canonical_query(request.raw_query)).into_bytes();
+        for name in &self.signed_headers {
+            text.extend_from_slice(name.as_bytes());
+            text.push(b':');
+            match request.host {
+                Some(host) if name == "host" && !request.headers.contains_key("host") => {
+                    text.extend_from_slice(host.as_bytes());
+                }
+                _ => text.extend_from_slice(&folded(request.headers, name)),
+            }
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+        text.extend_from_slice(self.signed_headers.join(";").as_bytes());
+        text.push(b'\n');
+        text.extend_from_slice(payload.as_bytes());
+        text
+    }
+
+    fn string_to_sign(&self, canonical: &[u8]) -> String {
+        format!("{ALGORITHM}\n{}\n{}\n{}", self.date, self.credential.scope(), sha256_hex(canonical))
+    }
+}
+
+/// The time of a request whose signature is in a header, and how it was written.
+fn header_date(request: &Request<'_>) -> Result<(Micros, String), Fault> {
+    let name = if request.headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
+    let text = String::from_utf8_lossy(&folded(request.headers, name)).into_owned();
+    date::parse(&text).map(|at| (at, text)).ok_or_else(v2::undated)
+}
+
+/// Whether a presigned address is to be used now.
+fn in_time(at: Micros, expires: &str, now: Micros) -> Result<(), Fault> {
+    let number: i64 = expires.parse().map_err(|_| wrong("X-Amz-Expires should be a number"))?;
+    let seconds = u64::try_from(number).map_err(|_| wrong("X-Amz-Expires must be non-negative"))?;
+    if seconds > EXPIRES_MAX {
+        return Err(wrong(
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
+                          less than 604800 seconds",
+        ));
+    }
+    if seconds == 0 {
+        return Err(wrong("X-Amz-Expires must be greater than zero"));
+    }
+    if at > now + SKEW_MICROS_MAX {
+        return Err(Fault::new(Code::AccessDenied, "Request is not valid yet")
+            .with("X-Amz-Date", dates::basic(at))
+            .with("ServerTime", dates::iso(now)));
+    }
+    let until = at.saturating_add(seconds * 1_000_000);
+    if now > until {
+        return Err(expired()
+            .with("X-Amz-Expires", expires)
+            .with("Expires", dates::iso(until))
+            .with("ServerTime", dates::iso(now)));
+    }
+    Ok(())
+}
+
+/// Whether the region is the expected one; clients sign again for the one that the error names.
+fn in_region(credential: &Credential, expected: Option<&str>) -> Result<(), impl FnOnce(Code) -> Fault + use<>> {
+    let Some(expected) = expected.filter(|region| *region != credential.region) else { return Ok(()) };
+    let message = format!(
+        "The authorization header is malformed; the region '{}' is wrong; expecting '{expected}'",
+        credential.region
+    );
+    let expected = expected.to_owned();
+    Err(move |code| Fault::new(code, message).with("Region", expected))
+}
+
+fn header_names(list: &str) -> Result<Vec<String>, Fault> {
+    let names: Vec<String> = list.split(';').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect();
+    if names.len() > SIGNED_HEADERS_MAX {
+        return Err(malformed("too many signed headers."));
+    }
+    Ok(names)
+}
+
+/// The query with every pair decoded and encoded again, sorted, without the signature.
+fn canonical_query(raw_query: Option<&str>) -> String {
+    let again = |raw: &str| percent_encode(&decode_plus(raw), QUERY).to_string();
+    let mut all: Vec<(String, String)> = pairs(raw_query.unwrap_or_default())
+        .map(|(name, value)| (again(name), again(value.unwrap_or_default())))
+        .filter(|(name, _)| name != "X-Amz-Signature")
+        .collect();
+    all.sort_unstable();
+    let pairs: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join("&")
+}
+
+fn malformed(what: &str) -> Fault {
+    Fault::new(Code::AuthorizationHeaderMalformed, format!("The authorization header is malformed; {what}"))
+}
+
+fn wrong(message: &str) -> Fault {
+    Fault::new(Code::AuthorizationQueryParametersError, message.to_owned())
+}

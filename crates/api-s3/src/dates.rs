@@ -1,0 +1,76 @@
+//! Times as answers write them. How requests write them is [`crate::auth::date`].
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use hyper::header::HeaderValue;
+use larder_model::rows::Micros;
+use time::OffsetDateTime;
+
+/// `2010-11-10T20:48:34.000Z`: ISO 8601 with milliseconds, as documents have it.
+#[must_use]
+pub fn iso(at: Micros) -> String {
+    let at = moment(at);
+    let (date, clock) = (at.date(), at.time());
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        clock.hour(),
+        clock.minute(),
+        clock.second(),
+        clock.millisecond()
+    )
+}
+
+/// `20101110T204834Z`: ISO 8601 in its short form, as signatures and Riak CS's usage have it.
+#[must_use]
+pub fn basic(at: Micros) -> String {
+    let at = moment(at);
+    let (date, clock) = (at.date(), at.time());
+    format!(
+        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        clock.hour(),
+        clock.minute(),
+        clock.second()
+    )
+}
+
+/// `Wed, 10 Nov 2010 20:48:34 GMT`: as headers have it, the fraction cut off as in documents.
+#[must_use]
+pub fn http(at: Micros) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.min(LATEST) / 1_000_000))
+}
+
+/// The same as a header's value.
+#[must_use]
+pub fn http_header(at: Micros) -> HeaderValue {
+    HeaderValue::try_from(http(at)).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The end of the year 9999: later ones have no form.
+const LATEST: Micros = 253_402_300_799_999_999;
+
+fn moment(at: Micros) -> OffsetDateTime {
+    let nanos = i128::from(at.min(LATEST)) * 1000;
+    OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_forms_of_the_protocol() {
+        let at = 1_289_422_114_123_999;
+        assert_eq!(iso(at), "2010-11-10T20:48:34.123Z");
+        assert_eq!(basic(at), "20101110T204834Z");
+        assert_eq!(http(at), "Wed, 10 Nov 2010 20:48:34 GMT");
+        assert_eq!(iso(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso(u64::MAX), "9999-12-31T23:59:59.999Z");
+        assert!(http(u64::MAX).ends_with("9999 23:59:59 GMT"));
+    }
+}

@@ -1,0 +1,277 @@
+//! Refusals: one table of codes, and the document they are told in.
+
+pub(crate) mod gateway;
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+/// What identifies this server in an error document, where Amazon's names a machine.
+const HOST_ID: &str = "larder";
+
+/// Makes the enum, and the three columns beside it.
+macro_rules! codes {
+    ($($code:ident $status:ident $message:literal;)*) => {
+        /// The codes of the S3 protocol, those of Riak CS among them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $(
+                #[doc = $message]
+                $code,
+            )*
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$code),*];
+
+            /// As it is written in a document.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$code => stringify!($code),)* }
+            }
+
+            /// The status it goes with.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$code => StatusCode::$status,)* }
+            }
+
+            /// What is said when nothing more precise is known.
+            #[must_use]
+            pub fn message(self) -> &'static str {
+                match self { $(Self::$code => $message,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    AccessDenied FORBIDDEN "Access Denied";
+    AccessForbidden FORBIDDEN "CORSResponse: This CORS request is not allowed.";
+    AccountProblem FORBIDDEN "There is a problem with your account.";
+    AuthorizationHeaderMalformed BAD_REQUEST "The authorization header is malformed.";
+    AuthorizationQueryParametersError BAD_REQUEST "The query parameters of the signature are malformed.";
+    BadDigest BAD_REQUEST "The digest or checksum you specified did not match what was received.";
+    BadRequest BAD_REQUEST "The request cannot be understood.";
+    BucketAlreadyExists CONFLICT "The bucket name is taken. Choose another one and try again.";
+    BucketAlreadyOwnedByYou CONFLICT "The bucket exists already and is yours.";
+    BucketNotEmpty CONFLICT "The bucket you tried to delete is not empty.";
+    ConditionalRequestConflict CONFLICT "A conflicting write won while this one was carried out. Try again.";
+    DeleteConflict CONFLICT "What is to be deleted is still in use.";
+    EntityTooLarge BAD_REQUEST "Your proposed upload is larger than it may be.";
+    EntityTooSmall BAD_REQUEST "Your proposed upload is smaller than the minimum allowed size.";
+    ExpiredToken BAD_REQUEST "The provided token has expired.";
+    IllegalVersioningConfigurationException BAD_REQUEST "The versioning configuration is not valid.";
+    IncompleteBody BAD_REQUEST "The body did not have the number of bytes that its headers announce.";
+    InsufficientStorage INSUFFICIENT_STORAGE "There is no space left to store this.";
+    InternalError INTERNAL_SERVER_ERROR "Something went wrong here. Try again.";
+    InvalidAccessKeyId FORBIDDEN "The access key id you provided does not exist in our records.";
+    InvalidArgument BAD_REQUEST "Invalid Argument";
+    InvalidBucketName BAD_REQUEST "The specified bucket is not valid.";
+    InvalidBucketState CONFLICT "The bucket's state does not allow this.";
+    InvalidChunkSizeError BAD_REQUEST "Only the last chunk may be smaller than 8192 bytes.";
+    InvalidDigest BAD_REQUEST "The Content-MD5 you specified is not valid.";
+    InvalidLocationConstraint BAD_REQUEST "The specified location constraint is not valid.";
+    InvalidObjectState FORBIDDEN "The object's state does not allow this.";
+    InvalidPart BAD_REQUEST
+        "One or more of the specified parts could not be found, or its entity tag is not that of the part.";
+    InvalidPartNumber RANGE_NOT_SATISFIABLE "The requested partnumber is not satisfiable";
+    InvalidPartOrder BAD_REQUEST "The list of parts was not in ascending order of part numbers.";
+    InvalidPolicyDocument BAD_REQUEST "The form's policy document is not valid.";
+    InvalidRange RANGE_NOT_SATISFIABLE "The requested range is not satisfiable";
+    InvalidRequest BAD_REQUEST "Invalid Request";
+    InvalidRetentionPeriod BAD_REQUEST "The retention period is not valid.";
+    InvalidTag BAD_REQUEST "The tag provided was not a valid tag.";
+    InvalidToken BAD_REQUEST "The provided token is malformed or otherwise not valid.";
+    InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";
+    InvalidUserUpdate BAD_REQUEST "The user's fields could not be read.";
+    KeyTooLongError BAD_REQUEST "Your key is too long";
+    MalformedACLError BAD_REQUEST "The access control list is not well formed or does not match its schema.";
+    MalformedPOSTRequest BAD_REQUEST "The body of your POST request is not well-formed multipart/form-data.";
+    MalformedPolicy BAD_REQUEST "The policy is not valid.";
+    MalformedTrailerError BAD_REQUEST "The request's trailers are malformed or not those that were announced.";
+    MalformedXML BAD_REQUEST "The XML you provided was not well-formed or did not validate against our published schema";
+    MaxMessageLengthExceeded BAD_REQUEST "Your request was too big.";
+    MetadataTooLarge BAD_REQUEST "Your metadata headers exceed the maximum allowed metadata size";
+    MethodNotAllowed METHOD_NOT_ALLOWED "The specified method is not allowed against this resource.";
+    MissingContentLength LENGTH_REQUIRED "You must provide the Content-Length HTTP header.";
+    MissingParameter BAD_REQUEST "A field that is required is missing.";
+    MissingSecurityHeader BAD_REQUEST "Your request is missing a required header.";
+    MultipartUploadRemaining CONFLICT "The bucket still has multipart uploads.";
+    NoSuchBucket NOT_FOUND "The specified bucket does not exist";
+    NoSuchBucketPolicy NOT_FOUND "The bucket policy does not exist";
+    NoSuchCORSConfiguration NOT_FOUND "The CORS configuration does not exist";
+    NoSuchKey NOT_FOUND "The specified key does not exist.";
+    NoSuchLifecycleConfiguration NOT_FOUND "The lifecycle configuration does not exist";
+    NoSuchObjectLockConfiguration NOT_FOUND "The specified object does not have an ObjectLock configuration";
+    NoSuchPublicAccessBlockConfiguration NOT_FOUND "The public access block configuration was not found";
+    NoSuchTagSet NOT_FOUND "The TagSet does not exist";
+    NoSuchUpload NOT_FOUND
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
+    NoSuchUser NOT_FOUND "The specified user does not exist.";
+    NoSuchVersion NOT_FOUND "The specified version does not exist.";
+    NoSuchWebsiteConfiguration NOT_FOUND "The specified bucket does not have a website configuration";
+    NotImplemented NOT_IMPLEMENTED "A header you provided implies functionality that is not implemented";
+    NotModified NOT_MODIFIED "Not Modified";
+    ObjectLockConfigurationNotFoundError NOT_FOUND "Object Lock configuration does not exist for this bucket";
+    OperationAborted CONFLICT "A conflicting operation is in progress against this resource. Try again.";
+    OwnershipControlsNotFoundError NOT_FOUND "The bucket ownership controls were not found";
+    PreconditionFailed PRECONDITION_FAILED "At least one of the pre-conditions you specified did not hold";
+    ReplicationConfigurationNotFoundError NOT_FOUND "The replication configuration was not found";
+    RequestTimeTooSkewed FORBIDDEN "The difference between the request time and the current time is too large.";
+    RequestTimeout BAD_REQUEST
+        "Your socket connection to the server was not read from or written to within the timeout period.";
+    RiakConnectFailed SERVICE_UNAVAILABLE "The store cannot be reached.";
+    ServerSideEncryptionConfigurationNotFoundError NOT_FOUND
+        "The server side encryption configuration was not found";
+    ServiceDegraded SERVICE_UNAVAILABLE "The service cannot do this at the moment.";
+    ServiceUnavailable SERVICE_UNAVAILABLE "The service is unavailable. Try again.";
+    SignatureDoesNotMatch FORBIDDEN
+        "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
+    SlowDown SERVICE_UNAVAILABLE "Please reduce your request rate.";
+    TooManyBuckets BAD_REQUEST "You have attempted to create more buckets than allowed";
+    UnresolvableGrantByCanonicalId BAD_REQUEST "No user has the canonical id you provided.";
+    UnresolvableGrantByEmailAddress BAD_REQUEST "The e-mail address you provided does not match any account on record.";
+    UserAlreadyExists CONFLICT "The specified e-mail address has already been registered.";
+    UserKeyMustBeSpecified BAD_REQUEST "The form has no field named key.";
+    XAmzContentSHA256Mismatch BAD_REQUEST "The provided 'x-amz-content-sha256' header does not match what was computed.";
+}
+
+/// Why a request is not answered as it hoped.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The code, which decides the status.
+    pub code: Code,
+    /// For people.
+    pub message: Cow<'static, str>,
+    /// Children of the document behind `Code` and `Message`, in order.
+    pub extras: Vec<(&'static str, String)>,
+    /// Headers of the answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl From<Code> for Fault {
+    fn from(code: Code) -> Self {
+        Self::new(code, code.message())
+    }
+}
+
+impl Fault {
+    /// A refusal in these words.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), extras: Vec::new(), headers: Vec::new() }
+    }
+
+    /// The same with one more child in its document.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.extras.push((name, value.into()));
+        self
+    }
+
+    /// The same with one more header; a value that is none is left out.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+        if let Ok(value) = value.try_into() {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// 400 for an argument that does not hold.
+    #[must_use]
+    pub fn argument(name: &'static str, value: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::InvalidArgument, message).with("ArgumentName", name).with("ArgumentValue", value)
+    }
+
+    /// 400 in these words.
+    #[must_use]
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::InvalidRequest, message)
+    }
+
+    /// 405, with the methods there are.
+    #[must_use]
+    pub fn not_allowed(method: &str, kind: &'static str, allowed: &str) -> Self {
+        Self::from(Code::MethodNotAllowed)
+            .with("Method", method)
+            .with("ResourceType", kind)
+            .with("AllowedMethods", allowed)
+            .header(hyper::header::ALLOW, allowed)
+    }
+
+    /// The document: no namespace, what is special to the code behind its message.
+    #[must_use]
+    pub fn document(&self, resource: &str, request_id: &str) -> bytes::Bytes {
+        let mut xml = Xml::bare("Error");
+        xml.text("Code", self.code.name()).text("Message", &self.message);
+        for (name, value) in &self.extras {
+            xml.text(name, value);
+        }
+        xml.text("Resource", resource).text("RequestId", request_id).text("HostId", HOST_ID);
+        xml.finish()
+    }
+
+    /// The answer. `head`: without a body.
+    #[must_use]
+    pub fn into_reply(self, resource: &str, request_id: &str, head: bool) -> Reply {
+        let status = self.code.status();
+        let mut reply = if head || status == StatusCode::NOT_MODIFIED {
+            reply::empty(status)
+        } else {
+            reply::xml(status, self.document(resource, request_id))
+        };
+        if matches!(self.code, Code::SlowDown | Code::ServiceUnavailable) {
+            reply.headers_mut().insert(hyper::header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        for (name, value) in self.headers {
+            reply.headers_mut().insert(name, value);
+        }
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_has_its_children_in_order_and_no_namespace() {
+        let fault = Fault::argument("max-parts", "-1", "no <less> than 0");
+        let text = String::from_utf8(fault.document("/b/a&b", "R1").to_vec()).unwrap();
+        assert_eq!(
+            text,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>InvalidArgument</Code><Message>no &lt;less&gt; than \
+             0</Message><ArgumentName>max-parts</ArgumentName><ArgumentValue>-1</ArgumentValue><Resource>/b/a&amp;b\
+             </Resource><RequestId>R1</RequestId><HostId>larder</HostId></Error>"
+        );
+    }
+
+    #[test]
+    fn a_head_and_a_304_have_no_body() {
+        for (code, head) in [(Code::NoSuchKey, true), (Code::NotModified, false)] {
+            let reply = Fault::from(code).into_reply("/b/k", "R", head);
+            assert_eq!(reply.status(), code.status());
+            assert!(reply.into_body().into_full().unwrap().is_empty());
+        }
+        let reply = Fault::not_allowed("POST", "OBJECT", "GET, PUT").into_reply("/b/k", "R", false);
+        assert_eq!(reply.headers()["allow"], "GET, PUT");
+        assert_eq!(reply.headers()["content-type"], "application/xml");
+    }
+
+    #[test]
+    fn every_code_has_a_name_of_its_own_and_an_error_status() {
+        let names: std::collections::HashSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+        for code in Code::ALL {
+            let error = code.status().is_client_error() || code.status().is_server_error();
+            assert!(error || *code == Code::NotModified, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A socket that says goodbye properly. A refusal can go out while the client still sends its body: closing at once would
+//! reset the connection and take the refusal with it. So the socket stops writing, takes in a little more, and closes then.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// How long a client may take to stop sending.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What a connection does, seen from outside: counters that only grow.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    /// Requests begun.
+    pub begun: AtomicU64,
+    /// Requests answered, but for the bodies of the answers.
+    pub answered: AtomicU64,
+    /// Reads that brought bytes.
+    pub reads: AtomicU64,
+    /// Writes that took bytes.
+    pub writes: AtomicU64,
+    /// Of the reads, those before the last answer.
+    pub reads_answered: AtomicU64,
+    /// Whether a request was answered before its body had come.
+    pub unread: AtomicBool,
+}
+
+impl Pulse {
+    /// Whether the client may still be sending: a body nobody wanted, or what was no request.
+    fn is_cut_short(&self) -> bool {
+        let unanswered = self.reads.load(Ordering::Relaxed) != self.reads_answered.load(Ordering::Relaxed);
+        unanswered || self.unread.load(Ordering::Relaxed)
+    }
+}
+
+/// A client's socket.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    pulse: Arc<Pulse>,
+    goodbye: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    /// Wraps a socket.
+    #[must_use]
+    pub(crate) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Self {
+        Self { stream, pulse, goodbye: None }
+    }
+
+    /// Reads what still comes, until the client closes or its time is over.
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.goodbye.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut space = [0; 16 * 1024];
+        loop {
+            let mut space = ReadBuf::new(&mut space);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space)) {
+                Ok(()) if !space.filled().is_empty() => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.pulse.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if result.is_ready() {
+            self.pulse.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if result.is_ready() {
+            self.pulse.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.goodbye.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.goodbye.is_some() || self.pulse.is_cut_short() {
+            ready!(self.drain(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,133 @@
+//! A bucket itself: made, looked for, removed, and where it is.
+
+use bytes::Bytes;
+use hyper::header::{HeaderName, LOCATION};
+use hyper::{HeaderMap, StatusCode};
+
+use super::{grants, incoming, params};
+use crate::call::Call;
+use crate::errors::{Code, Fault};
+use crate::reply::{self, Reply};
+use crate::xml::{Reader, Xml};
+
+const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
+/// The region that documents leave out.
+const DEFAULT_REGION: &str = "us-east-1";
+
+pub(super) async fn create(call: &Call) -> Result<Reply, Fault> {
+    refuse_unbuilt(&call.headers)?;
+    let acl = grants::of(&call.headers)?;
+    check_location(&incoming::document(call).await?)?;
+    call.objects.create_bucket(&call.caller, &call.bucket, acl).await?;
+    let mut reply = reply::empty(StatusCode::OK);
+    reply::set(&mut reply, LOCATION, format!("/{}", call.bucket));
+    Ok(reply)
+}
+
+pub(super) async fn head(call: &Call) -> Result<Reply, Fault> {
+    call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    let mut reply = reply::empty(StatusCode::OK);
+    reply::set(&mut reply, REGION, call.objects.config().region.as_str());
+    Ok(reply)
+}
+
+pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+    call.objects.delete_bucket(&call.caller, &call.bucket).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn location(call: &Call) -> Result<Reply, Fault> {
+    call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    Ok(reply::document(location_of(&call.objects.config().region)))
+}
+
+fn location_of(region: &str) -> Bytes {
+    let mut xml = Xml::new("LocationConstraint");
+    if region != DEFAULT_REGION {
+        xml.content(region);
+    }
+    xml.finish()
+}
+
+/// A bucket that would not keep the promises of its headers is not made.
+fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
+    let locked = params::header(headers, "x-amz-bucket-object-lock-enabled");
+    let ownership = params::header(headers, "x-amz-object-ownership");
+    let refused = locked.is_some_and(|value| !value.eq_ignore_ascii_case("false"))
+        || ownership.is_some_and(|value| value != "ObjectWriter");
+    if refused { Err(Code::NotImplemented.into()) } else { Ok(()) }
+}
+
+/// Any region does: there is one, whatever clients call it.
+fn check_location(document: &[u8]) -> Result<(), Fault> {
+    if document.iter().all(u8::is_ascii_whitespace) {
+        return Ok(());
+    }
+    let mut xml = Reader::open(document, "CreateBucketConfiguration")?;
+    while let Some(name) = xml.child()? {
+        match name {
+            "LocationConstraint" => {
+                let region = xml.text()?;
+                let plain = |char: char| char.is_ascii_alphanumeric() || char == '-' || char == '_';
+                if region.len() > 64 || !region.trim().chars().all(plain) {
+                    return Err(Fault::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
+                }
+            }
+            // Tags of the new bucket would be lost, other things are about kinds of buckets there are none of here.
+            "Tags" | "Bucket" | "Location" => return Err(Code::NotImplemented.into()),
+            _ => xml.skip()?,
+        }
+    }
+    xml.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn any_region_does() {
+        let of = |region: &str| {
+            let document = format!(
+                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+            );
+            check_location(document.as_bytes()).map_err(|fault| fault.code.name())
+        };
+        for region in ["", "EU", "eu-west-1", "my_dc", "us-east-1"] {
+            assert_eq!(of(region), Ok(()), "{region}");
+        }
+        assert_eq!(of("a b"), Err("InvalidLocationConstraint"));
+        assert_eq!(of(&"x".repeat(65)), Err("InvalidLocationConstraint"));
+        assert_eq!(of("<A/>"), Err("MalformedXML"));
+        assert!(check_location(b" \n").is_ok());
+        assert!(check_location(b"<CreateBucketConfiguration/>").is_ok());
+        assert!(check_location(b"x").is_err());
+    }
+
+    #[test]
+    fn the_default_region_is_left_out() {
+        let text = |region| String::from_utf8(location_of(region).to_vec()).unwrap();
+        assert!(text("us-east-1").ends_with("03-01/\"></LocationConstraint>"));
+        assert!(text("eu").ends_with("03-01/\">eu</LocationConstraint>"));
+    }
+
+    #[test]
+    fn promises_that_would_not_be_kept() {
+        let refused = |name: &'static str, value: &str| {
+            refuse_unbuilt(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect()).is_err()
+        };
+        assert!(refused("x-amz-bucket-object-lock-enabled", "true"));
+        assert!(!refused("x-amz-bucket-object-lock-enabled", "False"));
+        assert!(refused("x-amz-object-ownership", "BucketOwnerEnforced"));
+        assert!(!refused("x-amz-object-ownership", "ObjectWriter"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(bytes: Vec<u8>) {
+            let _ = check_location(&bytes);
+        }
+    }
+}

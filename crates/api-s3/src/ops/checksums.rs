@@ -1,0 +1,244 @@
+//! Checksums as headers and documents carry them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use larder_gateway::objects::put::ChecksumWanted;
+use larder_model::objects::checksum::{Hasher, Md5};
+use larder_model::objects::{Algorithm, Checksum, ChecksumKind};
+
+use super::params;
+use crate::errors::{Code, Fault};
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+/// What headers with checksums begin with.
+const PREFIX: &str = "x-amz-checksum-";
+/// Those that begin so and carry none.
+const ABOUT: &[&str] = &["x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-checksum-mode"];
+/// What a client says its library computed.
+const SDK_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
+
+/// What a multipart upload's checksums are to be, and the algorithm of a copy.
+pub(crate) const ALGORITHM: &str = "x-amz-checksum-algorithm";
+/// Whether the checksum is of all bytes or of the checksums of the parts.
+pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+
+/// The MD5 the body must have.
+///
+/// # Errors
+/// 400 `InvalidDigest`.
+pub(crate) fn md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Fault> {
+    let Some(value) = headers.get("content-md5") else { return Ok(None) };
+    let digest = STANDARD.decode(value.as_bytes()).ok().and_then(|digest| <[u8; 16]>::try_from(digest).ok());
+    let bad = || Fault::from(Code::InvalidDigest).with("Content-MD5", String::from_utf8_lossy(value.as_bytes()));
+    digest.map(Some).ok_or_else(bad)
+}
+
+/// The checksum that the headers carry, at most one.
+///
+/// # Errors
+/// 400 `InvalidRequest` for several, one that cannot be read, or one that is not of the announced algorithm; 501 for an
+/// algorithm that is not known here.
+pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, Fault> {
+    let mut found: Option<Checksum> = None;
+    for (name, value) in headers {
+        if !name.as_str().starts_with(PREFIX) || ABOUT.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(algorithm) = Algorithm::from_header(name.as_str()) else { return Err(Code::NotImplemented.into()) };
+        let invalid = || Fault::invalid(format!("Value for {name} header is invalid."));
+        let text = value.to_str().map_err(|_| invalid())?;
+        let checksum = Checksum::parse(algorithm, text).ok_or_else(invalid)?;
+        if found.replace(checksum).is_some() {
+            return Err(Fault::invalid(
+                "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// The checksum that bytes on their way in must have.
+///
+/// # Errors
+/// As [`given`]; also when one is announced that does not come.
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, Fault> {
+    let announced = announced(headers)?;
+    let wanted = match (given(headers)?, trailing(headers)?) {
+        (Some(_), Some(_)) => {
+            return Err(Fault::invalid("Expecting a single x-amz-checksum- header or trailer."));
+        }
+        (Some(checksum), None) if checksum.parts.is_some() => {
+            return Err(Fault::invalid(format!("Value for {} header is invalid.", checksum.algorithm.header())));
+        }
+        (Some(checksum), None) => ChecksumWanted::Given(checksum),
+        (None, Some(algorithm)) => ChecksumWanted::Trailing(algorithm),
+        (None, None) => ChecksumWanted::Default,
+    };
+    let has = match &wanted {
+        ChecksumWanted::Given(checksum) => Some(checksum.algorithm),
+        ChecksumWanted::Trailing(algorithm) | ChecksumWanted::Compute(algorithm) => Some(*algorithm),
+        ChecksumWanted::Default => None,
+    };
+    match (announced, has) {
+        (Some(_), None) => Err(Fault::invalid(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were found.",
+        )),
+        (Some(announced), Some(has)) if announced != has => {
+            Err(Fault::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid."))
+        }
+        _ => Ok(wanted),
+    }
+}
+
+/// The algorithm that `x-amz-checksum-algorithm` asks for.
+///
+/// # Errors
+/// 400 `InvalidRequest` for one that is not known.
+pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+    let Some(name) = params::header(headers, ALGORITHM) else { return Ok(None) };
+    let unknown = || {
+        Fault::invalid(
+            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
+             CRC64NVME, SHA1, SHA256]",
+        )
+    };
+    Algorithm::from_name(name).map(Some).ok_or_else(unknown)
+}
+
+/// The kind that `x-amz-checksum-type` asks for.
+///
+/// # Errors
+/// 400 `InvalidRequest` for one that is not known.
+pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, Fault> {
+    let Some(name) = params::header(headers, TYPE.as_str()) else { return Ok(None) };
+    let unknown = || Fault::invalid("Value for x-amz-checksum-type header is invalid.");
+    ChecksumKind::from_name(name).map(Some).ok_or_else(unknown)
+}
+
+/// Checks the bytes of a document against the digests that came with it; answers whether there were any.
+///
+/// # Errors
+/// 400 `InvalidDigest`, `InvalidRequest`, `BadDigest`.
+pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<bool, Fault> {
+    let (md5, checksum) = (md5(headers)?, given(headers)?);
+    if md5.is_some_and(|md5| md5 != Md5::of(document)) {
+        return Err(Code::BadDigest.into());
+    }
+    if let Some(checksum) = &checksum {
+        if Hasher::of(checksum.algorithm, document) != *checksum {
+            return Err(Fault::new(
+                Code::BadDigest,
+                format!("The {} you specified did not match the calculated checksum.", checksum.algorithm.name()),
+            ));
+        }
+    }
+    Ok(md5.is_some() || checksum.is_some())
+}
+
+/// Says a checksum in the headers of an answer.
+pub(crate) fn say(reply: &mut Reply, checksum: Option<&Checksum>) {
+    let Some(checksum) = checksum else { return };
+    reply::set(reply, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
+    reply.headers_mut().insert(TYPE, HeaderValue::from_static(checksum.kind().name()));
+}
+
+/// Says a checksum in a document.
+pub(crate) fn write(xml: &mut Xml, checksum: Option<&Checksum>) {
+    let Some(checksum) = checksum else { return };
+    xml.text(checksum.algorithm.element(), checksum.text()).text("ChecksumType", checksum.kind().name());
+}
+
+fn announced(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+    let Some(name) = params::header(headers, SDK_ALGORITHM) else { return Ok(None) };
+    let unknown = || Fault::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid.");
+    Algorithm::from_name(name).map(Some).ok_or_else(unknown)
+}
+
+/// The algorithm of the checksum that comes behind the body.
+fn trailing(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+    let Some(name) = params::header(headers, "x-amz-trailer").filter(|name| !name.is_empty()) else { return Ok(None) };
+    let unknown = || Fault::invalid("The value specified in the x-amz-trailer header is not supported");
+    Algorithm::from_header(name).map(Some).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn what_must_come_comes() {
+        let crc = Checksum::full(Algorithm::Crc32, vec![0, 0, 0, 0].into());
+        let good: &[(&[(&str, &str)], ChecksumWanted)] = &[
+            (&[], ChecksumWanted::Default),
+            (&[("x-amz-checksum-mode", "ENABLED")], ChecksumWanted::Default),
+            (&[("x-amz-checksum-crc32", "AAAAAA==")], ChecksumWanted::Given(crc.clone())),
+            (
+                &[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-sdk-checksum-algorithm", "crc32")],
+                ChecksumWanted::Given(crc),
+            ),
+            (
+                &[("x-amz-trailer", "x-amz-checksum-crc64nvme"), ("x-amz-sdk-checksum-algorithm", "CRC64NVME")],
+                ChecksumWanted::Trailing(Algorithm::Crc64Nvme),
+            ),
+        ];
+        for (given, expected) in good {
+            let given: Vec<_> = given.iter().map(|(name, value)| (*Box::leak(Box::new(*name)), *value)).collect();
+            assert_eq!(wanted(&headers(&given)).unwrap(), *expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let bad: &[(&[(&'static str, &str)], &str)] = &[
+            (&[("x-amz-checksum-crc32", "AAAAAA==-2")], "InvalidRequest"),
+            (&[("x-amz-checksum-crc32", "AAAA")], "InvalidRequest"),
+            (&[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-checksum-crc32c", "AAAAAA==")], "InvalidRequest"),
+            (&[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-trailer", "x-amz-checksum-crc32")], "InvalidRequest"),
+            (&[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-sdk-checksum-algorithm", "SHA1")], "InvalidRequest"),
+            (&[("x-amz-sdk-checksum-algorithm", "SHA1")], "InvalidRequest"),
+            (&[("x-amz-sdk-checksum-algorithm", "ROT13")], "InvalidRequest"),
+            (&[("x-amz-trailer", "x-amz-meta-a")], "InvalidRequest"),
+            (&[("x-amz-checksum-xxhash64", "AAAAAA==")], "NotImplemented"),
+        ];
+        for (given, code) in bad {
+            assert_eq!(wanted(&headers(given)).unwrap_err().code.name(), *code, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn digests_of_documents() {
+        let hello = b"hello";
+        let with = |name: &'static str, value: &str| {
+            check(&headers(&[(name, value)]), hello).map_err(|fault| fault.code.name())
+        };
+        assert_eq!(check(&HeaderMap::new(), hello).unwrap(), false);
+        assert_eq!(with("content-md5", "XUFAKrxLKna5cZ2REBfFkg=="), Ok(true));
+        assert_eq!(with("content-md5", "AUFAKrxLKna5cZ2REBfFkg=="), Err("BadDigest"));
+        assert_eq!(with("content-md5", "XUFA"), Err("InvalidDigest"));
+        assert_eq!(with("x-amz-checksum-crc32", "NhCmhg=="), Ok(true));
+        assert_eq!(with("x-amz-checksum-crc32", "AAAAAA=="), Err("BadDigest"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_read_or_refused(value: Vec<u8>) {
+            let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
+            for name in ["x-amz-checksum-sha1", "x-amz-trailer", SDK_ALGORITHM, "content-md5", ALGORITHM] {
+                let headers: HeaderMap = [(HeaderName::from_static(name), value.clone())].into_iter().collect();
+                let _ = (wanted(&headers), check(&headers, b""), algorithm(&headers), kind(&headers));
+            }
+        }
+    }
+}

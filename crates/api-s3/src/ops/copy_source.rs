@@ -1,0 +1,137 @@
+//! Where a copy comes from: `x-amz-copy-source`, and the bytes of it that a part is made of.
+
+use bytes::Bytes;
+use larder_gateway::objects::get::{VersionSpec, Window};
+use percent_encoding::percent_decode_str;
+
+use crate::errors::Fault;
+
+/// The header that makes a put a copy.
+pub(crate) const COPY_SOURCE: &str = "x-amz-copy-source";
+/// The header that says which bytes a part is made of.
+pub(crate) const COPY_SOURCE_RANGE: &str = "x-amz-copy-source-range";
+
+/// An object to copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CopySource {
+    /// Its bucket.
+    pub(crate) bucket: String,
+    /// Its key.
+    pub(crate) key: Bytes,
+    /// Its version.
+    pub(crate) version: VersionSpec,
+}
+
+impl CopySource {
+    /// Reads `/bucket/key` or `bucket/key`, percent-encoded, with or without `?versionId=`.
+    ///
+    /// # Errors
+    /// 400 `InvalidArgument` for anything else.
+    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
+        let bad = || {
+            Fault::argument(
+                COPY_SOURCE,
+                text,
+                "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
+            )
+        };
+        let (path, version) = match text.rsplit_once("?versionId=") {
+            Some((path, version)) => (path, VersionSpec::Id(decoded(version).ok_or_else(bad)?)),
+            None => (text, VersionSpec::Current),
+        };
+        let path = decoded(path).ok_or_else(bad)?;
+        let path = path.strip_prefix('/').unwrap_or(&path);
+        match path.split_once('/') {
+            Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+                Ok(Self { bucket: bucket.to_owned(), key: Bytes::copy_from_slice(key.as_bytes()), version })
+            }
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// Decodes once; a percent sign that begins no byte, or bytes that are no UTF-8, cannot be decoded.
+fn decoded(text: &str) -> Option<String> {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let digits = rest.get(at + 1..at + 3)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        rest = &rest[at + 3..];
+    }
+    percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}
+
+/// Reads the bytes a part is made of: exactly `bytes=first-last`.
+///
+/// # Errors
+/// 400 `InvalidArgument` for anything else.
+pub(crate) fn part_window(text: Option<&str>) -> Result<Window, Fault> {
+    let Some(text) = text else { return Ok(Window::Whole) };
+    let number = |digits: &str| {
+        let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        plain.then(|| digits.parse::<u64>().ok()).flatten()
+    };
+    let range = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+    match range.and_then(|(first, last)| Some((number(first)?, number(last)?))) {
+        Some((first, last)) if first <= last => Ok(Window::Range(first, Some(last))),
+        _ => Err(Fault::argument(
+            COPY_SOURCE_RANGE,
+            text,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based \
+             offsets of the first and last bytes to copy",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Option<(String, String, VersionSpec)> {
+        let source = CopySource::parse(text).ok()?;
+        Some((source.bucket, String::from_utf8(source.key.to_vec()).unwrap(), source.version))
+    }
+
+    #[test]
+    fn sources() {
+        let current = |key: &str| Some(("b".to_owned(), key.to_owned(), VersionSpec::Current));
+        assert_eq!(parsed("b/k"), current("k"));
+        assert_eq!(parsed("/b/k/l"), current("k/l"));
+        assert_eq!(parsed("b%2Fk%20%2B+"), current("k ++"));
+        assert_eq!(parsed("b/k?versionId="), Some(("b".into(), "k".into(), VersionSpec::Id(String::new()))));
+        assert_eq!(parsed("b/k%3FversionId=1"), current("k?versionId=1"));
+        assert_eq!(parsed("b/k?versionId=null"), Some(("b".into(), "k".into(), VersionSpec::Id("null".into()))));
+        for bad in ["", "/", "b", "/b", "b/", "//k", "b/k%", "b/k%2", "b/%zz", "b/%ff"] {
+            let fault = CopySource::parse(bad).unwrap_err();
+            assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", COPY_SOURCE), "{bad}");
+        }
+    }
+
+    #[test]
+    fn windows_of_parts() {
+        assert_eq!(part_window(None).unwrap(), Window::Whole);
+        assert_eq!(part_window(Some("bytes=0-0")).unwrap(), Window::Range(0, Some(0)));
+        assert_eq!(part_window(Some("bytes=7-20")).unwrap(), Window::Range(7, Some(20)));
+        for bad in
+            ["", "0-2", "bytes=0", "bytes=-5", "bytes=5-", "bytes=0-2,3-5", "bytes=3-2", "bytes=+1-2", "bytes= 1-2"]
+        {
+            let fault = part_window(Some(bad)).unwrap_err();
+            assert_eq!(
+                (fault.code.name(), fault.extras[0].1.as_str()),
+                ("InvalidArgument", COPY_SOURCE_RANGE),
+                "{bad}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_source_or_none(text: String) {
+            let _ = (CopySource::parse(&text), part_window(Some(&text)));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `POST /key?uploads`: begins an upload.
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use larder_gateway::objects::uploads::CreateUpload;
+use larder_model::objects::{Algorithm, ChecksumKind};
+
+use super::list_parts::say_abort_date;
+use super::{about, checksums};
+use crate::call::Call;
+use crate::errors::Fault;
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+    let checksum = checksum(&call.headers)?;
+    let about = about::of(&call.headers)?;
+    let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), about, checksum };
+    let (upload, abort_date) = call.objects.create_upload(&call.caller, request).await?;
+    let mut reply = reply::document(document(&call.bucket, &call.key, &upload.text()));
+    if let Some((algorithm, kind)) = checksum {
+        let name = HeaderName::from_static(checksums::ALGORITHM);
+        reply.headers_mut().insert(name, HeaderValue::from_static(algorithm.name()));
+        reply.headers_mut().insert(checksums::TYPE, HeaderValue::from_static(kind.name()));
+    }
+    say_abort_date(&mut reply, &abort_date);
+    Ok(reply)
+}
+
+/// The checksum of the parts and of the object to be: a pair that is allowed.
+fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, Fault> {
+    match (checksums::algorithm(headers)?, checksums::kind(headers)?) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Fault::invalid(
+            "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
+        )),
+        (Some(algorithm), kind) => {
+            let kind = kind.unwrap_or(algorithm.default_kind());
+            if !algorithm.allows(kind) {
+                let message = format!(
+                    "The {} checksum type cannot be used with the {} checksum algorithm.",
+                    kind.name(),
+                    algorithm.name()
+                );
+                return Err(Fault::invalid(message));
+            }
+            Ok(Some((algorithm, kind)))
+        }
+    }
+}
+
+fn document(bucket: &str, key: &[u8], upload: &str) -> Bytes {
+    let mut xml = Xml::new("InitiateMultipartUploadResult");
+    xml.text("Bucket", bucket).bytes("Key", key).text("UploadId", upload);
+    xml.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(algorithm: Option<&'static str>, kind: Option<&'static str>) -> Result<String, String> {
+        let algorithm = algorithm.map(|name| (HeaderName::from_static("x-amz-checksum-algorithm"), name));
+        let kind = kind.map(|name| (checksums::TYPE, name));
+        let headers = algorithm.into_iter().chain(kind);
+        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
+        let found = checksum(&headers).map_err(|fault| fault.code.name().to_owned())?;
+        Ok(found.map_or("none".into(), |(algorithm, kind)| format!("{} {}", algorithm.name(), kind.name())))
+    }
+
+    #[test]
+    fn pairs_that_are_allowed() {
+        let refused = Err("InvalidRequest".to_owned());
+        for (algorithm, kind, expected) in [
+            (None, None, Ok("none")),
+            (Some("CRC32"), None, Ok("CRC32 COMPOSITE")),
+            (Some("crc32c"), Some("FULL_OBJECT"), Ok("CRC32C FULL_OBJECT")),
+            (Some("CRC64NVME"), None, Ok("CRC64NVME FULL_OBJECT")),
+            (Some("SHA256"), Some("COMPOSITE"), Ok("SHA256 COMPOSITE")),
+            (Some("SHA256"), Some("FULL_OBJECT"), refused.clone()),
+            (Some("SHA1"), Some("FULL_OBJECT"), refused.clone()),
+            (Some("CRC64NVME"), Some("COMPOSITE"), refused.clone()),
+            (None, Some("COMPOSITE"), refused.clone()),
+            (Some("MD4"), None, refused.clone()),
+            (Some("CRC32"), Some("HALF"), refused),
+        ] {
+            assert_eq!(asked(algorithm, kind), expected.map(str::to_owned), "{algorithm:?} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_document() {
+        let text = String::from_utf8(document("b", b"a&b", "U").to_vec()).unwrap();
+        assert!(text.ends_with(
+            "03-01/\"><Bucket>b</Bucket><Key>a&amp;b</Key><UploadId>U</UploadId></InitiateMultipartUploadResult>"
+        ));
+    }
+}

@@ -1,0 +1,129 @@
+//! `?lifecycle`: the rules of a bucket for what is old.
+
+mod document;
+
+use hyper::StatusCode;
+use larder_gateway::objects::{Configuration, Error};
+use larder_model::objects::Bucket;
+use larder_model::objects::lifecycle::{self, Lifecycle};
+
+use super::incoming;
+use crate::call::Call;
+use crate::errors::{Code, Fault};
+use crate::reply::{self, Reply};
+
+pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    let rules = bucket.lifecycle.as_ref().ok_or(Error::NoConfiguration(Configuration::Lifecycle))?;
+    Ok(reply::document(document::write(rules)))
+}
+
+pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
+    let rules = decode(&incoming::document(call).await?)?;
+    store(call, Some(rules)).await?;
+    Ok(reply::empty(StatusCode::OK))
+}
+
+pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+    store(call, None).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+async fn store(call: &Call, rules: Option<Lifecycle>) -> Result<(), Fault> {
+    let change = |bucket: &mut Bucket| {
+        bucket.lifecycle.clone_from(&rules);
+        Ok(())
+    };
+    Ok(call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?)
+}
+
+fn decode(document: &[u8]) -> Result<Lifecycle, Fault> {
+    let rules = document::read(document)?;
+    rules.validate().map_err(|bad| {
+        let code = match bad.fault {
+            lifecycle::Fault::Argument => Code::InvalidArgument,
+            lifecycle::Fault::Request => Code::InvalidRequest,
+            lifecycle::Fault::Malformed => Code::MalformedXML,
+        };
+        Fault::new(code, bad.message)
+    })?;
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(rule: &str) -> Result<Lifecycle, &'static str> {
+        let document = format!("<LifecycleConfiguration><Rule>{rule}</Rule></LifecycleConfiguration>");
+        decode(document.as_bytes()).map_err(|fault| fault.code.name())
+    }
+
+    #[test]
+    fn documents_come_back() {
+        let document = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LifecycleConfiguration \
+            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Rule><ID>a</ID><Filter><And><Prefix>p/</Prefix><Tag><Key>k</Key>\
+            <Value>v</Value></Tag><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></And></Filter><Status>Enabled</Status>\
+            <Expiration><Days>3</Days></Expiration><NoncurrentVersionExpiration><NoncurrentDays>4</NoncurrentDays>\
+            <NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration></Rule><Rule><ID>b</ID>\
+            <Prefix/><Status>Disabled</Status><Expiration><Date>2030-01-01T00:00:00.000Z</Date></Expiration></Rule><Rule>\
+            <ID>c</ID><Filter><Prefix/></Filter><Status>Enabled</Status><Expiration>\
+            <ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration><AbortIncompleteMultipartUpload>\
+            <DaysAfterInitiation>7</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule><Rule><ID>d</ID><Filter/>\
+            <Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>";
+        let rules = decode(document.as_bytes()).unwrap();
+        assert_eq!(rules.rules.len(), 4);
+        assert_eq!(String::from_utf8(document::write(&rules).to_vec()).unwrap(), document);
+    }
+
+    #[test]
+    fn rules_without_a_name_get_different_ones() {
+        let rule = "<Rule><Filter/><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>";
+        let document = format!("<LifecycleConfiguration>{rule}{rule}</LifecycleConfiguration>");
+        let rules = decode(document.as_bytes()).unwrap().rules;
+        assert!(!rules[0].id.is_empty() && rules[0].id != rules[1].id);
+        let again = decode(document.as_bytes()).unwrap().rules;
+        assert_eq!(rules, again, "the same document gives the same names");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let days = "<Expiration><Days>1</Days></Expiration>";
+        let on = "<Status>Enabled</Status>";
+        for (rule, code) in [
+            (format!("<Filter/>{on}<Expiration><Days>0</Days></Expiration>"), "InvalidArgument"),
+            (format!("<Filter/>{on}<Expiration><Days>-1</Days></Expiration>"), "InvalidArgument"),
+            (format!("<Filter/>{on}<Expiration><Days>x</Days></Expiration>"), "MalformedXML"),
+            (format!("<Filter/>{on}<Expiration><Date>2030-01-01T01:00:00Z</Date></Expiration>"), "InvalidArgument"),
+            (format!("<Filter/>{on}<Expiration><Date>soon</Date></Expiration>"), "MalformedXML"),
+            (format!("<Filter/>{on}<Expiration><Days>1</Days><Date>2030-01-01</Date></Expiration>"), "MalformedXML"),
+            (format!("<Filter/>{on}<Expiration/>"), "MalformedXML"),
+            (format!("<Filter/>{on}"), "InvalidRequest"),
+            (format!("<Filter/>{days}"), "MalformedXML"),
+            (format!("<Filter/><Status>enabled</Status>{days}"), "MalformedXML"),
+            (format!("{on}{days}"), "MalformedXML"),
+            (format!("<Filter/><Prefix/>{on}{days}"), "MalformedXML"),
+            (format!("<Filter><Prefix>a</Prefix><Prefix>b</Prefix></Filter>{on}{days}"), "MalformedXML"),
+            (format!("<Filter/>{on}{days}<Transition><Days>1</Days></Transition>"), "NotImplemented"),
+            (format!("<ID>{}</ID><Filter/>{on}{days}", "x".repeat(256)), "InvalidArgument"),
+        ] {
+            assert_eq!(of(&rule), Err(code), "{rule}");
+        }
+        assert_eq!(decode(b"<LifecycleConfiguration/>").unwrap_err().code.name(), "MalformedXML");
+        let rule = format!("<Rule><ID>a</ID><Filter/>{on}{days}</Rule>");
+        let twice = format!("<LifecycleConfiguration>{rule}{rule}</LifecycleConfiguration>");
+        assert_eq!(decode(twice.as_bytes()).unwrap_err().code.name(), "InvalidArgument");
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(
+            bytes: Vec<u8>,
+            text in "(<|>|/|LifecycleConfiguration|Rule|Filter|And|Days|Expiration|Status|1)*",
+        ) {
+            let _ = (decode(&bytes), decode(text.as_bytes()));
+        }
+    }
+}

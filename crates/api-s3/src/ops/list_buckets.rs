@@ -1,0 +1,134 @@
+//! `GET /`: the caller's buckets.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use larder_gateway::objects::buckets::BucketsPage;
+use larder_model::objects::User;
+
+use super::params;
+use crate::call::Call;
+use crate::dates;
+use crate::errors::Fault;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+/// Most buckets of a page.
+const PAGE_MAX: u32 = 10_000;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    prefix: String,
+    after: String,
+    max: usize,
+    /// Whether the client knows of pages: then it is told the region of each bucket too.
+    paged: bool,
+}
+
+pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+    let request = decode(&call.query)?;
+    let user = call.caller.signed()?;
+    let page = call.objects.list_buckets(&call.caller, &request.prefix, &request.after, request.max).await?;
+    Ok(reply::document(document(&request, user, &page, &call.objects.config().region)))
+}
+
+fn decode(query: &Query) -> Result<Request, Fault> {
+    let max = params::number("max-buckets", query.get("max-buckets"), PAGE_MAX)?;
+    if max == 0 || max > PAGE_MAX {
+        let value = query.get("max-buckets").unwrap_or_default();
+        return Err(Fault::argument(
+            "max-buckets",
+            value,
+            "Argument max-buckets must be an integer between 1 and 10000",
+        ));
+    }
+    let after = match query.filled("continuation-token") {
+        None => String::new(),
+        Some(token) => {
+            let bad = || Fault::argument("continuation-token", token, "The continuation token provided is incorrect");
+            let name = URL_SAFE_NO_PAD.decode(token).ok().and_then(|name| String::from_utf8(name).ok());
+            name.ok_or_else(bad)?
+        }
+    };
+    Ok(Request {
+        prefix: query.get("prefix").unwrap_or_default().to_owned(),
+        after,
+        max: usize::try_from(max).unwrap_or(1),
+        paged: ["max-buckets", "continuation-token", "prefix", "bucket-region"].iter().any(|name| query.has(name)),
+    })
+}
+
+fn document(request: &Request, user: &User, page: &BucketsPage, region: &str) -> Bytes {
+    let mut xml = Xml::new("ListAllMyBucketsResult");
+    xml.within("Owner", |xml| {
+        xml.text("ID", &user.id).text("DisplayName", &user.display_name);
+    });
+    xml.within("Buckets", |xml| {
+        for bucket in &page.buckets {
+            xml.within("Bucket", |xml| {
+                xml.text("Name", &bucket.name).text("CreationDate", dates::iso(bucket.created));
+                xml.maybe("BucketRegion", request.paged.then_some(region));
+            });
+        }
+    });
+    xml.maybe("ContinuationToken", page.next.as_ref().map(|name| URL_SAFE_NO_PAD.encode(name)));
+    xml.maybe("Prefix", Some(&request.prefix).filter(|prefix| !prefix.is_empty()));
+    xml.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larder_model::objects::{Bucket, BucketId};
+
+    use super::*;
+
+    fn decoded(query: &str) -> Result<Request, Fault> {
+        decode(&Query::of(Some(query)))
+    }
+
+    #[test]
+    fn what_can_be_asked() {
+        let all = decoded("").unwrap();
+        assert_eq!(all, Request { prefix: String::new(), after: String::new(), max: 10_000, paged: false });
+        let some = decoded("max-buckets=2&prefix=t&continuation-token=dGVh").unwrap();
+        assert_eq!(some, Request { prefix: "t".into(), after: "tea".into(), max: 2, paged: true });
+        for bad in
+            ["max-buckets=0", "max-buckets=10001", "max-buckets=x", "continuation-token=%21", "continuation-token=_w"]
+        {
+            assert_eq!(decoded(bad).unwrap_err().code.name(), "InvalidArgument", "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_document() {
+        let user = User {
+            id: "u".into(),
+            key_id: "K".into(),
+            secret: "s".into(),
+            name: "Tea".into(),
+            email: "tea@b".into(),
+            display_name: "tea".into(),
+            enabled: true,
+            admin: false,
+            created: 0,
+        };
+        let bucket = Arc::new(Bucket::new("b1", BucketId([0; 16]), "u", 1_289_422_114_123_456));
+        let page = BucketsPage { buckets: vec![bucket], next: Some("b1".into()) };
+        let text = |query: &str| {
+            let document = document(&decoded(query).unwrap(), &user, &page, "eu");
+            String::from_utf8(document.to_vec()).unwrap()
+        };
+        let head = "<ListAllMyBucketsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Owner><ID>u</ID>\
+            <DisplayName>tea</DisplayName></Owner><Buckets><Bucket><Name>b1</Name>\
+            <CreationDate>2010-11-10T20:48:34.123Z</CreationDate>";
+        let plain = "</Bucket></Buckets><ContinuationToken>YjE</ContinuationToken></ListAllMyBucketsResult>";
+        assert!(text("").ends_with(&format!("{head}{plain}")), "{}", text(""));
+        let paged = "<BucketRegion>eu</BucketRegion></Bucket></Buckets><ContinuationToken>YjE</ContinuationToken>\
+            <Prefix>b</Prefix></ListAllMyBucketsResult>";
+        assert!(text("prefix=b").ends_with(&format!("{head}{paged}")), "{}", text("prefix=b"));
+    }
+}

@@ -1,0 +1,140 @@
+//! `GET /bucket?uploads`: the uploads that are open.
+
+use bytes::Bytes;
+use larder_gateway::objects::list::{Listed, Page};
+use larder_gateway::objects::uploads::ListUploads;
+use larder_model::objects::{UploadEntry, UploadId};
+
+use super::list_objects::{list_of, write_prefixes};
+use super::names::Names;
+use super::spelling::Spelling;
+use crate::call::Call;
+use crate::dates;
+use crate::errors::Fault;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+/// A page, and behind which upload of its last key the next one begins.
+type UploadsPage = (Page<(UploadId, UploadEntry)>, Option<UploadId>);
+
+pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+    let (request, spelling) = decode(&call.bucket, &call.query)?;
+    let page = call.objects.list_uploads(&call.caller, &request).await?;
+    let names = Names::of(&call.objects, people(&page).collect()).await;
+    Ok(reply::document(document(&request, spelling, &page, &names)))
+}
+
+fn decode(bucket: &str, query: &Query) -> Result<(ListUploads, Spelling), Fault> {
+    let (mut objects, spelling) = list_of(bucket, query, "max-uploads")?;
+    objects.after = Bytes::copy_from_slice(query.get("key-marker").unwrap_or_default().as_bytes());
+    // Without a key it says nothing.
+    let marker = query.filled("upload-id-marker").filter(|_| !objects.after.is_empty());
+    let upload = match marker {
+        None => None,
+        Some(text) => {
+            let bad = || Fault::argument("upload-id-marker", text, "Invalid uploadId marker");
+            Some(UploadId::from_text(text).ok_or_else(bad)?)
+        }
+    };
+    Ok((ListUploads { objects, upload }, spelling))
+}
+
+fn people((page, _): &UploadsPage) -> impl Iterator<Item = &str> {
+    let entries = page.lines.iter().filter_map(|line| match line {
+        Listed::Key(_, (_, entry)) => Some(entry),
+        Listed::Prefix(_) => None,
+    });
+    entries.flat_map(|entry| [entry.initiator.as_str(), entry.owner.as_str()])
+}
+
+fn document(request: &ListUploads, spelling: Spelling, (page, next): &UploadsPage, names: &Names) -> Bytes {
+    let list = &request.objects;
+    let mut xml = Xml::new("ListMultipartUploadsResult");
+    xml.text("Bucket", &list.bucket).text("KeyMarker", spelling.of_key(&list.after));
+    xml.text("UploadIdMarker", request.upload.map(|upload| upload.text()).unwrap_or_default());
+    xml.text("NextKeyMarker", page.next.as_ref().map(|key| spelling.of_key(key)).unwrap_or_default());
+    xml.text("NextUploadIdMarker", next.map(|upload| upload.text()).unwrap_or_default());
+    xml.text("Prefix", spelling.of_key(&list.prefix));
+    super::list_objects::write_delimiter(&mut xml, list, spelling);
+    spelling.say(&mut xml);
+    xml.value("MaxUploads", list.max).value("IsTruncated", page.next.is_some());
+    for line in &page.lines {
+        if let Listed::Key(key, (id, entry)) = line {
+            xml.within("Upload", |xml| {
+                xml.text("Key", spelling.of_key(key)).text("UploadId", id.text());
+                write_entry(xml, entry, names);
+            });
+        }
+    }
+    write_prefixes(&mut xml, &page.lines, spelling);
+    xml.finish()
+}
+
+fn write_entry(xml: &mut Xml, entry: &UploadEntry, names: &Names) {
+    names.write(xml, "Initiator", &entry.initiator);
+    names.write(xml, "Owner", &entry.owner);
+    xml.text("StorageClass", entry.storage_class.as_deref().unwrap_or("STANDARD"));
+    xml.text("Initiated", dates::iso(entry.initiated));
+    if let Some((algorithm, kind)) = entry.checksum {
+        xml.text("ChecksumAlgorithm", algorithm.name()).text("ChecksumType", kind.name());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::objects::{Algorithm, ChecksumKind};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(query: &str, page: &UploadsPage) -> String {
+        let (request, spelling) = decode("b", &Query::of(Some(query))).unwrap();
+        let document = document(&request, spelling, page, &Names::fixed(&[("i", "tea"), ("o", "milk")]));
+        String::from_utf8(document.to_vec()).unwrap().split_once("03-01/\">").unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn the_order_of_the_document() {
+        let id = UploadId([7; 16]);
+        let entry = UploadEntry {
+            initiated: 1_289_422_114_123_456,
+            initiator: "i".into(),
+            owner: "o".into(),
+            storage_class: None,
+            checksum: Some((Algorithm::Sha256, ChecksumKind::Composite)),
+        };
+        let lines = vec![Listed::Prefix(Bytes::from_static(b"a/")), Listed::Key(Bytes::from_static(b"k"), (id, entry))];
+        let page = (Page { lines, next: Some(Bytes::from_static(b"k")) }, Some(id));
+        let id = id.text();
+        let expected = format!(
+            "<Bucket>b</Bucket><KeyMarker>j</KeyMarker><UploadIdMarker>{id}</UploadIdMarker><NextKeyMarker>k</NextKeyMarker>\
+             <NextUploadIdMarker>{id}</NextUploadIdMarker><Prefix/><Delimiter>/</Delimiter><MaxUploads>2</MaxUploads>\
+             <IsTruncated>true</IsTruncated><Upload><Key>k</Key><UploadId>{id}</UploadId>\
+             <Initiator><ID>i</ID><DisplayName>tea</DisplayName></Initiator><Owner><ID>o</ID><DisplayName>milk</DisplayName></Owner>\
+             <StorageClass>STANDARD</StorageClass><Initiated>2010-11-10T20:48:34.123Z</Initiated>\
+             <ChecksumAlgorithm>SHA256</ChecksumAlgorithm><ChecksumType>COMPOSITE</ChecksumType></Upload>\
+             <CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes></ListMultipartUploadsResult>"
+        );
+        assert_eq!(
+            text(&format!("uploads&delimiter=/&key-marker=j&upload-id-marker={id}==&max-uploads=2"), &page),
+            expected
+        );
+    }
+
+    #[test]
+    fn an_upload_marker_counts_with_its_key_only() {
+        let decoded = |query| decode("b", &Query::of(Some(query))).map(|(request, _)| request.upload);
+        assert_eq!(decoded("uploads&upload-id-marker=nonsense").unwrap(), None);
+        let fault = decoded("uploads&key-marker=k&upload-id-marker=nonsense").unwrap_err();
+        assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", "upload-id-marker"));
+        assert_eq!(decoded("uploads&max-uploads=-1").unwrap_err().extras[0].1, "max-uploads");
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_decoded_or_refused(query: String) {
+            let _ = decode("b", &Query::of(Some(&format!("key-marker=k&upload-id-marker={query}&max-uploads={query}"))));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Parameters that several operations have, with the words of their refusals.
+
+use hyper::HeaderMap;
+use larder_gateway::objects::get::VersionSpec;
+
+use crate::errors::Fault;
+use crate::query::Query;
+
+/// Greatest number a parameter may have.
+const GREATEST: u64 = i32::MAX as u64;
+
+/// A number from 0; `default` when it is not there or empty.
+///
+/// # Errors
+/// 400 `InvalidArgument` for what is no number, negative, or greater than 2147483647.
+pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> Result<u32, Fault> {
+    let Some(text) = value.filter(|text| !text.is_empty()) else { return Ok(default) };
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(no_integer(name, text));
+    }
+    let number = digits.trim_start_matches('0');
+    let number = if number.is_empty() { 0 } else { number.parse::<u64>().unwrap_or(u64::MAX) };
+    if number > GREATEST {
+        return Err(no_integer(name, text));
+    }
+    if text.starts_with('-') && number > 0 {
+        let message = format!("Argument {name} must be an integer between 0 and {GREATEST}");
+        return Err(Fault::argument(name, text, message));
+    }
+    u32::try_from(number).map_err(|_| no_integer(name, text))
+}
+
+/// The most lines of a page: `most` by default and at most.
+///
+/// # Errors
+/// As [`number`].
+pub(crate) fn page(name: &'static str, value: Option<&str>, most: usize) -> Result<usize, Fault> {
+    let wanted = number(name, value, u32::try_from(most).unwrap_or(u32::MAX))?;
+    Ok(usize::try_from(wanted).unwrap_or(most).min(most))
+}
+
+/// Which version of an object.
+pub(crate) fn version(query: &Query) -> VersionSpec {
+    query.get("versionId").map_or(VersionSpec::Current, |id| VersionSpec::Id(id.to_owned()))
+}
+
+/// The value of a header as text; bytes that are no UTF-8 are none.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    std::str::from_utf8(headers.get(name)?.as_bytes()).ok().map(str::trim)
+}
+
+fn no_integer(name: &'static str, value: &str) -> Fault {
+    Fault::argument(name, value, format!("Provided {name} not an integer or within integer range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for (text, expected) in [
+            (None, Ok(1000)),
+            (Some(""), Ok(1000)),
+            (Some("0"), Ok(0)),
+            (Some("-0"), Ok(0)),
+            (Some("007"), Ok(7)),
+            (Some("+7"), Ok(7)),
+            (Some("2147483647"), Ok(2_147_483_647)),
+            (Some("-1"), Err("must be an integer between 0 and 2147483647")),
+            (Some("2147483648"), Err("not an integer or within integer range")),
+            (Some("-99999999999999999999"), Err("not an integer or within integer range")),
+            (Some("99999999999999999999"), Err("not an integer or within integer range")),
+            (Some("x"), Err("not an integer or within integer range")),
+            (Some("-"), Err("not an integer or within integer range")),
+            (Some("1.0"), Err("not an integer or within integer range")),
+            (Some(" 1"), Err("not an integer or within integer range")),
+        ] {
+            match (number("max-parts", text, 1000), expected) {
+                (Ok(number), Ok(expected)) => assert_eq!(number, expected, "{text:?}"),
+                (Err(fault), Err(words)) => {
+                    assert_eq!(fault.code.name(), "InvalidArgument");
+                    assert!(fault.message.contains(words), "{text:?}: {}", fault.message);
+                    let value = text.unwrap().to_owned();
+                    assert_eq!(fault.extras, [("ArgumentName", "max-parts".to_owned()), ("ArgumentValue", value)]);
+                }
+                (got, expected) => panic!("{text:?}: {got:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_cut_to_the_most_there_may_be() {
+        for (text, expected) in [(None, 1000), (Some("1001"), 1000), (Some("1000"), 1000), (Some("0"), 0)] {
+            assert_eq!(page("max-keys", text, 1000).unwrap(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_number_or_refused(text: String) {
+            let _ = number("max-keys", Some(&text), 1);
+        }
+    }
+}

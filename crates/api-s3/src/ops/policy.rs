@@ -1,0 +1,73 @@
+//! `?policy` and `?policyStatus`: the policy of a bucket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use larder_gateway::objects::{Configuration, Error};
+use larder_model::objects::Bucket;
+use larder_model::objects::policy::Policy;
+
+use super::incoming;
+use crate::call::Call;
+use crate::errors::Fault;
+use crate::reply::{self, Reply};
+use crate::xml::Xml;
+
+pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+    let policy = policy_of(call).await?;
+    Ok(reply::json(StatusCode::OK, policy.text.clone()))
+}
+
+pub(super) async fn status(call: &Call) -> Result<Reply, Fault> {
+    let policy = policy_of(call).await?;
+    Ok(reply::document(status_of(policy.is_public())))
+}
+
+pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
+    let document = incoming::document(call).await?;
+    let malformed = |message: String| Error::MalformedPolicy(message);
+    let text = std::str::from_utf8(&document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
+    let policy = Policy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
+    let policy = Arc::new(policy);
+    let change = |bucket: &mut Bucket| {
+        if bucket.public_access.is_some_and(|access| access.refuses_policy(&policy)) {
+            return Err(Error::AccessDenied);
+        }
+        bucket.policy = Some(Arc::clone(&policy));
+        Ok(())
+    };
+    call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+    let change = |bucket: &mut Bucket| {
+        bucket.policy = None;
+        Ok(())
+    };
+    call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+async fn policy_of(call: &Call) -> Result<Arc<Policy>, Fault> {
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    Ok(bucket.policy.clone().ok_or(Error::NoConfiguration(Configuration::Policy))?)
+}
+
+fn status_of(public: bool) -> Bytes {
+    let mut xml = Xml::new("PolicyStatus");
+    xml.value("IsPublic", public);
+    xml.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status() {
+        let text = String::from_utf8(status_of(true).to_vec()).unwrap();
+        assert!(text.ends_with("03-01/\"><IsPublic>true</IsPublic></PolicyStatus>"));
+    }
+}

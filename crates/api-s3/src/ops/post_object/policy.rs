@@ -1,0 +1,224 @@
+//! What the signer of a form allows its fields to be.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use larder_model::rows::Micros;
+use serde_json::Value as Json;
+
+use super::super::dates;
+use super::form::Fields;
+use crate::errors::{Code, Fault};
+
+/// Fields that no condition has to name.
+const FREE: &[&str] = &["policy", "signature", "awsaccesskeyid", "x-amz-signature", "file"];
+
+/// How long the file may be, in bytes, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SizeRange {
+    /// At least.
+    pub(super) least: u64,
+    /// At most.
+    pub(super) most: u64,
+}
+
+/// A policy.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    expires: Micros,
+    conditions: Vec<Condition>,
+    range: Option<SizeRange>,
+}
+
+/// What must hold of a field: its name in lower case.
+#[derive(Debug, PartialEq, Eq)]
+enum Condition {
+    Is(String, String),
+    StartsWith(String, String),
+}
+
+impl Policy {
+    /// Reads a policy: base64 of JSON.
+    ///
+    /// # Errors
+    /// 400 `InvalidPolicyDocument`.
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        let plain: String = text.chars().filter(|char| !char.is_ascii_whitespace()).collect();
+        let json = STANDARD.decode(plain).map_err(|_| bad("Invalid Policy: it is not base64."))?;
+        let json: Json = serde_json::from_slice(&json).map_err(|_| bad("Invalid Policy: Invalid JSON."))?;
+        let expires = json.get("expiration").and_then(Json::as_str);
+        let expires = expires.ok_or_else(|| bad("Policy missing expiration."))?;
+        let expires = dates::iso(expires).ok_or_else(|| bad("Invalid Policy: Invalid 'expiration' value."))?;
+        let list = json.get("conditions").and_then(Json::as_array).ok_or_else(|| bad("Policy missing conditions."))?;
+        let mut policy = Self { expires, conditions: Vec::new(), range: None };
+        for condition in list {
+            policy.add(condition).ok_or_else(|| bad("Invalid Policy: Invalid Simple-Condition."))?;
+        }
+        Ok(policy)
+    }
+
+    fn add(&mut self, condition: &Json) -> Option<()> {
+        if let Some(pairs) = condition.as_object().filter(|pairs| !pairs.is_empty()) {
+            for (name, value) in pairs {
+                self.conditions.push(Condition::Is(name.to_lowercase(), text(value)?));
+            }
+            return Some(());
+        }
+        let [operator, first, second] = condition.as_array()?.as_slice() else { return None };
+        let name = || first.as_str()?.strip_prefix('$').map(str::to_lowercase);
+        match operator.as_str()?.to_lowercase().as_str() {
+            "eq" => self.conditions.push(Condition::Is(name()?, text(second)?)),
+            "starts-with" => self.conditions.push(Condition::StartsWith(name()?, text(second)?)),
+            "content-length-range" => {
+                let (least, most) = (number(first)?, number(second)?);
+                self.range = (least <= most).then_some(SizeRange { least, most });
+                self.range?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Checks the fields; the key counts with the file's name in it. Answers how long the file may be.
+    ///
+    /// # Errors
+    /// 403 `AccessDenied`: the policy is over, a condition does not hold, or none is about a field.
+    pub(super) fn check(
+        &self,
+        fields: &Fields,
+        bucket: &str,
+        key: &str,
+        now: Micros,
+    ) -> Result<Option<SizeRange>, Fault> {
+        if now > self.expires {
+            return Err(denied("Invalid according to Policy: Policy expired."));
+        }
+        let value = |name: &str| match name {
+            "bucket" => Some(bucket),
+            "key" => Some(key),
+            name => fields.get(name),
+        };
+        let fails = |condition: &&Condition| match condition {
+            Condition::Is(name, expected) => value(name).unwrap_or_default() != expected,
+            Condition::StartsWith(name, start) => !value(name).unwrap_or_default().starts_with(start.as_str()),
+        };
+        if let Some(condition) = self.conditions.iter().find(fails) {
+            let (operator, name, value) = condition.shown();
+            let message = format!(
+                "Invalid according to Policy: Policy Condition failed: [\"{operator}\", \"${name}\", \"{value}\"]"
+            );
+            return Err(denied(message));
+        }
+        let free = |name: &str| FREE.contains(&name) || name.starts_with("x-ignore-");
+        let named = |name: &str| self.conditions.iter().any(|condition| condition.shown().1 == name);
+        if let Some((name, _)) = fields.iter().find(|(name, _)| !free(name) && !named(name)) {
+            return Err(denied(format!("Invalid according to Policy: Extra input fields: {name}")));
+        }
+        Ok(self.range)
+    }
+}
+
+impl Condition {
+    fn shown(&self) -> (&'static str, &str, &str) {
+        match self {
+            Self::Is(name, value) => ("eq", name, value),
+            Self::StartsWith(name, value) => ("starts-with", name, value),
+        }
+    }
+}
+
+fn text(value: &Json) -> Option<String> {
+    match value {
+        Json::String(text) => Some(text.clone()),
+        Json::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn number(value: &Json) -> Option<u64> {
+    text(value)?.trim().parse().ok()
+}
+
+fn bad(message: &'static str) -> Fault {
+    Fault::new(Code::InvalidPolicyDocument, message)
+}
+
+fn denied(message: impl Into<std::borrow::Cow<'static, str>>) -> Fault {
+    Fault::new(Code::AccessDenied, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(json: &str) -> Result<Policy, &'static str> {
+        Policy::parse(&STANDARD.encode(json)).map_err(|fault| fault.code.name())
+    }
+
+    fn with(conditions: &str) -> Result<Policy, &'static str> {
+        parsed(&format!("{{\"expiration\":\"2030-01-01T00:00:00Z\",\"conditions\":[{conditions}]}}"))
+    }
+
+    #[test]
+    fn policies_that_cannot_be_read() {
+        for json in [
+            "",
+            "[]",
+            "{}",
+            r#"{"expiration":"2030-01-01T00:00:00Z"}"#,
+            r#"{"EXPIRATION":"2030-01-01T00:00:00Z","conditions":[]}"#,
+            r#"{"expiration":"2030-01-01T00:00:00Z","CONDITIONS":[]}"#,
+            r#"{"expiration":"soon","conditions":[]}"#,
+            r#"{"expiration":7,"conditions":[]}"#,
+        ] {
+            assert_eq!(parsed(json), Err("InvalidPolicyDocument"), "{json}");
+        }
+        for condition in [
+            "{}",
+            "7",
+            r#"["eq","$key"]"#,
+            r#"["eq","key","k"]"#,
+            r#"["like","$key","k"]"#,
+            r#"["content-length-range",-1,5]"#,
+            r#"["content-length-range",5]"#,
+            r#"["content-length-range",5,4]"#,
+            r#"{"key":["k"]}"#,
+        ] {
+            assert_eq!(with(condition), Err("InvalidPolicyDocument"), "{condition}");
+        }
+        assert_eq!(Policy::parse("%").unwrap_err().code.name(), "InvalidPolicyDocument");
+    }
+
+    #[test]
+    fn conditions() {
+        let policy = with(
+            r#"{"bucket":"b"},["starts-with","$Key","foo"],{"acl":"private"},["EQ","$Content-Type","text/plain"],
+               ["content-length-range","1",1024]"#,
+        )
+        .unwrap();
+        let check = |fields: &[(&str, &str)], bucket: &str, key: &str, now| {
+            let outcome = policy.check(&Fields::fixed(fields, ""), bucket, key, now);
+            outcome.map_err(|fault| (fault.code.name(), fault.message.into_owned()))
+        };
+        let good: &[(&str, &str)] =
+            &[("key", "foo"), ("acl", "private"), ("content-type", "text/plain"), ("policy", "p"), ("x-ignore-a", "")];
+        assert_eq!(check(good, "b", "foo.txt", 0), Ok(Some(SizeRange { least: 1, most: 1024 })));
+        let refused = |outcome: Result<_, (&'static str, String)>, words: &str| {
+            let (code, message) = outcome.unwrap_err();
+            assert!(code == "AccessDenied" && message.contains(words), "{code} {message}");
+        };
+        refused(check(good, "c", "foo", 0), "[\"eq\", \"$bucket\", \"b\"]");
+        refused(check(good, "b", "bar", 0), "[\"starts-with\", \"$key\", \"foo\"]");
+        refused(check(&good[..2], "b", "foo", 0), "$content-type");
+        refused(check(&[good, &[("x-amz-meta-a", "")]].concat(), "b", "foo", 0), "Extra input fields: x-amz-meta-a");
+        refused(check(good, "b", "foo", u64::MAX), "expired");
+    }
+
+    proptest! {
+        #[test]
+        fn any_policy_is_read_or_refused(text: String, condition: String) {
+            let _ = (Policy::parse(&text), parsed(&text), with(&condition));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `?tagging`: the tags of buckets and of objects.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use larder_gateway::objects::{Configuration, Error};
+use larder_model::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
+use larder_model::objects::tags::{self, TagError};
+use larder_model::objects::{Bucket, Tag};
+
+use super::{about, describe, incoming, params};
+use crate::call::Call;
+use crate::errors::{Code, Fault};
+use crate::reply::{self, Reply};
+use crate::xml::{Reader, Xml};
+
+pub(super) async fn get_bucket(call: &Call) -> Result<Reply, Fault> {
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    if bucket.tags.is_empty() {
+        return Err(Error::NoConfiguration(Configuration::Tags).into());
+    }
+    Ok(reply::document(write(&bucket.tags)))
+}
+
+pub(super) async fn put_bucket(call: &Call) -> Result<Reply, Fault> {
+    let tags = read(&incoming::document(call).await?, BUCKET_TAGS_MAX)?;
+    store(call, tags).await
+}
+
+pub(super) async fn delete_bucket(call: &Call) -> Result<Reply, Fault> {
+    store(call, Vec::new()).await
+}
+
+pub(super) async fn get_object(call: &Call) -> Result<Reply, Fault> {
+    let version = params::version(&call.query);
+    let (tags, version_id) = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await?;
+    let mut reply = reply::document(write(&tags));
+    describe::version(&mut reply, version_id.as_deref());
+    Ok(reply)
+}
+
+pub(super) async fn put_object(call: &Call) -> Result<Reply, Fault> {
+    let tags = read(&incoming::document(call).await?, OBJECT_TAGS_MAX)?;
+    replace(call, tags, StatusCode::OK).await
+}
+
+pub(super) async fn delete_object(call: &Call) -> Result<Reply, Fault> {
+    replace(call, Vec::new(), StatusCode::NO_CONTENT).await
+}
+
+async fn store(call: &Call, tags: Vec<Tag>) -> Result<Reply, Fault> {
+    let change = |bucket: &mut Bucket| {
+        bucket.tags.clone_from(&tags);
+        Ok(())
+    };
+    call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+async fn replace(call: &Call, tags: Vec<Tag>, status: StatusCode) -> Result<Reply, Fault> {
+    let version = params::version(&call.query);
+    let version_id = call.objects.put_object_tags(&call.caller, &call.bucket, &call.key, &version, tags).await?;
+    let mut reply = reply::empty(status);
+    describe::version(&mut reply, version_id.as_deref());
+    Ok(reply)
+}
+
+/// Reads a document with at most `max` tags.
+///
+/// # Errors
+/// 400 `MalformedXML`, or tags that do not hold.
+pub(super) fn read(document: &[u8], max: usize) -> Result<Vec<Tag>, Fault> {
+    let mut xml = Reader::open(document, "Tagging")?;
+    let mut tags = None;
+    while let Some(name) = xml.child()? {
+        match name {
+            "TagSet" => tags = Some(set(&mut xml, max)?),
+            _ => xml.skip()?,
+        }
+    }
+    xml.end()?;
+    let tags = tags.ok_or(Code::MalformedXML)?;
+    tags::validate(&tags, max).map_err(|error| about::refused(&error))?;
+    Ok(tags)
+}
+
+fn set(xml: &mut Reader<'_>, max: usize) -> Result<Vec<Tag>, Fault> {
+    let mut tags = Vec::new();
+    while let Some(name) = xml.child()? {
+        match name {
+            "Tag" if tags.len() < max => tags.push(tag(xml)?),
+            "Tag" => return Err(about::refused(&TagError::TooMany(max))),
+            _ => xml.skip()?,
+        }
+    }
+    Ok(tags)
+}
+
+/// Reads a tag; a filter of lifecycle rules has them too.
+///
+/// # Errors
+/// 400 `MalformedXML`.
+pub(super) fn tag(xml: &mut Reader<'_>) -> Result<Tag, Fault> {
+    let (mut key, mut value) = (None, None);
+    while let Some(name) = xml.child()? {
+        match name {
+            "Key" => key = Some(xml.text()?),
+            "Value" => value = Some(xml.text()?),
+            _ => xml.skip()?,
+        }
+    }
+    let (key, value) = key.zip(value).ok_or(Code::MalformedXML)?;
+    Ok(Tag { key, value })
+}
+
+/// Writes a tag.
+pub(super) fn write_tag(xml: &mut Xml, tag: &Tag) {
+    xml.within("Tag", |xml| {
+        xml.text("Key", &tag.key).text("Value", &tag.value);
+    });
+}
+
+fn write(tags: &[Tag]) -> Bytes {
+    let mut xml = Xml::new("Tagging");
+    xml.within("TagSet", |xml| tags.iter().for_each(|tag| write_tag(xml, tag)));
+    xml.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(tags: &str) -> Result<Vec<Tag>, &'static str> {
+        read(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>").as_bytes(), 10).map_err(|fault| fault.code.name())
+    }
+
+    #[test]
+    fn the_document() {
+        let tags = [Tag { key: "k&".into(), value: String::new() }, Tag { key: "l".into(), value: " v ".into() }];
+        let document = write(&tags);
+        let text = std::str::from_utf8(&document).unwrap();
+        let expected = "03-01/\"><TagSet><Tag><Key>k&amp;</Key><Value/></Tag><Tag><Key>l</Key><Value> v </Value></Tag></TagSet></Tagging>";
+        assert!(text.ends_with(expected), "{text}");
+        assert_eq!(read(&document, 2).unwrap(), tags);
+        assert_eq!(read(&write(&[]), 2).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let one = |key: &str| format!("<Tag><Key>{key}</Key><Value/></Tag>");
+        assert_eq!(of("<Tag><Key>k</Key></Tag>"), Err("MalformedXML"));
+        assert_eq!(of(&one("")), Err("InvalidTag"));
+        assert_eq!(of(&one(&"k".repeat(129))), Err("InvalidTag"));
+        assert_eq!(of(&[one("k"), one("k")].concat()), Err("InvalidTag"));
+        let many = |count: usize| (0..count).map(|at| one(&at.to_string())).collect::<String>();
+        assert_eq!(of(&many(10)).map(|tags| tags.len()), Ok(10));
+        assert_eq!(of(&many(11)), Err("BadRequest"));
+        assert_eq!(read(b"<Tagging/>", 10).unwrap_err().code.name(), "MalformedXML");
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(bytes: Vec<u8>, text in "(<|>|/|Tagging|TagSet|Tag|Key|Value|x)*") {
+            let _ = (read(&bytes, 10), read(text.as_bytes(), 10));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A request's way: host and path, operation, signature, body, and then the operation. Nothing of the body is read before the
+//! signature holds and the length is one that may be.
+
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use futures_util::FutureExt as _;
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
+use hyper::http::request::Parts;
+use hyper::{Method, Request};
+use larder_gateway::objects::{Caller, Objects};
+use larder_model::objects::Tag;
+use larder_model::objects::access::Circumstances;
+use larder_model::rows::Micros;
+use parking_lot::Mutex;
+
+use crate::auth::{self, Payload, Scheme};
+use crate::body::RequestBody;
+use crate::call::Call;
+use crate::errors::{Code, Fault, gateway};
+use crate::forwarded::Origin;
+use crate::host::Place;
+use crate::identity::{self, Identity};
+use crate::operations::{Answer, Operation, Takes};
+use crate::path::Target;
+use crate::query::Query;
+use crate::reply::Reply;
+use crate::tally::Tally;
+use crate::{S3Settings, cors, ops, probe, route};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
+const NAME: HeaderValue = HeaderValue::from_static("Larder");
+
+/// Answers requests over one S3 side of a gateway.
+#[derive(Clone)]
+pub struct S3Service {
+    objects: Arc<Objects>,
+    settings: Arc<S3Settings>,
+}
+
+/// What is known of a request from its line and headers.
+struct Seen {
+    parts: Parts,
+    id: String,
+    now: Micros,
+    origin: Origin,
+    host: String,
+    place: Place,
+    query: Query,
+}
+
+/// What became of a request, beside its answer.
+#[derive(Default)]
+struct Trace {
+    operation: Option<&'static Operation>,
+    caller: Option<String>,
+    received: Arc<AtomicU64>,
+}
+
+impl S3Service {
+    /// The S3 face of `objects`.
+    #[must_use]
+    pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
+        Self { objects, settings: Arc::new(settings) }
+    }
+
+    pub(crate) fn settings(&self) -> &Arc<S3Settings> {
+        &self.settings
+    }
+
+    /// Answers one request, whatever happens in it.
+    pub async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Reply {
+        let gateway = self.objects.gateway();
+        let begun = gateway.monotonic();
+        let (parts, body) = request.into_parts();
+        let host = host_of(&parts);
+        let seen = Seen {
+            id: gateway.new_key(),
+            now: gateway.now(),
+            origin: Origin::of(peer, &parts.headers, &self.settings.proxies),
+            place: Place::of(Some(&host), &self.settings.roots),
+            query: Query::of(parts.uri.query()),
+            host,
+            parts,
+        };
+        let mut trace = Trace::default();
+        let target = Target::of(&seen.place, seen.parts.uri.path());
+        let carried_out =
+            AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
+        let outcome = carried_out.unwrap_or_else(|panic| {
+            let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
+            tracing::error!(reason = reason.unwrap_or("unknown"), id = seen.id, "a request panicked: this is a bug");
+            Err(Code::InternalError.into())
+        });
+        let reply = self.finish(&seen, target.unwrap_or_default(), outcome, trace).await;
+        tracing::debug!(
+            id = seen.id,
+            from = %seen.origin.source,
+            method = %seen.parts.method,
+            host = seen.host,
+            path = seen.parts.uri.path(),
+            status = reply.status().as_u16(),
+            micros = gateway.monotonic().saturating_sub(begun).as_micros(),
+            "answered"
+        );
+        reply
+    }
+
+    async fn carry_out(
+        &self,
+        seen: &Seen,
+        target: Result<Target, Fault>,
+        body: Incoming,
+        trace: &mut Trace,
+    ) -> Result<Reply, Fault> {
+        let (target, parts) = (target?, &seen.parts);
+        if parts.method == Method::OPTIONS {
+            return cors::preflight(&self.objects, &target, &parts.headers).await;
+        }
+        let operation = route::route(&parts.method, &target, &seen.query, &parts.headers)?;
+        trace.operation = Some(operation);
+        if operation.answer == Answer::NotBuilt {
+            let message = format!("{} is not offered", operation.name);
+            return Err(Fault::new(Code::NotImplemented, message));
+        }
+        let identity = identity::of(&self.objects, &self.signed(seen)).await?;
+        trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
+        let body = self.body(operation, body, &parts.headers, &identity)?;
+        trace.received = body.counter();
+        let call = self.call(seen, operation, target, identity, body);
+        match operation.answer {
+            Answer::Probe(answer) => probe::answer(&call, answer).await,
+            // Boxed: operations differ much in what they hold, and most requests are not the largest.
+            Answer::Built | Answer::NotBuilt => ops::run(&call).boxed().await,
+        }
+    }
+
+    /// What of a request is signed.
+    fn signed<'a>(&'a self, seen: &'a Seen) -> auth::Request<'a> {
+        auth::Request {
+            method: seen.parts.method.as_str(),
+            path: seen.parts.uri.path(),
+            raw_query: seen.parts.uri.query(),
+            query: &seen.query,
+            headers: &seen.parts.headers,
+            host: Some(&seen.host),
+            host_bucket: match &seen.place {
+                Place::Bucket(bucket) => Some(bucket),
+                Place::Service => None,
+            },
+            now: seen.now,
+            region: self.settings.region.as_deref(),
+        }
+    }
+
+    /// The body, once its headers say that it may be read.
+    fn body(
+        &self,
+        operation: &Operation,
+        body: Incoming,
+        headers: &HeaderMap,
+        identity: &Identity,
+    ) -> Result<RequestBody, Fault> {
+        if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.takes != Takes::Stream {
+            return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
+        }
+        let body = RequestBody::of(body, headers, identity.checked.as_ref())?;
+        if operation.takes == Takes::Stream {
+            let max = self.objects.config().put_bytes_max;
+            match body.length() {
+                None => return Err(Code::MissingContentLength.into()),
+                Some(length) if length > max => return Err(gateway::too_large(length, max)),
+                Some(_) => {}
+            }
+        }
+        Ok(body)
+    }
+
+    fn call(
+        &self,
+        seen: &Seen,
+        operation: &'static Operation,
+        target: Target,
+        identity: Identity,
+        body: RequestBody,
+    ) -> Call {
+        let scheme = identity.scheme();
+        let circumstances = circumstances(seen, scheme);
+        Call {
+            objects: Arc::clone(&self.objects),
+            settings: Arc::clone(&self.settings),
+            operation,
+            bucket: target.bucket,
+            key: target.key,
+            query: seen.query.clone(),
+            headers: seen.parts.headers.clone(),
+            caller: Caller { user: identity.user, circumstances },
+            scheme,
+            host: seen.host.clone(),
+            virtual_host: matches!(seen.place, Place::Bucket(_)),
+            request_id: seen.id.clone(),
+            now: seen.now,
+            body: Mutex::new(Some(body)),
+        }
+    }
+
+    /// The answer with what every answer has, counted.
+    async fn finish(&self, seen: &Seen, target: Target, outcome: Result<Reply, Fault>, trace: Trace) -> Reply {
+        let head = seen.parts.method == Method::HEAD;
+        let mut reply = outcome.unwrap_or_else(|fault| {
+            let range = seen.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
+            fault.about(&target, &seen.query, range).into_reply(&target.resource(), &seen.id, head)
+        });
+        cors::simple(&self.objects, &target, (seen.parts.method.as_str(), &seen.parts.headers), &mut reply).await;
+        if let Ok(id) = HeaderValue::from_str(&seen.id) {
+            reply.headers_mut().insert(REQUEST_ID, id.clone());
+            reply.headers_mut().insert(ID_2, id);
+        }
+        reply.headers_mut().insert(SERVER, NAME);
+        let (Some(operation), Some(key_id)) = (trace.operation, trace.caller) else { return reply };
+        let nothing_to_send = head || reply.body().length() == Some(0);
+        let tally = Tally {
+            objects: Arc::clone(&self.objects),
+            key_id,
+            usage: operation.usage,
+            received: trace.received,
+            status: reply.status(),
+            sent: 0,
+            whole: nothing_to_send,
+        };
+        reply.map(|body| body.counted(tally))
+    }
+}
+
+/// The host as the client wrote it. A target in absolute form has one too; `Host` wins, as classic proxies leave it.
+fn host_of(parts: &Parts) -> String {
+    let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
+}
+
+/// What policies may look at.
+fn circumstances(seen: &Seen, scheme: Option<Scheme>) -> Circumstances {
+    let header = |name: &HeaderName| seen.parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let amz = |name: &'static str| header(&HeaderName::from_static(name));
+    let (auth_type, version) = match scheme {
+        Some(Scheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
+        Some(Scheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
+        Some(Scheme::V4Header) => (Some("REST-HEADER"), Some("AWS4-HMAC-SHA256")),
+        Some(Scheme::V4Query) => (Some("REST-QUERY-STRING"), Some("AWS4-HMAC-SHA256")),
+        Some(Scheme::Form) => (Some("POST"), None),
+        None => (None, None),
+    };
+    let known = [
+        ("aws:Referer", header(&REFERER)),
+        ("aws:UserAgent", header(&USER_AGENT)),
+        ("s3:prefix", seen.query.get("prefix")),
+        ("s3:delimiter", seen.query.get("delimiter")),
+        ("s3:max-keys", seen.query.get("max-keys")),
+        ("s3:VersionId", seen.query.get("versionId")),
+        ("s3:x-amz-acl", amz("x-amz-acl")),
+        ("s3:x-amz-copy-source", amz("x-amz-copy-source")),
+        ("s3:x-amz-metadata-directive", amz("x-amz-metadata-directive")),
+        ("s3:x-amz-storage-class", amz("x-amz-storage-class")),
+        ("s3:x-amz-content-sha256", amz("x-amz-content-sha256")),
+        ("s3:authType", auth_type),
+        ("s3:signatureversion", version),
+    ];
+    let keys = known.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))).collect();
+    let request_tags = Query::of(amz("x-amz-tagging"))
+        .iter()
+        .map(|(key, value)| Tag { key: key.to_owned(), value: value.to_owned() })
+        .collect();
+    let Origin { source, secure } = seen.origin;
+    Circumstances { source: Some(source), secure, now: seen.now, keys, request_tags }
+}

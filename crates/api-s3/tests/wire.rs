@@ -1,0 +1,200 @@
+//! What is below the operations, over the wire: signatures, bodies, refusals, connections.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod support;
+
+use larder_api_s3::S3Settings;
+use support::{Server, signed_v2, signed_v4};
+
+const NOTHING: &[(&str, &str)] = &[];
+
+async fn with_bucket() -> Server {
+    let server = Server::start().await;
+    let made = server.ask("PUT", "/box", NOTHING, b"").await;
+    assert_eq!(made.status, 200, "{made:?}");
+    server
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_document_and_the_id_of_its_header() {
+    let server = with_bucket().await;
+    let answer = server.ask_text("GET /box/k%20%3C HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await;
+    assert_eq!((answer.status, answer.element("Code")), (403, Some("AccessDenied")));
+    assert_eq!(answer.element("RequestId"), answer.header("x-amz-request-id"));
+    assert_eq!(answer.element("Resource"), Some("/box/k &lt;"));
+    assert!(answer.header("date").is_some() && answer.header("x-amz-id-2").is_some());
+    let answer = server.ask("GET", "/box/none", NOTHING, b"").await;
+    assert_eq!((answer.status, answer.element("Code"), answer.element("Key")), (404, Some("NoSuchKey"), Some("none")));
+    let answer = server.ask("HEAD", "/box/none", NOTHING, b"").await;
+    assert_eq!((answer.status, answer.body.as_str()), (404, ""));
+    let answer = server.ask("GET", "/box/k?uploadId=none", NOTHING, b"").await;
+    assert_eq!((answer.status, answer.element("UploadId")), (404, Some("none")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn objects_go_in_and_out_under_both_versions() {
+    let server = with_bucket().await;
+    let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let put = server.ask_text(&signed_v4("PUT", "/box/k", hello, &[("x-amz-meta-a", "b")], Some(5)), b"hello").await;
+    assert_eq!((put.status, put.header("etag")), (200, Some("\"5d41402abc4b2a76b9719d911017c592\"")), "{put:?}");
+    let got = server.ask("GET", "/box/k", &[("range", "bytes=1-3")], b"").await;
+    assert_eq!((got.status, got.body.as_str()), (206, "ell"));
+    assert_eq!((got.header("content-range"), got.header("x-amz-meta-a")), (Some("bytes 1-3/5"), Some("b")));
+    let head = server.ask("HEAD", "/box/k", NOTHING, b"").await;
+    assert_eq!((head.status, head.header("content-length")), (200, Some("5")));
+    // The bucket in the host, and the target as a proxy's client writes it.
+    let signed = signed_v2("GET", "/box/k", NOTHING, None);
+    let hosted = signed.replace("GET /box/k", "GET /k").replace("Host: localhost", "Host: box.localhost:80");
+    assert_eq!(server.ask_text(&hosted, b"").await.body, "hello");
+    let absolute = hosted.replace("GET /k", "GET http://box.localhost/k");
+    assert_eq!(server.ask_text(&absolute, b"").await.body, "hello");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
+    let server = with_bucket().await;
+    let other = "0cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let streaming = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+    let trailer = [("x-amz-decoded-content-length", "5"), ("x-amz-trailer", "x-amz-checksum-crc32")];
+    let no_length = [("x-amz-trailer", "x-amz-checksum-crc32")];
+    let right = "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n";
+    let long = right.replacen('5', "6", 1);
+    let wrong = right.replace("NhCmhg", "AAAAAA");
+    let cases = [
+        (other, NOTHING, "hello", "XAmzContentSHA256Mismatch"),
+        (streaming, &no_length, right, "MissingContentLength"),
+        (streaming, &trailer, "5\r\nhello\r\n0\r\n\r\n", "MalformedTrailerError"),
+        (streaming, &trailer, &long, "IncompleteBody"),
+        (streaming, &trailer, &wrong, "BadDigest"),
+    ];
+    for (payload, headers, body, code) in cases {
+        let head = signed_v4("PUT", "/box/k", payload, headers, Some(body.len()));
+        let answer = server.ask_text(&head, body.as_bytes()).await;
+        assert_eq!(answer.element("Code"), Some(code), "{answer:?}");
+        assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.status, 404, "{code}");
+    }
+    let chunked = signed_v4("PUT", "/box/k", streaming, &trailer, None)
+        .replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let body = format!("{:x}\r\n{right}\r\n0\r\n\r\n", right.len());
+    let put = server.ask_text(&chunked, body.as_bytes()).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello");
+    let without =
+        server.ask_text(&signed_v2("PUT", "/box/k", &[("transfer-encoding", "chunked")], None), b"0\r\n\r\n").await;
+    assert_eq!((without.status, without.element("Code")), (411, Some("MissingContentLength")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted() {
+    let server = with_bucket().await;
+    let expect = [("expect", "100-continue")];
+    let mut client = server.connect().await;
+    client.send(signed_v2("PUT", "/box/k", &expect, Some(5)).as_bytes()).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 100"));
+    client.send(b"hello").await;
+    assert_eq!(client.answer(false).await.status, 200);
+
+    let huge = (5usize << 30) + 1;
+    for (head, status) in [
+        (signed_v2("PUT", "/box/k", &expect, Some(5)).replace("ADMIN-KEY:", "ADMIN-KEY:x"), 403),
+        (signed_v2("PUT", "/box/k", &expect, Some(huge)), 400),
+    ] {
+        let mut client = server.connect().await;
+        client.send(head.as_bytes()).await;
+        assert_eq!(client.answer(false).await.status, status, "the refusal comes first");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_offered_touches_nothing() {
+    let server = with_bucket().await;
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"kept").await.status, 200);
+    for (method, target, status, code) in [
+        ("PUT", "/box/k?website", 501, "NotImplemented"),
+        ("PUT", "/box?website", 501, "NotImplemented"),
+        ("DELETE", "/box?encryption", 501, "NotImplemented"),
+        ("POST", "/box/k", 405, "MethodNotAllowed"),
+        ("GET", "/box?replication", 404, "ReplicationConfigurationNotFoundError"),
+        ("GET", "/none?logging", 404, "NoSuchBucket"),
+    ] {
+        let answer = server.ask(method, target, NOTHING, b"").await;
+        assert_eq!((answer.status, answer.element("Code")), (status, Some(code)), "{method} {target}");
+    }
+    let logging = server.ask("GET", "/box?logging", NOTHING, b"").await;
+    assert!(logging.status == 200 && logging.body.contains("<BucketLoggingStatus xmlns="), "{logging:?}");
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "kept");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn browsers_are_told_what_the_rules_of_the_bucket_say() {
+    let server = with_bucket().await;
+    let preflight = "OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page\r\nAccess-Control-Request-Method: PUT\r\n\
+                     Access-Control-Request-Headers: content-type\r\n\r\n";
+    assert_eq!(server.ask_text(preflight, b"").await.element("Code"), Some("AccessForbidden"));
+    let bare = server.ask_text("OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await;
+    assert_eq!((bare.status, bare.element("Code")), (400, Some("BadRequest")));
+    let rules =
+        b"<CORSConfiguration><CORSRule><AllowedOrigin>http://p*</AllowedOrigin><AllowedMethod>PUT</AllowedMethod>\
+        <AllowedMethod>GET</AllowedMethod><AllowedHeader>*</AllowedHeader><MaxAgeSeconds>60</MaxAgeSeconds></CORSRule>\
+        </CORSConfiguration>";
+    let put = server.ask("PUT", "/box?cors", NOTHING, rules).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    let answer = server.ask_text(preflight, b"").await;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("http://page")));
+    assert_eq!(answer.header("access-control-max-age"), Some("60"));
+    let refused = server.ask_text("GET /box/k HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page\r\n\r\n", b"").await;
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (403, Some("http://page")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_that_is_sent_ends_the_server() {
+    let server = with_bucket().await;
+    let good = signed_v2("GET", "/box?uploads", NOTHING, None).into_bytes();
+    // A small generator of its own: the same requests in every run.
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % below as u64).unwrap()
+    };
+    for _ in 0..300 {
+        let mut request = good.clone();
+        for _ in 0..=random(6) {
+            let at = random(request.len());
+            match random(3) {
+                0 => request[at] = u8::try_from(random(256)).unwrap(),
+                1 => drop(request.drain(at..(at + random(20)).min(request.len()))),
+                _ => request.insert(at, b"%&?/\r\n: =\0"[random(10)]),
+            }
+        }
+        let mut client = server.connect().await;
+        client.send(&request).await;
+        drop(client);
+    }
+    assert_eq!(server.ask("GET", "/box?uploads", NOTHING, b"").await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn connections_are_counted_and_kept() {
+    let server = Server::start_with(S3Settings { connections_max: 1, ..S3Settings::default() }).await;
+    let mut first = server.connect().await;
+    for _ in 0..3 {
+        first.send(signed_v2("GET", "/", NOTHING, None).as_bytes()).await;
+        assert_eq!(first.answer(false).await.status, 200);
+    }
+    let mut second = server.connect().await;
+    let answer = second.answer(false).await;
+    assert_eq!((answer.status, answer.element("Code")), (503, Some("SlowDown")));
+    assert!(second.is_closed().await);
+    server.stop().await;
+    assert!(first.is_closed().await);
+}

@@ -1,0 +1,129 @@
+//! Lists of grants, over a store in memory.
+
+use std::sync::Arc;
+
+use larder_model::objects::User;
+use larder_model::objects::public_access::PublicAccess;
+
+use super::super::buckets::testing::{World, new_caller, version, write_versions};
+use super::*;
+use crate::Rules;
+
+struct Scene {
+    objects: Arc<Objects>,
+    foo: Caller,
+    bar: Caller,
+}
+
+async fn scene() -> Scene {
+    let objects = World::new().gateway(Rules::default()).await;
+    let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
+    objects.create_bucket(&foo, "tea", AclChoice::Private).await.unwrap();
+    Scene { objects, foo, bar }
+}
+
+fn grants(acl: &Acl) -> Vec<(Grantee, Permission)> {
+    acl.grants.iter().map(|grant| (grant.grantee.clone(), grant.permission)).collect()
+}
+
+fn user(caller: &Caller) -> Grantee {
+    let user: &User = caller.signed().unwrap();
+    Grantee::User(user.id.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_name_users_by_id_and_address_and_groups() {
+    let Scene { objects, foo, bar } = scene().await;
+    let all_users = Grantee::AllUsers.uri().unwrap().to_owned();
+    let choice = AclChoice::Grants(vec![
+        (Permission::Read, GranteeRef::Email("bar@example.com".into())),
+        (Permission::Write, GranteeRef::Id(bar.id().into())),
+        (Permission::ReadAcp, GranteeRef::Group(all_users)),
+    ]);
+    objects.put_bucket_acl(&foo, "tea", Some(foo.id()), choice).await.unwrap();
+    let shown = objects.bucket_acl(&bar, "tea").await.unwrap();
+    assert_eq!(shown.owner, foo.id());
+    let expected = vec![
+        (user(&foo), Permission::FullControl),
+        (user(&bar), Permission::Read),
+        (user(&bar), Permission::Write),
+        (Grantee::AllUsers, Permission::ReadAcp),
+    ];
+    assert_eq!(grants(&shown.acl), expected);
+    assert!(matches!(objects.put_bucket_acl(&bar, "tea", None, AclChoice::Private).await, Err(Error::AccessDenied)));
+    let other = objects.put_bucket_acl(&foo, "tea", Some(bar.id()), AclChoice::Private).await;
+    assert!(matches!(other, Err(Error::AccessDenied)));
+    objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private).await.unwrap();
+    assert!(matches!(objects.bucket_acl(&bar, "tea").await, Err(Error::AccessDenied)));
+    assert_eq!(grants(&objects.bucket_acl(&foo, "tea").await.unwrap().acl), expected[..1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_means_nobody_is_refused() {
+    let Scene { objects, foo, .. } = scene().await;
+    let put = async |choice| objects.put_bucket_acl(&foo, "tea", None, choice).await;
+    let one = |to| AclChoice::Grants(vec![(Permission::Read, to)]);
+    assert!(matches!(put(AclChoice::Canned("open".into())).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(put(one(GranteeRef::Id("x".into()))).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(put(one(GranteeRef::Group("x".into()))).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(put(one(GranteeRef::Email("x@y".into()))).await, Err(Error::UnknownEmail(_))));
+    let many = vec![(Permission::Read, GranteeRef::Id(foo.id().into())); 101];
+    assert!(matches!(put(AclChoice::Grants(many.clone())).await, Err(Error::InvalidRequest(_))));
+    put(AclChoice::Grants(many[1..].to_vec())).await.unwrap();
+    assert_eq!(objects.resolve_acl(&AclChoice::Private, "a", "b").await.unwrap(), None);
+    assert_eq!(objects.resolve_acl(&AclChoice::Canned("private".into()), "a", "b").await.unwrap(), None);
+    let canned = objects.resolve_acl(&AclChoice::Canned("bucket-owner-read".into()), "a", "b").await.unwrap();
+    assert_eq!(grants(&canned.unwrap()), [(Grantee::User("b".into()), Permission::Read)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_of_objects_are_changed_where_the_version_is() {
+    let Scene { objects, foo, bar } = scene().await;
+    let bucket = objects.bucket("tea").await.unwrap();
+    let key = Bytes::from_static(b"key");
+    let owned = |stamp| larder_model::objects::Version { owner: foo.id().to_owned(), ..version(stamp, false, Some(3)) };
+    let (new, old) = (owned(20), owned(10));
+    write_versions(&objects, &bucket, &key, &[new.clone(), old.clone()]).await;
+    let named = VersionSpec::Id(old.id.text());
+    let public = || AclChoice::Canned("public-read-write".into());
+    for (spec, choice) in [(&named, public()), (&VersionSpec::Current, AclChoice::Canned("authenticated-read".into()))]
+    {
+        assert!(objects.put_object_acl(&bar, "tea", &key, spec, None, public()).await.is_err());
+        let other = objects.put_object_acl(&foo, "tea", &key, spec, Some(bar.id()), public()).await;
+        assert!(matches!(other, Err(Error::AccessDenied)));
+        objects.put_object_acl(&foo, "tea", &key, spec, Some(foo.id()), choice).await.unwrap();
+    }
+    let shown = async |spec: &VersionSpec| {
+        let shown = objects.object_acl(&foo, "tea", &key, spec).await.unwrap();
+        assert_eq!(shown.owner, foo.id());
+        grants(&shown.acl).into_iter().skip(1).collect::<Vec<_>>()
+    };
+    let all = [(Grantee::AllUsers, Permission::Read), (Grantee::AllUsers, Permission::Write)];
+    assert_eq!(shown(&named).await, all);
+    assert_eq!(shown(&VersionSpec::Current).await, [(Grantee::AuthenticatedUsers, Permission::Read)]);
+    assert_eq!(shown(&VersionSpec::Id(new.id.text())).await, [(Grantee::AuthenticatedUsers, Permission::Read)]);
+    let missing = objects.object_acl(&foo, "tea", &Bytes::from_static(b"none"), &VersionSpec::Current).await;
+    assert!(matches!(missing, Err(Error::NoSuchKey)));
+    objects.put_object_acl(&foo, "tea", &key, &named, None, AclChoice::Private).await.unwrap();
+    assert_eq!(shown(&named).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_public_access_block_refuses_grants_to_the_public() {
+    let Scene { objects, foo, .. } = scene().await;
+    let bucket = objects.bucket("tea").await.unwrap();
+    let key = Bytes::from_static(b"key");
+    let owned = larder_model::objects::Version { owner: foo.id().to_owned(), ..version(10, true, Some(3)) };
+    write_versions(&objects, &bucket, &key, &[owned]).await;
+    let block = |bucket: &mut Bucket| {
+        bucket.public_access = Some(PublicAccess { block_acls: true, ..PublicAccess::default() });
+        Ok(())
+    };
+    objects.configure(&foo, "tea", "s3:PutBucketPublicAccessBlock", block).await.unwrap();
+    let public = || AclChoice::Canned("public-read".into());
+    let current = VersionSpec::Current;
+    let of_object = objects.put_object_acl(&foo, "tea", &key, &current, None, public()).await;
+    assert!(matches!(of_object, Err(Error::AccessDenied)));
+    assert!(matches!(objects.put_bucket_acl(&foo, "tea", None, public()).await, Err(Error::AccessDenied)));
+    objects.put_object_acl(&foo, "tea", &key, &current, None, AclChoice::Private).await.unwrap();
+}

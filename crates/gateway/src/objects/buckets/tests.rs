@@ -1,0 +1,311 @@
+//! Buckets, over a store in memory.
+
+use std::time::Duration;
+
+use larder_model::objects::public_access::PublicAccess;
+use larder_model::objects::{Acl, Versioning};
+
+use super::testing::{World, caller, new_caller, version, write_versions};
+use super::*;
+use crate::objects::ObjectsConfig;
+use crate::{Rule, Rules};
+
+async fn create(objects: &Objects, caller: &Caller, name: &str) -> Result<()> {
+    objects.create_bucket(caller, name, AclChoice::Private).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_is_created_once_and_seen_by_all() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    create(&one, &foo, "tea").await.unwrap();
+    let bucket = two.bucket_for(&foo, "tea", "s3:ListBucket").await.unwrap();
+    assert_eq!((bucket.owner.as_str(), bucket.versioning), (foo.id(), Versioning::Off));
+    assert!(matches!(create(&two, &foo, "tea").await, Err(Error::BucketExists { own: true })));
+    assert!(matches!(create(&two, &bar, "tea").await, Err(Error::BucketExists { own: false })));
+    assert!(matches!(create(&two, &Caller::default(), "milk").await, Err(Error::AccessDenied)));
+    assert!(matches!(create(&two, &bar, "Milk").await, Err(Error::InvalidBucketName(_))));
+    assert!(matches!(two.bucket_for(&bar, "tea", "s3:ListBucket").await, Err(Error::AccessDenied)));
+    assert!(matches!(two.bucket_for(&bar, "milk", "s3:ListBucket").await, Err(Error::NoSuchBucket(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_open_what_they_name() {
+    let objects = World::new().gateway(Rules::default()).await;
+    let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
+    objects.create_bucket(&foo, "tea", AclChoice::Canned("public-read".into())).await.unwrap();
+    for who in [&foo, &bar, &Caller::default()] {
+        objects.bucket_for(who, "tea", "s3:ListBucket").await.unwrap();
+        objects.bucket_for(who, "tea", "s3:ListBucketVersions").await.unwrap();
+    }
+    for action in ["s3:GetBucketAcl", "s3:PutBucketAcl", "s3:DeleteBucket", "s3:GetBucketVersioning"] {
+        assert!(matches!(objects.bucket_for(&bar, "tea", action).await, Err(Error::AccessDenied)), "{action}");
+        objects.bucket_for(&foo, "tea", action).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_has_so_many_buckets_and_no_more() {
+    let settings = ObjectsConfig { buckets_max: 3, ..ObjectsConfig::default() };
+    let objects = World::new().gateway_of(Rules::default(), settings).await;
+    let foo = new_caller(&objects, "foo").await;
+    for name in ["one", "two", "three"] {
+        create(&objects, &foo, name).await.unwrap();
+    }
+    let refused = create(&objects, &foo, "four").await;
+    assert!(matches!(refused, Err(Error::TooManyBuckets { current: 3, allowed: 3 })));
+    objects.delete_bucket(&foo, "one").await.unwrap();
+    create(&objects, &foo, "four").await.unwrap();
+    let admin = caller(&objects.ensure_admin(None).await.unwrap().0);
+    for name in ["a-1", "a-2", "a-3", "a-4"] {
+        create(&objects, &admin, name).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn buckets_are_listed_by_name_in_pages() {
+    let objects = World::new().gateway(Rules::default()).await;
+    let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
+    for name in ["tea-3", "tea-1", "milk", "tea-2", "zoo"] {
+        create(&objects, &foo, name).await.unwrap();
+    }
+    create(&objects, &bar, "tea-0").await.unwrap();
+    let page = async |prefix: &'static str, after: &str, max| {
+        let page = objects.list_buckets(&foo, prefix, after, max).await.unwrap();
+        let names: Vec<_> = page.buckets.iter().map(|bucket| bucket.name.clone()).collect();
+        (names.join(" "), page.next)
+    };
+    let next = |name: &str| Some(name.to_owned());
+    assert_eq!(page("", "", 100).await, ("milk tea-1 tea-2 tea-3 zoo".into(), None));
+    assert_eq!(page("tea", "", 2).await, ("tea-1 tea-2".into(), next("tea-2")));
+    assert_eq!(page("tea", "tea-2", 2).await, ("tea-3".into(), None));
+    assert_eq!(page("", "milk", 1).await, ("tea-1".into(), next("tea-1")));
+    assert_eq!(page("tea", "zoo", 1).await, (String::new(), None));
+    assert_eq!(page("", "", 0).await, (String::new(), None));
+    assert!(matches!(objects.list_buckets(&Caller::default(), "", "", 1).await, Err(Error::AccessDenied)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_holds_everywhere_once_it_is_answered() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    create(&one, &foo, "tea").await.unwrap();
+    let enable = |bucket: &mut Bucket| {
+        bucket.versioning = Versioning::Enabled;
+        Ok(())
+    };
+    let id = two.bucket("tea").await.unwrap().id;
+    let refused = one.configure(&bar, "tea", "s3:PutBucketVersioning", enable).await;
+    assert!(matches!(refused, Err(Error::AccessDenied)));
+    one.configure(&foo, "tea", "s3:PutBucketVersioning", enable).await.unwrap();
+    assert_eq!(two.section("tea", id).await.unwrap().bucket.versioning, Versioning::Enabled);
+    one.configure(&foo, "tea", "s3:PutBucketVersioning", enable).await.unwrap();
+    let fail = one.configure(&foo, "tea", "s3:PutBucketTagging", |_| Err(Error::InvalidTag("no".into()))).await;
+    assert!(matches!(fail, Err(Error::InvalidTag(_))));
+    let missing = one.configure(&foo, "milk", "s3:PutBucketVersioning", enable).await;
+    assert!(matches!(missing, Err(Error::NoSuchBucket(_))));
+}
+
+/// Whether a change of a bucket's settings waits for a write that began before it.
+async fn waits_for_sections(rules: Rules) -> bool {
+    let world = World::new();
+    let (one, two) = (world.gateway(rules).await, world.gateway(rules).await);
+    let foo = new_caller(&one, "foo").await;
+    create(&one, &foo, "tea").await.unwrap();
+    let id = two.bucket("tea").await.unwrap().id;
+    let section = two.section("tea", id).await.unwrap();
+    let suspend = |bucket: &mut Bucket| {
+        bucket.versioning = Versioning::Suspended;
+        Ok(())
+    };
+    let change = one.configure(&foo, "tea", "s3:PutBucketVersioning", suspend);
+    tokio::pin!(change);
+    let early = tokio::time::timeout(Duration::from_secs(8), change.as_mut()).await;
+    drop(section);
+    match early {
+        Ok(done) => done.map(|()| false).unwrap(),
+        Err(_) => change.await.map(|()| true).unwrap(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_for_writes_that_do_not_know_it() {
+    assert!(waits_for_sections(Rules::default()).await);
+}
+
+#[cfg(feature = "rules")]
+#[tokio::test(start_paused = true)]
+async fn without_their_rules_it_does_not() {
+    assert!(!waits_for_sections(Rules::without(Rule::HoldSections)).await);
+    assert!(!waits_for_sections(Rules::without(Rule::AwaitMembers)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_beside_own_writes_does_not_wait_for_a_heartbeat() {
+    let world = World::new();
+    let objects = world.gateway(Rules::default()).await;
+    let foo = new_caller(&objects, "foo").await;
+    create(&objects, &foo, "tea").await.unwrap();
+    let id = objects.bucket("tea").await.unwrap().id;
+    let section = objects.section("tea", id).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let work = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(section);
+    };
+    let suspend = |bucket: &mut Bucket| {
+        bucket.versioning = Versioning::Suspended;
+        Ok(())
+    };
+    let (done, ()) = tokio::join!(objects.configure(&foo, "tea", "s3:PutBucketVersioning", suspend), work);
+    done.unwrap();
+    // Virtual time: no measurement.
+    assert!(begun.elapsed() < Duration::from_millis(200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_empty_buckets_go_and_nothing_of_them_comes_back() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    create(&one, &foo, "tea").await.unwrap();
+    let first = one.bucket("tea").await.unwrap();
+    write_versions(&one, &first, b"key", &[version(9, true, None)]).await;
+    assert!(matches!(two.delete_bucket(&foo, "tea").await, Err(Error::BucketNotEmpty)));
+    assert!(matches!(two.delete_bucket(&bar, "tea").await, Err(Error::AccessDenied)));
+    assert!(matches!(two.delete_bucket(&foo, "milk").await, Err(Error::NoSuchBucket(_))));
+    write_versions(&one, &first, b"key", &[]).await;
+    two.delete_bucket(&foo, "tea").await.unwrap();
+    assert!(matches!(one.bucket("tea").await, Err(Error::NoSuchBucket(_))));
+    assert!(matches!(one.delete_bucket(&foo, "tea").await, Err(Error::NoSuchBucket(_))));
+    create(&one, &bar, "tea").await.unwrap();
+    let second = two.bucket("tea").await.unwrap();
+    assert_ne!(first.id, second.id);
+    assert!(matches!(one.section("tea", first.id).await, Err(Error::NoSuchBucket(_))));
+}
+
+/// A put that began before a bucket was deleted ends after: whether the deletion won while the object is there.
+async fn loses_an_object(rules: Rules) -> bool {
+    let world = World::new();
+    let (one, two) = (world.gateway(rules).await, world.gateway(rules).await);
+    let foo = new_caller(&one, "foo").await;
+    create(&one, &foo, "tea").await.unwrap();
+    let bucket = two.bucket("tea").await.unwrap();
+    let put = async {
+        let section = two.section("tea", bucket.id).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        write_versions(&two, &section.bucket, b"key", &[version(9, true, Some(3))]).await;
+    };
+    let (deleted, ()) = tokio::join!(one.delete_bucket(&foo, "tea"), put);
+    match deleted {
+        Ok(()) => true,
+        Err(Error::BucketNotEmpty) => {
+            assert_eq!(two.bucket("tea").await.unwrap().id, bucket.id, "it is open again");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_under_way_keeps_its_bucket() {
+    assert!(!loses_an_object(Rules::default()).await);
+}
+
+#[cfg(feature = "rules")]
+#[tokio::test(start_paused = true)]
+async fn without_its_rule_the_object_would_be_lost() {
+    assert!(loses_an_object(Rules::without(Rule::CloseBuckets)).await);
+    assert!(loses_an_object(Rules::without(Rule::HoldSections)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_left_behind_is_ended_by_who_wants_the_name() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    for (name, full) in [("empty", false), ("full", true)] {
+        create(&one, &foo, name).await.unwrap();
+        let bucket = two.bucket(name).await.unwrap();
+        let delete = one.delete_bucket(&foo, name);
+        // A section that never ends keeps the deleter in the middle, where it is dropped.
+        let section = two.section(name, bucket.id).await.unwrap();
+        assert!(tokio::time::timeout(Duration::from_secs(5), delete).await.is_err());
+        drop(section);
+        if full {
+            write_versions(&two, &bucket, b"key", &[version(9, true, Some(3))]).await;
+        }
+        assert!(matches!(two.bucket(name).await, Err(Error::NoSuchBucket(_))));
+        assert!(matches!(create(&two, &bar, name).await, Err(Error::OperationAborted)));
+        assert!(matches!(two.delete_bucket(&foo, name).await, Err(Error::OperationAborted)));
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    create(&two, &bar, "empty").await.unwrap();
+    assert_eq!(one.bucket("empty").await.unwrap().owner, bar.id());
+    assert!(matches!(create(&two, &bar, "full").await, Err(Error::BucketExists { own: false })));
+    assert_eq!(one.bucket("full").await.unwrap().owner, foo.id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn creators_and_deleters_race_to_one_outcome() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
+    for round in 0..10 {
+        let name = format!("tea-{round}");
+        let (a, b) = tokio::join!(create(&one, &foo, &name), create(&two, &bar, &name));
+        assert!(a.is_ok() != b.is_ok());
+        let owner = if a.is_ok() { &foo } else { &bar };
+        let (a, b) = tokio::join!(one.delete_bucket(owner, &name), two.delete_bucket(owner, &name));
+        assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
+        let (a, b) = tokio::join!(create(&one, &foo, &name), create(&two, &foo, &name));
+        assert!(a.is_ok() != b.is_ok());
+        let (deleted, created) = tokio::join!(one.delete_bucket(&foo, &name), create(&two, &bar, &name));
+        deleted.unwrap();
+        let there = one.bucket(&name).await;
+        assert_eq!(created.is_ok(), there.is_ok_and(|bucket| bucket.owner == bar.id()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_public_access_block_refuses_public_grants() {
+    let objects = World::new().gateway(Rules::default()).await;
+    let foo = new_caller(&objects, "foo").await;
+    create(&objects, &foo, "tea").await.unwrap();
+    let block = |bucket: &mut Bucket| {
+        bucket.public_access = Some(PublicAccess { block_acls: true, ..PublicAccess::default() });
+        Ok(())
+    };
+    objects.configure(&foo, "tea", "s3:PutBucketPublicAccessBlock", block).await.unwrap();
+    let public = |bucket: &mut Bucket| {
+        bucket.acl = Acl::canned("public-read", "o", "o").unwrap();
+        Ok(())
+    };
+    assert!(matches!(objects.configure(&foo, "tea", "s3:PutBucketAcl", public).await, Err(Error::AccessDenied)));
+    objects.bucket_for(&foo, "tea", "s3:ListBucket").await.unwrap();
+}
+
+/// The edge runs every request as a task of its own.
+#[tokio::test(start_paused = true)]
+async fn calls_can_be_sent_between_threads() {
+    fn sent(_: &impl Send) {}
+    let objects = World::new().gateway(Rules::default()).await;
+    let foo = new_caller(&objects, "foo").await;
+    let (keys, versions) = (Default::default(), Default::default());
+    sent(&create(&objects, &foo, "tea"));
+    sent(&objects.delete_bucket(&foo, "tea"));
+    sent(&objects.configure(&foo, "tea", "s3:PutBucketTagging", |_| Ok(())));
+    sent(&objects.list_buckets(&foo, "", "", 1));
+    sent(&objects.list(&foo, &keys));
+    sent(&objects.list_versions(&foo, &versions));
+    sent(&objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private));
+    sent(&objects.put_object_acl(&foo, "tea", &"key".into(), &Default::default(), None, AclChoice::Private));
+    sent(&objects.update_user("K", Default::default()));
+    sent(&objects.delete_user("K"));
+    sent(&objects.ensure_admin(None));
+    sent(&objects.flush_usage());
+    sent(&objects.usage("K", 0, 1));
+    sent(&objects.storage_of("id"));
+}

@@ -1,0 +1,100 @@
+//! What must hold of what is read or replaced, and which bytes a window is. Pure.
+
+use std::ops::Range;
+
+use larder_model::objects::{Bucket, Etag, SystemHeader, Version};
+
+use super::super::put::WriteConditions;
+use super::{ReadConditions, Window};
+use crate::objects::commit::shown_id;
+use crate::objects::{Error, Result};
+
+/// Headers that a client who has the object already is told again.
+const CACHE_HEADERS: [SystemHeader; 2] = [SystemHeader::CacheControl, SystemHeader::Expires];
+
+impl ReadConditions {
+    /// Holds the conditions against a version. An `If-Match` that holds settles `If-Unmodified-Since`, an `If-None-Match`
+    /// that is given settles `If-Modified-Since`.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NotModified`.
+    pub(super) fn check(&self, bucket: &Bucket, version: &Version) -> Result<()> {
+        let Some(object) = &version.object else { return Ok(()) };
+        let etag = object.etag;
+        // Clients know whole seconds.
+        let newer_than = |since: u64| version.modified / 1_000_000 > since / 1_000_000;
+        match (&self.if_match, self.unmodified_since) {
+            (Some(tags), _) if !holds(tags, Some(etag)) => return Err(Error::PreconditionFailed("If-Match")),
+            (None, Some(since)) if newer_than(since) => return Err(Error::PreconditionFailed("If-Unmodified-Since")),
+            _ => {}
+        }
+        let had = match (&self.if_none_match, self.modified_since) {
+            (Some(tags), _) if holds(tags, Some(etag)) => "If-None-Match",
+            (None, Some(since)) if !newer_than(since) => "If-Modified-Since",
+            _ => return Ok(()),
+        };
+        if self.always_precondition {
+            return Err(Error::PreconditionFailed(had));
+        }
+        let headers = object.headers.iter().filter(|(name, _)| CACHE_HEADERS.contains(name));
+        Err(Error::NotModified {
+            etag,
+            modified: version.modified,
+            version: shown_id(bucket, version),
+            headers: headers.cloned().collect(),
+        })
+    }
+}
+
+impl WriteConditions {
+    /// Whether there is nothing to check.
+    pub(in crate::objects) fn is_empty(&self) -> bool {
+        self.if_match.is_none() && self.if_none_match.is_none()
+    }
+
+    /// Holds the conditions against the current version.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`; `NoSuchKey` for an `If-Match` without an object.
+    pub(in crate::objects) fn check(&self, current: Option<&Version>) -> Result<()> {
+        let etag = current.and_then(|current| current.object.as_ref()).map(|object| object.etag);
+        if let Some(tags) = &self.if_match {
+            match etag {
+                None => return Err(Error::NoSuchKey),
+                Some(_) if !holds(tags, etag) => return Err(Error::PreconditionFailed("If-Match")),
+                Some(_) => {}
+            }
+        }
+        match &self.if_none_match {
+            Some(tags) if holds(tags, etag) => Err(Error::PreconditionFailed("If-None-Match")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether one of `tags` as they came is the entity tag of what is there; `*` is, of anything. Tags marked as weak count:
+/// ours never stand for other bytes.
+pub(in crate::objects) fn holds(tags: &[String], etag: Option<Etag>) -> bool {
+    let Some(etag) = etag else { return false };
+    let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    tags.iter().map(|tag| tag.trim()).any(|tag| tag == "*" || Etag::parse(&strong(tag)) == Some(etag))
+}
+
+/// The bytes of a window over an object of `length` bytes in one piece.
+///
+/// # Errors
+/// `InvalidRange`, `InvalidPartNumber`.
+pub(super) fn range(window: Window, length: u64) -> Result<Range<u64>> {
+    match window {
+        Window::Whole | Window::Part(1) => Ok(0..length),
+        Window::Part(_) => Err(Error::InvalidPartNumber),
+        Window::Range(first, last) => {
+            let end = last.map_or(length, |last| last.saturating_add(1).min(length));
+            if first < end { Ok(first..end) } else { Err(Error::InvalidRange { length }) }
+        }
+        Window::Last(count) => {
+            let first = length.saturating_sub(count);
+            if first < length { Ok(first..length) } else { Err(Error::InvalidRange { length }) }
+        }
+    }
+}

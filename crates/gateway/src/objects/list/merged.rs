@@ -1,0 +1,125 @@
+//! The entries of a bucket in the order of their keys: its shards merged, each read in pages.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
+use larder_model::objects::BucketId;
+use larder_model::rows::Row;
+use larder_store::{Options, Order, Partition, Range, ReadQuery, Stopped};
+
+use super::super::{Objects, Result};
+
+/// Rows read of a shard at once where most of them are skipped, and where none are, whatever the page.
+const ROWS_MIN: usize = 8;
+const ROWS_LEAST: usize = 64;
+
+/// Entries of a bucket that have not been taken yet.
+pub(super) struct Merged<'a> {
+    objects: &'a Objects,
+    options: Options,
+    end: Option<Bytes>,
+    shards: Vec<Shard>,
+    /// Rows read of a shard at once, at most.
+    rows_max: usize,
+}
+
+struct Shard {
+    partition: Partition,
+    rows: VecDeque<Row>,
+    /// Where to read on; `None` at the end.
+    next: Option<Bytes>,
+    /// Rows to read next time.
+    limit: usize,
+    /// Rows of the last read that were taken, and that were skipped.
+    taken: usize,
+    skipped: usize,
+}
+
+impl<'a> Merged<'a> {
+    /// The entries in `range` (first key, first key behind) that a page of `max` lines is made of.
+    pub(super) fn new(
+        objects: &'a Objects,
+        bucket: BucketId,
+        range: Option<(Bytes, Option<Bytes>)>,
+        max: usize,
+    ) -> Self {
+        // Keys spread evenly: a share of the page and somewhat more is nearly always enough.
+        let share = max.min(LISTING_PAGE_ROWS).div_ceil(usize::from(KEY_VIEW_SHARDS));
+        let rows_max = (share + share / 8 + 16).max(ROWS_LEAST);
+        let (begin, end) = range.map_or((None, None), |(begin, end)| (Some(begin), end));
+        let shard = |shard| Shard {
+            partition: Partition::entries(bucket, shard),
+            rows: VecDeque::new(),
+            next: begin.clone(),
+            limit: rows_max,
+            taken: 0,
+            skipped: 0,
+        };
+        let shards = (0..KEY_VIEW_SHARDS).map(shard).collect();
+        Self { objects, options: objects.options(), end, shards, rows_max }
+    }
+
+    /// The entry of the next key.
+    pub(super) async fn next(&mut self) -> Result<Option<Row>> {
+        // Engines may answer without ever waiting: other requests have their turn all the same.
+        tokio::task::consume_budget().await;
+        for shard in &mut self.shards {
+            while shard.rows.is_empty() && shard.next.is_some() {
+                shard.fill(self.objects, self.end.as_ref(), self.rows_max, &self.options).await?;
+            }
+        }
+        let live = self.shards.iter_mut().filter(|shard| !shard.rows.is_empty());
+        let first = live.min_by(|a, b| a.name().cmp(&b.name()));
+        Ok(first.and_then(|shard| {
+            shard.taken += 1;
+            shard.rows.pop_front()
+        }))
+    }
+
+    /// Leaves out what is before `key`.
+    pub(super) fn seek(&mut self, key: &Bytes) {
+        for shard in &mut self.shards {
+            while shard.name().is_some_and(|name| name < key) {
+                shard.rows.pop_front();
+                shard.skipped += 1;
+            }
+            if shard.rows.is_empty()
+                && let Some(next) = &mut shard.next
+                && *next < *key
+            {
+                next.clone_from(key);
+            }
+        }
+    }
+}
+
+impl Shard {
+    fn name(&self) -> Option<&Bytes> {
+        self.rows.front().map(|row| &row.name)
+    }
+
+    /// Reads on. Where most rows were skipped, a seek is cheaper than reading them: the next read is shorter.
+    async fn fill(&mut self, objects: &Objects, end: Option<&Bytes>, rows_max: usize, options: &Options) -> Result<()> {
+        let Some(from) = self.next.take().filter(|from| end.is_none_or(|end| from < end)) else { return Ok(()) };
+        self.limit = if self.skipped > self.taken {
+            (self.limit / 2).max(ROWS_MIN)
+        } else if self.taken > 0 {
+            (self.limit * 2).min(rows_max)
+        } else {
+            self.limit
+        };
+        (self.taken, self.skipped) = (0, 0);
+        let range = Range { from: Some(from), to: end.cloned() };
+        let query = ReadQuery { range, limit: self.limit, order: Order::Forward };
+        let page = objects.gateway.ports.store.read(&self.partition, &query, options).await?;
+        self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| behind(&last.name));
+        self.rows = page.rows.into();
+        Ok(())
+    }
+}
+
+/// The first name behind this one.
+fn behind(name: &[u8]) -> Bytes {
+    [name, &[0]].concat().into()
+}

@@ -1,0 +1,90 @@
+//! Rows of the parts of an upload.
+//!
+//! ```text
+//! row <number>          the part of this number, as it was stored last
+//! row ff ff <blob id>   a blob of the upload: of a part, or of one that was replaced
+//! ```
+//! Both are written together. So a part is replaced without reading it first, and whoever ends the upload finds every blob
+//! that may have to go.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use larder_model::content::BlobId;
+use larder_model::limits::LISTING_PAGE_ROWS;
+use larder_model::objects::part::PART_NUMBER_MAX;
+use larder_model::objects::{Part, UploadId};
+use larder_model::rows::{Batch, Change, Row, Stamp};
+use larder_store::{Order, Partition, Range, ReadQuery, Stopped};
+
+use super::{Objects, Result};
+
+/// How the name of a blob's row begins: behind all numbers.
+const BLOB_ROW: [u8; 2] = [0xff; 2];
+/// The value of a blob's row: a version byte, nothing else.
+const BLOB_VALUE: &[u8] = &[1];
+
+/// The rows of parts with numbers above `after`.
+fn part_rows(after: u16, limit: usize) -> ReadQuery {
+    let from = Some(Part::row_name(after.saturating_add(1)));
+    let range = Range { from, to: Some(Bytes::from_static(&BLOB_ROW)) };
+    ReadQuery { range, limit, order: Order::Forward }
+}
+
+/// The rows of blobs behind the one named `after`.
+pub(super) fn blob_rows(after: Option<&Bytes>, limit: usize) -> ReadQuery {
+    match after {
+        Some(after) => ReadQuery::after(Some(after), limit),
+        None => ReadQuery::prefix(Bytes::from_static(&BLOB_ROW), limit),
+    }
+}
+
+/// The blob whose row has this name.
+pub(super) fn blob_of_row(name: &[u8]) -> Option<BlobId> {
+    let id = name.strip_prefix(&BLOB_ROW)?;
+    Some(BlobId(id.try_into().ok()?))
+}
+
+fn blob_row_name(blob: BlobId) -> Bytes {
+    [&BLOB_ROW[..], &blob.0].concat().into()
+}
+
+impl Objects {
+    /// Parts with numbers above `after`, at most `limit`, in one read.
+    pub(super) async fn read_parts(&self, upload: UploadId, after: u16, limit: usize) -> Result<(Vec<Part>, Stopped)> {
+        let (partition, query) = (Partition::parts(upload), part_rows(after, limit));
+        let page = self.gateway.ports.store.read(&partition, &query, &self.options()).await?;
+        let parts = page.rows.into_iter().map(|row| Part::decode(&row.name, row.value));
+        Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
+    }
+
+    /// All parts by their numbers: ten thousand at most.
+    pub(super) async fn all_parts(&self, upload: UploadId) -> Result<BTreeMap<u16, Part>> {
+        let (mut all, mut after) = (BTreeMap::new(), 0);
+        while after < PART_NUMBER_MAX {
+            let (parts, stopped) = self.read_parts(upload, after, LISTING_PAGE_ROWS).await?;
+            after = parts.last().map_or(PART_NUMBER_MAX, |part| part.number);
+            all.extend(parts.into_iter().map(|part| (part.number, part)));
+            if stopped == Stopped::End {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Stores a part: it counts from now on, unless one with a greater stamp does.
+    pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
+        let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
+        let mut changes = vec![put(Part::row_name(part.number), part.encode())];
+        changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
+        Ok(self.gateway.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
+    }
+
+    /// Takes a part back that was written with this stamp.
+    pub(super) async fn remove_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
+        let remove = |name| Change::Remove { name, stamp };
+        let mut changes = vec![remove(Part::row_name(part.number))];
+        changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
+        Ok(self.gateway.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
+    }
+}

@@ -1,0 +1,109 @@
+//! Usage, over a store in memory.
+
+use std::time::Duration;
+
+use super::super::buckets::testing::{BEGIN, World, new_caller, version, write_versions};
+use super::*;
+use crate::Rules;
+use crate::objects::acl::AclChoice;
+
+fn counts(count: u64, bytes_in: u64) -> Counts {
+    Counts { count, bytes_in, ..Counts::default() }
+}
+
+/// Node, begin and, by operation, requests and bytes received.
+type Shown<'a> = (&'a str, Micros, Vec<(&'a str, u64, u64)>);
+
+fn samples(found: &[Sample]) -> Vec<Shown<'_>> {
+    fn sample(one: &Sample) -> Shown<'_> {
+        let operations = one.operations.iter().map(|(name, counts)| (name.as_str(), counts.count, counts.bytes_in));
+        (one.node.as_str(), one.start, operations.collect())
+    }
+    found.iter().map(sample).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_of_all_processes_add_up_by_node_and_hour() {
+    let world = World::new();
+    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let hour = BEGIN / HOUR * HOUR;
+    one.count_usage("K", "KeyWrite", counts(1, 10));
+    one.count_usage("K", "KeyRead", counts(1, 0));
+    one.count_usage("other", "KeyRead", counts(1, 0));
+    two.count_usage("K", "KeyWrite", counts(2, 20));
+    assert_eq!(samples(&two.usage("K", BEGIN, BEGIN).await.unwrap()), [("g2", hour, vec![("KeyWrite", 2, 20)])]);
+    for _ in 0..2 {
+        one.flush_usage().await.unwrap();
+        two.flush_usage().await.unwrap();
+    }
+    one.count_usage("K", "KeyWrite", counts(5, 50));
+    let here =
+        vec![("g1", hour, vec![("KeyRead", 1, 0), ("KeyWrite", 6, 60)]), ("g2", hour, vec![("KeyWrite", 2, 20)])];
+    assert_eq!(samples(&one.usage("K", BEGIN, BEGIN).await.unwrap()), here);
+    let there = two.usage("K", BEGIN, BEGIN).await.unwrap();
+    assert_eq!(samples(&there)[0].2, [("KeyRead", 1, 0), ("KeyWrite", 1, 10)]);
+    one.flush_usage().await.unwrap();
+    assert_eq!(samples(&two.usage("K", BEGIN, BEGIN).await.unwrap()), here);
+    assert!(one.usage("nobody", 0, Micros::MAX).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hours_are_apart_and_forgotten_once_written() {
+    let world = World::new();
+    let objects = world.gateway(Rules::default()).await;
+    let first = BEGIN / HOUR * HOUR;
+    for _ in 0..5 {
+        objects.count_usage("K", "KeyRead", counts(1, 0));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+    }
+    let all = objects.usage("K", 0, Micros::MAX).await.unwrap();
+    assert_eq!(all.len(), 5);
+    objects.flush_usage().await.unwrap();
+    assert_eq!(objects.usage.of("K").len(), 1);
+    assert_eq!(objects.usage("K", 0, Micros::MAX).await.unwrap(), all);
+    let two = objects.usage("K", first + HOUR, first + 2 * HOUR).await.unwrap();
+    assert_eq!(two, all[1..3]);
+    objects.count_usage("K", "KeyRead", counts(1, 0));
+    objects.flush_usage().await.unwrap();
+    assert_eq!(objects.usage("K", 0, Micros::MAX).await.unwrap().len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_is_counted_without_what_is_deleted() {
+    let world = World::new();
+    let objects = world.gateway(Rules::default()).await;
+    let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
+    for (caller, name) in [(&foo, "tea"), (&foo, "milk"), (&bar, "zoo")] {
+        objects.create_bucket(caller, name, AclChoice::Private).await.unwrap();
+    }
+    let tea = objects.bucket("tea").await.unwrap();
+    for at in 0..10_u64 {
+        write_versions(&objects, &tea, format!("key{at}").as_bytes(), &[version(9, true, Some(at as usize))]).await;
+    }
+    write_versions(&objects, &tea, b"key1", &[version(10, false, None), version(9, true, Some(1))]).await;
+    let stored = objects.storage_of(foo.id()).await.unwrap();
+    let expected =
+        [("milk", 0, 0), ("tea", 9, 44)].map(|(name, objects, bytes)| (name.to_owned(), Storage { objects, bytes }));
+    assert_eq!(stored, BTreeMap::from(expected));
+}
+
+#[test]
+fn row_names_come_back_and_sort_by_hour() {
+    let counted = |hour, node: &str, operation: &str| Counted {
+        hour,
+        node: node.into(),
+        actor: 0x0100_0000_0000_00ff,
+        operation: operation.into(),
+    };
+    let all = [counted(1, "z\0", "A"), counted(2, "", ""), counted(2, "larder@127.0.0.1", "KeyRead")];
+    let names: Vec<_> = all.iter().map(Counted::row_name).collect();
+    assert!(names.is_sorted());
+    for (counted, name) in all.iter().zip(names) {
+        assert_eq!(Counted::of_row_name(&name).as_ref(), Ok(counted));
+        for end in 0..8 {
+            assert!(Counted::of_row_name(&name[..end]).is_err());
+        }
+    }
+    assert_eq!(decode(&encode(&counts(1, 2))), Ok(counts(1, 2)));
+    assert!(decode(b"\x02{}").is_err() && decode(b"").is_err() && decode(b"\x01{").is_err());
+}

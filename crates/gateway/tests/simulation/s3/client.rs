@@ -1,0 +1,266 @@
+//! What a client of the S3 side does, and what it sees. Bodies repeat their text, so that a torn one is seen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_gateway::body::{BodyError, ByteStream};
+use larder_gateway::objects::acl::AclChoice;
+use larder_gateway::objects::complete::{CompleteUpload, ListedPart};
+use larder_gateway::objects::copy::CopyObject;
+use larder_gateway::objects::delete::Deleted;
+use larder_gateway::objects::get::{GetObject, ObjectReader, VersionSpec};
+use larder_gateway::objects::list::{ListObjects, ListVersions, Listed};
+use larder_gateway::objects::parts::PartAddress;
+use larder_gateway::objects::put::{About, ChecksumWanted, Incoming, PutObject, Stored, WriteConditions};
+use larder_gateway::objects::uploads::{CreateUpload, ListUploads};
+use larder_gateway::objects::{Caller, Error, Objects, Result};
+use larder_model::objects::{Bucket, Etag, User};
+
+use super::cloud::BUCKET;
+
+/// How often a body repeats its text.
+const REPEATS: usize = 40;
+
+/// A client of one gateway: the owner of everything.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) caller: Caller,
+}
+
+/// The body that `text` stands for.
+pub(crate) fn body(text: &str) -> Bytes {
+    format!("{text}.").repeat(REPEATS).into()
+}
+
+/// The texts a body is made of, each once; nothing for one that is torn.
+pub(crate) fn texts(mut body: &[u8]) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    while !body.is_empty() {
+        let end = body.iter().position(|byte| *byte == b'.')?;
+        let text = std::str::from_utf8(&body[..end]).ok()?;
+        body = body.strip_prefix(&self::body(text)[..])?;
+        found.push(text.to_owned());
+    }
+    Some(found)
+}
+
+struct Pieces(Vec<Bytes>);
+
+#[async_trait]
+impl ByteStream for Pieces {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        self.0.pop().map(Ok)
+    }
+}
+
+fn incoming(text: &str) -> Incoming {
+    let whole = body(text);
+    let half = whole.len() / 2;
+    let stream = Box::new(Pieces(vec![whole.slice(half..), whole.slice(..half)]));
+    Incoming { stream, length: Some(whole.len() as u64), md5: None, checksum: ChecksumWanted::Default }
+}
+
+fn owner() -> Caller {
+    let user = User {
+        id: "owner".into(),
+        key_id: "key".into(),
+        secret: "secret".into(),
+        name: "Owner".into(),
+        email: "owner@example.com".into(),
+        display_name: "owner".into(),
+        enabled: true,
+        admin: false,
+        created: 0,
+    };
+    Caller { user: Some(Arc::new(user)), ..Caller::default() }
+}
+
+impl Client {
+    pub(crate) fn new(objects: Arc<Objects>) -> Self {
+        Self { objects, caller: owner() }
+    }
+
+    pub(crate) async fn create_bucket(&self) -> Result<()> {
+        self.objects.create_bucket(&self.caller, BUCKET, AclChoice::default()).await
+    }
+
+    pub(crate) async fn delete_bucket(&self) -> Result<()> {
+        self.objects.delete_bucket(&self.caller, BUCKET).await
+    }
+
+    pub(crate) async fn configure(&self, change: impl Fn(&mut Bucket) + Send + Sync) -> Result<()> {
+        let change = |bucket: &mut Bucket| {
+            change(bucket);
+            Ok(())
+        };
+        self.objects.configure(&self.caller, BUCKET, "s3:PutBucketVersioning", change).await
+    }
+
+    pub(crate) async fn put(&self, key: &str, text: &str) -> Result<Stored> {
+        let request = PutObject {
+            bucket: BUCKET.into(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            about: About::default(),
+            incoming: incoming(text),
+            conditions: WriteConditions::default(),
+        };
+        self.objects.put(&self.caller, request).await
+    }
+
+    pub(crate) async fn delete(&self, key: &str) -> Result<Deleted> {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Current, None).await
+    }
+
+    pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<Stored> {
+        let request = CopyObject {
+            source: self.wanted(from),
+            bucket: BUCKET.into(),
+            key: Bytes::copy_from_slice(to.as_bytes()),
+            replace: Some(About::default()),
+            tags: None,
+            acl: AclChoice::default(),
+            changes_more: true,
+            checksum: None,
+            conditions: WriteConditions::default(),
+        };
+        Ok(self.objects.copy(&self.caller, request).await?.stored)
+    }
+
+    fn wanted(&self, key: &str) -> GetObject {
+        GetObject { bucket: BUCKET.into(), key: Bytes::copy_from_slice(key.as_bytes()), ..GetObject::default() }
+    }
+
+    /// Opens an object; nothing when there is none.
+    pub(crate) async fn open(&self, key: &str) -> Result<Option<(Etag, ObjectReader)>> {
+        match self.objects.get(&self.caller, &self.wanted(key)).await {
+            Ok((found, reader)) => {
+                let object = found.version.object.expect("what is found is an object");
+                Ok(Some((object.etag, reader)))
+            }
+            Err(Error::NoSuchKey | Error::DeleteMarker { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The texts an object is made of; nothing when there is none.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<String>>> {
+        let Some((_, reader)) = self.open(key).await? else { return Ok(None) };
+        let bytes = read(reader).await?;
+        Ok(Some(texts(&bytes).unwrap_or_else(|| panic!("a torn body: {bytes:?}"))))
+    }
+
+    /// The keys that are listed, each with the entity tag its entry shows.
+    pub(crate) async fn list(&self) -> Result<BTreeMap<String, String>> {
+        let (mut found, mut after) = (BTreeMap::new(), Some(Bytes::new()));
+        while let Some(behind) = after {
+            let request =
+                ListObjects { bucket: BUCKET.into(), after: behind, max: 2, ..ListObjects::default() };
+            let page = self.objects.list(&self.caller, &request).await?;
+            for line in page.lines {
+                if let Listed::Key(key, entry) = line {
+                    let etag = entry.object.expect("a listed key has an object").etag;
+                    found.insert(String::from_utf8_lossy(&key).into_owned(), etag.to_string());
+                }
+            }
+            after = page.next;
+        }
+        Ok(found)
+    }
+
+    /// The texts a version is made of.
+    pub(crate) async fn get_version(&self, key: &str, id: &str) -> Result<Vec<String>> {
+        let wanted = GetObject { version: VersionSpec::Id(id.into()), ..self.wanted(key) };
+        let bytes = read(self.objects.get(&self.caller, &wanted).await?.1).await?;
+        Ok(texts(&bytes).unwrap_or_else(|| panic!("a torn body: {bytes:?}")))
+    }
+
+    /// All versions and delete markers: key and id.
+    pub(crate) async fn all_versions(&self) -> Result<Vec<(String, String)>> {
+        let objects = ListObjects { bucket: BUCKET.into(), max: 1000, ..ListObjects::default() };
+        let page = self.objects.list_versions(&self.caller, &ListVersions { objects, version: None }).await?;
+        let lines = page.lines.into_iter().filter_map(|line| match line {
+            Listed::Key(key, version) => Some((String::from_utf8_lossy(&key).into_owned(), version.version_id)),
+            Listed::Prefix(_) => None,
+        });
+        Ok(lines.collect())
+    }
+
+    pub(crate) async fn delete_version(&self, key: &str, id: &str) -> Result<Deleted> {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Id(id.into()), None).await
+    }
+
+    pub(crate) async fn begin(&self, key: &str) -> Result<String> {
+        let request = CreateUpload {
+            bucket: BUCKET.into(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            about: About::default(),
+            checksum: None,
+        };
+        Ok(self.objects.create_upload(&self.caller, request).await?.0.text())
+    }
+
+    /// Puts a part; answers what has to be listed to complete with it.
+    pub(crate) async fn part(&self, key: &str, upload: &str, number: u16, text: &str) -> Result<ListedPart> {
+        let at = PartAddress {
+            bucket: BUCKET.into(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            upload: upload.into(),
+            number,
+        };
+        let part = self.objects.put_part(&self.caller, &at, incoming(text)).await?;
+        let etag = Etag { md5: part.md5, parts: None }.to_string();
+        Ok(ListedPart { number: number.into(), etag, checksum: None })
+    }
+
+    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: &[ListedPart]) -> Result<String> {
+        let request = CompleteUpload {
+            bucket: BUCKET.into(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            upload: upload.into(),
+            parts: parts.to_vec(),
+            conditions: WriteConditions::default(),
+            checksum: None,
+            length: None,
+        };
+        Ok(self.objects.complete(&self.caller, request).await?.etag.to_string())
+    }
+
+    pub(crate) async fn abort(&self, key: &str, upload: &str) -> Result<()> {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        self.objects.abort(&self.caller, BUCKET, &key, upload, None).await
+    }
+
+    /// The open uploads: key and id, in the order they are listed.
+    pub(crate) async fn uploads(&self) -> Result<Vec<(String, String)>> {
+        let objects = ListObjects { bucket: BUCKET.into(), max: 1000, ..ListObjects::default() };
+        let (page, _) = self.objects.list_uploads(&self.caller, &ListUploads { objects, upload: None }).await?;
+        let lines = page.lines.into_iter().filter_map(|line| match line {
+            Listed::Key(key, (id, _)) => Some((String::from_utf8_lossy(&key).into_owned(), id.text())),
+            Listed::Prefix(_) => None,
+        });
+        Ok(lines.collect())
+    }
+
+    /// An object of two parts.
+    pub(crate) async fn put_in_parts(&self, key: &str, text: &str) -> Result<()> {
+        let upload = self.begin(key).await?;
+        let first = self.part(key, &upload, 1, &format!("{text}-1")).await?;
+        let second = self.part(key, &upload, 2, &format!("{text}-2")).await?;
+        self.complete(key, &upload, &[first, second]).await?;
+        Ok(())
+    }
+}
+
+/// What is left to read.
+pub(crate) async fn read(mut reader: ObjectReader) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while reader.left() > 0 {
+        bytes.extend_from_slice(&reader.next(100).await?);
+    }
+    Ok(bytes)
+}

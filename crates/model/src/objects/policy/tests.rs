@@ -1,0 +1,388 @@
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+fn user(name: &str) -> User {
+    User {
+        id: format!("id-{name}"),
+        key_id: format!("KEY-{name}"),
+        secret: String::new(),
+        name: name.to_owned(),
+        email: format!("{name}@example.com"),
+        display_name: name.to_owned(),
+        enabled: true,
+        admin: false,
+        created: 0,
+    }
+}
+
+/// A statement that allows everybody everything, with other fields where `with` has them; `null` takes one away.
+fn statement(with: Json) -> Json {
+    let mut all = json!({
+        "Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": ["arn:aws:s3:::tea", "arn:aws:s3:::tea/*"],
+    });
+    for (name, value) in with.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    all
+}
+
+fn document(statements: &[Json]) -> String {
+    json!({"Version": "2012-10-17", "Id": "x", "Statement": statements}).to_string()
+}
+
+fn policy(statements: &[Json]) -> Policy {
+    Policy::parse("tea", &document(statements)).unwrap()
+}
+
+fn asked<'a>(action: &'static str, key: Option<&'a str>) -> Asked<'a> {
+    Asked { action, permission: None, key: key.map(str::as_bytes), version: None }
+}
+
+/// The verdict on `alice` getting the object `a/b`.
+fn get(policy: &Policy, circumstances: &Circumstances) -> Verdict {
+    policy.verdict("tea", Some(&user("alice")), &asked("s3:GetObject", Some("a/b")), circumstances)
+}
+
+fn at() -> Circumstances {
+    Circumstances {
+        source: Some("10.1.2.3".parse().unwrap()),
+        secure: true,
+        now: 1_372_550_400_000_000,
+        keys: vec![
+            ("aws:Referer", "http://example.com/page".into()),
+            ("s3:prefix", "home/alice/".into()),
+            ("s3:max-keys", "10".into()),
+        ],
+        request_tags: vec![tag("team", "red"), tag("stage", "test")],
+    }
+}
+
+fn tag(key: &str, value: &str) -> super::super::tags::Tag {
+    super::super::tags::Tag { key: key.into(), value: value.into() }
+}
+
+#[test]
+fn a_deny_wins_in_any_order() {
+    let (allow, deny) = (statement(json!({})), statement(json!({"Effect": "Deny", "Action": "s3:Get*"})));
+    for order in [[allow.clone(), deny.clone()], [deny, allow.clone()]] {
+        assert_eq!(get(&policy(&order), &at()), Verdict::Deny);
+        let put = policy(&order).verdict("tea", None, &asked("s3:PutObject", Some("k")), &at());
+        assert_eq!(put, Verdict::Allow);
+    }
+    let other = statement(json!({"Action": "s3:PutObject"}));
+    assert_eq!(get(&policy(std::slice::from_ref(&other)), &at()), Verdict::Neutral);
+    assert_eq!(get(&policy(&[other, allow]), &at()), Verdict::Allow);
+}
+
+#[test]
+fn principals() {
+    let alice = user("alice");
+    let mallory = User { name: "alice@example.com".into(), ..user("mallory") };
+    let includes = |principal: Json, who: Option<&User>| {
+        let policy = policy(&[statement(json!({"Principal": principal}))]);
+        policy.verdict("tea", who, &asked("s3:GetObject", Some("k")), &at()) == Verdict::Allow
+    };
+    for everybody in [json!("*"), json!({"AWS": "*"}), json!({"AWS": ["id-bob", "*"]})] {
+        assert!(includes(everybody.clone(), None) && includes(everybody, Some(&alice)));
+    }
+    for only_alice in [
+        json!({"AWS": "id-alice"}),
+        json!({"AWS": "KEY-alice"}),
+        json!({"CanonicalUser": "id-alice"}),
+        json!({"CanonicalUser": ["id-bob", "id-alice"]}),
+        json!({"AWS": "id-bob", "CanonicalUser": "id-alice"}),
+        json!({"AWS": "arn:aws:iam::123456789012:user/id-alice"}),
+        json!({"AWS": "arn:aws:iam:::user/KEY-alice"}),
+        json!({"AWS": "arn:aws:iam::x:user/alice@example.com"}),
+        json!({"AWS": "arn:aws:iam::x:user/some/path/KEY-alice"}),
+        json!({"AWS": "arn:aws:iam::KEY-alice:root"}),
+    ] {
+        assert!(includes(only_alice.clone(), Some(&alice)), "{only_alice}");
+        assert!(!includes(only_alice.clone(), None), "{only_alice}");
+        assert!(!includes(only_alice.clone(), Some(&user("bob2"))), "{only_alice}");
+        assert!(!includes(only_alice.clone(), Some(&mallory)), "{only_alice}");
+    }
+    // People choose their names: a name is nobody.
+    assert!(!includes(json!({"AWS": "arn:aws:iam::123456789012:user/alice"}), Some(&alice)));
+}
+
+#[test]
+fn all_but_somebody() {
+    let deny = statement(json!({"Effect": "Deny", "Principal": null, "NotPrincipal": {"AWS": "id-alice"}}));
+    let policy = policy(&[statement(json!({})), deny]);
+    let asked = asked("s3:GetObject", Some("k"));
+    assert_eq!(policy.verdict("tea", Some(&user("alice")), &asked, &at()), Verdict::Allow);
+    assert_eq!(policy.verdict("tea", Some(&user("bob")), &asked, &at()), Verdict::Deny);
+    assert_eq!(policy.verdict("tea", None, &asked, &at()), Verdict::Deny);
+}
+
+#[test]
+fn actions_and_resources() {
+    let allows = |with: Json, action: &'static str, key: Option<&str>| {
+        let policy = policy(&[statement(with)]);
+        policy.verdict("tea", Some(&user("alice")), &asked(action, key), &at()) == Verdict::Allow
+    };
+    let get = |with: Json| allows(with, "s3:GetObject", Some("a/b"));
+    for good in [
+        json!({"Action": "*"}),
+        json!({"Action": "S3:getobject"}),
+        json!({"Action": ["s3:PutObject", "s3:Get?bject"]}),
+        json!({"Action": null, "NotAction": ["s3:Put*", "s3:Delete*"]}),
+        json!({"Resource": "*"}),
+        json!({"Resource": "arn:aws:s3:::tea/a/*"}),
+        json!({"Resource": "arn:aws:s3:::*"}),
+        json!({"Resource": "arn:aws:s3:::t?a/?/b"}),
+        json!({"Resource": "arn:aws-cn:s3:region:account:tea/a/b"}),
+        json!({"Resource": null, "NotResource": "arn:aws:s3:::tea/A/*"}),
+    ] {
+        assert!(get(good.clone()), "{good}");
+    }
+    for bad in [
+        json!({"Action": "s3:PutObject"}),
+        json!({"Action": "s3:GetObjectAcl"}),
+        json!({"Action": null, "NotAction": "s3:get*"}),
+        json!({"Resource": "arn:aws:s3:::tea"}),
+        json!({"Resource": "arn:aws:s3:::tea/"}),
+        json!({"Resource": "arn:aws:s3:::tea/A/*"}),
+        json!({"Resource": null, "NotResource": "arn:aws:s3:::tea/a/*"}),
+    ] {
+        assert!(!get(bad.clone()), "{bad}");
+    }
+    assert!(allows(json!({"Resource": "arn:aws:s3:::tea"}), "s3:ListBucket", None));
+    assert!(!allows(json!({"Resource": "arn:aws:s3:::tea/*"}), "s3:ListBucket", None));
+    assert!(allows(json!({"Action": "s3:ListObjectVersions"}), "s3:ListBucketVersions", None));
+    assert!(!allows(json!({"Action": null, "NotAction": "s3:ListObjectVersions"}), "s3:ListBucketVersions", None));
+}
+
+#[test]
+fn variables_are_filled_in() {
+    let home = statement(json!({"Resource": "arn:aws:s3:::tea/home/${aws:username}/*"}));
+    let verdict =
+        |policy: &Policy, who: Option<&User>, key| policy.verdict("tea", who, &asked("s3:GetObject", Some(key)), &at());
+    let new = policy(std::slice::from_ref(&home));
+    assert_eq!(verdict(&new, Some(&user("alice")), "home/alice/x"), Verdict::Allow);
+    assert_eq!(verdict(&new, Some(&user("bob")), "home/alice/x"), Verdict::Neutral);
+    assert_eq!(verdict(&new, None, "home//x"), Verdict::Neutral);
+    assert_eq!(verdict(&new, Some(&user("*")), "home/alice/x"), Verdict::Neutral, "a value's wildcard is none");
+    let old = json!({"Version": "2008-10-17", "Statement": home}).to_string();
+    let old = Policy::parse("tea", &old).unwrap();
+    assert_eq!(verdict(&old, Some(&user("alice")), "home/alice/x"), Verdict::Neutral);
+    assert_eq!(verdict(&old, None, "home/${aws:username}/x"), Verdict::Allow);
+    let star = policy(&[statement(json!({"Resource": "arn:aws:s3:::tea/${*}${$}${?}"}))]);
+    assert_eq!(verdict(&star, None, "*$?"), Verdict::Allow);
+    assert_eq!(verdict(&star, None, "x$?"), Verdict::Neutral);
+}
+
+#[test]
+fn conditions_that_hold() {
+    for condition in [
+        json!({"StringEquals": {"s3:prefix": ["x", "home/alice/"]}}),
+        json!({"StringEquals": {"S3:Prefix": "home/${aws:username}/"}}),
+        json!({"StringNotEquals": {"s3:prefix": "home/alice"}}),
+        json!({"StringNotEquals": {"s3:delimiter": "/"}}),
+        json!({"StringEqualsIgnoreCase": {"s3:prefix": "HOME/alice/"}}),
+        json!({"StringNotEqualsIgnoreCase": {"s3:prefix": "HOMER/alice/"}}),
+        json!({"StringLike": {"aws:Referer": ["http://no/*", "http://example.com/*"]}}),
+        json!({"StringNotLike": {"aws:Referer": "https://*"}}),
+        json!({"StringEqualsIfExists": {"s3:delimiter": "/"}}),
+        json!({"NumericLessThanEquals": {"s3:max-keys": 10}}),
+        json!({"NumericEquals": {"s3:max-keys": "10.0"}}),
+        json!({"NumericNotEquals": {"s3:max-keys": 11}}),
+        json!({"NumericGreaterThan": {"s3:max-keys": "9"}}),
+        json!({"DateGreaterThanEquals": {"aws:CurrentTime": "2013-06-30T00:00:00Z"}}),
+        json!({"DateLessThan": {"aws:CurrentTime": "2013-07-01"}}),
+        json!({"DateEquals": {"aws:EpochTime": "1372550400"}}),
+        json!({"Bool": {"aws:SecureTransport": true}}),
+        json!({"Bool": {"aws:SecureTransport": "TRUE"}}),
+        json!({"IpAddress": {"aws:SourceIp": ["192.168.0.0/16", "10.0.0.0/8"]}}),
+        json!({"NotIpAddress": {"aws:SourceIp": "10.1.2.4"}}),
+        json!({"Null": {"s3:delimiter": "true", "s3:prefix": "false"}}),
+        json!({"StringEquals": {"s3:RequestObjectTag/team": "red"}}),
+        json!({"ForAllValues:StringEquals": {"s3:RequestObjectTagKeys": ["team", "stage", "other"]}}),
+        json!({"ForAnyValue:StringEquals": {"s3:RequestObjectTagKeys": ["team", "other"]}}),
+        json!({"ForAllValues:StringEquals": {"s3:delimiter": "/"}}),
+        json!({"ForAnyValue:StringNotEquals": {"s3:RequestObjectTagKeys": "team"}}),
+        json!({}),
+    ] {
+        let policy = policy(&[statement(json!({"Condition": condition}))]);
+        assert_eq!(get(&policy, &at()), Verdict::Allow, "{condition}");
+    }
+}
+
+#[test]
+fn conditions_that_do_not_hold() {
+    for condition in [
+        json!({"StringEquals": {"s3:prefix": "home/*"}}),
+        json!({"StringEquals": {"s3:delimiter": "/"}}),
+        json!({"StringEquals": {"s3:prefix": "home/alice/"}, "Bool": {"aws:SecureTransport": "false"}}),
+        json!({"StringEquals": {"s3:prefix": "home/alice/", "s3:delimiter": "/"}}),
+        json!({"StringNotEquals": {"s3:prefix": ["x", "home/alice/"]}}),
+        json!({"StringLike": {"aws:Referer": "http://no/*"}}),
+        json!({"StringEqualsIfExists": {"s3:prefix": "/"}}),
+        json!({"NumericLessThan": {"s3:max-keys": 10}}),
+        json!({"NumericLessThan": {"s3:prefix": 10}}),
+        json!({"NumericNotEquals": {"s3:max-keys": [9, 10]}}),
+        json!({"DateLessThan": {"aws:CurrentTime": "2013-06-30T00:00:00Z"}}),
+        json!({"IpAddress": {"aws:SourceIp": "10.1.2.4/32"}}),
+        json!({"NotIpAddress": {"aws:SourceIp": ["10.1.2.3", "1.1.1.1"]}}),
+        json!({"Null": {"s3:prefix": true}}),
+        json!({"ForAllValues:StringEquals": {"s3:RequestObjectTagKeys": ["team"]}}),
+        json!({"ForAnyValue:StringEquals": {"s3:RequestObjectTagKeys": "other"}}),
+        json!({"ForAnyValue:StringNotEquals": {"s3:delimiter": "/"}}),
+        json!({"StringNotEquals": {"s3:RequestObjectTagKeys": "team"}}),
+        json!({"StringEquals": {"s3:ExistingObjectTag/team": "red"}}),
+    ] {
+        let policy = policy(&[statement(json!({"Condition": condition}))]);
+        assert_eq!(get(&policy, &at()), Verdict::Neutral, "{condition}");
+    }
+}
+
+#[test]
+fn a_missing_source_meets_no_address() {
+    let allow = policy(&[statement(json!({"Condition": {"IpAddress": {"aws:SourceIp": "0.0.0.0/0"}}}))]);
+    assert_eq!(get(&allow, &Circumstances::default()), Verdict::Neutral);
+    let deny = json!({"Effect": "Deny", "Condition": {"NotIpAddress": {"aws:SourceIp": "10.0.0.0/8"}}});
+    assert_eq!(get(&policy(&[statement(deny)]), &Circumstances::default()), Verdict::Deny);
+}
+
+#[test]
+fn what_is_public() {
+    let public = |with: Json| policy(&[statement(with)]).is_public();
+    for open in [
+        json!({}),
+        json!({"Principal": {"AWS": ["id-x", "*"]}}),
+        json!({"Principal": null, "NotPrincipal": {"AWS": "id-x"}}),
+        json!({"Condition": {"StringLike": {"aws:Referer": "http://example.com/*"}}}),
+        json!({"Condition": {"Bool": {"aws:SecureTransport": true}}}),
+        json!({"Condition": {"IpAddress": {"aws:SourceIp": "0.0.0.0/1"}}}),
+        json!({"Condition": {"IpAddress": {"aws:SourceIp": ["10.0.0.0/8", "::/0"]}}}),
+        json!({"Condition": {"IpAddressIfExists": {"aws:SourceIp": "10.0.0.0/8"}}}),
+        json!({"Condition": {"NotIpAddress": {"aws:SourceIp": "10.0.0.0/8"}}}),
+        json!({"Condition": {"StringLike": {"aws:username": "a*"}}}),
+        json!({"Condition": {"StringEquals": {"aws:username": "${aws:username}"}}}),
+        json!({"Condition": {"ForAllValues:StringEquals": {"aws:userid": "id-x"}}}),
+    ] {
+        assert!(public(open.clone()), "{open}");
+    }
+    for closed in [
+        json!({"Effect": "Deny"}),
+        json!({"Principal": {"AWS": "id-x"}}),
+        json!({"Principal": {"AWS": "arn:aws:iam::x:user/alice"}}),
+        json!({"Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/32"}}}),
+        json!({"Condition": {"IpAddress": {"aws:SourceIp": ["10.0.0.0/8", "2001:db8::/32"]}}}),
+        json!({"Condition": {"StringEquals": {"aws:userid": ["id-x", "id-y"]}}}),
+        json!({"Condition": {"StringLike": {"aws:username": "alice"}}}),
+    ] {
+        assert!(!public(closed.clone()), "{closed}");
+    }
+    assert!(policy(&[statement(json!({"Effect": "Deny"})), statement(json!({}))]).is_public());
+}
+
+#[test]
+fn bad_statements_are_refused() {
+    for bad in [
+        json!({"Effect": null}),
+        json!({"Effect": "allow"}),
+        json!({"Principal": null}),
+        json!({"Principal": "id-alice"}),
+        json!({"Principal": {}}),
+        json!({"Principal": {"AWS": []}}),
+        json!({"Principal": {"AWS": [1]}}),
+        json!({"Principal": {"Service": "x"}}),
+        json!({"Principal": {"AWS": "arn:aws:iam::x:role/y"}}),
+        json!({"Principal": {"AWS": "arn:aws:iam::x:user/*"}}),
+        json!({"Principal": {"AWS": "arn:aws:iam::x:user/"}}),
+        json!({"Principal": {"AWS": "id-*"}}),
+        json!({"Principal": {"CanonicalUser": "*"}}),
+        json!({"NotPrincipal": "*"}),
+        json!({"Action": null}),
+        json!({"Action": []}),
+        json!({"Action": 1}),
+        json!({"Action": "GetObject"}),
+        json!({"Action": "s3:"}),
+        json!({"Action": "s3:Get Object"}),
+        json!({"Action": "ec2:*"}),
+        json!({"Action": "é"}),
+        json!({"Action": ["s3:GetObject", "s3:CreateBucket"]}),
+        json!({"Action": "s3:listallmybuckets"}),
+        json!({"NotAction": "s3:GetObject"}),
+        json!({"Resource": null}),
+        json!({"Resource": "tea"}),
+        json!({"Resource": "arn:aws:s3:::milk/*"}),
+        json!({"Resource": "arn:aws:s3:::teatime"}),
+        json!({"Resource": ["arn:aws:s3:::tea", "arn:aws:s3:::milk"]}),
+        json!({"Resource": "arn:aws:sqs:::tea"}),
+        json!({"Resource": "arn:aws:s3:::tea/${aws:username"}),
+        json!({"Condition": []}),
+        json!({"Condition": {"StringEquals": "x"}}),
+        json!({"Condition": {"StringSame": {"s3:prefix": "x"}}}),
+        json!({"Condition": {"stringequals": {"s3:prefix": "x"}}}),
+        json!({"Condition": {"ForSome:StringEquals": {"s3:prefix": "x"}}}),
+        json!({"Condition": {"NullIfExists": {"s3:prefix": true}}}),
+        json!({"Condition": {"StringEquals": {"prefix": "x"}}}),
+        json!({"Condition": {"StringEquals": {"s3:prefix": []}}}),
+        json!({"Condition": {"StringEquals": {"s3:prefix": [{}]}}}),
+        json!({"Condition": {"NumericEquals": {"s3:max-keys": "many"}}}),
+        json!({"Condition": {"DateEquals": {"aws:CurrentTime": "soon"}}}),
+        json!({"Condition": {"Bool": {"aws:SecureTransport": "maybe"}}}),
+        json!({"Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/64"}}}),
+        json!({"Sid": 1}),
+        json!({"Effects": "Allow"}),
+    ] {
+        let text = document(&[statement(bad.clone())]);
+        let refused = Policy::parse("tea", &text);
+        assert!(refused.as_ref().is_err_and(|error| !error.message.is_empty()), "{bad}");
+    }
+}
+
+#[test]
+fn bad_documents_are_refused() {
+    let good = statement(json!({}));
+    let parse = |json: Json| Policy::parse("tea", &json.to_string());
+    assert!(parse(json!({"Statement": good})).is_ok());
+    assert!(parse(json!({"Statement": [good], "Version": "2008-10-17"})).is_ok());
+    for bad in [
+        json!([]),
+        json!({}),
+        json!({"Statement": []}),
+        json!({"Statement": "x"}),
+        json!({"Statement": ["x"]}),
+        json!({"Statement": good, "Version": "2020-01-01"}),
+        json!({"Statement": good, "Version": 1}),
+        json!({"Statement": good, "Id": 1}),
+        json!({"Statement": good, "Extra": 1}),
+        json!({"Statement": [statement(json!({"Sid": "a"})), statement(json!({"Sid": "a"}))]}),
+    ] {
+        assert!(parse(bad.clone()).is_err(), "{bad}");
+    }
+    let twice = json!({"Statement": good}).to_string().replacen('{', r#"{"Id":"a","Id":"a","#, 1);
+    for bad in ["", "{", "null", "{} {}", &twice] {
+        assert!(Policy::parse("tea", bad).is_err(), "{bad}");
+    }
+    let padded = |length: usize| format!("{:length$}", json!({"Statement": good}).to_string());
+    assert!(Policy::parse("tea", &padded(MAX_LENGTH)).is_ok());
+    assert!(Policy::parse("tea", &padded(MAX_LENGTH + 1)).is_err());
+    assert!(Policy::parse("tea", &"[".repeat(MAX_LENGTH)).is_err());
+}
+
+#[test]
+fn the_text_is_kept_as_it_came() {
+    let text = format!("  {}\n", document(&[statement(json!({}))]));
+    assert_eq!(Policy::parse("tea", &text).unwrap().text, text);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_policy_or_an_error(text in ".{0,60}", good in any::<prop::sample::Index>()) {
+        let _ = Policy::parse("tea", &text);
+        let mut changed: Vec<char> = document(&[statement(json!({}))]).chars().collect();
+        let at = good.index(changed.len());
+        changed.splice(at..at, text.chars());
+        if let Ok(policy) = Policy::parse("tea", &changed.iter().collect::<String>()) {
+            let _ = (get(&policy, &Circumstances::default()), policy.is_public());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Clients as they are published, unmodified. `cargo xtask test` installs them and says where they are; one that is not there
+//! is named as skipped.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use larder_tests::{Node, Process, Random, S3_KEY, S3_SECRET, figure};
+
+const TIME: Duration = Duration::from_secs(300);
+const MIB: usize = 1024 * 1024;
+
+/// Where a client is, if it is there.
+fn told(variable: &str, what: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(variable).map(PathBuf::from);
+    if found.is_none() {
+        figure(what, "skipped: not installed");
+    }
+    found
+}
+
+/// A program of the Python environment.
+fn python_program(name: &str) -> Option<PathBuf> {
+    told("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
+}
+
+/// Runs a command to its end and answers what it printed.
+#[track_caller]
+fn run(node: &Node, program: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(node.home().path()).env("HOME", node.home().path());
+    command.envs(environment.iter().copied());
+    let ended = Process::start(&mut command).ended(TIME);
+    let said = format!("{} {args:?}\n{}\n{}\nserver: {}", program.display(), ended.stdout, ended.stderr, node.log());
+    assert_eq!(ended.code, Some(0), "{said}");
+    ended.stdout
+}
+
+fn script(name: &str) {
+    let Some(python) = python_program("python") else { return };
+    let node = Node::s3(&["--durability", "buffered"]);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/s3");
+    let port = node.s3_at().port().to_string();
+    let environment = [
+        ("LARDER_S3_PORT", port.as_str()),
+        ("LARDER_S3_KEY", S3_KEY),
+        ("LARDER_S3_SECRET", S3_SECRET),
+        ("PYTHONDONTWRITEBYTECODE", "1"),
+    ];
+    let file = here.join(name);
+    run(&node, &python, &[file.to_str().expect("a path of this repository")], &environment);
+}
+
+#[test]
+fn boto3() {
+    script("boto3_round.py");
+}
+
+#[test]
+fn minio_py() {
+    script("minio_round.py");
+}
+
+/// A file of random bytes beside the data.
+fn file(node: &Node, name: &str, length: usize) -> String {
+    let path = node.home().path().join(name);
+    fs::write(&path, Random::seeded(length as u64).bytes(length)).expect("a file can be written");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[track_caller]
+fn same(one: &str, other: &str) {
+    assert!(fs::read(one).expect("it is there") == fs::read(other).expect("it is there"), "{one} and {other} differ");
+}
+
+#[test]
+fn aws_command_line() {
+    let Some(aws) = python_program("aws") else { return };
+    let node = Node::s3(&["--durability", "buffered"]);
+    let endpoint = format!("http://{}", node.s3_at());
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", S3_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3_SECRET),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+    ];
+    let aws = |args: &[&str]| run(&node, &aws, args, &environment);
+    aws(&["s3", "mb", "s3://cli"]);
+    let (large, back) = (file(&node, "large", 20 * MIB), node.home().path().join("back"));
+    let back = back.to_str().unwrap();
+    aws(&["s3", "cp", &large, "s3://cli/dir/large", "--no-progress"]);
+    aws(&["s3", "cp", "s3://cli/dir/large", back, "--no-progress"]);
+    same(&large, back);
+    aws(&["s3", "cp", "s3://cli/dir/large", "s3://cli/dir/copy", "--no-progress"]);
+    assert!(aws(&["s3", "ls", "s3://cli/dir/"]).contains("20971520 copy"));
+    let begun = aws(&["s3api", "create-multipart-upload", "--bucket", "cli", "--key", "parts", "--query", "UploadId"]);
+    let upload = begun.trim().trim_matches('"');
+    let names = ["--bucket", "cli", "--key", "parts", "--upload-id", upload];
+    for number in ["1", "2", "3"] {
+        let part = file(&node, "part", 1000);
+        aws(&[&["s3api", "upload-part", "--part-number", number, "--body", &part], &names[..]].concat());
+    }
+    let query = ["--page-size", "2", "--query", "Parts[].PartNumber", "--output", "text"];
+    let listed = aws(&[&["s3api", "list-parts"], &names[..], &query[..]].concat());
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["1", "2", "3"]);
+    aws(&[&["s3api", "abort-multipart-upload"], &names[..]].concat());
+    aws(&["s3", "rm", "s3://cli", "--recursive"]);
+    aws(&["s3", "rb", "s3://cli"]);
+}
+
+#[test]
+fn s3cmd_with_both_signatures() {
+    let Some(s3cmd) = python_program("s3cmd") else { return };
+    let node = Node::s3(&["--durability", "buffered"]);
+    let host = node.s3_at().to_string();
+    let large = file(&node, "large", 20 * MIB);
+    let back = node.home().path().join("back");
+    let back = back.to_str().unwrap();
+    for (version, bucket, extra) in
+        [("2", "s3://cmd-two", "--signature-v2"), ("4", "s3://cmd-four", "--region=us-east-1")]
+    {
+        let common = [
+            "--no-ssl",
+            "--host",
+            &host,
+            "--host-bucket",
+            &host,
+            "--access_key",
+            S3_KEY,
+            "--secret_key",
+            S3_SECRET,
+            "--no-progress",
+            extra,
+            "--config",
+            "/dev/null",
+        ];
+        let s3cmd = |args: &[&str]| run(&node, &s3cmd, &[&common[..], args].concat(), &[]);
+        s3cmd(&["mb", bucket]);
+        let object = format!("{bucket}/a b/large");
+        s3cmd(&["put", "--multipart-chunk-size-mb=5", "--add-header=x-amz-meta-colour:blue", &large, &object]);
+        s3cmd(&["get", "--force", &object, back]);
+        same(&large, back);
+        assert!(s3cmd(&["info", &object]).contains("x-amz-meta-colour: blue"), "signature {version}");
+        s3cmd(&["cp", &object, &format!("{bucket}/copy")]);
+        let listed = s3cmd(&["ls", "--recursive", bucket]);
+        assert!(listed.contains("/copy") && listed.contains("/a b/large"), "{listed}");
+        s3cmd(&["setacl", "--acl-public", &object]);
+        s3cmd(&["del", "--recursive", "--force", bucket]);
+        s3cmd(&["rb", bucket]);
+    }
+}
+
+#[test]
+fn rclone_with_both_signatures() {
+    let Some(rclone) = told("LARDER_RCLONE", "rclone") else { return };
+    let node = Node::s3(&["--durability", "buffered"]);
+    let endpoint = format!("http://{}", node.s3_at());
+    let tree = node.home().path().join("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    for (name, length) in [("one", 0), ("sub/two", 100), ("sub/with blank", 70_000), ("large", 30 * MIB)] {
+        fs::write(tree.join(name), Random::seeded(length as u64).bytes(length)).unwrap();
+    }
+    let tree = tree.to_str().unwrap();
+    for v2 in ["false", "true"] {
+        let environment = [
+            ("RCLONE_CONFIG", "/dev/null"),
+            ("RCLONE_CONFIG_L_TYPE", "s3"),
+            ("RCLONE_CONFIG_L_PROVIDER", "Other"),
+            ("RCLONE_CONFIG_L_ENDPOINT", endpoint.as_str()),
+            ("RCLONE_CONFIG_L_ACCESS_KEY_ID", S3_KEY),
+            ("RCLONE_CONFIG_L_SECRET_ACCESS_KEY", S3_SECRET),
+            ("RCLONE_CONFIG_L_FORCE_PATH_STYLE", "true"),
+            ("RCLONE_CONFIG_L_V2_AUTH", v2),
+            ("RCLONE_S3_UPLOAD_CUTOFF", "10M"),
+            ("RCLONE_S3_CHUNK_SIZE", "5M"),
+        ];
+        let rclone = |args: &[&str]| run(&node, &rclone, args, &environment);
+        let bucket = format!("L:clone-{v2}");
+        rclone(&["mkdir", &bucket]);
+        rclone(&["copy", tree, &bucket]);
+        rclone(&["check", "--download", tree, &bucket]);
+        let listed = rclone(&["lsf", "-R", &bucket]);
+        assert!(listed.contains("sub/with blank") && listed.contains("large"), "{listed}");
+        let (from, to) = (format!("{bucket}/sub/two"), format!("{bucket}/moved"));
+        rclone(&["moveto", &from, &to]);
+        rclone(&["purge", &bucket]);
+    }
+}
+
+#[test]
+fn restic() {
+    let Some(restic) = told("LARDER_RESTIC", "restic") else { return };
+    let node = Node::s3(&["--durability", "buffered"]);
+    let repository = format!("s3:http://{}/backups/nightly", node.s3_at());
+    let environment = [
+        ("RESTIC_REPOSITORY", repository.as_str()),
+        ("RESTIC_PASSWORD", "not a secret"),
+        ("AWS_ACCESS_KEY_ID", S3_KEY),
+        ("AWS_SECRET_ACCESS_KEY", S3_SECRET),
+        ("RESTIC_CACHE_DIR", "cache"),
+    ];
+    let restic = |args: &[&str]| run(&node, &restic, args, &environment);
+    let large = file(&node, "precious", 12 * MIB);
+    restic(&["init"]);
+    restic(&["backup", &large]);
+    restic(&["check", "--read-data"]);
+    restic(&["restore", "latest", "--target", "restored"]);
+    let restored = format!("{}/restored{large}", node.home().path().display());
+    same(&large, &restored);
+    restic(&["forget", "--prune", "--keep-last", "1"]);
+}
+
+#[test]
+fn variables_of_the_clients_are_paths() {
+    for variable in ["LARDER_S3_PYTHON", "LARDER_RCLONE", "LARDER_RESTIC"] {
+        let path: OsString = std::env::var_os(variable).unwrap_or_else(|| "/".into());
+        assert!(Path::new(&path).exists(), "{variable} is {path:?}");
+    }
+}

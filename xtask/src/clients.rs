@@ -1,0 +1,107 @@
+//! The S3 clients of the product tests, as they are published: an environment of Python in `.work/s3-venv`, Debian's packages
+//! unpacked in `.work/deb`. What cannot be installed here is named, and its tests say that they were skipped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::shell::{Result, Shell};
+use crate::stages::Ended;
+
+const VENV: &str = ".work/s3-venv";
+const DEB: &str = ".work/deb";
+/// What pip installs.
+const PYTHON: &[&str] = &["boto3==1.44.5", "awscli==1.46.3", "s3cmd==2.4.0", "minio==7.2.20"];
+/// What Debian packages, each a program without libraries of its own, and the variable that tells the tests where it is.
+const DEBIAN: &[(&str, &str)] = &[("rclone", "LARDER_RCLONE"), ("restic", "LARDER_RESTIC")];
+/// The variable that names the Python environment's programs.
+const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
+
+/// Installs what is missing.
+///
+/// # Errors
+/// When there is a Python, but its packages cannot be installed.
+pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
+    let mut missing = Vec::new();
+    if !is_current(shell) {
+        match make_venv(shell) {
+            Ok(()) => install(shell)?,
+            Err(why) => missing.push(format!("no Python clients ({why})")),
+        }
+    }
+    for (package, _) in DEBIAN {
+        if !program(shell, package).is_file()
+            && let Err(why) = unpack(shell, package)
+        {
+            missing.push(format!("no {package} ({why})"));
+        }
+    }
+    Ok(if missing.is_empty() { Ended::Passed } else { Ended::Skipped(missing.join(", ")) })
+}
+
+/// The shell with variables that tell the tests where the clients are, as far as they are there.
+pub(crate) fn told(mut shell: Shell) -> Shell {
+    if is_current(&shell) {
+        let bin = shell.path(VENV).join("bin");
+        shell = shell.with(PYTHON_VARIABLE, bin);
+    }
+    for (package, variable) in DEBIAN {
+        let program = program(&shell, package);
+        if program.is_file() {
+            shell = shell.with(variable, program);
+        }
+    }
+    shell
+}
+
+fn program(shell: &Shell, package: &str) -> PathBuf {
+    shell.path(DEB).join("usr/bin").join(package)
+}
+
+fn make_venv(shell: &Shell) -> Result<()> {
+    shell.output("python3", &["-m", "venv", "--clear", VENV]).map(drop).map_err(first_line)
+}
+
+fn install(shell: &Shell) -> Result<()> {
+    let python = shell.path(VENV).join("bin/python");
+    shell.run(&python, &[&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], PYTHON].concat())?;
+    fs::write(stamp(shell), PYTHON.join(" ")).map_err(|error| format!("{VENV}: {error}"))
+}
+
+fn is_current(shell: &Shell) -> bool {
+    fs::read_to_string(stamp(shell)).is_ok_and(|text| text == PYTHON.join(" "))
+}
+
+fn stamp(shell: &Shell) -> PathBuf {
+    shell.path(VENV).join("larder-stamp")
+}
+
+/// Downloads a package and unpacks it; nothing is installed on the machine.
+fn unpack(shell: &Shell, package: &str) -> Result<()> {
+    let dir = shell.path(DEB);
+    fs::create_dir_all(&dir).map_err(|error| format!("{DEB}: {error}"))?;
+    if let Err(why) = download(shell, package) {
+        // A fresh machine does not know the packages yet.
+        shell.output("apt-get", &["update", "--quiet"]).map_err(|_| first_line(why))?;
+        download(shell, package).map_err(first_line)?;
+    }
+    let file = downloaded(&dir, package).ok_or_else(|| "it was not downloaded".to_owned())?;
+    let (file, dir) = (file.to_string_lossy(), dir.to_string_lossy());
+    shell.output("dpkg", &["-x", &file, &dir]).map(drop).map_err(first_line)
+}
+
+fn download(shell: &Shell, package: &str) -> Result<()> {
+    let script = format!("cd {DEB} && apt-get download --quiet {package}");
+    shell.output("sh", &["-c", &script]).map(drop)
+}
+
+fn downloaded(dir: &Path, package: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
+    let prefix = format!("{package}_");
+    files.filter(|path| path.extension().is_some_and(|end| end == "deb")).find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    })
+}
+
+fn first_line(text: String) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
