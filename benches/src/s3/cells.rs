@@ -40,10 +40,6 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// All of them, in the order of the report.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Put, Self::Get, Self::RangeGet, Self::List, Self::Multipart, Self::Delete];
-
     /// All of them in the order they are run: the deletes take what the PUTs made, before the uploads make more.
     pub(crate) const IN_TURN: [Self; 6] =
         [Self::Put, Self::Get, Self::RangeGet, Self::List, Self::Delete, Self::Multipart];
@@ -286,9 +282,47 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_run_and_reported_once() {
+    fn every_operation_is_run_once() {
         let mut in_turn = Operation::IN_TURN;
         in_turn.sort_unstable();
-        assert_eq!(in_turn, Operation::ALL);
+        assert!((0..).zip(in_turn).all(|(rank, operation)| operation.label().rank == rank));
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_read_as_a_large_value() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![7; 1_000_000]).unwrap();
+        let endpoint = crate::bare_file::on_loopback(file.path()).await.unwrap();
+        let subject = super::super::fake::subject(endpoint);
+        let length = Duration::from_millis(100);
+        for (bytes, is_sound) in [(1_000_000, true), (999_999, false)] {
+            let cell = cell(Operation::Get, bytes, 2);
+            let measured = run(&subject, cell, Operation::Get, 3, &Made::default(), length).await.unwrap();
+            assert_eq!(measured.is_sound(), is_sound, "{}", measured.faults());
+        }
+    }
+
+    #[tokio::test]
+    async fn every_operation_runs_and_nothing_is_left() {
+        let subject = super::super::fake::start().await;
+        subject.make().await.unwrap();
+        subject.work(Job::Load(100), 4_000).await.unwrap();
+        let made = Made::default();
+        for operation in Operation::IN_TURN {
+            if operation == Operation::Delete {
+                made.fill_up(&subject, 100, 400).await.unwrap();
+            }
+            for connections in [1, 4] {
+                let cell = cell(operation, 100, connections);
+                let length = Duration::from_millis(50);
+                let measured = run(&subject, cell, operation, 4_000, &made, length).await.unwrap();
+                assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
+            }
+        }
+        assert!(made.count() > 0, "the uploads made something");
+        made.delete(&subject).await.unwrap();
+        let mut driver = subject.connect(0).await.unwrap();
+        assert_eq!(driver.get(&super::made(CELL_OPERATIONS_MAX)).await.unwrap().status, 404);
+        subject.remove().await.unwrap();
     }
 }

@@ -226,8 +226,7 @@ impl Driver {
     pub(crate) async fn list_parts(&mut self, key: &str, upload: &str, max: u64, after: u64) -> Result<u64> {
         let query = format!("max-parts={max}&part-number-marker={after}");
         let signed = [("uploadId", upload)];
-        let reply =
-            self.call(Call { signed: &signed, unsigned: &query, keeps: true, ..Call::new("GET", key) }).await?;
+        let reply = self.call(Call { signed: &signed, unsigned: &query, keeps: true, ..Call::new("GET", key) }).await?;
         match reply.status {
             200 => Ok(xml::count(self.client.body(), "PartNumber")),
             _ => Err(self.refusal("listing parts", reply)),
@@ -257,7 +256,8 @@ impl Driver {
 
     /// The head of a request, as it is sent.
     fn build(&mut self, call: &Call<'_>) {
-        let path = if call.key.is_empty() { format!("/{}", self.bucket) } else { format!("/{}/{}", self.bucket, call.key) };
+        let path =
+            if call.key.is_empty() { format!("/{}", self.bucket) } else { format!("/{}/{}", self.bucket, call.key) };
         let (resource, sent) = (joined(&path, call.signed, false), joined(&path, call.signed, true));
         let mut head = format!("{} {sent}", call.method);
         if !call.unsigned.is_empty() {

@@ -57,3 +57,20 @@ async fn list_all(driver: &mut Driver) -> Result<(u64, u64)> {
     }
     bail!("a listing of more than {PAGES_MAX} pages")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::s3::bucket::Job;
+
+    #[tokio::test]
+    async fn all_pages_are_read_and_counted() {
+        let subject = crate::s3::fake::start().await;
+        subject.make().await.unwrap();
+        let listed = run(&subject, 2_500).await.unwrap();
+        assert_eq!(listed.pages, 3);
+        subject.work(Job::Make(1), 1).await.unwrap();
+        assert!(run(&subject, 2_500).await.unwrap_err().to_string().ends_with("2500 keys listed 2501"));
+        subject.remove().await.unwrap();
+    }
+}

@@ -1,8 +1,10 @@
 //! Measuring an S3 server: any that is reached over plain HTTP and knows signature version 2.
 //!
 //! ```text
-//! run      the order of a run: what is loaded, measured, held against what
-//!   plan      how much of each
+//! run      the order of a run, and its servers
+//!   plan      how much of everything
+//!   face      what the report says besides the numbers
+//! sections what is measured of each server
 //!   cells     operation x size x connections
 //!   paging    List Parts: its cost is the page, not the upload
 //!   listing   a bucket with very many keys, listed whole
@@ -18,10 +20,14 @@
 mod bucket;
 mod cells;
 mod driver;
+mod face;
+#[cfg(test)]
+mod fake;
 mod listing;
 mod paging;
 mod plan;
 mod run;
+mod sections;
 mod sign;
 mod uploads;
 mod xml;

@@ -119,16 +119,23 @@ mod tests {
         assert_eq!(place(&mut random, PAGE_PARTS), 0);
     }
 
+    #[tokio::test]
+    async fn pages_are_full_and_uploads_given_up() {
+        let subject = super::super::fake::start().await;
+        subject.make().await.unwrap();
+        let paged = run(&subject, &[10, 30], 5).await.unwrap();
+        assert!(paged.iter().all(|paged| paged.micros.len() == 5 && paged.median_us().unwrap() > 0.0));
+        let mut driver = subject.connect(0).await.unwrap();
+        let gone = driver.list_parts(&paged[1].key, &paged[1].upload, 10, 0).await.unwrap_err();
+        assert!(gone.to_string().contains("status 404: NoSuchUpload"), "{gone}");
+        assert!(run(&subject, &[9], 1).await.unwrap_err().to_string().contains("has 9 parts"));
+    }
+
     #[test]
     fn the_median_is_told_with_its_slow_end() {
         let micros: Vec<f64> = (1..=100).map(f64::from).collect();
-        let paged = Paged {
-            parts: 1_000,
-            key: String::new(),
-            upload: String::new(),
-            sent_in: Duration::from_secs(2),
-            micros,
-        };
+        let paged =
+            Paged { parts: 1_000, key: String::new(), upload: String::new(), sent_in: Duration::from_secs(2), micros };
         assert_eq!(paged.median_us(), Some(50.5));
         assert_eq!(paged.describe(), "1,000 parts 50 µs (p99 100 µs)");
         assert_eq!(paged.loading(), "2.0 s, 500/s");

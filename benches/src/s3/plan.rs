@@ -11,7 +11,8 @@ const LARGE_LENGTH_MIN: Duration = Duration::from_secs(3);
 /// The amounts of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    length: Duration,
+    /// Length of a cell of small values.
+    pub(crate) length: Duration,
     /// The comparison with the bare server.
     pub(crate) rounds: Rounds,
     /// Parts of the uploads whose lists are read; the first is held against the last.
@@ -22,7 +23,8 @@ pub(crate) struct Plan {
     pub(crate) keys: u64,
     /// Uploads at once while memory is watched.
     pub(crate) uploads: u64,
-    is_quick: bool,
+    /// True for small loads.
+    pub(crate) is_quick: bool,
 }
 
 impl Plan {

@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub(crate) before: u64,
     /// The most that was seen while they ran.
     pub(crate) seen: u64,
-    /// The most the process ever had, as the kernel counts it: never less than what was seen.
+    /// The most the process ever had, as the kernel counts it; it counts late, so never less than what was seen.
     pub(crate) peak: u64,
     /// How long the uploads took.
     pub(crate) elapsed: Duration,
@@ -59,5 +59,22 @@ pub(crate) async fn run(subject: &Subject, pid: u32, count: u64, value_bytes: us
             () = tokio::time::sleep_until(started + LOAD_WAIT_MAX) => bail!("the uploads took too long"),
         }
     }
-    Ok(Held { before, seen, peak: procfs::peak_bytes(pid)?, elapsed: started.elapsed() })
+    let peak = procfs::peak_bytes(pid)?.max(seen);
+    Ok(Held { before, seen, peak, elapsed: started.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_peak_is_never_less_than_what_was_seen() {
+        let subject = crate::s3::fake::start().await;
+        let pid = std::process::id();
+        let refused = run(&subject, pid, 2, 100_000).await.unwrap_err();
+        assert!(refused.to_string().contains("an upload was answered by status 404: NoSuchBucket"), "{refused}");
+        subject.make().await.unwrap();
+        let held = run(&subject, pid, 3, 100_000).await.unwrap();
+        assert!(held.before > 0 && held.seen >= held.before && held.peak >= held.seen, "{held:?}");
+    }
 }

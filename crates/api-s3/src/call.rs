@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
+use larder_gateway::Admitted;
 use larder_gateway::objects::{Caller, Objects};
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
 use crate::S3Settings;
 use crate::auth::Scheme;
+use crate::background::Background;
 use crate::body::RequestBody;
 use crate::operations::Operation;
 use crate::query::Query;
@@ -42,6 +44,10 @@ pub struct Call {
     pub request_id: String,
     /// When it came.
     pub now: Micros,
+    /// Its place among the requests at work; what goes on without the client keeps it.
+    pub(crate) admitted: Option<Arc<Admitted>>,
+    /// Where work goes on without the client.
+    pub(crate) background: Background,
     pub(crate) body: Mutex<Option<RequestBody>>,
 }
 

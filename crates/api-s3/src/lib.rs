@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod auth;
+mod background;
 pub mod body;
 pub mod call;
 mod cors;
@@ -17,7 +18,6 @@ pub mod errors;
 mod forwarded;
 pub mod host;
 mod identity;
-mod linger;
 pub mod operations;
 mod ops;
 pub mod path;

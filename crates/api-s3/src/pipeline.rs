@@ -11,35 +11,42 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
-use larder_gateway::objects::{Caller, Objects};
+use larder_gateway::Admitted;
+use larder_gateway::objects::{Caller, Error, Objects, Tracked};
 use larder_model::objects::Tag;
 use larder_model::objects::access::Circumstances;
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
 use crate::auth::{self, Payload, Scheme};
+use crate::background::Background;
 use crate::body::RequestBody;
 use crate::call::Call;
 use crate::errors::{Code, Fault, gateway};
 use crate::forwarded::Origin;
 use crate::host::Place;
 use crate::identity::{self, Identity};
-use crate::operations::{Answer, Operation, Takes};
+use crate::operations::{Answer, Op, Operation, Takes};
 use crate::path::Target;
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::tally::Tally;
-use crate::{S3Settings, cors, ops, probe, route};
+use crate::tally::{self, Tally};
+use crate::{S3Settings, background, cors, ops, probe, route};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
+/// What the metrics call a browser's question.
+const PREFLIGHT: &str = "Preflight";
+/// What the metrics call what is no operation.
+const UNKNOWN: &str = "Unknown";
 
 /// Answers requests over one S3 side of a gateway.
 #[derive(Clone)]
 pub struct S3Service {
     objects: Arc<Objects>,
     settings: Arc<S3Settings>,
+    background: Background,
 }
 
 /// What is known of a request from its line and headers.
@@ -56,6 +63,7 @@ struct Seen {
 /// What became of a request, beside its answer.
 #[derive(Default)]
 struct Trace {
+    tracked: Option<Tracked>,
     operation: Option<&'static Operation>,
     caller: Option<String>,
     received: Arc<AtomicU64>,
@@ -65,11 +73,17 @@ impl S3Service {
     /// The S3 face of `objects`.
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
-        Self { objects, settings: Arc::new(settings) }
+        let background = Background::new(Arc::clone(objects.gateway()));
+        Self { objects, settings: Arc::new(settings), background }
     }
 
-    pub(crate) fn settings(&self) -> &Arc<S3Settings> {
+    pub(crate) fn settings(&self) -> &S3Settings {
         &self.settings
+    }
+
+    /// What runs beside its connections.
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     /// Answers one request, whatever happens in it.
@@ -91,11 +105,7 @@ impl S3Service {
         let target = Target::of(&seen.place, seen.parts.uri.path());
         let carried_out =
             AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
-        let outcome = carried_out.unwrap_or_else(|panic| {
-            let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-            tracing::error!(reason = reason.unwrap_or("unknown"), id = seen.id, "a request panicked: this is a bug");
-            Err(Code::InternalError.into())
-        });
+        let outcome = carried_out.unwrap_or_else(|panic| Err(background::panicked(gateway, &seen.id, &*panic)));
         let reply = self.finish(&seen, target.unwrap_or_default(), outcome, trace).await;
         tracing::debug!(
             id = seen.id,
@@ -119,24 +129,36 @@ impl S3Service {
     ) -> Result<Reply, Fault> {
         let (target, parts) = (target?, &seen.parts);
         if parts.method == Method::OPTIONS {
+            trace.tracked = Some(self.objects.track(PREFLIGHT));
+            let _admitted = self.admit()?;
             return cors::preflight(&self.objects, &target, &parts.headers).await;
         }
         let operation = route::route(&parts.method, &target, &seen.query, &parts.headers)?;
+        trace.tracked = Some(self.objects.track(operation.name));
         trace.operation = Some(operation);
         if operation.answer == Answer::NotBuilt {
             let message = format!("{} is not offered", operation.name);
             return Err(Fault::new(Code::NotImplemented, message));
         }
+        let admitted = match operation.op {
+            // Whether the server lives is asked when it has most to do.
+            Op::AdminPing | Op::AdminHeadPing => None,
+            _ => Some(Arc::new(self.admit()?)),
+        };
         let identity = identity::of(&self.objects, &self.signed(seen)).await?;
         trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
         let body = self.body(operation, body, &parts.headers, &identity)?;
         trace.received = body.counter();
-        let call = self.call(seen, operation, target, identity, body);
+        let call = self.call(seen, operation, target, identity, body, admitted);
         match operation.answer {
             Answer::Probe(answer) => probe::answer(&call, answer).await,
             // Boxed: operations differ much in what they hold, and most requests are not the largest.
             Answer::Built | Answer::NotBuilt => ops::run(&call).boxed().await,
         }
+    }
+
+    fn admit(&self) -> Result<Admitted, Fault> {
+        Ok(self.objects.gateway().admit().map_err(Error::from)?)
     }
 
     /// What of a request is signed.
@@ -187,6 +209,7 @@ impl S3Service {
         target: Target,
         identity: Identity,
         body: RequestBody,
+        admitted: Option<Arc<Admitted>>,
     ) -> Call {
         let scheme = identity.scheme();
         let circumstances = circumstances(seen, scheme);
@@ -204,6 +227,8 @@ impl S3Service {
             virtual_host: matches!(seen.place, Place::Bucket(_)),
             request_id: seen.id.clone(),
             now: seen.now,
+            admitted,
+            background: self.background.clone(),
             body: Mutex::new(Some(body)),
         }
     }
@@ -221,12 +246,13 @@ impl S3Service {
             reply.headers_mut().insert(ID_2, id);
         }
         reply.headers_mut().insert(SERVER, NAME);
-        let (Some(operation), Some(key_id)) = (trace.operation, trace.caller) else { return reply };
+        let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
+        tracked.answered(tally::outcome(reply.status()));
         let nothing_to_send = head || reply.body().length() == Some(0);
         let tally = Tally {
             objects: Arc::clone(&self.objects),
-            key_id,
-            usage: operation.usage,
+            tracked,
+            user: trace.caller.zip(trace.operation.map(|operation| operation.usage)),
             received: trace.received,
             status: reply.status(),
             sent: 0,

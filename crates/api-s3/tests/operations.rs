@@ -114,6 +114,56 @@ async fn parts_are_listed_page_by_page() {
     server.stop().await;
 }
 
+/// A number below `end`, another one each time; the same ones in every run.
+fn random(state: &mut u64, end: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % end
+}
+
+#[tokio::test]
+async fn pages_of_parts_are_those_of_a_model() {
+    let server = with_bucket().await;
+    let upload = begin(&server, "k").await;
+    let mut seed = 7;
+    let mut parts = std::collections::BTreeMap::new();
+    for _ in 0..40 {
+        let number = [1, 9_999, 10_000, 1 + random(&mut seed, 60)][random(&mut seed, 4) as usize];
+        let body = "x".repeat(random(&mut seed, 9) as usize);
+        let target = format!("/box/k?partNumber={number}&uploadId={upload}");
+        assert_eq!(server.ask("PUT", &target, NOTHING, body.as_bytes()).await.status, 200);
+        parts.insert(number, body.len());
+    }
+    let signed = format!("/box/k?uploadId={upload}");
+    for _ in 0..200 {
+        let after = [random(&mut seed, 70), 9_998 + random(&mut seed, 4)][random(&mut seed, 2) as usize];
+        let max = random(&mut seed, 50) as usize;
+        // As the host names the bucket, and as clients of Riak CS send it.
+        let head = signed_v2("GET", &signed, NOTHING, None).replacen("/box/k?", "/k?", 1);
+        let head = head.replacen(" HTTP/1.1", &format!("&max-parts={max}&part-number-marker={after} HTTP/1.1"), 1);
+        let page = server.ask_text(&head.replacen("Host: localhost", "Host: box.localhost:8080", 1), b"").await;
+        assert_eq!(page.status, 200, "{page:?}");
+        let above: Vec<_> = parts.range(after + 1..).map(|(number, length)| (*number, *length)).collect();
+        let expected = &above[..max.min(above.len())];
+        let listed: Vec<_> = page
+            .body
+            .split("<Part>")
+            .skip(1)
+            .map(|part| {
+                let value = |name: &str| part.split_once(&format!("<{name}>")).unwrap().1.split('<').next().unwrap();
+                (value("PartNumber").parse().unwrap(), value("Size").parse().unwrap())
+            })
+            .collect();
+        assert_eq!(listed, expected, "{after} {max}");
+        let truncated = max > 0 && above.len() > max;
+        assert_eq!(page.element("IsTruncated"), Some(if truncated { "true" } else { "false" }), "{after} {max}");
+        let next = expected.last().map_or(0, |(number, _)| *number).to_string();
+        assert_eq!(page.element("NextPartNumberMarker"), Some(&*next), "{after} {max}");
+        assert_eq!(page.element("PartNumberMarker"), Some(&*after.to_string()));
+        assert_eq!(page.element("MaxParts"), Some(&*max.to_string()));
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn an_upload_from_its_beginning_to_its_end() {
     let server = with_bucket().await;
@@ -129,7 +179,8 @@ async fn an_upload_from_its_beginning_to_its_end() {
     assert_eq!((uploads.element("UploadId"), uploads.element("Key")), (Some(upload.as_str()), Some("k")));
     let list = |number: u32, etag: &str| {
         format!(
-            "<CompleteMultipartUpload><Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+            "<CompleteMultipartUpload><Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>\
+                </CompleteMultipartUpload>"
         )
     };
     let etag = "\"5d41402abc4b2a76b9719d911017c592\"";
@@ -225,26 +276,30 @@ async fn versions_come_and_go() {
 #[tokio::test]
 async fn configurations_are_put_read_and_removed() {
     let server = with_bucket().await;
-    let policy = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*"}]}"#;
+    let policy = r#"{"Version":"2012-10-17","Statement":[
+        {"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*"}]}"#;
     for (name, none, document, put) in [
         ("tagging", "NoSuchTagSet", "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>", 204),
         ("policy", "NoSuchBucketPolicy", policy, 204),
         (
             "cors",
             "NoSuchCORSConfiguration",
-            "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod></CORSRule></CORSConfiguration>",
+            "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>\
+                </CORSRule></CORSConfiguration>",
             200,
         ),
         (
             "lifecycle",
             "NoSuchLifecycleConfiguration",
-            "<LifecycleConfiguration><Rule><ID>r</ID><Filter/><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>",
+            "<LifecycleConfiguration><Rule><ID>r</ID><Filter/><Status>Enabled</Status><Expiration>\
+                <Days>1</Days></Expiration></Rule></LifecycleConfiguration>",
             200,
         ),
         (
             "publicAccessBlock",
             "NoSuchPublicAccessBlockConfiguration",
-            "<PublicAccessBlockConfiguration><IgnorePublicAcls>true</IgnorePublicAcls></PublicAccessBlockConfiguration>",
+            "<PublicAccessBlockConfiguration><IgnorePublicAcls>true</IgnorePublicAcls>\
+                </PublicAccessBlockConfiguration>",
             200,
         ),
     ] {
@@ -312,7 +367,8 @@ async fn objects_are_copied_tagged_and_described() {
 #[tokio::test]
 async fn browsers_upload_with_forms() {
     let server = with_bucket().await;
-    let policy = r#"{"expiration":"2100-01-01T00:00:00Z","conditions":[{"bucket":"box"},["starts-with","$key","up/"],{"success_action_status":"201"},["content-length-range",1,5]]}"#;
+    let policy = r#"{"expiration":"2100-01-01T00:00:00Z","conditions":[
+        {"bucket":"box"},["starts-with","$key","up/"],{"success_action_status":"201"},["content-length-range",1,5]]}"#;
     let policy = STANDARD.encode(policy);
     let mut mac = Hmac::<Sha1>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(policy.as_bytes());
@@ -333,7 +389,8 @@ async fn browsers_upload_with_forms() {
             "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\n{file}\r\n--B--\r\n"
         ));
         let head = format!(
-            "POST /box HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: {}\r\n\r\n",
+            "POST /box HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\n\
+             Content-Length: {}\r\n\r\n",
             body.len()
         );
         server.ask_text(&head, body.as_bytes()).await

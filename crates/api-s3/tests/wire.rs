@@ -5,6 +5,7 @@
 mod support;
 
 use larder_api_s3::S3Settings;
+use larder_gateway::Config;
 use support::{Server, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -185,7 +186,7 @@ async fn nothing_that_is_sent_ends_the_server() {
 
 #[tokio::test]
 async fn connections_are_counted_and_kept() {
-    let server = Server::start_with(S3Settings { connections_max: 1, ..S3Settings::default() }).await;
+    let server = Server::start_with(Config::default(), S3Settings { connections_max: 1, ..S3Settings::default() }).await;
     let mut first = server.connect().await;
     for _ in 0..3 {
         first.send(signed_v2("GET", "/", NOTHING, None).as_bytes()).await;
@@ -197,4 +198,58 @@ async fn connections_are_counted_and_kept() {
     assert!(second.is_closed().await);
     server.stop().await;
     assert!(first.is_closed().await);
+}
+
+#[tokio::test]
+async fn too_many_requests_at_once_are_told_to_come_again() {
+    let config = Config { requests_max: 1, ..Config::default() };
+    let server = Server::start_with(config, S3Settings::default()).await;
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
+    let mut first = server.connect().await;
+    first.send(signed_v2("PUT", "/box/k", &[("expect", "100-continue")], Some(5)).as_bytes()).await;
+    // Its body is wanted: it is at work.
+    assert!(first.head().await.starts_with("HTTP/1.1 100"));
+    let refused = server.ask("GET", "/box/k", NOTHING, b"").await;
+    assert_eq!((refused.status, refused.element("Code")), (503, Some("SlowDown")));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let ping = "GET /riak-cs/ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(server.ask_text(ping, b"").await.status, 200);
+    first.send(b"hello").await;
+    assert_eq!(first.answer(false).await.status, 200);
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_request_is_in_the_metrics() {
+    let server = with_bucket().await;
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
+    assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.status, 200);
+    let missing = server.ask("GET", "/box/none", NOTHING, b"").await;
+    assert_eq!(missing.status, 404);
+    let anonymous = server.ask_text("GET /box/k HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await;
+    assert_eq!(anonymous.status, 403);
+    assert_eq!(server.ask("POST", "/box/k", NOTHING, b"").await.status, 405);
+    let preflight = "OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(server.ask_text(preflight, b"").await.status, 400);
+    let gateway = server.gateway.clone();
+    // Then all answers are out.
+    server.stop().await;
+    let text = gateway.metrics_text();
+    let sent = 5 + missing.body.len() + anonymous.body.len();
+    for line in [
+        "larder_s3_requests_total{op=\"PutObject\",outcome=\"ok\"} 1",
+        "larder_s3_requests_total{op=\"GetObject\",outcome=\"ok\"} 1",
+        "larder_s3_requests_total{op=\"GetObject\",outcome=\"refused\"} 2",
+        "larder_s3_requests_total{op=\"GetObject\",outcome=\"failed\"} 0",
+        "larder_s3_requests_total{op=\"Unknown\",outcome=\"refused\"} 1",
+        "larder_s3_requests_total{op=\"Preflight\",outcome=\"refused\"} 1",
+        "larder_s3_requests_active{op=\"GetObject\"} 0",
+        "larder_s3_request_seconds_count{op=\"GetObject\"} 1",
+        "larder_s3_received_bytes_total{op=\"PutObject\"} 5",
+        &format!("larder_s3_sent_bytes_total{{op=\"GetObject\"}} {sent}"),
+        "larder_s3_damaged_reads_total 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+    }
 }

@@ -9,7 +9,7 @@ use larder_model::limits::{DOWNLOADS_MAX, UPLOADS_MAX};
 use larder_model::rows::{Micros, Stamp};
 use larder_store::{Blobs, Clock, Durability, Level, Options, Store};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -71,6 +71,11 @@ impl EngineView for &'static str {
     }
 }
 
+/// A request is among those admitted until this is dropped.
+#[derive(Debug)]
+#[must_use = "the request is admitted as long as this lives"]
+pub struct Admitted(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
 /// One running gateway.
 pub struct Gateway {
     pub(crate) ports: Ports,
@@ -91,7 +96,7 @@ pub struct Gateway {
     pub(crate) seen_members: ArcSwap<Vec<String>>,
     pub(crate) uploads: Semaphore,
     pub(crate) downloads: Arc<Semaphore>,
-    admission: Semaphore,
+    admission: Arc<Semaphore>,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -117,7 +122,7 @@ impl Gateway {
             seen_members: ArcSwap::default(),
             uploads: Semaphore::new(UPLOADS_MAX),
             downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
-            admission: Semaphore::new(config.requests_max),
+            admission: Arc::new(Semaphore::new(config.requests_max)),
             heartbeat: Mutex::new(None),
             actor,
             ports,
@@ -226,6 +231,16 @@ impl Gateway {
     /// Options of a call the gateway makes for itself.
     pub(crate) fn own(&self, level: Level) -> Options {
         own_options(level)
+    }
+
+    /// Admits a request of a face that does not leave this to [`Self::measured`]: at most `requests_max` at once of all
+    /// together.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub fn admit(&self) -> Result<Admitted> {
+        let turn = Arc::clone(&self.admission).try_acquire_owned();
+        turn.map(Admitted).map_err(|_| Error::Overloaded { retry_after: 1 })
     }
 
     /// Runs one operation: admits it, counts it, times it.

@@ -24,6 +24,6 @@ pub mod views;
 
 pub use config::{Config, DeleteMode};
 pub use error::{Error, Feature, Result, Which};
-pub use gateway::{EngineView, Gateway, Gauge, Ports};
+pub use gateway::{Admitted, EngineView, Gateway, Gauge, Ports};
 pub use members::Member;
 pub use rules::{Rule, Rules};

@@ -26,7 +26,7 @@ pub enum Level {
 pub enum Durability {
     /// As soon as readers see it.
     Buffered,
-    /// Once it is on disk.
+    /// Once it is on disk, and with it all that readers saw before: an empty batch waits for just that.
     Disk,
 }
 

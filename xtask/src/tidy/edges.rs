@@ -10,8 +10,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("store-local", &["store", "model"]),
     ("gateway", &["store", "model"]),
-    ("api-riak", &["gateway", "model"]),
-    ("api-s3", &["gateway", "model"]),
+    ("http-edge", &[]),
+    ("api-riak", &["gateway", "model", "http-edge"]),
+    ("api-s3", &["gateway", "model", "http-edge"]),
     ("server", &["api-riak", "api-s3", "gateway", "store", "store-local", "model"]),
     ("kv-admin", &[]),
 ];

@@ -1,6 +1,9 @@
 //! What can be tried without an S3 server: the text, and the reads against the bare one.
 
+use clap::Parser as _;
+
 use super::*;
+use crate::s3::face::size;
 
 #[test]
 fn sizes_are_powers_of_two() {
@@ -29,4 +32,34 @@ fn the_report_says_what_it_is() {
     let text = report.markdown();
     assert!(text.contains("cargo xtask bench s3") && !text.contains("bench kv"), "{text}");
     assert!(text.contains("| MB/s |"), "{text}");
+}
+
+#[tokio::test]
+async fn promises_are_measured_and_reported() {
+    let scratch = tempfile::tempdir().unwrap();
+    let plan = Plan { parts: [10, 11, 30], pages: 3, keys: 1_500, uploads: 2, ..Plan::new(true, None) };
+    let values = Arc::new(Values::new(100_000));
+    let report = Report { face: FACE, ..Report::default() };
+    let mut run = Run { plan, values, report, scratch: scratch.path().to_owned() };
+    for section in [Section::Paging, Section::Listing, Section::Uploads] {
+        let mut subject = crate::s3::fake::start().await.with_bucket(section.name());
+        subject.pid = None;
+        subject.make().await.unwrap();
+        run.section(&subject, section).await.unwrap();
+    }
+    let measured: Vec<bool> = run.report.targets.iter().map(|target| target.measured.is_some()).collect();
+    assert_eq!(measured, [true, true, false], "memory needs the server's process");
+    let text = run.report.markdown();
+    assert!(text.contains("1,500 keys in 2 pages") && text.contains("| sending 30 parts of 16 B"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_needs_a_key() {
+    let scratch = tempfile::tempdir().unwrap();
+    let scratch = scratch.path().to_str().unwrap();
+    let cli = crate::Cli::parse_from(["x", "s3", "--url", "http://127.0.0.1:1", "--scratch", scratch]);
+    let crate::Command::S3(mut options) = cli.command else { panic!("another command") };
+    (options.key, options.secret) = (None, None);
+    let refused = super::run(options).await.unwrap_err().to_string();
+    assert!(refused.contains("--key and --secret, or AWS_ACCESS_KEY_ID"), "{refused}");
 }

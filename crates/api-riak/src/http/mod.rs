@@ -15,7 +15,6 @@ mod conditional;
 mod delete;
 mod headers;
 mod keys;
-mod linger;
 mod links;
 mod listing;
 mod multipart;
@@ -39,9 +38,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 
+use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
 
 pub use body::Body;
@@ -82,6 +82,7 @@ impl HttpService {
                 let reason =
                     panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
                 tracing::error!(reason = reason.unwrap_or("unknown"), "a request panicked: this is a bug");
+                self.gateway.event(Event::Panicked);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }
@@ -155,9 +156,4 @@ fn is_known(method: &Method) -> bool {
         Method::OPTIONS,
     ];
     known.contains(method)
-}
-
-/// Whether a request brings a body.
-fn brings_body(body: &Incoming) -> bool {
-    !body.is_end_stream()
 }

@@ -163,7 +163,8 @@ pub(super) mod tests {
 
     #[test]
     fn documents() {
-        let expected = "<User><Email>foo@b</Email><DisplayName>foo</DisplayName><Name>Foo &amp; Bar</Name><KeyId>KEY</KeyId>\
+        let expected = "<User><Email>foo@b</Email><DisplayName>foo</DisplayName><Name>Foo &amp; Bar</Name>\
+            <KeyId>KEY</KeyId>\
             <KeySecret>s==</KeySecret><Id>id</Id><Status>enabled</Status></User>";
         assert!(text(Form::Xml).ends_with(expected), "{}", text(Form::Xml));
         let expected = "{\"email\":\"foo@b\",\"display_name\":\"foo\",\"name\":\"Foo & Bar\",\"key_id\":\"KEY\",\
@@ -199,7 +200,10 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_document_is_read_or_refused(document: Vec<u8>, text in "(\\{|\\}|<|>|/|\"|:|User|email|status|enabled)*") {
+        fn any_document_is_read_or_refused(
+            document: Vec<u8>,
+            text in "(\\{|\\}|<|>|/|\"|:|User|email|status|enabled)*",
+        ) {
             for media in [None, Some("application/json"), Some("application/xml")] {
                 let _ = (read(media, &document), read(media, text.as_bytes()));
             }

@@ -1,4 +1,5 @@
-//! The administrator's interface of Riak CS: its users, its usage reports, its statistics, under `/riak-cs/` and through the
+//! The administrator's interface of Riak CS: its users, its usage reports, its statistics, under `/riak-cs/` and
+//! through the
 //! buckets `riak-cs` and `usage`.
 //!
 //! ```text

@@ -37,10 +37,13 @@ pub(super) async fn read(call: &Call) -> Result<Reply, Fault> {
 
 pub(super) async fn update(call: &Call) -> Result<Reply, Fault> {
     let user = asked(call).await.map_err(unknown)?;
-    let said = said(call).await?;
-    let by_admin = call.caller.signed()?.admin;
-    if said.enabled == Some(true) && !user.enabled && !by_admin {
-        return Err(Error::AccessDenied.into());
+    let mut said = said(call).await?;
+    if said.enabled == Some(true) && !call.caller.signed()?.admin {
+        // Whoever could sign was enabled then, but may have been disabled while the body came.
+        if !user.enabled {
+            return Err(Error::AccessDenied.into());
+        }
+        said.enabled = None;
     }
     let user = call.objects.update_user(&user.key_id, said.change()).await.map_err(|error| unknown(error.into()))?;
     Ok(answer(StatusCode::OK, &user, form(&call.headers, Form::Xml)))

@@ -1,7 +1,7 @@
 //! Signatures of version 2: HMAC-SHA1 over a few headers and the resource.
 //!
 //! Clients disagree about what the resource is, so a signature that does not hold for the widest reading is tried for the few
-//! others that real clients are known to have. Each try costs one SHA-1 of some hundred bytes, and there are at most eight.
+//! others that real clients are known to have. Each try costs one SHA-1 of some hundred bytes, and there are at most nine.
 
 use std::collections::BTreeMap;
 
@@ -195,11 +195,14 @@ fn resources(request: &Request<'_>) -> Vec<Vec<u8>> {
         Some(bucket) => format!("/{bucket}{}", request.path),
         None => request.path.to_owned(),
     };
-    let all = sub_resources(request.raw_query, |name| CORE.contains(&name) || MORE.contains(&name));
-    let core = sub_resources(request.raw_query, |name| CORE.contains(&name));
-    let with_type = sub_resources(request.raw_query, |name| CORE.contains(&name) || name == "list-type");
+    let union = |name: &str| CORE.contains(&name) || MORE.contains(&name);
+    let all = sub_resources(request.raw_query, union, false);
+    let core = sub_resources(request.raw_query, |name| CORE.contains(&name), false);
+    let with_type = sub_resources(request.raw_query, |name| CORE.contains(&name) || name == "list-type", false);
+    // An empty value signed with its equals sign, as botocore does.
+    let empty = sub_resources(request.raw_query, union, true);
     let mut readings = vec![[path.as_bytes(), &all].concat()];
-    for query in [&core, &with_type] {
+    for query in [&core, &with_type, &empty] {
         readings.push([path.as_bytes(), query].concat());
     }
     let bare = path.trim_start_matches('/');
@@ -221,8 +224,8 @@ fn resources(request: &Request<'_>) -> Vec<Vec<u8>> {
     seen
 }
 
-/// The parameters that belong to the resource, sorted by name, values decoded.
-fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool) -> Vec<u8> {
+/// The parameters that belong to the resource, sorted by name, values decoded; empty values with their sign or without.
+fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool, keep_empty: bool) -> Vec<u8> {
     let mut found = Vec::new();
     for (name, value) in pairs(raw_query.unwrap_or_default()).take(crate::query::PARAMETERS_MAX) {
         let name = decode_plus(name);
@@ -235,7 +238,7 @@ fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool) -> Vec<
     for (name, value) in found {
         text.push(if text.is_empty() { b'?' } else { b'&' });
         text.extend_from_slice(&name);
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
+        if let Some(value) = value.filter(|value| keep_empty || !value.is_empty()) {
             text.push(b'=');
             text.extend_from_slice(&value);
         }

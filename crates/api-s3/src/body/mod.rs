@@ -6,4 +6,5 @@ mod request;
 mod sum;
 
 pub use outgoing::{Body, Pieces};
+pub(crate) use request::DOCUMENT_TIME_MAX;
 pub use request::{RequestBody, Verdict};

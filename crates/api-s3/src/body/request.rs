@@ -24,6 +24,8 @@ use super::sum::Sum;
 
 /// Longest silence within a request's body.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long a document may take to come: who asked may not be who may ask any more when it comes at last.
+pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
 /// Longest document.
 pub(crate) const DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -150,9 +152,10 @@ impl RequestBody {
     /// All of it, a document of the client's.
     ///
     /// # Errors
-    /// `MaxMessageLengthExceeded`, and whatever breaks it off.
+    /// `MaxMessageLengthExceeded`, `RequestTimeout` when it dribbles, and whatever breaks it off.
     pub async fn document(self) -> Result<Bytes, Fault> {
-        self.collect(DOCUMENT_BYTES_MAX).await
+        let late = |_| Err(Code::RequestTimeout.into());
+        tokio::time::timeout(DOCUMENT_TIME_MAX, self.collect(DOCUMENT_BYTES_MAX)).await.unwrap_or_else(late)
     }
 
     /// All of it, at most `max` bytes. One piece, which is what a short body comes in, is not copied.

@@ -91,7 +91,8 @@ mod tests {
     fn any_region_does() {
         let of = |region: &str| {
             let document = format!(
-                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint>\
+                    </CreateBucketConfiguration>"
             );
             check_location(document.as_bytes()).map_err(|fault| fault.code.name())
         };

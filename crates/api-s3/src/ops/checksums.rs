@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use larder_gateway::objects::Error;
 use larder_gateway::objects::put::ChecksumWanted;
 use larder_model::objects::checksum::{Hasher, Md5};
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind};
@@ -84,7 +85,8 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, Fault> {
     };
     match (announced, has) {
         (Some(_), None) => Err(Fault::invalid(
-            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were found.",
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers \
+             were found.",
         )),
         (Some(announced), Some(has)) if announced != has => {
             Err(Fault::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid."))
@@ -118,24 +120,21 @@ pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, Fault> {
     ChecksumKind::from_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// Checks the bytes of a document against the digests that came with it; answers whether there were any.
+/// Checks the bytes of a document against the digests that came with it.
 ///
 /// # Errors
 /// 400 `InvalidDigest`, `InvalidRequest`, `BadDigest`.
-pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<bool, Fault> {
+pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<(), Fault> {
     let (md5, checksum) = (md5(headers)?, given(headers)?);
     if md5.is_some_and(|md5| md5 != Md5::of(document)) {
-        return Err(Code::BadDigest.into());
+        return Err(Error::BadDigest.into());
     }
-    if let Some(checksum) = &checksum {
-        if Hasher::of(checksum.algorithm, document) != *checksum {
-            return Err(Fault::new(
-                Code::BadDigest,
-                format!("The {} you specified did not match the calculated checksum.", checksum.algorithm.name()),
-            ));
+    match checksum {
+        Some(checksum) if Hasher::of(checksum.algorithm, document) != checksum => {
+            Err(Error::BadChecksum(checksum.algorithm.name()).into())
         }
+        _ => Ok(()),
     }
-    Ok(md5.is_some() || checksum.is_some())
 }
 
 /// Says a checksum in the headers of an answer.
@@ -223,11 +222,11 @@ mod tests {
         let with = |name: &'static str, value: &str| {
             check(&headers(&[(name, value)]), hello).map_err(|fault| fault.code.name())
         };
-        assert_eq!(check(&HeaderMap::new(), hello).unwrap(), false);
-        assert_eq!(with("content-md5", "XUFAKrxLKna5cZ2REBfFkg=="), Ok(true));
+        assert!(check(&HeaderMap::new(), hello).is_ok());
+        assert_eq!(with("content-md5", "XUFAKrxLKna5cZ2REBfFkg=="), Ok(()));
         assert_eq!(with("content-md5", "AUFAKrxLKna5cZ2REBfFkg=="), Err("BadDigest"));
         assert_eq!(with("content-md5", "XUFA"), Err("InvalidDigest"));
-        assert_eq!(with("x-amz-checksum-crc32", "NhCmhg=="), Ok(true));
+        assert_eq!(with("x-amz-checksum-crc32", "NhCmhg=="), Ok(()));
         assert_eq!(with("x-amz-checksum-crc32", "AAAAAA=="), Err("BadDigest"));
     }
 

@@ -20,7 +20,8 @@ use crate::xml::{Reader, Xml};
 
 /// What the object's length is to be.
 const OBJECT_SIZE: &str = "x-amz-mp-object-size";
-/// From when on a byte goes out now and then: clients and those between give up on silence. Before, errors keep their status.
+/// From when on a byte goes out now and then: clients and those between give up on silence. Before, errors keep their
+/// status.
 const SLOW: Duration = Duration::from_secs(8);
 
 /// What the result tells beside what was completed; kept for an answer that comes later than the call.
@@ -41,20 +42,22 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
         query: call.query.clone(),
         request_id: call.request_id.clone(),
     };
-    let (objects, caller) = (Arc::clone(&call.objects), call.caller.clone());
+    let (objects, caller, admitted) = (Arc::clone(&call.objects), call.caller.clone(), call.admitted.clone());
     // On its own: who is gone before the end may come back for it, and finds it done.
-    let mut work = tokio::spawn(async move { objects.complete(&caller, request).await });
+    let mut work = call.background.run(&call.request_id, async move {
+        let _admitted = admitted;
+        objects.complete(&caller, request).await.map_err(Fault::from)
+    });
     match tokio::time::timeout(SLOW, &mut work).await {
         Ok(outcome) => {
-            let completed = outcome.map_err(|_| Code::InternalError)??;
+            let completed = outcome?;
             let mut reply = reply::document(about.result(&completed));
             describe::version(&mut reply, completed.version_id.as_deref());
             Ok(reply)
         }
         Err(_) => {
             let rest = async move {
-                let outcome = work.await.map_err(|_| Fault::from(Code::InternalError));
-                match outcome.and_then(|completed| completed.map_err(Fault::from)) {
+                match work.await {
                     Ok(completed) => about.result(&completed),
                     Err(fault) => about.failure(fault),
                 }
@@ -153,9 +156,12 @@ mod tests {
     #[test]
     fn lists_of_parts() {
         let read = parts(
-            b"<?xml version=\"1.0\"?><!-- c -->\n<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\n\
-              <Part><ETag>\"e1\"</ETag><PartNumber> 1 </PartNumber></Part>\n<Part><PartNumber>3</PartNumber><ETag>e3</ETag>\
-              <ChecksumCRC32>AAAAAQ==</ChecksumCRC32></Part><Part><PartNumber>99999999999</PartNumber><ETag>&quot;x&quot;</ETag>\
+            b"<?xml version=\"1.0\"?>\
+                <!-- c -->\n<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\n\
+              <Part><ETag>\"e1\"</ETag><PartNumber> 1 </PartNumber></Part>\n<Part><PartNumber>3</PartNumber>\
+              <ETag>e3</ETag>\
+              <ChecksumCRC32>AAAAAQ==</ChecksumCRC32></Part><Part><PartNumber>99999999999</PartNumber>\
+              <ETag>&quot;x&quot;</ETag>\
               </Part></CompleteMultipartUpload>\n",
         )
         .unwrap();
@@ -224,7 +230,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_document_is_read_or_refused(bytes: Vec<u8>, text in "(<|>|/|CompleteMultipartUpload|Part|PartNumber|ETag|1)*") {
+        fn any_document_is_read_or_refused(
+            bytes: Vec<u8>,
+            text in "(<|>|/|CompleteMultipartUpload|Part|PartNumber|ETag|1)*",
+        ) {
             let _ = (parts(&bytes), parts(text.as_bytes()));
         }
     }

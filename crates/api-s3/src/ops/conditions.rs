@@ -27,7 +27,8 @@ pub(crate) fn of_write(headers: &HeaderMap) -> WriteConditions {
     WriteConditions { if_match: etags(headers, "if-match"), if_none_match: etags(headers, "if-none-match") }
 }
 
-/// The entity tags of a header, each without quotes and without the mark of weak ones; `*` stays. `None` without the header.
+/// The entity tags of a header, each without quotes and without the mark of weak ones; `*` stays. `None` without the
+/// header.
 pub(crate) fn etags(headers: &HeaderMap, name: &str) -> Option<Vec<String>> {
     let mut tags = Vec::new();
     for value in headers.get_all(name) {

@@ -48,7 +48,8 @@ mod tests {
             Part { number: 1, md5: [0x55; 16], length: 1, blob: None, modified: 1_289_422_114_123_456, checksum };
         let text = String::from_utf8(document(&part).to_vec()).unwrap();
         let expected = "<CopyPartResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
-            <LastModified>2010-11-10T20:48:34.123Z</LastModified><ETag>&quot;55555555555555555555555555555555&quot;</ETag>\
+            <LastModified>2010-11-10T20:48:34.123Z</LastModified>\
+            <ETag>&quot;55555555555555555555555555555555&quot;</ETag>\
             <ChecksumCRC64NVME>AAAAAAAAAAA=</ChecksumCRC64NVME></CopyPartResult>";
         assert!(text.ends_with(expected), "{text}");
     }

@@ -79,8 +79,8 @@ pub(crate) fn part_window(text: Option<&str>) -> Result<Window, Fault> {
         _ => Err(Fault::argument(
             COPY_SOURCE_RANGE,
             text,
-            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based \
-             offsets of the first and last bytes to copy",
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the \
+             zero-based offsets of the first and last bytes to copy",
         )),
     }
 }

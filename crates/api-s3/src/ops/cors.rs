@@ -12,6 +12,9 @@ use crate::errors::{Code, Fault};
 use crate::reply::{self, Reply};
 use crate::xml::{Reader, Xml};
 
+/// Longest document, as with Amazon: browsers ask for the rules without a signature, and every one of them is looked at.
+const BYTES_MAX: usize = 64 * 1024;
+
 pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     let cors = bucket.cors.as_ref().ok_or(Error::NoConfiguration(Configuration::Cors))?;
@@ -38,6 +41,10 @@ async fn store(call: &Call, cors: Option<Cors>) -> Result<(), Fault> {
 }
 
 fn read(document: &[u8]) -> Result<Cors, Fault> {
+    if document.len() > BYTES_MAX {
+        let fault = Fault::from(Code::MaxMessageLengthExceeded);
+        return Err(fault.with("MaxMessageLengthBytes", BYTES_MAX.to_string()));
+    }
     let mut xml = Reader::open(document, "CORSConfiguration")?;
     let mut cors = Cors::default();
     while let Some(name) = xml.child()? {
@@ -104,7 +111,8 @@ mod tests {
     #[test]
     fn documents_come_back() {
         let document = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CORSConfiguration \
-            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><CORSRule><ID>r</ID><AllowedOrigin>https://*.a</AllowedOrigin>\
+            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><CORSRule><ID>r</ID>\
+            <AllowedOrigin>https://*.a</AllowedOrigin>\
             <AllowedOrigin>b</AllowedOrigin><AllowedMethod>GET</AllowedMethod><AllowedHeader>*</AllowedHeader>\
             <ExposeHeader>etag</ExposeHeader><MaxAgeSeconds>5</MaxAgeSeconds></CORSRule><CORSRule>\
             <AllowedOrigin>*</AllowedOrigin><AllowedMethod>PUT</AllowedMethod></CORSRule></CORSConfiguration>";
@@ -123,6 +131,14 @@ mod tests {
         assert_eq!(rule(""), "MalformedXML");
         assert_eq!(rule("<AllowedMethod>LIST</AllowedMethod>"), "InvalidRequest");
         assert_eq!(rule("<AllowedMethod>GET</AllowedMethod><MaxAgeSeconds>x</MaxAgeSeconds>"), "MalformedXML");
+    }
+
+    #[test]
+    fn rules_that_would_take_long_to_look_at_are_refused() {
+        let origins = "<AllowedOrigin>http://*.example.org</AllowedOrigin>".repeat(2000);
+        let rule = format!("<CORSRule>{origins}<AllowedMethod>GET</AllowedMethod></CORSRule>");
+        let fault = read(format!("<CORSConfiguration>{rule}</CORSConfiguration>").as_bytes()).unwrap_err();
+        assert_eq!(fault.code.name(), "MaxMessageLengthExceeded");
     }
 
     proptest! {

@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn documents() {
         let read = decode(
-            b"<?xml version=\"1.0\"?>\n<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Object><Key> a&amp;b </Key>\
+            b"<?xml version=\"1.0\"?>\n<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Object>\
+                <Key> a&amp;b </Key>\
               </Object> <Object><VersionId>v</VersionId><Key>k</Key><ETag>\"e\"</ETag></Object><Object><Key/></Object>\
               <Object><Key>s</Key><Size>1</Size></Object><Quiet>true</Quiet></Delete>",
         )
@@ -141,6 +142,12 @@ mod tests {
         let with_etag = Item { etag: Some("e".into()), ..item("k", Some("v")) };
         let unbuilt = Item { unbuilt: true, ..item("s", None) };
         assert_eq!(read, Request { quiet: true, items: vec![item(" a&b ", None), with_etag, item("", None), unbuilt] });
+    }
+
+    #[test]
+    fn keys_that_xml_has_no_place_for() {
+        let read = decode(b"<Delete><Object><Key>a&#x1;&#xD;&#10;b&#x7F;</Key></Object></Delete>").unwrap();
+        assert_eq!(read.items, [item("a\u{1}\r\nb\u{7f}", None)]);
     }
 
     #[test]
@@ -174,8 +181,10 @@ mod tests {
         let error =
             "<Error><Key>d</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error></DeleteResult>";
         let expected = format!(
-            "<Deleted><Key>a</Key></Deleted><Deleted><Key>b</Key><VersionId>v1</VersionId><DeleteMarker>true</DeleteMarker>\
-             <DeleteMarkerVersionId>v1</DeleteMarkerVersionId></Deleted><Deleted><Key>c</Key><DeleteMarker>true</DeleteMarker>\
+            "<Deleted><Key>a</Key></Deleted><Deleted><Key>b</Key><VersionId>v1</VersionId>\
+                <DeleteMarker>true</DeleteMarker>\
+             <DeleteMarkerVersionId>v1</DeleteMarkerVersionId></Deleted><Deleted><Key>c</Key>\
+             <DeleteMarker>true</DeleteMarker>\
              <DeleteMarkerVersionId>v2</DeleteMarkerVersionId></Deleted>{error}"
         );
         assert_eq!(text(&request), expected);

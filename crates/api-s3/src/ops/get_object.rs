@@ -1,5 +1,6 @@
 //! `GET /key` and `HEAD /key`: an object, some of its bytes, or what is known of it.
 
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use larder_gateway::objects::get::{Found, GetObject, Window};
 use larder_model::objects::part::PART_NUMBER_MAX;
@@ -17,7 +18,7 @@ pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
     let (found, reader) = call.objects.get(&call.caller, &request).await?;
     let bytes = found.window.end.saturating_sub(found.window.start);
     let mut reply = answer(&found, call)?;
-    reply.headers_mut().extend(overrides);
+    replace(&mut reply, overrides);
     *reply.body_mut() = Body::object(reader, bytes);
     Ok(reply)
 }
@@ -27,8 +28,15 @@ pub(super) async fn head(call: &Call) -> Result<Reply, Fault> {
     let overrides = describe::overrides(&call.query, call.caller.user.is_some())?;
     let found = call.objects.head(&call.caller, &request).await?;
     let mut reply = answer(&found, call)?;
-    reply.headers_mut().extend(overrides);
+    replace(&mut reply, overrides);
     Ok(reply)
+}
+
+/// Puts what the request wants in the place of what is stored.
+fn replace(reply: &mut Reply, overrides: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {
+    for (name, value) in overrides {
+        reply.headers_mut().insert(name, value);
+    }
 }
 
 /// The number of a part.
@@ -97,7 +105,6 @@ fn answer(found: &Found, call: &Call) -> Result<Reply, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::{HeaderName, HeaderValue};
     use proptest::prelude::*;
 
     use super::*;

@@ -182,9 +182,12 @@ mod tests {
         let names = HashMap::from([("o".to_owned(), "tea".to_owned())]);
         let document = write(&shown(), &names).finish();
         let text = std::str::from_utf8(&document).unwrap();
-        let expected = "<AccessControlPolicy xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Owner><ID>o</ID><DisplayName>tea\
-            </DisplayName></Owner><AccessControlList><Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
-            xsi:type=\"CanonicalUser\"><ID>o</ID><DisplayName>tea</DisplayName></Grantee><Permission>FULL_CONTROL</Permission>\
+        let expected = "<AccessControlPolicy xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Owner>\
+            <ID>o</ID><DisplayName>tea\
+            </DisplayName></Owner><AccessControlList>\
+            <Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+            xsi:type=\"CanonicalUser\"><ID>o</ID><DisplayName>tea</DisplayName></Grantee>\
+            <Permission>FULL_CONTROL</Permission>\
             </Grant><Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"><URI>\
             http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee><Permission>READ</Permission></Grant>\
             </AccessControlList></AccessControlPolicy>";
@@ -231,7 +234,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_document_is_read_or_refused(document: Vec<u8>, text in "(<|>|/|Grant|Grantee|AccessControlPolicy|AccessControlList| )*") {
+        fn any_document_is_read_or_refused(
+            document: Vec<u8>,
+            text in "(<|>|/|Grant|Grantee|AccessControlPolicy|AccessControlList| )*",
+        ) {
             let _ = (read(&document), read(text.as_bytes()));
         }
     }

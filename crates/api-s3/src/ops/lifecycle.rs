@@ -64,14 +64,18 @@ mod tests {
     #[test]
     fn documents_come_back() {
         let document = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<LifecycleConfiguration \
-            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Rule><ID>a</ID><Filter><And><Prefix>p/</Prefix><Tag><Key>k</Key>\
-            <Value>v</Value></Tag><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></And></Filter><Status>Enabled</Status>\
+            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Rule><ID>a</ID><Filter><And><Prefix>p/</Prefix>\
+            <Tag><Key>k</Key>\
+            <Value>v</Value></Tag><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></And></Filter>\
+            <Status>Enabled</Status>\
             <Expiration><Days>3</Days></Expiration><NoncurrentVersionExpiration><NoncurrentDays>4</NoncurrentDays>\
             <NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration></Rule><Rule><ID>b</ID>\
-            <Prefix/><Status>Disabled</Status><Expiration><Date>2030-01-01T00:00:00.000Z</Date></Expiration></Rule><Rule>\
+            <Prefix/><Status>Disabled</Status><Expiration><Date>2030-01-01T00:00:00.000Z</Date></Expiration>\
+            </Rule><Rule>\
             <ID>c</ID><Filter><Prefix/></Filter><Status>Enabled</Status><Expiration>\
             <ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration><AbortIncompleteMultipartUpload>\
-            <DaysAfterInitiation>7</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule><Rule><ID>d</ID><Filter/>\
+            <DaysAfterInitiation>7</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule><Rule>\
+            <ID>d</ID><Filter/>\
             <Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>";
         let rules = decode(document.as_bytes()).unwrap();
         assert_eq!(rules.rules.len(), 4);
@@ -86,6 +90,14 @@ mod tests {
         assert!(!rules[0].id.is_empty() && rules[0].id != rules[1].id);
         let again = decode(document.as_bytes()).unwrap().rules;
         assert_eq!(rules, again, "the same document gives the same names");
+    }
+
+    #[test]
+    fn a_hundred_thousand_rules_are_refused_at_once() {
+        let unnamed = "<Rule><Prefix/><Status>Enabled</Status></Rule>".repeat(40_000);
+        let named: String = (0..40_000).map(|at| format!("<Rule><ID>rule-{at}</ID>{}", &unnamed[6..46])).collect();
+        let document = format!("<LifecycleConfiguration>{unnamed}{named}</LifecycleConfiguration>");
+        assert_eq!(decode(document.as_bytes()).unwrap_err().code.name(), "InvalidArgument");
     }
 
     #[test]

@@ -222,13 +222,15 @@ mod tests {
         let expected = format!(
             "<Name>b</Name><Prefix>p</Prefix><Marker>m</Marker><NextMarker>p k&#x1;</NextMarker><MaxKeys>2</MaxKeys>\
              <Delimiter>/</Delimiter><IsTruncated>true</IsTruncated><Contents><Key>p k&#x1;</Key>\
-             <LastModified>2010-11-10T20:48:34.123Z</LastModified>{REST}<Owner><ID>o</ID><DisplayName>tea</DisplayName></Owner>\
+             <LastModified>2010-11-10T20:48:34.123Z</LastModified>{REST}<Owner><ID>o</ID>\
+             <DisplayName>tea</DisplayName></Owner>\
              <StorageClass>GLACIER</StorageClass></Contents><CommonPrefixes><Prefix>p a/</Prefix></CommonPrefixes>\
              </ListBucketResult>"
         );
         assert_eq!(v1("prefix=p&delimiter=/&marker=m&max-keys=2", &page(Some("p k\x01"))), expected);
         let empty = Page { lines: vec![], next: None };
-        let expected = "<Name>b</Name><Prefix/><Marker/><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>";
+        let expected = "<Name>b</Name><Prefix/><Marker/><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>\
+            </ListBucketResult>";
         assert_eq!(v1("", &empty), expected);
     }
 
@@ -236,7 +238,8 @@ mod tests {
     fn the_second_version() {
         let token = token_of_key(b"p k\x01");
         let expected = format!(
-            "<Name>b</Name><Prefix>p%20</Prefix><StartAfter>p%2B</StartAfter><NextContinuationToken>{token}</NextContinuationToken>\
+            "<Name>b</Name><Prefix>p%20</Prefix><StartAfter>p%2B</StartAfter>\
+                <NextContinuationToken>{token}</NextContinuationToken>\
              <KeyCount>2</KeyCount><MaxKeys>1000</MaxKeys><Delimiter>/</Delimiter><EncodingType>url</EncodingType>\
              <IsTruncated>true</IsTruncated><Contents><Key>p%20k%01</Key>\
              <LastModified>2010-11-10T20:48:34.123Z</LastModified>{REST}<StorageClass>GLACIER</StorageClass></Contents>\

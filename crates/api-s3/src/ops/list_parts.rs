@@ -128,8 +128,10 @@ mod tests {
     #[test]
     fn the_order_of_the_document() {
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListPartsResult \
-            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Bucket>example-bucket</Bucket><Key>a b/c</Key><UploadId>U</UploadId>\
-            <Initiator><ID>i</ID><DisplayName>tea</DisplayName></Initiator><Owner><ID>o</ID><DisplayName>milk</DisplayName></Owner>\
+            xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Bucket>example-bucket</Bucket><Key>a b/c</Key>\
+            <UploadId>U</UploadId>\
+            <Initiator><ID>i</ID><DisplayName>tea</DisplayName></Initiator><Owner><ID>o</ID>\
+            <DisplayName>milk</DisplayName></Owner>\
             <StorageClass>STANDARD</StorageClass><PartNumberMarker>1</PartNumberMarker>\
             <NextPartNumberMarker>3</NextPartNumberMarker><MaxParts>2</MaxParts><IsTruncated>true</IsTruncated>\
             <Part><PartNumber>2</PartNumber><LastModified>2010-11-10T20:48:34.123Z</LastModified>\

@@ -118,12 +118,15 @@ mod tests {
         };
         let owner = "<Owner><ID>o</ID><DisplayName>tea</DisplayName></Owner>";
         let expected = format!(
-            "<Name>b</Name><Prefix/><KeyMarker>j</KeyMarker><VersionIdMarker>v9</VersionIdMarker><NextKeyMarker>k</NextKeyMarker>\
+            "<Name>b</Name><Prefix/><KeyMarker>j</KeyMarker><VersionIdMarker>v9</VersionIdMarker>\
+                <NextKeyMarker>k</NextKeyMarker>\
              <NextVersionIdMarker>null</NextVersionIdMarker><MaxKeys>2</MaxKeys><Delimiter>/</Delimiter>\
-             <IsTruncated>true</IsTruncated><DeleteMarker><Key>k</Key><VersionId>v2</VersionId><IsLatest>true</IsLatest>\
+             <IsTruncated>true</IsTruncated><DeleteMarker><Key>k</Key><VersionId>v2</VersionId>\
+             <IsLatest>true</IsLatest>\
              <LastModified>2010-11-10T20:48:34.123Z</LastModified>{owner}</DeleteMarker><Version><Key>k</Key>\
              <VersionId>null</VersionId><IsLatest>false</IsLatest><LastModified>2010-11-10T20:48:34.123Z</LastModified>\
-             <ETag>&quot;33333333333333333333333333333333&quot;</ETag><Size>7</Size>{owner}<StorageClass>STANDARD</StorageClass>\
+             <ETag>&quot;33333333333333333333333333333333&quot;</ETag>\
+             <Size>7</Size>{owner}<StorageClass>STANDARD</StorageClass>\
              </Version><CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes></ListVersionsResult>"
         );
         assert_eq!(text("versions&delimiter=/&max-keys=2&key-marker=j&version-id-marker=v9", &page), expected);
@@ -146,7 +149,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_query_is_decoded_or_refused(query: String) {
-            let _ = decode("b", &Query::of(Some(&format!("key-marker={query}&version-id-marker={query}&max-keys={query}"))));
+            let query = format!("key-marker={query}&version-id-marker={query}&max-keys={query}");
+            let _ = decode("b", &Query::of(Some(&query)));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The operations: each decodes what was asked for, calls the gateway, and encodes what it answered. No meaning is here.
+//! The operations: each decodes what was asked for, calls the gateway, and encodes what it answered. No meaning is
+//! here.
 //!
 //! ```text
 //! service   list_buckets

@@ -19,6 +19,7 @@ use larder_model::limits::OBJECT_TAGS_MAX;
 
 use super::{about, checksums, grants, tagging};
 use crate::auth::post::Claim;
+use crate::body::DOCUMENT_TIME_MAX;
 use crate::call::Call;
 use crate::errors::{Code, Fault};
 use crate::identity;
@@ -46,7 +47,7 @@ const PREFIXES: &[&str] =
 
 pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     let mut form = Form::open(&call.headers, call.take_body())?;
-    let fields = form.fields().await?;
+    let fields = tokio::time::timeout(DOCUMENT_TIME_MAX, form.fields()).await.map_err(|_| Code::RequestTimeout)??;
     let (caller, policy) = signer(call, &fields).await?;
     let key = key_of(&fields)?;
     let range = match &policy {
@@ -75,6 +76,12 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
 /// Who signed the form, and what for. Nobody: then it depends on what everybody may.
 async fn signer(call: &Call, fields: &Fields) -> Result<(Caller, Option<Policy>), Fault> {
     let Some(claim) = Claim::of(|name| fields.get(name))? else { return Ok((call.caller.clone(), None)) };
+    if let (Some(ours), Some(theirs)) = (call.settings.region.as_deref(), claim.region())
+        && ours != theirs
+    {
+        let message = format!("the region '{theirs}' is wrong; expecting '{ours}'");
+        return Err(Fault::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
+    }
     let user = identity::by_key(&call.objects, &claim.access_key).await?;
     claim.check(&user.secret)?;
     let caller = Caller { user: Some(identity::enabled(user)?), circumstances: call.caller.circumstances.clone() };

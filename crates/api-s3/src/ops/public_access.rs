@@ -95,7 +95,8 @@ mod tests {
             <BlockPublicPolicy>false</BlockPublicPolicy><RestrictPublicBuckets>false</RestrictPublicBuckets>\
             </PublicAccessBlockConfiguration>";
         assert!(text.ends_with(expected), "{text}");
-        let bad = b"<PublicAccessBlockConfiguration><BlockPublicAcls>perhaps</BlockPublicAcls></PublicAccessBlockConfiguration>";
+        let bad = b"<PublicAccessBlockConfiguration><BlockPublicAcls>perhaps</BlockPublicAcls>\
+            </PublicAccessBlockConfiguration>";
         assert!(read(bad).is_err());
         assert_eq!(read(b"<PublicAccessBlockConfiguration/>").unwrap(), PublicAccess::default());
     }

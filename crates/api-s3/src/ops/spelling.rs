@@ -1,4 +1,5 @@
-//! How keys are spelled in documents: as they are, or percent-encoded when the client asks for it with `encoding-type=url`.
+//! How keys are spelled in documents: as they are, or percent-encoded when the client asks for it with
+//! `encoding-type=url`.
 
 use std::borrow::Cow;
 

@@ -140,7 +140,8 @@ mod tests {
         let tags = [Tag { key: "k&".into(), value: String::new() }, Tag { key: "l".into(), value: " v ".into() }];
         let document = write(&tags);
         let text = std::str::from_utf8(&document).unwrap();
-        let expected = "03-01/\"><TagSet><Tag><Key>k&amp;</Key><Value/></Tag><Tag><Key>l</Key><Value> v </Value></Tag></TagSet></Tagging>";
+        let expected = "03-01/\"><TagSet><Tag><Key>k&amp;</Key><Value/></Tag><Tag><Key>l</Key>\
+            <Value> v </Value></Tag></TagSet></Tagging>";
         assert!(text.ends_with(expected), "{text}");
         assert_eq!(read(&document, 2).unwrap(), tags);
         assert_eq!(read(&write(&[]), 2).unwrap(), []);

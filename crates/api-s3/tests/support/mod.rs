@@ -27,17 +27,17 @@ pub(crate) const SECRET: &str = "admin-secret";
 /// A running server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<Gateway>,
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        Self::start_with(S3Settings::default()).await
+        Self::start_with(Config::default(), S3Settings::default()).await
     }
 
-    pub(crate) async fn start_with(settings: S3Settings) -> Self {
+    pub(crate) async fn start_with(config: Config, settings: S3Settings) -> Self {
         let clock = Arc::new(SystemClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let ports = Ports {
@@ -49,7 +49,7 @@ impl Server {
             engine: Arc::new("memory"),
             rules: Rules::default(),
         };
-        let gateway = Gateway::start(ports, Config::default()).await.unwrap();
+        let gateway = Gateway::start(ports, config).await.unwrap();
         let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
         objects.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! finished, object_read, object_written ─> shard of the thread ─┬─> stats()  Riak's names, the last minute
-//! in_flight, event                                              └─> text()   Prometheus, since the start
+//! in_flight, event, operation_…                                 └─> text()   Prometheus, since the start
 //! ```
 //! - Every thread writes to a shard of its own, so recording waits for nobody but a reader; nothing is sampled or lost.
 //! - Time is handed in, so the simulation owns it. All callers must hand in times since the same moment.
@@ -11,6 +11,7 @@
 
 mod about;
 mod names;
+mod operations;
 mod stats;
 mod table;
 mod text;
@@ -29,6 +30,7 @@ pub use names::{Event, Op, Outcome};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
 
 use names::Series;
+use operations::Operations;
 use track::{Recent, Total, Track};
 
 /// Counters and distributions of one gateway.
@@ -45,6 +47,7 @@ struct Shard {
     tracks: Box<[Mutex<Track>]>,
     outcomes: [[AtomicU64; Outcome::ALL.len()]; Op::ALL.len()],
     active: [AtomicI64; Op::ALL.len()],
+    operations: Mutex<Operations>,
 }
 
 /// A request that is being worked on; it is counted until this is dropped, on whatever thread.
@@ -161,6 +164,7 @@ impl Shard {
             tracks: Series::all().map(|series| Mutex::new(Track::new(series.bounds()))).collect(),
             outcomes: Default::default(),
             active: Default::default(),
+            operations: Mutex::default(),
         }
     }
 

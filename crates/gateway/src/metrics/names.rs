@@ -62,6 +62,7 @@ table! {
         CatalogueRefreshed = "larder_catalogue_refreshed_total", "Newer catalogues of types and properties taken over.";
         HeartbeatMissed = "larder_heartbeat_missed_total", "Heartbeats of this member that could not be written.";
         ClockSkew = "larder_clock_skew_total", "Times seen from elsewhere that were too far ahead of the own clock.";
+        DamageMet = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";
         Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
     }
 }
@@ -109,7 +110,8 @@ impl Series {
     }
 }
 
-const TIME_US_BOUNDS: &[u64] = &[
+/// Upper bounds of times in microseconds.
+pub(super) const TIME_US_BOUNDS: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];

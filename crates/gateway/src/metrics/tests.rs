@@ -58,7 +58,7 @@ fn parse(text: &str) -> HashMap<String, f64> {
             let (name, value) = line.rsplit_once(' ').expect("value");
             let bare = name.split('{').next().expect("name");
             assert!(bare.starts_with(&family) && bare.starts_with("larder_"), "{line}");
-            assert!(bare.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
+            assert!(bare.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{line}");
             check_labels(&name[bare.len()..]);
             let value = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
             assert!(samples.insert(name.to_owned(), value).is_none(), "{name} twice");
@@ -182,6 +182,43 @@ fn concurrent_recording_loses_nothing() {
     let samples = parse(&metrics.text(&about(&[]), at(139)));
     assert_eq!(samples["larder_request_seconds_bucket{op=\"get\",le=\"0.0001\"}"], (THREADS * EACH) as f64);
     assert_eq!(metrics.recent(&[Series::Time(Op::Get)], at(139)).point(track::Point::Mean), 49);
+}
+
+#[test]
+fn operations_of_s3_are_shown_from_their_first_request_on() {
+    let metrics = Metrics::new();
+    assert!(!metrics.text(&about(&[]), at(1)).contains("GetObject"));
+    metrics.operation_begun("GetObject");
+    metrics.operation_answered("GetObject", micros(300), Outcome::Ok);
+    metrics.operation_begun("PutObject");
+    metrics.operation_answered("PutObject", micros(2), Outcome::Refused);
+    // What is begun here may end elsewhere.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            metrics.operation_moved("GetObject", 0, 5000);
+            metrics.operation_ended("PutObject");
+            metrics.operation_begun("GetObject");
+            metrics.operation_answered("GetObject", micros(20), Outcome::Failed);
+            metrics.operation_moved("GetObject", 3, 40);
+            metrics.operation_ended("GetObject");
+        });
+    });
+    let samples = parse(&metrics.text(&about(&[]), at(1)));
+    for (name, value) in [
+        ("larder_s3_requests_total{op=\"GetObject\",outcome=\"ok\"}", 1.0),
+        ("larder_s3_requests_total{op=\"GetObject\",outcome=\"failed\"}", 1.0),
+        ("larder_s3_requests_total{op=\"PutObject\",outcome=\"refused\"}", 1.0),
+        ("larder_s3_requests_active{op=\"GetObject\"}", 1.0),
+        ("larder_s3_requests_active{op=\"PutObject\"}", 0.0),
+        ("larder_s3_request_seconds_bucket{op=\"GetObject\",le=\"0.0001\"}", 1.0),
+        ("larder_s3_request_seconds_bucket{op=\"GetObject\",le=\"0.0005\"}", 2.0),
+        ("larder_s3_request_seconds_sum{op=\"GetObject\"}", 0.00032),
+        ("larder_s3_request_seconds_count{op=\"PutObject\"}", 0.0),
+        ("larder_s3_received_bytes_total{op=\"GetObject\"}", 3.0),
+        ("larder_s3_sent_bytes_total{op=\"GetObject\"}", 5040.0),
+    ] {
+        assert_eq!(samples[name], value, "{name}");
+    }
 }
 
 #[test]

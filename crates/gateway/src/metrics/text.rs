@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::names::Series;
-use super::track::Point;
+use super::names::{Series, TIME_US_BOUNDS};
+use super::track::{Point, Total};
 use super::{About, Event, Metrics, Op, Outcome};
 
 const MICROSECONDS: f64 = 1e6;
@@ -19,6 +19,7 @@ pub(super) fn text(metrics: &Metrics, about: &About<'_>, now: Duration) -> Strin
     page.requests(metrics);
     page.recent(metrics, now);
     page.objects(metrics);
+    page.operations(metrics);
     for event in Event::ALL {
         page.one(event.name(), event.help(), metrics.happened(*event) as f64);
     }
@@ -79,6 +80,34 @@ impl Page {
         self.histogram("larder_object_siblings", ("way", "write"), metrics, Series::WriteSiblings);
     }
 
+    fn operations(&mut self, metrics: &Metrics) {
+        let all = metrics.operations();
+        self.head("larder_s3_requests_total", "S3 requests that were answered, by operation and outcome.", "counter");
+        for (name, counted) in &all {
+            for outcome in [Outcome::Ok, Outcome::Refused, Outcome::Failed] {
+                let labels = [("op", *name), ("outcome", outcome.name())];
+                self.line("larder_s3_requests_total", &labels, counted.answered(outcome) as f64);
+            }
+        }
+        self.head("larder_s3_requests_active", "S3 requests being worked on or sent the answer of.", "gauge");
+        for (name, counted) in &all {
+            self.line("larder_s3_requests_active", &[("op", name)], counted.active() as f64);
+        }
+        let seconds = "larder_s3_request_seconds";
+        self.head(seconds, "Time until S3 requests that were not refused were answered, without sending.", "histogram");
+        for (name, counted) in &all {
+            self.buckets(seconds, ("op", name), &counted.time, (TIME_US_BOUNDS, MICROSECONDS));
+        }
+        self.head("larder_s3_received_bytes_total", "Bytes of bodies of S3 requests.", "counter");
+        for (name, counted) in &all {
+            self.line("larder_s3_received_bytes_total", &[("op", name)], counted.received as f64);
+        }
+        self.head("larder_s3_sent_bytes_total", "Bytes of bodies of answers to S3 requests.", "counter");
+        for (name, counted) in &all {
+            self.line("larder_s3_sent_bytes_total", &[("op", name)], counted.sent as f64);
+        }
+    }
+
     fn process(&mut self, about: &About<'_>) {
         let process = &about.process;
         self.one("larder_process_resident_memory_bytes", "Resident memory.", process.rss_bytes as f64);
@@ -109,11 +138,15 @@ impl Page {
     }
 
     fn histogram(&mut self, name: &str, label: (&str, &str), metrics: &Metrics, series: Series) {
-        let total = metrics.total(series);
         let unit = if matches!(series, Series::Time(_)) { MICROSECONDS } else { 1.0 };
+        self.buckets(name, label, &metrics.total(series), (series.bounds(), unit));
+    }
+
+    /// Samples of a distribution, its bounds and how much of its own unit is one of what is shown.
+    fn buckets(&mut self, name: &str, label: (&str, &str), total: &Total, (bounds, unit): (&[u64], f64)) {
         let bucket = format!("{name}_bucket");
         let mut below = 0;
-        for (bound, count) in series.bounds().iter().zip(total.buckets) {
+        for (bound, count) in bounds.iter().zip(total.buckets) {
             below += count;
             self.line(&bucket, &[label, ("le", &number(*bound as f64 / unit))], below as f64);
         }

@@ -71,9 +71,7 @@ impl Track {
     /// Takes a value of this moment.
     pub(super) fn record(&mut self, value: u64, failed: bool, now: Duration) {
         let value = value.min(VALUE_MAX);
-        self.total.count += 1;
-        self.total.sum = self.total.sum.saturating_add(value);
-        self.total.buckets[self.bounds.partition_point(|bound| *bound < value)] += 1;
+        self.total.record(self.bounds, value);
         let second = now.as_secs();
         self.seconds[second as usize % SECONDS].record(second, failed);
         let slot = second / SLOT_SECONDS;
@@ -82,11 +80,7 @@ impl Track {
 
     /// Adds everything since the start to this.
     pub(super) fn add_total(&self, to: &mut Total) {
-        to.count += self.total.count;
-        to.sum = to.sum.saturating_add(self.total.sum);
-        for (to, from) in to.buckets.iter_mut().zip(self.total.buckets) {
-            *to += from;
-        }
+        self.total.add(to);
     }
 
     /// Adds the last minute to this.
@@ -101,6 +95,22 @@ impl Track {
             to.max = to.max.max(slot.max);
             to.add_values(slot.values.as_ref());
         }
+    }
+}
+
+impl Total {
+    /// Takes a value. `bounds` are always the same.
+    pub(super) fn record(&mut self, bounds: &[u64], value: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.buckets[bounds.partition_point(|bound| *bound < value)] += 1;
+    }
+
+    /// Adds this to `to`.
+    pub(super) fn add(&self, to: &mut Self) {
+        to.count += self.count;
+        to.sum = to.sum.saturating_add(self.sum);
+        to.buckets.iter_mut().zip(self.buckets).for_each(|(to, from)| *to += from);
     }
 }
 

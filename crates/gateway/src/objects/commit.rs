@@ -21,11 +21,12 @@ pub(super) use versions::{Next, bytes_of, id_text, shown_id};
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, Entry, Head};
 use larder_model::rows::{Micros, Row, Stamp};
-use larder_store::{Durability, Head as HeadRow, Kind, Level, Options, Partition, Range, ReadQuery, Swap};
+use larder_store::{Batch, Durability, Head as HeadRow, Kind, Level, Options, Partition, Range, ReadQuery, Swap};
 use tokio::time::Instant;
 
 use super::section::Section;
 use super::{Error, Objects, Result};
+use crate::gateway::HOUSEKEEPING;
 use crate::{Gateway, Rule};
 
 /// How long a head without any version stays, in microseconds: its stamp orders the writes that follow.
@@ -80,6 +81,16 @@ impl Objects {
     /// How the store is asked on behalf of a request.
     pub(super) fn options(&self) -> Options {
         options_until(&self.gateway, Instant::now() + self.gateway.config.timeout)
+    }
+
+    /// Waits until all that was read before is on disk: readers see a change earlier, and a power cut may take it back. What a
+    /// file system removes no journal brings back, so ask this before bytes go because of what was read.
+    ///
+    /// # Errors
+    /// What the store answers; `TimedOut` when the disk stands still.
+    pub(super) async fn on_disk(&self) -> Result<()> {
+        let options = options_until(&self.gateway, Instant::now() + HOUSEKEEPING);
+        Ok(self.gateway.ports.store.apply(Batch::default(), &options).await?)
     }
 
     /// Reads the head of a partition.
@@ -186,6 +197,7 @@ impl Turn<'_> {
                 if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
                     return Err(crate::Error::TimedOut.into());
                 }
+                objects.on_disk().await?;
             }
             Err(error) => return Err(error.into()),
         }

@@ -209,6 +209,8 @@ impl Objects {
         let settled = self.take_back(completing).await?;
         match settled.map(|head| head.upload.state) {
             Some(state @ UploadState::Done { version: found, .. }) if found == version => Ok(Some(state)),
+            // Somebody else is looking whether it happened.
+            Some(UploadState::Reopening { version: found, .. }) if found == version => Ok(None),
             _ => {
                 // Whoever took it back before may have done so before the manifest was written.
                 self.forget_manifest(version).await?;

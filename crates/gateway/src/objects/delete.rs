@@ -73,7 +73,8 @@ impl Objects {
             if !wanted(&turn, found.as_ref())? {
                 return Ok(None);
             }
-            let keeps = turn.bucket().versioning != Versioning::Off;
+            // Older versions mean that versions are being switched on this moment: removing the newest would bring them back.
+            let keeps = turn.bucket().versioning != Versioning::Off || turn.head.older;
             let (deleted, next) = match (spec, &found) {
                 (VersionSpec::Current, _) if keeps => {
                     let marker = turn.new_version(owner.to_owned(), None);

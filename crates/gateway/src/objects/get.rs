@@ -166,6 +166,11 @@ impl Objects {
     /// # Errors
     /// As [`Self::head`], and `Damaged`.
     pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(Found, ObjectReader)> {
+        let opened = self.sight_and_open(caller, request).await;
+        opened.inspect_err(|error| reader::count_damage(&self.gateway, error))
+    }
+
+    async fn sight_and_open(&self, caller: &Caller, request: &GetObject) -> Result<(Found, ObjectReader)> {
         for _ in 0..RETRIES_MAX {
             let (found, located, pin) = self.sight(caller, request).await?;
             if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
@@ -261,7 +266,7 @@ impl Objects {
     ) -> Result<Option<ObjectReader>> {
         let Some(object) = &located.version.object else { return Ok(None) };
         match &object.body {
-            ObjectBody::Inline(bytes) => Ok(Some(ObjectReader::of_bytes(bytes, window))),
+            ObjectBody::Inline(bytes) => Ok(Some(ObjectReader::of_bytes(&self.gateway, bytes, window))),
             ObjectBody::Blob { id, length } => ObjectReader::of_blob(&self.gateway, (*id, *length), window).await,
             ObjectBody::Parts { manifest, .. } => {
                 // What was released before it was pinned may be going.

@@ -37,6 +37,7 @@ mod receive;
 mod release;
 mod reopen;
 pub mod sweep;
+mod tracked;
 mod upload_head;
 pub mod uploads;
 pub mod usage;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 pub use access::Caller;
 pub use error::{Configuration, Error, Result};
 pub use objects_config::ObjectsConfig;
+pub use tracked::Tracked;
 
 use crate::Gateway;
 

@@ -66,14 +66,13 @@ impl Objects {
         }
         let state = match self.completed_version(&marked, version, fenced).await? {
             Some(found) => done(&found, list),
-            None => {
-                // Now, while the upload's head names the manifest: nobody could find it later.
-                self.forget_manifest(version).await?;
-                UploadState::Open
-            }
+            None => UploadState::Open,
         };
         let Some(settled) = self.swap_upload(&marked, state).await? else { return self.read_upload(seen.id).await };
-        if !settled.upload.state.is_alive() {
+        if settled.upload.state.is_alive() {
+            // Not before: the version may have been there, its upload ended, and a copy of it may name the manifest.
+            self.forget_manifest(version).await?;
+        } else {
             self.remove_leavings(&settled).await?;
         }
         Ok(Some(settled))

@@ -170,7 +170,8 @@ mod tests {
     #[test]
     fn in_json() {
         let expected = "{\"Access\":{\"Nodes\":[{\"Node\":\"n1\",\"Samples\":[{\"StartTime\":\"20101110T200000Z\",\
-            \"EndTime\":\"20101110T210000Z\",\"KeyRead\":{\"Count\":2,\"UserErrorCount\":0,\"SystemErrorCount\":0,\"BytesIn\":0,\
+            \"EndTime\":\"20101110T210000Z\",\"KeyRead\":{\"Count\":2,\"UserErrorCount\":0,\"SystemErrorCount\":0,\
+            \"BytesIn\":0,\
             \"BytesOut\":7,\"BytesOutIncomplete\":0}}]}],\"Errors\":[]},\"Storage\":{\"Samples\":[{\"StartTime\":\
             \"20101110T000000Z\",\"EndTime\":\"20101110T204834Z\",\"b\":{\"Objects\":3,\"Bytes\":70}}],\"Errors\":[]}}";
         assert_eq!(report().json().to_string(), expected);
@@ -183,11 +184,16 @@ mod tests {
     #[test]
     fn in_xml() {
         let text = |report: Report| String::from_utf8(report.xml().to_vec()).unwrap();
-        let expected = "<Usage><Access><Nodes><Node name=\"n1\"><Sample StartTime=\"20101110T200000Z\" EndTime=\"20101110T210000Z\">\
-            <Operation type=\"KeyRead\"><Count>2</Count><UserErrorCount>0</UserErrorCount><SystemErrorCount>0</SystemErrorCount>\
-            <BytesIn>0</BytesIn><BytesOut>7</BytesOut><BytesOutIncomplete>0</BytesOutIncomplete></Operation></Sample></Node>\
-            </Nodes><Errors/></Access><Storage><Samples><Sample StartTime=\"20101110T000000Z\" EndTime=\"20101110T204834Z\">\
-            <Bucket name=\"b\"><Objects>3</Objects><Bytes>70</Bytes></Bucket></Sample></Samples><Errors/></Storage></Usage>";
+        let expected = "<Usage><Access><Nodes><Node name=\"n1\">\
+            <Sample StartTime=\"20101110T200000Z\" EndTime=\"20101110T210000Z\">\
+            <Operation type=\"KeyRead\"><Count>2</Count><UserErrorCount>0</UserErrorCount>\
+            <SystemErrorCount>0</SystemErrorCount>\
+            <BytesIn>0</BytesIn><BytesOut>7</BytesOut><BytesOutIncomplete>0</BytesOutIncomplete></Operation>\
+            </Sample></Node>\
+            </Nodes><Errors/></Access><Storage><Samples>\
+            <Sample StartTime=\"20101110T000000Z\" EndTime=\"20101110T204834Z\">\
+            <Bucket name=\"b\"><Objects>3</Objects><Bytes>70</Bytes></Bucket></Sample></Samples><Errors/>\
+            </Storage></Usage>";
         assert!(text(report()).ends_with(expected), "{}", text(report()));
         let nothing = text(Report { access: None, storage: None, ..report() });
         assert!(

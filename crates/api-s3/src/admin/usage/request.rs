@@ -28,7 +28,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads `/KEY/abj/START/END` or `KEY.abj.START.END` with everything but the key optional, and the parameters `a`, `b`,
+    /// Reads `/KEY/abj/START/END` or `KEY.abj.START.END` with everything but the key optional, and the parameters
+    /// `a`, `b`,
     /// `j`, `x`, `s`, `e`. `default` is the form when none is named.
     pub(super) fn of(path: &str, query: &Query, default: Form, now: Micros) -> Result<Self, &'static str> {
         let mut segments = path.split(['/', '.']).filter(|segment| !segment.is_empty());

@@ -1,7 +1,9 @@
 //! The document of lifecycle rules.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use larder_model::objects::lifecycle::{Expiration, Filter, Lifecycle, LifecycleRule, Noncurrent};
+use larder_model::objects::lifecycle::{Expiration, Filter, Lifecycle, LifecycleRule, MAX_RULES, Noncurrent};
 
 use super::super::dates as written;
 use super::super::tagging::{tag, write_tag};
@@ -18,6 +20,8 @@ pub(super) fn read(document: &[u8]) -> Result<Lifecycle, Fault> {
     let mut rules = Vec::new();
     while let Some(name) = xml.child()? {
         match name {
+            // One more than there may be is enough to be refused for.
+            "Rule" if rules.len() > MAX_RULES => xml.skip()?,
             "Rule" => rules.push(rule(&mut xml)?),
             _ => xml.skip()?,
         }
@@ -29,11 +33,12 @@ pub(super) fn read(document: &[u8]) -> Result<Lifecycle, Fault> {
 
 /// Names come from the place in the document: the same document gives the same rules again.
 fn name_those_without(rules: &mut [LifecycleRule]) {
+    let mut taken: HashSet<String> = rules.iter().map(|rule| rule.id.clone()).collect();
     for at in 0..rules.len() {
         if rules[at].id.is_empty() {
-            let free = (at + 1..).map(|number| format!("rule-{number}"));
-            let name = free.into_iter().find(|name| rules.iter().all(|rule| rule.id != *name));
+            let name = (at + 1..).map(|number| format!("rule-{number}")).find(|name| !taken.contains(name));
             rules[at].id = name.unwrap_or_default();
+            taken.insert(rules[at].id.clone());
         }
     }
 }

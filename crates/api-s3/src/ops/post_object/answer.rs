@@ -82,7 +82,8 @@ mod tests {
         assert_eq!(status(&Fields::default()).as_u16(), 204);
         let reply = plain(StatusCode::CREATED, "http://b/k", "b", "k", "\"e\"");
         let text = String::from_utf8(reply.into_body().into_full().unwrap().to_vec()).unwrap();
-        let expected = "<PostResponse><Location>http://b/k</Location><Bucket>b</Bucket><Key>k</Key><ETag>&quot;e&quot;</ETag></PostResponse>";
+        let expected = "<PostResponse><Location>http://b/k</Location><Bucket>b</Bucket><Key>k</Key>\
+            <ETag>&quot;e&quot;</ETag></PostResponse>";
         assert!(text.ends_with(expected), "{text}");
     }
 }

@@ -128,6 +128,11 @@ impl Form {
                 self.file = Some(field);
                 return Ok(fields);
             }
+            // A policy would be checked against the first and the second would be stored.
+            if fields.get(&name).is_some() && !name.starts_with("x-ignore-") {
+                let message = "POST requires exactly one field of each name.";
+                return Err(Fault::argument("field", name, message));
+            }
             let value = self.value(&mut field, &mut room).await?;
             fields.pairs.push((name, value));
             if fields.pairs.len() > FIELDS_MAX {
@@ -199,7 +204,8 @@ impl ByteStream for File {
     }
 }
 
-/// The pieces of a body for the reader of forms, which takes as many as it is given and keeps them: one at a time, so that what
+/// The pieces of a body for the reader of forms, which takes as many as it is given and keeps them: one at a time, so
+/// that what
 /// is kept is what was not asked for yet; and not too many before the file begins.
 fn bounded(
     pieces: impl Stream<Item = Result<Bytes, Fault>> + Send + 'static,
@@ -256,9 +262,11 @@ mod tests {
         Ok((fields, bytes))
     }
 
-    const BODY: &[u8] = b"--B\r\nContent-Disposition: form-data; name=\"Key\"\r\n\r\nk\r\n--B\r\nContent-Disposition: form-data; \
-        name=\"file\"; filename=\"/a/b.txt\"\r\nContent-Type: text/plain\r\n\r\n12345\r\n--B\r\nContent-Disposition: form-data; \
-        name=\"after\"\r\n\r\nx\r\n--B--\r\n";
+    const BODY: &[u8] = b"--B\r\nContent-Disposition: form-data; name=\"Key\"\r\n\r\nk\r\n--B\r\n\
+        Content-Disposition: form-data; name=\"file\"; filename=\"/a/b.txt\"\r\n\
+        Content-Type: text/plain\r\n\r\n12345\r\n\
+        --B\r\n\
+        Content-Disposition: form-data; name=\"after\"\r\n\r\nx\r\n--B--\r\n";
 
     #[tokio::test]
     async fn fields_come_before_the_file_and_nothing_after_it_counts() {
@@ -295,6 +303,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_second_field_of_a_name_is_refused() {
+        let field = |name: &str| format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\nv\r\n");
+        let both = |one: &str, two: &str| [field(one).as_bytes(), field(two).as_bytes(), BODY].concat();
+        for (one, two) in [("Content-Type", "content-type"), ("x-amz-meta-a", "X-Amz-Meta-A"), ("acl", "key")] {
+            assert_eq!(all(form(&both(one, two), 50), None).await.unwrap_err(), "InvalidArgument", "{one} {two}");
+        }
+        assert!(all(form(&both("x-ignore-a", "x-ignore-a"), 50), None).await.is_ok());
+    }
+
+    #[tokio::test]
     async fn what_broke_the_body_off_is_told() {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("multipart/form-data; boundary=B"));
@@ -305,7 +323,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_is_read_or_refused(body: Vec<u8>, text in "(--B|\r\n|Content-Disposition: form-data; name=|\"file\"|\"k\"|x|--)*") {
+        fn any_body_is_read_or_refused(
+            body: Vec<u8>,
+            text in "(--B|\r\n|Content-Disposition: form-data; name=|\"file\"|\"k\"|x|--)*",
+        ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let _ = runtime.block_on(all(form(&body, 5), None));
             let _ = runtime.block_on(all(form(text.as_bytes(), 5), None));

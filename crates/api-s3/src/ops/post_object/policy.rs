@@ -70,8 +70,11 @@ impl Policy {
             "starts-with" => self.conditions.push(Condition::StartsWith(name()?, text(second)?)),
             "content-length-range" => {
                 let (least, most) = (number(first)?, number(second)?);
-                self.range = (least <= most).then_some(SizeRange { least, most });
-                self.range?;
+                let wanted = (least <= most).then_some(SizeRange { least, most })?;
+                // Of several all must hold.
+                let before = self.range.unwrap_or(wanted);
+                self.range =
+                    Some(SizeRange { least: least.max(before.least), most: most.min(before.most) });
             }
             _ => return None,
         }
@@ -213,6 +216,12 @@ mod tests {
         refused(check(&good[..2], "b", "foo", 0), "$content-type");
         refused(check(&[good, &[("x-amz-meta-a", "")]].concat(), "b", "foo", 0), "Extra input fields: x-amz-meta-a");
         refused(check(good, "b", "foo", u64::MAX), "expired");
+    }
+
+    #[test]
+    fn of_several_length_ranges_all_hold() {
+        let policy = with(r#"["content-length-range",0,10],["content-length-range",5,9000]"#).unwrap();
+        assert_eq!(policy.range, Some(SizeRange { least: 5, most: 10 }));
     }
 
     proptest! {

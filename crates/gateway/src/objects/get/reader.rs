@@ -13,14 +13,16 @@ use tokio::time::{Instant, timeout_at};
 use super::manifest::{Piece, Walk};
 use super::missing_bytes;
 use crate::Gateway;
-use crate::objects::Result;
+use crate::metrics::Event;
 use crate::objects::release::Pin;
+use crate::objects::{Error, Result};
 
 /// Most bytes of a piece.
 const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Reads the bytes of a window, front to back.
 pub struct ObjectReader {
+    gateway: Arc<Gateway>,
     source: Source,
     /// What is left of the window.
     window: Range<u64>,
@@ -34,7 +36,6 @@ enum Source {
 
 /// An object made of parts: the manifest is read a row at a time, one blob is open at a time.
 struct Parts {
-    gateway: Arc<Gateway>,
     walk: Walk,
     open: Option<(Piece, Box<dyn BlobReader>)>,
     _pin: Option<Pin>,
@@ -48,8 +49,8 @@ impl std::fmt::Debug for ObjectReader {
 }
 
 impl ObjectReader {
-    pub(super) fn of_bytes(bytes: &Bytes, window: Range<u64>) -> Self {
-        Self { source: Source::Bytes(bytes.clone()), window }
+    pub(super) fn of_bytes(gateway: &Arc<Gateway>, bytes: &Bytes, window: Range<u64>) -> Self {
+        Self { gateway: Arc::clone(gateway), source: Source::Bytes(bytes.clone()), window }
     }
 
     /// Reads a blob; `None` when it is gone.
@@ -60,7 +61,7 @@ impl ObjectReader {
     ) -> Result<Option<Self>> {
         let turn = turn(gateway).await?;
         let open = open(gateway, blob.0, blob.1).await?;
-        Ok(open.map(|reader| Self { source: Source::Blob(reader, turn), window }))
+        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: Source::Blob(reader, turn), window }))
     }
 
     pub(super) async fn of_parts(
@@ -71,8 +72,8 @@ impl ObjectReader {
     ) -> Result<Self> {
         let turn = turn(gateway).await?;
         let walk = Walk::at(gateway, manifest, window.start).await?;
-        let parts = Parts { gateway: Arc::clone(gateway), walk, open: None, _pin: pin, _turn: turn };
-        Ok(Self { source: Source::Parts(Box::new(parts)), window })
+        let parts = Parts { walk, open: None, _pin: pin, _turn: turn };
+        Ok(Self { gateway: Arc::clone(gateway), source: Source::Parts(Box::new(parts)), window })
     }
 
     /// Bytes that are left.
@@ -86,6 +87,11 @@ impl ObjectReader {
     /// # Errors
     /// `Damaged`: never wrong bytes.
     pub async fn next(&mut self, max: usize) -> Result<Bytes> {
+        let piece = self.read(max).await;
+        piece.inspect_err(|error| count_damage(&self.gateway, error))
+    }
+
+    async fn read(&mut self, max: usize) -> Result<Bytes> {
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         let max = max.clamp(1, PIECE_BYTES_MAX).min(left);
         if max == 0 {
@@ -95,7 +101,7 @@ impl ObjectReader {
         let piece = match &mut self.source {
             Source::Bytes(bytes) => slice(bytes, from, max),
             Source::Blob(blob, _) => blob.read(from, max).await?,
-            Source::Parts(parts) => parts.read(from, max).await?,
+            Source::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };
         if piece.is_empty() {
             return Err(missing_bytes());
@@ -107,7 +113,7 @@ impl ObjectReader {
 
 impl Parts {
     /// At least one byte from `from`, of one part; none behind the last one.
-    async fn read(&mut self, from: u64, max: usize) -> Result<Bytes> {
+    async fn read(&mut self, gateway: &Gateway, from: u64, max: usize) -> Result<Bytes> {
         loop {
             if let Some((piece, blob)) = &mut self.open
                 && piece.bytes.contains(&from)
@@ -116,14 +122,21 @@ impl Parts {
                 return Ok(blob.read(from - piece.bytes.start, max.min(left)).await?);
             }
             self.open = None;
-            let Some(piece) = self.walk.next_piece(&self.gateway).await? else { return Ok(Bytes::new()) };
+            let Some(piece) = self.walk.next_piece(gateway).await? else { return Ok(Bytes::new()) };
             if !piece.bytes.contains(&from) {
                 continue;
             }
             let length = piece.bytes.end - piece.bytes.start;
-            let blob = open(&self.gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
+            let blob = open(gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
             self.open = Some((piece, blob));
         }
+    }
+}
+
+/// Counts a read that met damage.
+pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
+    if matches!(error, Error::Gateway(crate::Error::Damaged(_))) {
+        gateway.event(Event::DamageMet);
     }
 }
 

@@ -286,6 +286,7 @@ mod over_a_store {
                 assert!(matches!(read, Err(Error::Gateway(crate::Error::Damaged(_)))), "{key}");
                 desk.objects.head(&desk.owner, &get_of(key)).await.unwrap();
             }
+            assert!(desk.objects.gateway.metrics_text().contains("\nlarder_s3_damaged_reads_total 2\n"));
         });
     }
 

@@ -58,6 +58,10 @@ impl Objects {
         if !wanted.is_found() && self.gateway.rule(Rule::FenceSweeper) {
             wanted = self.fenced(key, wanted).await?;
         }
+        if !wanted.is_found() {
+            // A power cut must not bring a version back that named them.
+            self.on_disk().await?;
+        }
         let mut removed = 0;
         for blob in wanted.blobs {
             // Asked last: who pins it from now on finds that the object is gone.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::complete::{CompleteUpload, ListedPart};
+use larder_gateway::objects::complete::{CompleteUpload, Completed, ListedPart};
 use larder_gateway::objects::copy::CopyObject;
 use larder_gateway::objects::delete::Deleted;
 use larder_gateway::objects::get::{GetObject, ObjectReader, VersionSpec};
@@ -217,7 +217,7 @@ impl Client {
         Ok(ListedPart { number: number.into(), etag, checksum: None })
     }
 
-    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: &[ListedPart]) -> Result<String> {
+    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: &[ListedPart]) -> Result<Completed> {
         let request = CompleteUpload {
             bucket: BUCKET.into(),
             key: Bytes::copy_from_slice(key.as_bytes()),
@@ -227,7 +227,7 @@ impl Client {
             checksum: None,
             length: None,
         };
-        Ok(self.objects.complete(&self.caller, request).await?.etag.to_string())
+        self.objects.complete(&self.caller, request).await
     }
 
     pub(crate) async fn abort(&self, key: &str, upload: &str) -> Result<()> {

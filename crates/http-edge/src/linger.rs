@@ -18,21 +18,57 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What a connection does, seen from outside: counters that only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
-    /// Requests begun.
-    pub begun: AtomicU64,
-    /// Requests answered, but for the bodies of the answers.
-    pub answered: AtomicU64,
-    /// Reads that brought bytes.
-    pub reads: AtomicU64,
-    /// Writes that took bytes.
-    pub writes: AtomicU64,
+    begun: AtomicU64,
+    answered: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
     /// Of the reads, those before the last answer.
-    pub reads_answered: AtomicU64,
+    reads_answered: AtomicU64,
     /// Whether a request was answered before its body had come.
-    pub unread: AtomicBool,
+    unread: AtomicBool,
+}
+
+/// A pulse at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    /// Requests begun.
+    pub(crate) begun: u64,
+    /// Requests answered, but for the bodies of the answers.
+    pub(crate) answered: u64,
+    /// Reads that brought bytes.
+    pub(crate) reads: u64,
+    /// Writes that took bytes.
+    pub(crate) writes: u64,
 }
 
 impl Pulse {
+    /// A request begins.
+    pub(crate) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        // A request comes only when the body before it was read to its end.
+        self.unread.store(false, Ordering::Relaxed);
+    }
+
+    /// It is answered; `unread`: with a body that may still be coming.
+    pub(crate) fn answered(&self, unread: bool) {
+        if unread {
+            self.unread.store(true, Ordering::Relaxed);
+        }
+        self.reads_answered.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What happened until now.
+    pub(crate) fn counts(&self) -> Counts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            begun: count(&self.begun),
+            answered: count(&self.answered),
+            reads: count(&self.reads),
+            writes: count(&self.writes),
+        }
+    }
+
     /// Whether the client may still be sending: a body nobody wanted, or what was no request.
     fn is_cut_short(&self) -> bool {
         let unanswered = self.reads.load(Ordering::Relaxed) != self.reads_answered.load(Ordering::Relaxed);

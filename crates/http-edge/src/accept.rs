@@ -1,0 +1,68 @@
+//! The listener: it accepts, turns away, and drains.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::{Face, serve_connection};
+
+/// How long to wait when no socket can be accepted, for instance for want of file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client may take to hear that there are too many.
+const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
+
+/// Serves `listener` until `shutdown`: then nothing new is accepted, requests under way are finished, and what is not
+/// finished by the deadline is broken off.
+pub async fn serve<F: Face>(listener: TcpListener, face: F, shutdown: impl Future<Output = ()>) {
+    let (end, ending) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() >= face.settings().connections_max => {
+                    connections.spawn(turn_away(stream, F::WIRE.turned_away));
+                }
+                Ok((stream, _)) => {
+                    let (face, mut ending) = (face.clone(), ending.clone());
+                    connections.spawn(async move {
+                        // The channel closes when the server ends.
+                        serve_connection(stream, face, async move { while ending.changed().await.is_ok() {} }).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+    drop((listener, end));
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(face.settings().drain_timeout, drained).await.is_err() {
+        tracing::warn!(count = connections.len(), "connections were broken off at the end of their time");
+    }
+}
+
+/// Says that there are too many connections, and closes.
+async fn turn_away(mut stream: TcpStream, (media, body): (&'static str, &'static str)) {
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: {media}\r\nContent-Length: {}\r\nRetry-After: 1\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let say = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    if let Ok(Err(error)) = tokio::time::timeout(TURN_AWAY_MAX, say).await {
+        tracing::debug!(%error, "a connection went before it was turned away");
+    }
+}
