@@ -11,6 +11,7 @@ mod clients;
 mod kill9;
 mod list_parts;
 mod malformed;
+mod old;
 mod sdk;
 mod startup;
 mod streams;

@@ -93,8 +93,14 @@ async fn parts_with_checksums_behind_them() {
     }
     assert_eq!(numbers, [1, 2, 3]);
     let list = CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
-    let done =
-        s3.complete_multipart_upload().bucket("rust").key("large").upload_id(upload).multipart_upload(list).send().await;
+    let done = s3
+        .complete_multipart_upload()
+        .bucket("rust")
+        .key("large")
+        .upload_id(upload)
+        .multipart_upload(list)
+        .send()
+        .await;
     assert!(done.unwrap().checksum_crc32_c().is_some_and(|sum| sum.ends_with("-3")));
     let got = s3.get_object().bucket("rust").key("large").send().await.unwrap();
     assert!(body(got.body).await == bodies.concat());

@@ -3,7 +3,7 @@
 //! ```text
 //! test    the stages of `stages`, in order, timed, with a table at the end and one last line for CI
 //! soak    the same checks at full length; figures go to .work/soak.md
-//! bench   release binaries and the load generator; a report goes to docs/benchmarks.md
+//! bench   release binaries and the load generator; reports go to docs/benchmarks*.md
 //! tidy    rules of this repository that no other tool knows
 //! ```
 

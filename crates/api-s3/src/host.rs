@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+/// The root host whose clients have the server as their proxy.
+const AMAZON: &str = "s3.amazonaws.com";
+
 /// What the host names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -22,12 +25,27 @@ impl Place {
             let root = root.to_ascii_lowercase();
             name == root || name.strip_suffix(&root).is_some_and(|front| front.ends_with('.'))
         };
-        let Some(root) = roots.iter().filter(fits).max_by_key(|root| root.len()) else { return Self::Service };
-        match name.len().checked_sub(root.len() + 1) {
+        let amazon = || roots.iter().any(|root| root.eq_ignore_ascii_case(AMAZON)).then(|| regional(&name)).flatten();
+        let root = roots.iter().filter(fits).map(String::len).max().or_else(amazon);
+        let Some(root) = root else { return Self::Service };
+        match name.len().checked_sub(root + 1) {
             Some(end) if end > 0 => Self::Bucket(name[..end].to_owned()),
             _ => Self::Service,
         }
     }
+}
+
+/// The length of `s3.REGION.amazonaws.com` or `s3-REGION.amazonaws.com` at the end of a host: clients that have a region write
+/// it into Amazon's root. Taken for the path alone, the key of an object would be a bucket.
+fn regional(name: &str) -> Option<usize> {
+    let front = name.strip_suffix(".amazonaws.com")?;
+    let (before, last) = front.rsplit_once('.').unwrap_or(("", front));
+    let root = match last.strip_prefix("s3-") {
+        Some(region) if !region.is_empty() => last.len(),
+        _ if before == "s3" || before.ends_with(".s3") => "s3.".len() + last.len(),
+        _ => return None,
+    };
+    Some(root + ".amazonaws.com".len())
 }
 
 /// A host without its port.
@@ -73,6 +91,18 @@ mod tests {
             assert_eq!(Place::of(Some(host), &roots), expected, "{host}");
         }
         assert_eq!(Place::of(None, &roots), Place::Service);
+        for (host, bucket) in [
+            ("s3.eu-west-1.amazonaws.com", None),
+            ("a.b.s3.eu-west-1.amazonaws.com", Some("a.b")),
+            ("b.s3-eu-west-1.amazonaws.com:80", Some("b")),
+            ("s3-eu-west-1.amazonaws.com", None),
+            ("b.ec2.eu-west-1.amazonaws.com", None),
+            ("amazonaws.com", None),
+        ] {
+            let expected = bucket.map_or(Place::Service, |bucket| Place::Bucket(bucket.into()));
+            assert_eq!(Place::of(Some(host), &roots), expected, "{host}");
+            assert_eq!(Place::of(Some(host), &roots[..2]), Place::Service, "{host}: Amazon's root is none of ours");
+        }
         let address = [String::from("10.0.0.1")];
         assert_eq!(Place::of(Some("10.0.0.1:80"), &address), Place::Service);
     }

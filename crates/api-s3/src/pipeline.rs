@@ -1,6 +1,7 @@
 //! A request's way: host and path, operation, signature, body, and then the operation. Nothing of the body is read before the
 //! signature holds and the length is one that may be.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ use larder_model::objects::Tag;
 use larder_model::objects::access::Circumstances;
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::auth::{self, Payload, Scheme};
 use crate::background::Background;
 use crate::body::RequestBody;
-use crate::call::Call;
+use crate::call::{Call, joined};
 use crate::errors::{Code, Fault, gateway};
 use crate::forwarded::Origin;
 use crate::host::Place;
@@ -36,6 +38,8 @@ use crate::{S3Settings, background, cors, ops, probe, route};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
+/// Most bodies at a time from those who have not said who they are: few enough that they never keep those out who have.
+const STRANGERS_MAX: usize = 256;
 /// What the metrics call a browser's question.
 const PREFLIGHT: &str = "Preflight";
 /// What the metrics call what is no operation.
@@ -47,6 +51,8 @@ pub struct S3Service {
     objects: Arc<Objects>,
     settings: Arc<S3Settings>,
     background: Background,
+    /// Of the bodies that have to be read before it is known whether they are wanted.
+    strangers: Arc<Semaphore>,
 }
 
 /// What is known of a request from its line and headers.
@@ -74,7 +80,8 @@ impl S3Service {
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
         let background = Background::new(Arc::clone(objects.gateway()));
-        Self { objects, settings: Arc::new(settings), background }
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        Self { objects, settings: Arc::new(settings), background, strangers }
     }
 
     pub(crate) fn settings(&self) -> &S3Settings {
@@ -90,19 +97,21 @@ impl S3Service {
     pub async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Reply {
         let gateway = self.objects.gateway();
         let begun = gateway.monotonic();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
+        let query = Query::of(parts.uri.query());
+        let moved = auth::move_headers(&query, &mut parts.headers);
         let seen = Seen {
             id: gateway.new_key(),
             now: gateway.now(),
             origin: Origin::of(peer, &parts.headers, &self.settings.proxies),
             place: Place::of(Some(&host), &self.settings.roots),
-            query: Query::of(parts.uri.query()),
+            query,
             host,
             parts,
         };
         let mut trace = Trace::default();
-        let target = Target::of(&seen.place, seen.parts.uri.path());
+        let target = moved.and_then(|()| Target::of(&seen.place, seen.parts.uri.path()));
         let carried_out =
             AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
         let outcome = carried_out.unwrap_or_else(|panic| Err(background::panicked(gateway, &seen.id, &*panic)));
@@ -149,7 +158,7 @@ impl S3Service {
         trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
         let body = self.body(operation, body, &parts.headers, &identity)?;
         trace.received = body.counter();
-        let call = self.call(seen, operation, target, identity, body, admitted);
+        let call = Call { admitted, ..self.call(seen, operation, target, identity, body) };
         match operation.answer {
             Answer::Probe(answer) => probe::answer(&call, answer).await,
             // Boxed: operations differ much in what they hold, and most requests are not the largest.
@@ -191,6 +200,13 @@ impl S3Service {
             return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
         }
         let body = RequestBody::of(body, headers, identity.checked.as_ref())?;
+        if identity.user.is_none()
+            && matches!(operation.takes, Takes::Document | Takes::Form)
+            && body.length() != Some(0)
+        {
+            let turn = Arc::clone(&self.strangers).try_acquire_owned().map_err(|_| Code::SlowDown)?;
+            return Ok(body.holding(turn));
+        }
         if operation.takes == Takes::Stream {
             let max = self.objects.config().put_bytes_max;
             match body.length() {
@@ -209,7 +225,6 @@ impl S3Service {
         target: Target,
         identity: Identity,
         body: RequestBody,
-        admitted: Option<Arc<Admitted>>,
     ) -> Call {
         let scheme = identity.scheme();
         let circumstances = circumstances(seen, scheme);
@@ -227,7 +242,7 @@ impl S3Service {
             virtual_host: matches!(seen.place, Place::Bucket(_)),
             request_id: seen.id.clone(),
             now: seen.now,
-            admitted,
+            admitted: None,
             background: self.background.clone(),
             body: Mutex::new(Some(body)),
         }
@@ -268,10 +283,13 @@ fn host_of(parts: &Parts) -> String {
     named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
 }
 
-/// What policies may look at.
+/// What policies may look at: whatever an operation reads, also what is not plain text.
 fn circumstances(seen: &Seen, scheme: Option<Scheme>) -> Circumstances {
-    let header = |name: &HeaderName| seen.parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let headers = &seen.parts.headers;
+    let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()));
     let amz = |name: &'static str| header(&HeaderName::from_static(name));
+    let grants = |name: &'static str| Some(String::from_utf8_lossy(&joined(headers, name)?).into_owned().into());
+    let asked = |name: &str| seen.query.get(name).map(Cow::Borrowed);
     let (auth_type, version) = match scheme {
         Some(Scheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
         Some(Scheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
@@ -283,20 +301,25 @@ fn circumstances(seen: &Seen, scheme: Option<Scheme>) -> Circumstances {
     let known = [
         ("aws:Referer", header(&REFERER)),
         ("aws:UserAgent", header(&USER_AGENT)),
-        ("s3:prefix", seen.query.get("prefix")),
-        ("s3:delimiter", seen.query.get("delimiter")),
-        ("s3:max-keys", seen.query.get("max-keys")),
-        ("s3:VersionId", seen.query.get("versionId")),
+        ("s3:prefix", asked("prefix")),
+        ("s3:delimiter", asked("delimiter")),
+        ("s3:max-keys", asked("max-keys")),
+        ("s3:VersionId", asked("versionId")),
         ("s3:x-amz-acl", amz("x-amz-acl")),
+        ("s3:x-amz-grant-read", grants("x-amz-grant-read")),
+        ("s3:x-amz-grant-write", grants("x-amz-grant-write")),
+        ("s3:x-amz-grant-read-acp", grants("x-amz-grant-read-acp")),
+        ("s3:x-amz-grant-write-acp", grants("x-amz-grant-write-acp")),
+        ("s3:x-amz-grant-full-control", grants("x-amz-grant-full-control")),
         ("s3:x-amz-copy-source", amz("x-amz-copy-source")),
         ("s3:x-amz-metadata-directive", amz("x-amz-metadata-directive")),
         ("s3:x-amz-storage-class", amz("x-amz-storage-class")),
         ("s3:x-amz-content-sha256", amz("x-amz-content-sha256")),
-        ("s3:authType", auth_type),
-        ("s3:signatureversion", version),
+        ("s3:authType", auth_type.map(Cow::Borrowed)),
+        ("s3:signatureversion", version.map(Cow::Borrowed)),
     ];
-    let keys = known.into_iter().filter_map(|(name, value)| Some((name, value?.to_owned()))).collect();
-    let request_tags = Query::of(amz("x-amz-tagging"))
+    let keys = known.into_iter().filter_map(|(name, value)| Some((name, value?.into_owned()))).collect();
+    let request_tags = Query::of(amz("x-amz-tagging").as_deref())
         .iter()
         .map(|(key, value)| Tag { key: key.to_owned(), value: value.to_owned() })
         .collect();

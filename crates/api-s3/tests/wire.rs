@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "each test binary uses a part")]
 mod support;
 
 use larder_api_s3::S3Settings;
@@ -55,6 +56,36 @@ async fn objects_go_in_and_out_under_both_versions() {
 }
 
 #[tokio::test]
+async fn the_rest_of_an_object_that_was_replaced_is_all_of_the_new_one() {
+    let server = with_bucket().await;
+    let put = server.ask("PUT", "/box/k", NOTHING, b"hello").await;
+    let tag = put.header("etag").unwrap();
+    for (if_range, status, body) in
+        [(tag, 206, "lo"), ("\"0\"", 200, "hello"), ("Thu, 01 Jan 1970 00:00:07 GMT", 200, "hello")]
+    {
+        let got = server.ask("GET", "/box/k", &[("range", "bytes=3-"), ("if-range", if_range)], b"").await;
+        assert_eq!((got.status, got.body.as_str()), (status, body), "{if_range}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_of_another_owner_than_expected_is_not_touched() {
+    let server = with_bucket().await;
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"kept").await.status, 200);
+    let list = server.ask("GET", "/", NOTHING, b"").await;
+    let owner = list.element("ID").unwrap();
+    for (expected, status) in [(owner, 200), ("111122223333", 403)] {
+        let headers = [("x-amz-expected-bucket-owner", expected)];
+        assert_eq!(server.ask("GET", "/box/k", &headers, b"").await.status, status, "{expected}");
+        assert_eq!(server.ask("PUT", "/box/other", &headers, b"new").await.status, status, "{expected}");
+        let headers = [("x-amz-copy-source", "box/k"), ("x-amz-source-expected-bucket-owner", expected)];
+        assert_eq!(server.ask("PUT", "/box/copy", &headers, b"").await.status, status, "{expected}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
     let server = with_bucket().await;
     let other = "0cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
@@ -83,9 +114,11 @@ async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
     let put = server.ask_text(&chunked, body.as_bytes()).await;
     assert_eq!(put.status, 200, "{put:?}");
     assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello");
-    let without =
-        server.ask_text(&signed_v2("PUT", "/box/k", &[("transfer-encoding", "chunked")], None), b"0\r\n\r\n").await;
-    assert_eq!((without.status, without.element("Code")), (411, Some("MissingContentLength")));
+    for (headers, body) in [(&[("transfer-encoding", "chunked")][..], "0\r\n\r\n"), (NOTHING, "")] {
+        let without = server.ask_text(&signed_v2("PUT", "/box/k", headers, None), body.as_bytes()).await;
+        assert_eq!((without.status, without.element("Code")), (411, Some("MissingContentLength")));
+        assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello");
+    }
     server.stop().await;
 }
 
@@ -186,7 +219,8 @@ async fn nothing_that_is_sent_ends_the_server() {
 
 #[tokio::test]
 async fn connections_are_counted_and_kept() {
-    let server = Server::start_with(Config::default(), S3Settings { connections_max: 1, ..S3Settings::default() }).await;
+    let server =
+        Server::start_with(Config::default(), S3Settings { connections_max: 1, ..S3Settings::default() }).await;
     let mut first = server.connect().await;
     for _ in 0..3 {
         first.send(signed_v2("GET", "/", NOTHING, None).as_bytes()).await;

@@ -13,8 +13,9 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::time::MissedTickBehavior;
 
-use crate::linger::{Pulse, Socket};
+use crate::linger::{Counts, Pulse, Socket};
 use crate::{Face, Settings};
 
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
@@ -71,7 +72,9 @@ async fn answer<F: Face>(
 /// for a connection instead of one for each request: a request's headers get between one and two times their timeout.
 async fn silence(pulse: &Pulse, settings: Settings) {
     let mut ticks = tokio::time::interval(settings.header_timeout);
-    let mut before = pulse.counts();
+    // When the server was late, clients do not pay for it.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = Counts::default();
     let (mut reads_then, mut idle) = (0, Duration::ZERO);
     loop {
         ticks.tick().await;

@@ -29,7 +29,7 @@ pub(crate) struct Pulse {
 }
 
 /// A pulse at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     /// Requests begun.
     pub(crate) begun: u64,

@@ -13,7 +13,9 @@ const END_TIME_MAX: Duration = Duration::from_secs(20);
 
 fn larder(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.env_clear().current_dir(dir).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Servers of other tests run at the same time: each S3 listener takes a port of its own, unless a flag says otherwise.
+    command.env_clear().env("LARDER_S3", "127.0.0.1:0").current_dir(dir).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -55,14 +55,27 @@ pub(super) fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
 
 /// The values of a header as one: each trimmed, runs of white space within one space, joined with commas.
 pub(super) fn folded(headers: &HeaderMap, name: &str) -> Vec<u8> {
+    joined(headers, name, fold)
+}
+
+/// The values of a header as one, joined with commas, each as `append` puts it.
+pub(super) fn joined(headers: &HeaderMap, name: &str, append: Append) -> Vec<u8> {
     let mut line = Vec::new();
     for (index, value) in headers.get_all(name).iter().enumerate() {
         if index > 0 {
             line.push(b',');
         }
-        fold(&mut line, value.as_bytes());
+        append(&mut line, value.as_bytes());
     }
     line
+}
+
+/// Puts a header's value behind a line.
+pub(super) type Append = fn(&mut Vec<u8>, &[u8]);
+
+/// Appends a value, trimmed.
+pub(super) fn trim(line: &mut Vec<u8>, value: &[u8]) {
+    line.extend_from_slice(value.trim_ascii());
 }
 
 /// Appends a value, trimmed, runs of white space within as one space.

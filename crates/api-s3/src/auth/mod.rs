@@ -22,8 +22,11 @@ use crate::query::Query;
 
 pub use canonical::PATH;
 pub(crate) use canonical::hex;
+#[cfg(test)]
+pub(crate) use canonical::unhex;
 pub use chunked::Signer;
 pub use payload::{CONTENT_SHA256, Payload};
+pub(crate) use v2::move_headers;
 
 /// How far the clocks of client and server may be apart.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;
@@ -80,8 +83,10 @@ pub enum Claim {
 pub struct Checked {
     /// How it was given.
     pub scheme: Scheme,
-    /// Signs the chunks of a body that is signed in pieces; version 4 in a header only.
+    /// Signs the chunks of a body that is signed in pieces; version 4 only.
     pub signer: Option<Signer>,
+    /// The SHA-256 that the body was signed with, which a presigned address may have in its query alone.
+    pub body: Option<[u8; 32]>,
 }
 
 impl Claim {

@@ -162,6 +162,85 @@ fn readings_of_the_resource_that_real_clients_have_are_tried() {
 }
 
 #[test]
+fn white_space_within_a_header_is_signed_as_it_is_or_folded() {
+    let date = "Tue, 27 Mar 2007 19:36:42 UTC";
+    for (value, holds) in [("two  spaces", true), ("two spaces", true), (" two  spaces ", false), ("twospaces", false)]
+    {
+        let text = format!("PUT\n\n\n{date}\nx-amz-meta-a:{value}\nx-amz-meta-b:1\n/b/k");
+        let sent = v2("PUT", "/b/k", date, &v2_of(&text, "s"));
+        let sent = sent.with("x-amz-meta-a", " two  spaces ").with("x-amz-meta-b", "1");
+        assert_eq!(sent.holds("s"), holds, "{value:?}");
+    }
+}
+
+#[test]
+fn who_has_a_presigned_address_of_version_2_can_add_nothing_that_counts() {
+    for (method, resource, target) in [
+        ("PUT", "/b/k", "/b/k?tagging"),
+        ("GET", "/b/k", "/b/k?response-content-type=text%2Fhtml"),
+        ("PUT", "/b", "/b?cors"),
+        ("PUT", "/b", "/b/?cors"),
+        ("PUT", "/b", "/b?publicAccessBlock"),
+        ("GET", "/b", "/b?policyStatus"),
+        ("GET", "/b/k", "/b/k?versionId=1"),
+    ] {
+        let signature = v2_of(&format!("{method}\n\n\n2000000000\n{resource}"), "s").replace('+', "%2B");
+        let signed = |target: &str| {
+            let mark = if target.contains('?') { '&' } else { '?' };
+            let target = format!("{target}{mark}AWSAccessKeyId=K&Expires=2000000000&Signature={signature}");
+            Sent::new(method, &target, &[], "20200101T000000Z")
+        };
+        assert!(signed(resource).holds("s"), "{resource}");
+        assert!(!signed(target).holds("s"), "{method} {target}");
+    }
+}
+
+#[test]
+fn headers_that_were_moved_into_a_presigned_address_are_headers_again() {
+    let moved = |query: &str, headers: &[(&'static str, &'static str)]| {
+        let mut map: HeaderMap =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        move_headers(&Query::of(Some(query)), &mut map).map(|()| map).map_err(|fault| fault.code)
+    };
+    let signed = "AWSAccessKeyId=K&Expires=2000000000&Signature=s";
+    let found = moved(&format!("{signed}&Content-MD5=m&X-Amz-Acl=private&x-amz-meta-a=b&x-amz-meta-a=c"), &[]).unwrap();
+    assert_eq!(
+        (found.len(), &found["content-md5"], &found["x-amz-acl"]),
+        (4, &"m".parse().unwrap(), &"private".parse().unwrap())
+    );
+    let kept = moved(&format!("{signed}&x-amz-acl=private"), &[("x-amz-acl", "public-read")]).unwrap();
+    assert_eq!(kept.get_all("x-amz-acl").iter().collect::<Vec<_>>(), ["public-read"]);
+    for other in ["x-amz-acl=private", "X-Amz-Algorithm=A&AWSAccessKeyId=K&Signature=s&x-amz-acl=private"] {
+        assert!(moved(other, &[]).unwrap().is_empty(), "{other}");
+    }
+    assert!(
+        !moved(&format!("{signed}&x-amz-acl=private"), &[("authorization", "AWS K:s")])
+            .unwrap()
+            .contains_key("x-amz-acl")
+    );
+    for bad in ["content-type=a%0Ab", "x-amz-meta-a%0Ab=c", "x-amz-meta-a=%00"] {
+        assert_eq!(moved(&format!("{signed}&{bad}"), &[]), Err(Code::InvalidArgument), "{bad}");
+    }
+}
+
+#[test]
+fn a_presigned_address_holds_the_body_to_the_hash_in_its_query() {
+    let abc = canonical::sha256_hex(b"abc");
+    let query = format!(
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Content-Sha256={abc}&X-Amz-Credential=\
+         K%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date={NOW}&X-Amz-Expires=60&X-Amz-SignedHeaders=host"
+    );
+    let signature = sign_v4("/k", &query, &[("host", "h")], &abc);
+    let sent = Sent::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
+    for header in [None, Some("UNSIGNED-PAYLOAD"), Some(EMPTY)] {
+        let sent = header.map_or_else(|| sent.clone(), |header| sent.clone().with("x-amz-content-sha256", header));
+        let checked = sent.check(V4_SECRET).unwrap().unwrap().1;
+        assert_eq!(checked.body, canonical::unhex(&abc), "{header:?}");
+    }
+    assert_eq!(v4_presigned(PRESIGNED).check(V4_SECRET).unwrap().unwrap().1.body, None);
+}
+
+#[test]
 fn the_dates_of_version_2_are_checked() {
     let sent = puppy();
     for (shift, fine) in [(0i64, true), (899, true), (-899, true), (901, false), (-901, false)] {

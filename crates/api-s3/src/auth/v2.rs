@@ -1,18 +1,20 @@
 //! Signatures of version 2: HMAC-SHA1 over a few headers and the resource.
 //!
 //! Clients disagree about what the resource is, so a signature that does not hold for the widest reading is tried for the few
-//! others that real clients are known to have. Each try costs one SHA-1 of some hundred bytes, and there are at most nine.
+//! others that real clients are known to have. Each try costs one SHA-1 of some hundred bytes, and there are at most eighteen.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq as _;
 
 use crate::errors::{Code, Fault};
-use crate::query::{decode_plus, pairs};
+use crate::query::{Query, decode_plus, pairs};
+use crate::route::is_subresource;
 
-use super::canonical::{fold, folded, hmac_sha1};
+use super::canonical::{Append, fold, folded, hmac_sha1, joined, trim};
 use super::{Checked, Request, SKEW_MICROS_MAX, Scheme, date, expired, mismatch, skewed};
 
 /// Sub-resources that all clients sign.
@@ -120,21 +122,34 @@ impl Claim {
 
     /// Whether the signature is that of the request under one of the readings.
     pub(super) fn check(self, request: &Request<'_>, secret: &str) -> Result<Checked, Fault> {
-        let head = self.head(request);
-        let with = |resource: &[u8]| [&head, resource].concat();
-        let resources = resources(request);
+        // The protocol keeps white space within a value, some clients fold it.
+        let (kept, folded) = (self.head(request, trim), self.head(request, fold));
+        let with = |resource: &[u8]| [&kept, resource].concat();
+        if let Some(name) = request.query.iter().map(|(name, _)| name).find(|name| self.leaves_open(name)) {
+            let message = format!("The address was signed without the parameter {name}");
+            return Err(Fault::new(Code::AccessDenied, message));
+        }
+        let resources = resources(request, self.scheme == Scheme::V2Query);
         let given: Option<[u8; 20]> = STANDARD.decode(&self.signature).ok().and_then(|bytes| bytes.try_into().ok());
         let holds = given.is_some_and(|given| {
-            resources.iter().any(|resource| hmac_sha1(secret.as_bytes(), &with(resource)).ct_eq(&given).into())
+            let heads = [&kept, &folded].into_iter().take(if kept == folded { 1 } else { 2 });
+            let mut texts = heads.flat_map(|head| resources.iter().map(|resource| [&head[..], resource].concat()));
+            texts.any(|text| hmac_sha1(secret.as_bytes(), &text).ct_eq(&given).into())
         });
         if holds {
-            return Ok(Checked { scheme: self.scheme, signer: None });
+            return Ok(Checked { scheme: self.scheme, signer: None, body: None });
         }
         Err(mismatch(&self.access_key, &with(&resources[0]), &self.signature))
     }
 
-    /// The string to sign up to the resource.
-    fn head(&self, request: &Request<'_>) -> Vec<u8> {
+    /// Whether a parameter decides what is done and yet is not signed. A presigned address is for others, who must not make
+    /// something else of it; who signs each request says with the next signature what it is for.
+    fn leaves_open(&self, name: &str) -> bool {
+        self.scheme == Scheme::V2Query && is_subresource(name) && !is_signed(name)
+    }
+
+    /// The string to sign up to the resource; `append` puts the values of headers into it.
+    fn head(&self, request: &Request<'_>, append: Append) -> Vec<u8> {
         let presigned = self.scheme == Scheme::V2Query;
         let mut text = request.method.as_bytes().to_vec();
         for name in ["content-md5", "content-type"] {
@@ -147,7 +162,7 @@ impl Claim {
         text.push(b'\n');
         text.extend_from_slice(&self.date_line);
         text.push(b'\n');
-        for (name, value) in amz_headers(request, presigned) {
+        for (name, value) in amz_headers(request, presigned, append) {
             text.extend_from_slice(name.as_bytes());
             text.push(b':');
             text.extend_from_slice(&value);
@@ -167,7 +182,7 @@ fn raw(request: &Request<'_>, name: &str) -> Vec<u8> {
 }
 
 /// The headers that are signed, by name. boto moves them into the query of a presigned address; a real header wins.
-fn amz_headers(request: &Request<'_>, presigned: bool) -> BTreeMap<String, Vec<u8>> {
+fn amz_headers(request: &Request<'_>, presigned: bool, append: Append) -> BTreeMap<String, Vec<u8>> {
     let mut signed = BTreeMap::new();
     if presigned {
         for (name, value) in request.query.iter() {
@@ -177,30 +192,64 @@ fn amz_headers(request: &Request<'_>, presigned: bool) -> BTreeMap<String, Vec<u
                 if !line.is_empty() {
                     line.push(b',');
                 }
-                fold(line, value.as_bytes());
+                append(line, value.as_bytes());
             }
         }
     }
     for name in request.headers.keys().map(hyper::header::HeaderName::as_str) {
         if name.starts_with("x-amz-") {
-            signed.insert(name.to_owned(), folded(request.headers, name));
+            signed.insert(name.to_owned(), joined(request.headers, name, append));
         }
     }
     signed
 }
 
-/// The resource in every reading that clients are known to have, the widest first.
-fn resources(request: &Request<'_>) -> Vec<Vec<u8>> {
+/// Gives a presigned request the headers that boto moved into its query: what was signed as a header is one, so that nobody can
+/// make it count for nothing by moving it. A real header wins.
+///
+/// # Errors
+/// 400 `InvalidArgument` for a name or a value that no header can have.
+pub(crate) fn move_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), Fault> {
+    let presigned = query.has("AWSAccessKeyId") && query.has("Signature") && !query.has("X-Amz-Algorithm");
+    if !presigned || headers.contains_key(AUTHORIZATION) {
+        return Ok(());
+    }
+    let mut moved = HeaderMap::new();
+    for (name, value) in query.iter() {
+        let lower = name.to_ascii_lowercase();
+        let once = lower == "content-md5" || lower == "content-type";
+        if !once && !lower.starts_with("x-amz-") || headers.contains_key(&lower) {
+            continue;
+        }
+        let bad = || Fault::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
+        let header = HeaderName::try_from(lower).map_err(|_| bad())?;
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
+        if !once || !moved.contains_key(&header) {
+            moved.append(header, value);
+        }
+    }
+    headers.extend(moved);
+    Ok(())
+}
+
+/// Whether a sub-resource is signed, by some clients at least.
+fn is_signed(name: &str) -> bool {
+    CORE.contains(&name) || MORE.contains(&name)
+}
+
+/// The resource in every reading that clients are known to have, the widest first. `presigned`: only readings that leave nothing
+/// out, for who has the address could add it.
+fn resources(request: &Request<'_>, presigned: bool) -> Vec<Vec<u8>> {
     let path = match request.host_bucket {
         Some(bucket) => format!("/{bucket}{}", request.path),
         None => request.path.to_owned(),
     };
-    let union = |name: &str| CORE.contains(&name) || MORE.contains(&name);
-    let all = sub_resources(request.raw_query, union, false);
-    let core = sub_resources(request.raw_query, |name| CORE.contains(&name), false);
-    let with_type = sub_resources(request.raw_query, |name| CORE.contains(&name) || name == "list-type", false);
+    let all = sub_resources(request.raw_query, is_signed, false);
+    let some = |name: &str| if presigned { is_signed(name) } else { CORE.contains(&name) };
+    let core = sub_resources(request.raw_query, some, false);
+    let with_type = sub_resources(request.raw_query, |name| some(name) || name == "list-type", false);
     // An empty value signed with its equals sign, as botocore does.
-    let empty = sub_resources(request.raw_query, union, true);
+    let empty = sub_resources(request.raw_query, is_signed, true);
     let mut readings = vec![[path.as_bytes(), &all].concat()];
     for query in [&core, &with_type, &empty] {
         readings.push([path.as_bytes(), query].concat());

@@ -191,7 +191,8 @@ impl Claim {
             for payload in &self.payloads {
                 let text = self.string_to_sign(&self.canonical(request, path, payload));
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
-                    return Ok(self.checked(key));
+                    let body = unhex(payload);
+                    return Ok(self.checked(key, body));
                 }
             }
         }
@@ -202,9 +203,9 @@ impl Claim {
             .with("CanonicalRequestBytes", spelled(&canonical)))
     }
 
-    fn checked(self, key: [u8; 32]) -> Checked {
+    fn checked(self, key: [u8; 32], body: Option<[u8; 32]>) -> Checked {
         let scope = self.credential.scope();
-        Checked { scheme: self.scheme, signer: Some(Signer::new(key, self.date, scope, self.signature)) }
+        Checked { scheme: self.scheme, signer: Some(Signer::new(key, self.date, scope, self.signature)), body }
     }
 
     /// Refuses headers that are not signed but must be: who holds a presigned put could make it a copy with one.

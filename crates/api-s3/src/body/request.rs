@@ -12,6 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects;
@@ -52,6 +53,8 @@ enum Source {
     Wire(Incoming),
     #[cfg(test)]
     Pieces(std::collections::VecDeque<Bytes>),
+    #[cfg(test)]
+    Never,
     Nothing,
 }
 
@@ -66,6 +69,8 @@ pub struct RequestBody {
     count: Arc<AtomicU64>,
     verdict: Verdict,
     done: bool,
+    /// Its place among the bodies of those who have not said who they are.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl std::fmt::Debug for RequestBody {
@@ -103,7 +108,19 @@ impl RequestBody {
             count: Arc::default(),
             verdict: Verdict::default(),
             done: false,
+            turn: None,
         }
+    }
+
+    /// The same, keeping `turn` until it was read.
+    #[must_use]
+    pub(crate) fn holding(self, turn: OwnedSemaphorePermit) -> Self {
+        Self { turn: Some(turn), ..self }
+    }
+
+    /// Hands over what it keeps.
+    pub(crate) fn take_turn(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.turn.take()
     }
 
     fn read_as(&mut self, payload: Payload, headers: &HeaderMap, checked: Option<&Checked>) -> Result<(), Fault> {
@@ -122,6 +139,10 @@ impl RequestBody {
                 self.length = Some(length);
                 self.decoder = Some(Decoder::new(length, signer.filter(|_| signed), announced));
             }
+        }
+        // What was signed counts, whatever an unsigned header says.
+        if let Some(expected) = checked.and_then(|checked| checked.body) {
+            self.sum = Some(Sum::new(expected));
         }
         Ok(())
     }
@@ -222,6 +243,8 @@ impl RequestBody {
             Source::Nothing => Ok(None),
             #[cfg(test)]
             Source::Pieces(pieces) => Ok(pieces.pop_front()),
+            #[cfg(test)]
+            Source::Never => std::future::pending().await,
             Source::Wire(body) => loop {
                 match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
                     Err(_) => return Err(Code::RequestTimeout.into()),

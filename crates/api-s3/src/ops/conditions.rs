@@ -1,14 +1,28 @@
 //! Conditions of requests: the four of HTTP, the same about the source of a copy, and those of writes.
 
 use hyper::HeaderMap;
-use larder_gateway::objects::get::ReadConditions;
+use larder_gateway::objects::get::{IfRange, ReadConditions};
 use larder_gateway::objects::put::WriteConditions;
 
 use super::{dates, params};
 
 /// What must hold of an object that is read.
 pub(crate) fn of_read(headers: &HeaderMap) -> ReadConditions {
-    conditions(headers, ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"])
+    let four = conditions(headers, ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"]);
+    ReadConditions { if_range: if_range(headers), ..four }
+}
+
+/// The object that a range is of. A weak tag is not exact.
+fn if_range(headers: &HeaderMap) -> Option<IfRange> {
+    if !headers.contains_key("if-range") {
+        return None;
+    }
+    let text = params::header(headers, "if-range").unwrap_or_default();
+    Some(match dates::http(text) {
+        Some(when) => IfRange::Modified(when),
+        None if text.is_empty() || text.starts_with("W/") => IfRange::Nothing,
+        None => IfRange::Tag(unquoted(text).to_owned()),
+    })
 }
 
 /// What must hold of the source of a copy: whichever does not is a failed precondition.
@@ -53,6 +67,7 @@ fn conditions(headers: &HeaderMap, names: [&str; 4]) -> ReadConditions {
         modified_since: date(modified),
         unmodified_since: date(unmodified),
         always_precondition: false,
+        if_range: None,
     }
 }
 
@@ -92,6 +107,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_range_is_of() {
+        let found = |value: &str| of_read(&headers(&[("if-range", value)])).if_range;
+        assert_eq!(found("\"a\""), Some(IfRange::Tag("a".into())));
+        assert_eq!(found("a"), Some(IfRange::Tag("a".into())));
+        assert_eq!(found("Thu, 01 Jan 1970 00:00:07 GMT"), Some(IfRange::Modified(7_000_000)));
+        assert_eq!((found("W/\"a\""), found("")), (Some(IfRange::Nothing), Some(IfRange::Nothing)));
+        assert_eq!(of_read(&HeaderMap::new()).if_range, None);
+        assert_eq!(of_source(&headers(&[("if-range", "a")])).if_range, None);
+    }
+
+    #[test]
     fn dates_nobody_can_read_are_not_there() {
         let given = headers(&[("if-modified-since", "Thu, 01 Jan 1970 00:00:07 GMT"), ("if-unmodified-since", "soon")]);
         let found = of_read(&given);
@@ -103,7 +129,7 @@ mod tests {
         fn any_header_is_read(value: Vec<u8>) {
             let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
             let mut headers = HeaderMap::new();
-            for name in ["if-match", "if-none-match", "if-modified-since"] {
+            for name in ["if-match", "if-none-match", "if-modified-since", "if-range"] {
                 headers.insert(name, value.clone());
             }
             let _ = (of_read(&headers), of_write(&headers));

@@ -7,7 +7,7 @@ use larder_gateway::objects::copy::{Copied, CopyObject};
 use larder_gateway::objects::get::{GetObject, Window};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{about, checksums, conditions, describe, grants, params};
+use super::{about, checksums, conditions, describe, grants, owner, params};
 use crate::call::Call;
 use crate::dates;
 use crate::errors::Fault;
@@ -19,6 +19,7 @@ pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-cop
 
 pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     let request = decode(&call.bucket, &call.key, &call.headers)?;
+    owner::expected(call, owner::OF_SOURCE, &request.source.bucket).await?;
     let copied = call.objects.copy(&call.caller, request).await?;
     let mut reply = reply::document(document(&copied));
     describe::version(&mut reply, copied.stored.version_id.as_deref());

@@ -6,7 +6,7 @@ use larder_model::objects::{Checksum, Etag, Part};
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::upload_part::{address, by_length};
-use super::{about, describe, params};
+use super::{about, describe, owner, params};
 use crate::call::Call;
 use crate::dates;
 use crate::errors::Fault;
@@ -18,6 +18,7 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     let at = address(call).await?;
     let window = part_window(params::header(&call.headers, COPY_SOURCE_RANGE))?;
     let source = source(&call.headers, window)?;
+    owner::expected(call, owner::OF_SOURCE, &source.bucket).await?;
     let (part, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
     let mut reply = reply::document(document(&part));
     if let Some(version) = source_version {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use larder_gateway::objects::put::{ChecksumWanted, Incoming};
 use larder_model::objects::Algorithm;
 
@@ -18,11 +19,17 @@ pub(crate) fn bytes(call: &Call) -> Result<(Incoming, Verdict), Fault> {
     let (md5, checksum) = (checksums::md5(&call.headers)?, checksums::wanted(&call.headers)?);
     let body = call.take_body();
     let length = body.length();
-    if length.is_none() {
+    if length.is_none() || !has_length(&call.headers) {
         return Err(Code::MissingContentLength.into());
     }
     let verdict = body.verdict();
     Ok((Incoming { stream: Box::new(body), length, md5, checksum }, verdict))
+}
+
+/// Whether anything says how long the body is. HTTP takes a request that does not for one without a body, and the object would
+/// be replaced by nothing.
+fn has_length(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
 }
 
 /// The algorithm of a checksum that was given, or asked for.

@@ -7,7 +7,7 @@
 //!           versioning  acl  policy  cors  lifecycle  tagging  public_access
 //! object    put_object  copy_object  get_object (and head)  delete_object  attributes  acl  tagging
 //! upload    create_upload  upload_part  copy_part  list_parts  complete  abort
-//! shared    params  conditions  checksums  about  grants  copy_source  incoming   what requests say
+//! shared    params  conditions  checksums  about  grants  copy_source  incoming  owner   what requests say
 //!           describe  names  spelling  dates                                     how answers say it
 //! ```
 
@@ -38,6 +38,7 @@ mod list_parts;
 mod list_uploads;
 mod list_versions;
 mod names;
+mod owner;
 mod params;
 mod policy;
 mod post_object;
@@ -51,7 +52,7 @@ mod versioning;
 use crate::admin;
 use crate::call::Call;
 use crate::errors::{Code, Fault};
-use crate::operations::Op;
+use crate::operations::{Op, Scope};
 use crate::reply::Reply;
 
 /// Carries an operation out. Who asks is known; whether they may, the gateway says.
@@ -59,6 +60,9 @@ use crate::reply::Reply;
 /// # Errors
 /// Every refusal of the protocol.
 pub(crate) async fn run(call: &Call) -> Result<Reply, Fault> {
+    if !matches!(call.operation.scope, Scope::Admin(_)) && call.operation.op != Op::CreateBucket {
+        owner::expected(call, owner::OF_BUCKET, &call.bucket).await?;
+    }
     match call.operation.op {
         Op::ListBuckets => list_buckets::run(call).await,
 

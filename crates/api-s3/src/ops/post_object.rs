@@ -16,11 +16,13 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_gateway::objects::Caller;
 use larder_gateway::objects::put::{Incoming, PutObject, WriteConditions};
 use larder_model::limits::OBJECT_TAGS_MAX;
+use larder_model::objects::Tag;
+use larder_model::objects::access::Circumstances;
 
 use super::{about, checksums, grants, tagging};
 use crate::auth::post::Claim;
 use crate::body::DOCUMENT_TIME_MAX;
-use crate::call::Call;
+use crate::call::{Call, joined};
 use crate::errors::{Code, Fault};
 use crate::identity;
 use crate::reply::Reply;
@@ -45,10 +47,21 @@ const HEADERS: &[&str] = &[
 const PREFIXES: &[&str] =
     &["x-amz-meta-", "x-amz-checksum-", "x-amz-grant-", "x-amz-server-side-", "x-amz-object-lock-"];
 
+/// Condition keys of policies with the headers they are about.
+const POLICY_KEYS: &[(&str, &str)] = &[
+    ("s3:x-amz-acl", grants::CANNED),
+    ("s3:x-amz-grant-read", "x-amz-grant-read"),
+    ("s3:x-amz-grant-write", "x-amz-grant-write"),
+    ("s3:x-amz-grant-read-acp", "x-amz-grant-read-acp"),
+    ("s3:x-amz-grant-write-acp", "x-amz-grant-write-acp"),
+    ("s3:x-amz-grant-full-control", "x-amz-grant-full-control"),
+    ("s3:x-amz-storage-class", "x-amz-storage-class"),
+];
+
 pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     let mut form = Form::open(&call.headers, call.take_body())?;
     let fields = tokio::time::timeout(DOCUMENT_TIME_MAX, form.fields()).await.map_err(|_| Code::RequestTimeout)??;
-    let (caller, policy) = signer(call, &fields).await?;
+    let (mut caller, policy) = signer(call, &fields).await?;
     let key = key_of(&fields)?;
     let range = match &policy {
         Some(policy) => policy.check(&fields, &call.bucket, &key, call.now)?,
@@ -60,6 +73,7 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     if let Some(document) = fields.get("tagging") {
         about.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
     }
+    said(&mut caller.circumstances, &headers, &about.tags);
     let (md5, checksum) = (checksums::md5(&headers)?, checksums::wanted(&headers)?);
     let (stream, verdict) = form.file(range)?;
     let request = PutObject {
@@ -84,8 +98,22 @@ async fn signer(call: &Call, fields: &Fields) -> Result<(Caller, Option<Policy>)
     }
     let user = identity::by_key(&call.objects, &claim.access_key).await?;
     claim.check(&user.secret)?;
-    let caller = Caller { user: Some(identity::enabled(user)?), circumstances: call.caller.circumstances.clone() };
+    let mut circumstances = call.caller.circumstances.clone();
+    circumstances.keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
+    let version = if claim.region().is_some() { "AWS4-HMAC-SHA256" } else { "AWS" };
+    circumstances.keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);
+    let caller = Caller { user: Some(identity::enabled(user)?), circumstances };
     Ok((caller, Some(Policy::parse(claim.policy())?)))
+}
+
+/// Lets the bucket's policy see what the form says in the place of headers, and not what headers say: they count for nothing.
+fn said(circumstances: &mut Circumstances, headers: &HeaderMap, tags: &[Tag]) {
+    circumstances.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
+    for (key, header) in POLICY_KEYS {
+        let value = joined(headers, *header).map(|value| String::from_utf8_lossy(&value).into_owned());
+        circumstances.keys.extend(value.map(|value| (*key, value)));
+    }
+    circumstances.request_tags = tags.to_vec();
 }
 
 /// The key, the file's name put in where it is asked for.
@@ -128,6 +156,17 @@ mod tests {
         assert_eq!(key(""), Err("key".into()));
         assert!(key_of(&Fields::fixed(&[], "f")).is_err());
         assert!(key_of(&Fields::fixed(&[("key", "${filename}")], "")).is_err());
+    }
+
+    #[test]
+    fn a_bucket_policy_sees_the_form_and_not_the_headers_around_it() {
+        let keys = vec![("s3:x-amz-acl", "private".to_owned()), ("aws:UserAgent", "u".to_owned())];
+        let mut circumstances = Circumstances { keys, ..Circumstances::default() };
+        let headers = headers_of(&Fields::fixed(&[("acl", "public-read")], "")).unwrap();
+        let tag = Tag { key: "a".into(), value: "b".into() };
+        said(&mut circumstances, &headers, std::slice::from_ref(&tag));
+        assert_eq!(circumstances.keys, [("aws:UserAgent", "u".into()), ("s3:x-amz-acl", "public-read".into())]);
+        assert_eq!(circumstances.request_tags, [tag]);
     }
 
     #[test]

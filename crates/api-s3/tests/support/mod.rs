@@ -147,6 +147,12 @@ impl Client {
         self.read.is_empty() && !self.more().await
     }
 
+    /// Whether the server closes, or else waits for the next request.
+    pub(crate) async fn is_closed_soon(&mut self) -> bool {
+        let read = tokio::time::timeout(Duration::from_millis(200), self.stream.read_buf(&mut self.read)).await;
+        read.is_ok_and(|read| read.unwrap_or(0) == 0)
+    }
+
     async fn more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await;
         read.expect("no answer in time").unwrap_or(0) > 0

@@ -58,7 +58,10 @@ fn parse(text: &str) -> HashMap<String, f64> {
             let (name, value) = line.rsplit_once(' ').expect("value");
             let bare = name.split('{').next().expect("name");
             assert!(bare.starts_with(&family) && bare.starts_with("larder_"), "{line}");
-            assert!(bare.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'), "{line}");
+            assert!(
+                bare.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{line}"
+            );
             check_labels(&name[bare.len()..]);
             let value = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
             assert!(samples.insert(name.to_owned(), value).is_none(), "{name} twice");

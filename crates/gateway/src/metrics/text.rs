@@ -89,12 +89,12 @@ impl Page {
                 self.line("larder_s3_requests_total", &labels, counted.answered(outcome) as f64);
             }
         }
-        self.head("larder_s3_requests_active", "S3 requests being worked on or sent the answer of.", "gauge");
+        self.head("larder_s3_requests_active", "S3 requests under way, sending of answers included.", "gauge");
         for (name, counted) in &all {
             self.line("larder_s3_requests_active", &[("op", name)], counted.active() as f64);
         }
         let seconds = "larder_s3_request_seconds";
-        self.head(seconds, "Time until S3 requests that were not refused were answered, without sending.", "histogram");
+        self.head(seconds, "Time until the answer began, of S3 requests not refused.", "histogram");
         for (name, counted) in &all {
             self.buckets(seconds, ("op", name), &counted.time, (TIME_US_BOUNDS, MICROSECONDS));
         }

@@ -170,10 +170,7 @@ impl Objects {
         let mut race = self.race(&place, None);
         loop {
             let turn = race.turn().await?;
-            let blocked = turn.bucket().public_access.zip(acl.as_ref());
-            if blocked.is_some_and(|(block, acl)| block.refuses_acl(acl)) {
-                return Err(Error::AccessDenied);
-            }
+            refuse_public(turn.bucket(), acl.as_ref())?;
             let found = turn.find(&named).await?.filter(|found| found.id == version.id);
             let Some(mut found) = found else {
                 // It was replaced or removed since it was looked at: as if it had got its grants just before.
@@ -188,6 +185,12 @@ impl Objects {
             }
         }
     }
+}
+
+/// Refuses grants to the public where the bucket does.
+pub(super) fn refuse_public(bucket: &Bucket, acl: Option<&Acl>) -> Result<()> {
+    let refused = bucket.public_access.zip(acl).is_some_and(|(access, acl)| access.refuses_acl(acl));
+    if refused { Err(Error::AccessDenied) } else { Ok(()) }
 }
 
 /// Who owns something cannot be changed.

@@ -12,7 +12,7 @@ use super::get::{Deed, Found, GetObject, VersionSpec, Walk};
 use super::{Caller, Error, Objects, Result};
 
 /// Reading tags: no list of grants grants that.
-const GET_TAGS: Deed =
+pub(super) const GET_TAGS: Deed =
     Deed { current: "s3:GetObjectTagging", versioned: "s3:GetObjectVersionTagging", permission: None };
 /// Replacing tags.
 const PUT_TAGS: Deed =

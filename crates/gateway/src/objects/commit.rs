@@ -197,7 +197,8 @@ impl Turn<'_> {
                 if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
                     return Err(crate::Error::TimedOut.into());
                 }
-                objects.on_disk().await?;
+                // It has happened: whatever else fails now must not make anybody remove the bytes it brought.
+                objects.on_disk().await.map_err(|_| crate::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }

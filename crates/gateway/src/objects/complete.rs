@@ -147,12 +147,11 @@ impl Objects {
             {
                 return Ok(None);
             }
-            let current = turn.head.current.as_ref();
-            conditions.check(current)?;
+            conditions.check(turn.head.current.as_ref())?;
             let object = object_of(completing, id, assembly);
             let made = Version { id, ..turn.new_version(completing.upload.owner.clone(), Some(object)) };
             // Versions sort by their ids, so this one must not be older than one that stays.
-            if current.is_some_and(|current| current.id.stamp() >= id.stamp() && !(current.null && made.null)) {
+            if turn.newest_left(&made).await?.is_some_and(|newest| newest.stamp() >= id.stamp()) {
                 return Ok(None);
             }
             let next = turn.add(made.clone()).await?;

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::PART_BYTES_MAX;
-use larder_model::objects::{Acl, Algorithm, Etag, Object, Tag, Version};
+use larder_model::objects::access::Asked;
+use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, Permission, Tag, Version};
 use parking_lot::Mutex;
 
-use super::acl::AclChoice;
+use super::acl::{AclChoice, refuse_public};
+use super::attributes::GET_TAGS;
 use super::commit::{Place, bytes_of, id_text, shown_id};
 use super::get::{Found, GetObject, ObjectReader, VersionSpec, Window, missing_bytes};
 use super::put::{About, ChecksumWanted, Incoming, Stored, WriteConditions, lost, owner_of};
@@ -68,13 +70,13 @@ impl Objects {
     /// Copies an object.
     ///
     /// # Errors
-    /// Those of a get of the source and of a put of the destination; `InvalidRequest` for a source above 5 GiB and for a copy
+    /// Those of a get of the source, its tags included if they are taken over, and of a put of the destination; `InvalidRequest` for a source above 5 GiB and for a copy
     /// onto itself that changes nothing.
     pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<Copied> {
         let given = request.tags.as_deref().unwrap_or_default();
         let bucket = self.writable(caller, &request.bucket, &request.key, given).await?;
         let owner = owner_of(caller, &bucket);
-        let acl = self.acl_for(&bucket, &request.acl, &owner).await?;
+        let acl = self.acl_for(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
         let target = Target { place: Place::of(&bucket, &request.key), owner, acl, onto_itself };
         refuse_unchanged(&request, onto_itself)?;
@@ -83,6 +85,7 @@ impl Objects {
         for _ in 0..RETRIES_MAX {
             let (found, reader) = self.open_source(caller, source.clone()).await?;
             refuse_large(&found)?;
+            self.check_tags(caller, &request, &bucket, &found).await?;
             let source_version = found.version_id.clone();
             let stored = if self.shares(&request, &target, &found) {
                 drop(reader);
@@ -95,6 +98,20 @@ impl Objects {
             }
         }
         Err(missing_bytes())
+    }
+
+    /// Tags that are taken over are read there and given here: whoever copies has to be allowed both.
+    async fn check_tags(&self, caller: &Caller, request: &CopyObject, to: &Bucket, found: &Found) -> Result<()> {
+        let tagged = found.version.object.as_ref().is_some_and(|object| !object.tags.is_empty());
+        if request.tags.is_some() || !tagged {
+            return Ok(());
+        }
+        let GetObject { bucket, key, version, .. } = &request.source;
+        let (action, version) = (GET_TAGS.action(version), Some(&found.version));
+        let read = Asked { action, permission: GET_TAGS.permission, key: Some(key), version };
+        caller.check(&*self.bucket(bucket).await?, &read)?;
+        let (action, key) = ("s3:PutObjectTagging", Some(request.key.as_ref()));
+        caller.check(to, &Asked { action, permission: Some(Permission::Write), key, version: None })
     }
 
     /// The source of a copy and a reader of the bytes asked for.
@@ -170,9 +187,10 @@ impl Objects {
                 return Ok(None);
             }
             let object = described(request, target, source);
+            refuse_public(turn.bucket(), object.acl.as_ref())?;
             let version = turn.new_version(target.owner.clone(), Some(object));
             let version_id = shown_id(turn.bucket(), &version);
-            let next = turn.add(version.clone()).await?;
+            let next = turn.add_shared(version.clone()).await?;
             if turn.commit(next).await? {
                 return Ok(Some(Stored { version, version_id }));
             }

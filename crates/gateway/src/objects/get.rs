@@ -64,6 +64,19 @@ pub struct ReadConditions {
     pub unmodified_since: Option<Micros>,
     /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition too: the source of a copy.
     pub always_precondition: bool,
+    /// `If-Range`: which object a range is of; of another all bytes are read.
+    pub if_range: Option<IfRange>,
+}
+
+/// The object that a client has some bytes of and wants more of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfRange {
+    /// The one with this entity tag.
+    Tag(String),
+    /// The one that was last modified in this second.
+    Modified(Micros),
+    /// None: what cannot be read, or is not exact, fits no object.
+    Nothing,
 }
 
 /// A get.
@@ -216,14 +229,15 @@ impl Objects {
             let located = self.locate(caller, bucket, key, version, READ).await?;
             request.conditions.check(&located.bucket, &located.version)?;
             let pin = self.pin(&located.version);
-            let Some((window, parts_count)) = self.window(&located.version, request.window).await? else { continue };
+            let wanted = request.conditions.window(&located.version, request.window);
+            let Some((window, parts_count)) = self.window(&located.version, wanted).await? else { continue };
             let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
             let expires = expires.and_then(|rules| rules.expires(key, &located.version));
             let length = located.version.object.as_ref().map_or(0, |object| object.length());
             let found = Found {
                 version: located.version.clone(),
                 version_id: shown_id(&located.bucket, &located.version),
-                partial: request.window != Window::Whole && length > 0,
+                partial: wanted != Window::Whole && length > 0,
                 window,
                 parts_count,
                 expires: expires.map(|(when, rule)| (when, rule.to_owned())),

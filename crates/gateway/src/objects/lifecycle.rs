@@ -122,7 +122,7 @@ impl Objects {
     async fn age_upload(&self, id: UploadId) -> Result<bool> {
         let Some(head) = self.read_upload(id).await? else { return Ok(false) };
         match &head.upload.state {
-            UploadState::Completing { since, .. } if !self.is_left_behind(*since) => Ok(false),
+            UploadState::Completing { version, since, .. } if !self.is_left_behind(*version, *since) => Ok(false),
             state if !state.is_alive() => Ok(false),
             _ => self.give_up_upload(head).await,
         }
@@ -131,6 +131,7 @@ impl Objects {
     /// The next page of what is left to ask; `None` at the end.
     async fn page(&self, partition: &Partition, left: &mut Option<ReadQuery>) -> Result<Option<Vec<Row>>> {
         let Some(mut query) = left.take() else { return Ok(None) };
+        tokio::task::yield_now().await; // Other requests have their turn.
         let page = self.gateway.ports.store.read(partition, &query, &self.options()).await?;
         if let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) {
             query.range.from = ReadQuery::after(Some(&last.name), query.limit).range.from;

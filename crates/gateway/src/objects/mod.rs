@@ -6,6 +6,7 @@
 //! uploads  initiate, list   parts  put, copy, list   complete   abort
 //! commit   the one way a key changes            receive   bodies on their way in
 //! release  bytes nobody names any more          sweep     what failures left   lifecycle  what is old
+//! tracked  requests as the metrics see them
 //! ```
 //! A key changes by one compare-and-set on its head ([`commit`]), inside a *section*: while a section is open, this gateway's
 //! heartbeat shows no catalogue newer than the one the section was opened with, so a change of a bucket that was answered

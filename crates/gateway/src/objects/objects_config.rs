@@ -17,7 +17,7 @@ pub struct ObjectsConfig {
     pub part_bytes_min: u64,
     /// When an upload that is being completed counts as left behind by who completed it.
     pub completing_max: Duration,
-    /// Whether nobody else's leases have to be feared: one process over its blobs.
+    /// Whether this is the only process over its store: what another run of it began, nobody carries on.
     pub alone: bool,
 }
 

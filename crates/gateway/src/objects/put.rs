@@ -11,7 +11,7 @@ use larder_model::objects::{Acl, Algorithm, Bucket, Checksum, Etag, Object, Perm
 
 use crate::body::ByteStream;
 
-use super::acl::AclChoice;
+use super::acl::{AclChoice, refuse_public};
 use super::commit::{Place, shown_id};
 use super::receive::Received;
 use super::{Caller, Error, Objects, Result};
@@ -96,7 +96,7 @@ impl Objects {
         let PutObject { bucket, key, about, incoming, conditions } = request;
         let bucket = self.writable(caller, &bucket, &key, &about.tags).await?;
         let owner = owner_of(caller, &bucket);
-        let acl = self.acl_for(&bucket, &about.acl, &owner).await?;
+        let acl = self.acl_for(caller, &bucket, &key, (&about.acl, &owner)).await?;
         let place = Place::of(&bucket, &key);
         self.check_early(&place, &conditions).await?;
         let to = self.object_destination(&place).await?;
@@ -140,11 +140,22 @@ impl Objects {
     /// The list of grants of an object to be.
     ///
     /// # Errors
-    /// What a choice may be refused for; `AccessDenied` for grants to the public where the bucket refuses them.
-    pub(super) async fn acl_for(&self, bucket: &Bucket, choice: &AclChoice, owner: &str) -> Result<Option<Acl>> {
+    /// What a choice may be refused for; `AccessDenied` for grants where the caller may give none, and for grants to the public
+    /// where the bucket refuses them.
+    pub(super) async fn acl_for(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &Bytes,
+        (choice, owner): (&AclChoice, &str),
+    ) -> Result<Option<Acl>> {
         let acl = self.resolve_acl(choice, owner, &bucket.owner).await?;
-        let refused = |acl: &Acl| bucket.public_access.is_some_and(|access| access.refuses_acl(acl));
-        if acl.as_ref().is_some_and(refused) { Err(Error::AccessDenied) } else { Ok(acl) }
+        if acl.is_some() {
+            let (permission, key) = (Some(Permission::Write), Some(key.as_ref()));
+            caller.check(bucket, &Asked { action: "s3:PutObjectAcl", permission, key, version: None })?;
+        }
+        refuse_public(bucket, acl.as_ref())?;
+        Ok(acl)
     }
 
     /// Refuses what cannot hold before a body is received for nothing.
@@ -194,6 +205,8 @@ impl Objects {
         loop {
             let turn = race.turn().await.map_err(|error| lost(error, conditions))?;
             conditions.check(turn.head.current.as_ref())?;
+            // Perhaps forbidden while the body arrived.
+            refuse_public(turn.bucket(), object.acl.as_ref())?;
             let version = turn.new_version(owner.to_owned(), Some(object.clone()));
             let version_id = shown_id(turn.bucket(), &version);
             let next = turn.add(version.clone()).await?;

@@ -34,11 +34,11 @@ impl Objects {
     /// `OperationAborted` when it is still being completed at the deadline.
     pub(super) async fn settle_upload(&self, seen: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
         let mut head = seen;
-        while let Some((_, _, since)) = completing(&head.upload.state) {
+        while let Some((version, _, since)) = completing(&head.upload.state) {
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
             }
-            let next = if since.is_none_or(|since| self.is_left_behind(since)) {
+            let next = if since.is_none_or(|since| self.is_left_behind(version, since)) {
                 self.take_back(&head).await?
             } else {
                 tokio::time::sleep(POLL).await;
@@ -116,8 +116,11 @@ impl Objects {
         Ok(())
     }
 
-    /// Whether who began to complete an upload at `since` has had all the time there is.
-    pub(super) fn is_left_behind(&self, since: Micros) -> bool {
+    /// Whether who began to complete an upload as `version` at `since` is gone, or has had all the time there is.
+    pub(super) fn is_left_behind(&self, version: VersionId, since: Micros) -> bool {
+        if self.config.alone && version.actor() != self.gateway.actor {
+            return true;
+        }
         let max = u64::try_from(self.config.completing_max.as_micros()).unwrap_or(u64::MAX);
         self.gateway.now() > since.saturating_add(max)
     }

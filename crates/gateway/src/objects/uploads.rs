@@ -56,7 +56,7 @@ impl Objects {
         let CreateUpload { bucket, key, about, checksum } = request;
         let found = self.writable(caller, &bucket, &key, &about.tags).await?;
         let owner = caller.signed()?.id.clone();
-        let acl = self.acl_for(&found, &about.acl, &owner).await?;
+        let acl = self.acl_for(caller, &found, &key, (&about.acl, &owner)).await?;
         let section = self.section(&bucket, found.id).await?;
         let stamp = self.gateway.issue().await?;
         let id = UploadId::new(stamp, self.gateway.actor);
@@ -65,7 +65,7 @@ impl Objects {
             key,
             initiator: owner.clone(),
             owner,
-            initiated: stamp,
+            initiated: self.gateway.now().min(stamp),
             headers: about.headers,
             meta: about.meta,
             tags: about.tags,

@@ -13,6 +13,7 @@ const VERSION: u8 = 1;
 const CURRENT: u8 = 1;
 const NULL: u8 = 2;
 const OLDER: u8 = 4;
+const SHARED: u8 = 8;
 
 /// What the head row holds. Versions that are not current have rows of their own behind it, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,6 +25,9 @@ pub struct Head {
     pub null: Option<VersionId>,
     /// Whether versions that are not current have rows.
     pub older: bool,
+    /// Whether versions may name the same bytes, a copy of the key onto itself among them: only then must all be looked
+    /// through when one goes.
+    pub shared: bool,
     /// What nobody names any more and may still have to be removed: done by whoever touches the head next.
     pub release: Vec<Release>,
 }
@@ -36,7 +40,8 @@ impl Head {
         let mut out = Encoder::with_capacity(room);
         out.u8(VERSION);
         let (current, null) = (u8::from(self.current.is_some()), u8::from(self.null.is_some()));
-        out.u8(current * CURRENT + null * NULL + u8::from(self.older) * OLDER);
+        let (older, shared) = (u8::from(self.older), u8::from(self.shared));
+        out.u8(current * CURRENT + null * NULL + older * OLDER + shared * SHARED);
         if let Some(null) = self.null {
             out.raw(&null.0);
         }
@@ -55,7 +60,7 @@ impl Head {
         let mut rest = Decoder::new(value);
         rest.version(VERSION)?;
         let flags = rest.u8()?;
-        if flags & !(CURRENT | NULL | OLDER) != 0 {
+        if flags & !(CURRENT | NULL | OLDER | SHARED) != 0 {
             return Err(DecodeError::Invalid("head flags"));
         }
         let null = if flags & NULL == 0 { None } else { Some(VersionId(array(&mut rest)?)) };
@@ -66,7 +71,7 @@ impl Head {
         } else {
             Some(Version::take(rest)?)
         };
-        Ok(Self { current, null, older: flags & OLDER != 0, release })
+        Ok(Self { current, null, older: flags & OLDER != 0, shared: flags & SHARED != 0, release })
     }
 }
 
@@ -113,8 +118,9 @@ mod tests {
 
     fn head() -> impl Strategy<Value = Head> {
         let release = prop_oneof![blob().prop_map(Release::Blob), version_id().prop_map(Release::Parts)];
-        (option::of(version()), option::of(version_id()), any::<bool>(), vec(release, 0..10))
-            .prop_map(|(current, null, older, release)| Head { current, null, older, release })
+        let flags = (any::<bool>(), any::<bool>());
+        (option::of(version()), option::of(version_id()), flags, vec(release, 0..10))
+            .prop_map(|(current, null, (older, shared), release)| Head { current, null, older, shared, release })
     }
 
     proptest! {
@@ -129,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_head_or_an_error(flags in 0..8_u8, bytes: Vec<u8>) {
+        fn any_bytes_are_a_head_or_an_error(flags in 0..16_u8, bytes: Vec<u8>) {
             let _ = Head::decode(bytes.clone().into());
             let _ = Head::decode([&[VERSION, flags], &bytes[..]].concat().into());
         }
@@ -142,9 +148,10 @@ mod tests {
             current: Some(golden()),
             null: Some(VersionId([0x55; 16])),
             older: true,
+            shared: true,
             release: vec![Release::Blob(BlobId([0x66; 24])), Release::Parts(VersionId([0x77; 16]))],
         };
-        let row = [&[1, 7], &[0x55; 16][..], &[2, 0], &[0x66; 24], &[1], &[0x77; 16], GOLDEN].concat();
+        let row = [&[1, 15], &[0x55; 16][..], &[2, 0], &[0x66; 24], &[1], &[0x77; 16], GOLDEN].concat();
         assert_eq!(full.encode(), row);
         assert_eq!(Head::decode(row.into()), Ok(full));
         assert_eq!(Head::default().encode().as_ref(), [1, 0, 0]);
@@ -155,7 +162,7 @@ mod tests {
     fn what_a_newer_build_wrote_is_not_guessed_at() {
         let decode = |row: &'static [u8]| Head::decode(Bytes::from_static(row));
         assert_eq!(decode(&[2, 0, 0]), Err(DecodeError::UnknownVersion(2)));
-        assert_eq!(decode(&[1, 8, 0]), Err(DecodeError::Invalid("head flags")));
+        assert_eq!(decode(&[1, 16, 0]), Err(DecodeError::Invalid("head flags")));
         assert_eq!(decode(&[1, 0, 1, 2]), Err(DecodeError::Invalid("release kind")));
         assert_eq!(decode(&[1, 0, 0, 0]), Err(DecodeError::Trailing));
         assert_eq!(decode(&[1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]), Err(DecodeError::Invalid("count")));

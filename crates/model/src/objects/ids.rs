@@ -35,6 +35,12 @@ impl VersionId {
         !first(&self.0)
     }
 
+    /// Who made it: a run of a process.
+    #[must_use]
+    pub fn actor(&self) -> u64 {
+        u128::from_be_bytes(self.0) as u64
+    }
+
     /// As clients see it: 32 hexadecimal digits.
     #[must_use]
     pub fn text(&self) -> String {
@@ -99,7 +105,7 @@ mod tests {
         assert_eq!(VersionId::from_text(&version.text()), Some(version));
         assert_eq!(UploadId::from_text(&upload.text()), Some(upload));
         assert_eq!(UploadId::from_text(&format!("{}==", upload.text())), Some(upload));
-        assert_eq!((version.stamp(), upload.stamp()), (7, 7));
+        assert_eq!((version.stamp(), version.actor(), upload.stamp()), (7, 8, 7));
         for foreign in ["", "x", "null", "+5", "é"] {
             assert_eq!(VersionId::from_text(foreign), None);
             assert_eq!(UploadId::from_text(foreign), None);

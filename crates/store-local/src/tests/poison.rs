@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use larder_store::{Durability, Kind, Store};
+use larder_store::{Batch, Durability, Kind, Level, Options, Store};
+use tokio::time::Instant;
 
 use super::{is_there, options, put};
 use crate::LocalStore;
@@ -105,4 +106,9 @@ async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
     assert_eq!(store.stats().syncs, 1);
     put(&store, 1, Durability::Disk).await.unwrap();
     assert_eq!((store.stats().syncs, store.stats().groups), (1, 1));
+    put(&store, 2, Durability::Buffered).await.unwrap();
+    let deadline = Instant::now() + std::time::Duration::from_secs(10);
+    let options = Options { level: Level::One, deadline, durability: Durability::Disk };
+    store.apply(Batch::default(), &options).await.unwrap();
+    assert_eq!(store.stats().syncs, 2, "nor need it name anything");
 }

@@ -37,6 +37,32 @@ async fn a_body_is_what_its_headers_say_or_breaks_off() {
 }
 
 #[tokio::test]
+async fn a_hash_that_was_signed_counts_more_than_a_header_that_was_not() {
+    use crate::auth::Scheme;
+    let expected = crate::auth::unhex(ABC);
+    let checked = Checked { scheme: Scheme::V4Query, signer: None, body: expected };
+    for (text, header, code) in [
+        ("abc", None, None),
+        ("abd", None, Some(Code::XAmzContentSHA256Mismatch)),
+        ("abd", Some("UNSIGNED-PAYLOAD"), Some(Code::XAmzContentSHA256Mismatch)),
+    ] {
+        let headers: HeaderMap =
+            header.iter().map(|value| ("x-amz-content-sha256".parse().unwrap(), value.parse().unwrap())).collect();
+        let pieces = [Bytes::from_static(text.as_bytes())].into_iter().collect();
+        let mut body = RequestBody::over(Source::Pieces(pieces), Some(3));
+        body.read_as(Payload::of(&headers).unwrap(), &headers, Some(&checked)).unwrap();
+        assert_eq!(body.collect(9).await.err().map(|fault| fault.code), code, "{text} {header:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_dribbles_is_given_up() {
+    let mut body = body(&[], None, &[]).unwrap();
+    body.source = Source::Never;
+    assert_eq!(body.document().await.unwrap_err().code, Code::RequestTimeout);
+}
+
+#[tokio::test]
 async fn a_document_may_not_be_too_long() {
     for (pieces, length) in [(&["abcd"][..], Some(4)), (&["abcd"], None), (&["ab", "cd"], None)] {
         let collected = body(pieces, length, &[]).unwrap().collect(3).await;

@@ -34,12 +34,10 @@ pub(super) fn read(document: &[u8]) -> Result<Lifecycle, Fault> {
 /// Names come from the place in the document: the same document gives the same rules again.
 fn name_those_without(rules: &mut [LifecycleRule]) {
     let mut taken: HashSet<String> = rules.iter().map(|rule| rule.id.clone()).collect();
-    for at in 0..rules.len() {
-        if rules[at].id.is_empty() {
-            let name = (at + 1..).map(|number| format!("rule-{number}")).find(|name| !taken.contains(name));
-            rules[at].id = name.unwrap_or_default();
-            taken.insert(rules[at].id.clone());
-        }
+    for (at, rule) in rules.iter_mut().enumerate().filter(|(_, rule)| rule.id.is_empty()) {
+        let name = (at + 1..).map(|number| format!("rule-{number}")).find(|name| !taken.contains(name));
+        rule.id = name.unwrap_or_default();
+        taken.insert(rule.id.clone());
     }
 }
 

@@ -73,8 +73,7 @@ impl Policy {
                 let wanted = (least <= most).then_some(SizeRange { least, most })?;
                 // Of several all must hold.
                 let before = self.range.unwrap_or(wanted);
-                self.range =
-                    Some(SizeRange { least: least.max(before.least), most: most.min(before.most) });
+                self.range = Some(SizeRange { least: least.max(before.least), most: most.min(before.most) });
             }
             _ => return None,
         }
@@ -113,7 +112,9 @@ impl Policy {
         }
         let free = |name: &str| FREE.contains(&name) || name.starts_with("x-ignore-");
         let named = |name: &str| self.conditions.iter().any(|condition| condition.shown().1 == name);
-        if let Some((name, _)) = fields.iter().find(|(name, _)| !free(name) && !named(name)) {
+        // The bucket counts as a field: what was signed for one must not be good for all buckets of the signer.
+        let mut names = std::iter::once("bucket").chain(fields.iter().map(|(name, _)| name));
+        if let Some(name) = names.find(|name| !free(name) && !named(name)) {
             return Err(denied(format!("Invalid according to Policy: Extra input fields: {name}")));
         }
         Ok(self.range)
@@ -216,6 +217,18 @@ mod tests {
         refused(check(&good[..2], "b", "foo", 0), "$content-type");
         refused(check(&[good, &[("x-amz-meta-a", "")]].concat(), "b", "foo", 0), "Extra input fields: x-amz-meta-a");
         refused(check(good, "b", "foo", u64::MAX), "expired");
+    }
+
+    #[test]
+    fn a_policy_that_names_no_bucket_is_good_for_none() {
+        let fields = Fields::fixed(&[("key", "k")], "");
+        let outcome = |conditions: &str| {
+            let outcome = with(conditions).unwrap().check(&fields, "b", "k", 0);
+            outcome.map_err(|fault| (fault.code.name(), fault.message.into_owned()))
+        };
+        let (code, message) = outcome(r#"["starts-with","$key",""]"#).unwrap_err();
+        assert!(code == "AccessDenied" && message.ends_with("Extra input fields: bucket"), "{message}");
+        assert_eq!(outcome(r#"["starts-with","$key",""],["starts-with","$bucket",""]"#), Ok(None));
     }
 
     #[test]

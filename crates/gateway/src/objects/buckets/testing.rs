@@ -57,7 +57,7 @@ impl World {
 
     /// One more gateway over the store.
     pub(in crate::objects) async fn gateway(&self, rules: Rules) -> Arc<Objects> {
-        self.gateway_of(rules, ObjectsConfig::default()).await
+        self.gateway_of(rules, ObjectsConfig { alone: false, ..ObjectsConfig::default() }).await
     }
 
     /// One more gateway with these settings.
@@ -115,6 +115,7 @@ pub(in crate::objects) async fn write_versions(objects: &Objects, bucket: &Bucke
         current: versions.first().cloned(),
         null: older.iter().find(|version| version.null).map(|version| version.id),
         older: !older.is_empty(),
+        shared: false,
         release: Vec::new(),
     };
     let shadow = Shadow {

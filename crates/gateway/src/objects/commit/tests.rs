@@ -162,6 +162,19 @@ fn a_change_that_is_not_in_the_head_was_not_made() {
     });
 }
 
+#[test]
+fn nothing_was_written_in_the_future_however_far_ahead_the_stamps_are() {
+    run(async {
+        let bench = Bench::new().await;
+        let gateway = &bench.desk.objects.gateway;
+        gateway.clock.pass(gateway.now() + 3_600_000_000);
+        let written = bench.desk.put(KEY, &bytes(1, 10)).await.version;
+        assert!(written.id.stamp() > gateway.now() && written.modified <= gateway.now());
+        let upload = bench.begin().await;
+        assert!(bench.upload(&upload).await.unwrap().upload.initiated <= gateway.now());
+    });
+}
+
 /// What a key may read as, whole.
 async fn reads_as(desk: &Desk, bodies: &[Option<&bytes::Bytes>], at: &str) {
     let got = match desk.get(KEY, VersionSpec::Current).await {
@@ -207,6 +220,32 @@ fn a_put_whose_answers_are_lost_is_whole_or_absent() {
     }
     assert!(answered > 0, "the head says that the change is in it");
     assert!(refused > 0, "reads fail");
+}
+
+#[test]
+fn what_readers_see_before_it_is_on_disk_is_neither_answered_nor_acted_on() {
+    run(async {
+        let (bench, old, new) = (Bench::new().await, bytes(1, 3000), bytes(2, 5000));
+        let desk = &bench.desk;
+        desk.put(KEY, &old).await;
+        let upload = bench.begin().await;
+        bench.part(&upload, 1, &old).await;
+        assert_eq!(desk.blobs().await.len(), 2);
+        bench.gate.stop_disk();
+        let put = bench.slow.put(&desk.owner, put_of(KEY, &new)).await;
+        assert!(matches!(put, Err(Error::Gateway(crate::Error::TimedOut))), "{put:?}");
+        assert_eq!(desk.get(KEY, VersionSpec::Current).await.unwrap(), new, "readers see it");
+        assert_eq!(desk.blobs().await.len(), 3, "a power cut may bring the old version back");
+        bench.gate.stop_disk();
+        let key = bytes::Bytes::from_static(KEY.as_bytes());
+        let abort = bench.slow.abort(&desk.owner, super::testing::BUCKET, &key, &upload, None).await;
+        assert!(matches!(abort, Err(Error::Gateway(crate::Error::TimedOut))), "{abort:?}");
+        assert_eq!(bench.state(&upload).await, Some(larder_model::objects::UploadState::Aborted));
+        assert!(bench.slow.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
+        assert_eq!(desk.blobs().await.len(), 3, "or open the upload again");
+        desk.objects.sweep().await.unwrap();
+        assert_eq!(desk.blobs().await.len(), 1);
+    });
 }
 
 /// What others do while a writer stands still.

@@ -78,7 +78,8 @@ impl Turn<'_> {
         Version {
             id: VersionId::new(self.stamp, self.objects.gateway.actor),
             null: self.bucket().versioning != Versioning::Enabled,
-            modified: self.stamp,
+            // Clients compare it with their own clocks; stamps may be ahead of any for a while after a crash.
+            modified: self.objects.gateway.now().min(self.stamp),
             owner,
             object,
         }
@@ -97,8 +98,9 @@ impl Turn<'_> {
     /// # Errors
     /// What the store answers.
     pub(in crate::objects) async fn add(&self, version: Version) -> Result<Next> {
-        let Head { current, null, older, .. } = &self.head;
-        let mut next = Next { head: Head { null: *null, older: *older, ..Head::default() }, changes: Vec::new() };
+        let Head { current, null, older, shared, .. } = &self.head;
+        let head = Head { null: *null, older: *older, shared: *shared, ..Head::default() };
+        let mut next = Next { head, changes: Vec::new() };
         let mut gone = Vec::new();
         match current {
             Some(current) if version.null && current.null => gone.push(current.clone()),
@@ -118,6 +120,31 @@ impl Turn<'_> {
         }
         next.head.current = Some(version);
         self.with_releases(next, &gone).await
+    }
+
+    /// Makes `version` current, which names the bytes of another one.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub(in crate::objects) async fn add_shared(&self, version: Version) -> Result<Next> {
+        let names = bytes_of(&version).is_some();
+        let mut next = self.add(version).await?;
+        next.head.shared |= names && next.head.older;
+        Ok(next)
+    }
+
+    /// The newest version that stays when `version` is added.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub(in crate::objects) async fn newest_left(&self, version: &Version) -> Result<Option<VersionId>> {
+        match &self.head.current {
+            Some(current) if version.null && current.null => {
+                let newest = self.rows_behind(1).await?.into_iter().next();
+                Ok(newest.map(|row| Version::decode(row.value)).transpose()?.map(|version| version.id))
+            }
+            current => Ok(current.as_ref().map(|current| current.id)),
+        }
     }
 
     /// Removes a version for ever. When it was the current one, the newest that is left becomes current.
@@ -140,6 +167,7 @@ impl Turn<'_> {
             next.head.older = behind.iter().any(|row| row.name != target.row_name());
             next.head.null = next.head.null.filter(|id| *id != target.id);
         }
+        next.head.shared &= next.head.older;
         self.with_releases(next, std::slice::from_ref(target)).await
     }
 
@@ -166,12 +194,18 @@ impl Turn<'_> {
         Change::Remove { name: Bytes::copy_from_slice(&id.0), stamp: self.stamp }
     }
 
+    /// The name behind which all rows of versions are: they are older than the current one. What was removed before it is not
+    /// gone through again.
+    fn behind_current(&self) -> Bytes {
+        self.head.current.as_ref().map_or_else(Bytes::new, Version::row_name)
+    }
+
     /// The newest versions that are not current.
     async fn rows_behind(&self, limit: usize) -> Result<Vec<Row>> {
         if !self.head.older {
             return Ok(Vec::new());
         }
-        let query = ReadQuery::after(Some(&Bytes::new()), limit);
+        let query = ReadQuery::after(Some(&self.behind_current()), limit);
         Ok(self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?.rows)
     }
 
@@ -187,8 +221,10 @@ impl Turn<'_> {
                 free.retain(|bytes| bytes_of(left) != Some(*bytes));
             }
         }
-        let mut last = Bytes::new();
-        while next.head.older && !free.is_empty() {
+        let mut last = self.behind_current();
+        while next.head.older && next.head.shared && !free.is_empty() {
+            // Engines may answer without ever waiting: other requests have their turn all the same.
+            tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
             let page = self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?;
             for row in page.rows {

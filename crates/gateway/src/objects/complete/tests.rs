@@ -5,6 +5,7 @@ use larder_model::objects::{Algorithm, ChecksumKind, Part, SystemHeader};
 use larder_store::Table;
 
 use super::super::commit::testing::{BUCKET, bytes, get_of, incoming, run};
+use super::super::list::{ListVersions, Listed};
 use super::super::put::ChecksumWanted;
 use super::super::uploads::testing::{Bench, KEY, Trap, address, complete_of, create_of};
 use super::*;
@@ -225,4 +226,63 @@ fn the_version_committed_last_is_the_newest() {
         });
     }
     assert!(overtaken > 3, "no completion was overtaken");
+}
+
+/// All versions of a bucket by pages of one: body lengths.
+async fn listed_one_by_one(bench: &Bench) -> Vec<u64> {
+    let (mut lengths, mut request) = (Vec::new(), ListVersions::default());
+    (request.objects.bucket, request.objects.max) = (BUCKET.into(), 1);
+    loop {
+        let page = bench.desk.objects.list_versions(&bench.desk.owner, &request).await.unwrap();
+        for line in page.lines {
+            let Listed::Key(_, listed) = line else { panic!("{line:?}") };
+            lengths.push(listed.version.object.unwrap().length());
+        }
+        let Some((key, version)) = page.next else { return lengths };
+        (request.objects.after, request.version) = (key, version);
+    }
+}
+
+#[test]
+fn a_completed_version_is_newer_than_all_that_stay_whatever_its_bucket_was_meanwhile() {
+    for step in 0.. {
+        let met = run(async {
+            let bench = Bench::new().await;
+            let upload = bench.begin().await;
+            let part = bench.part(&upload, 1, &bytes(1, 50)).await;
+            bench.gate.set(Trap::Stop, step);
+            let done = bench.slow.complete(&bench.desk.owner, complete_of(&upload, &[&part]));
+            let act = async {
+                bench.gate.reached().await;
+                let mut settled = true;
+                for (versioning, length) in [(Versioning::Enabled, 60), (Versioning::Suspended, 70)] {
+                    let change = |bucket: &mut Bucket| {
+                        bucket.versioning = versioning;
+                        Ok(())
+                    };
+                    // Who stands still inside a section is waited for.
+                    let set = bench.desk.objects.configure(&bench.desk.owner, BUCKET, "s3:PutBucketVersioning", change);
+                    settled &= set.await.is_ok();
+                    bench.desk.put(KEY, &bytes(length, length as usize)).await;
+                }
+                bench.gate.open();
+                settled
+            };
+            let both = async { tokio::join!(done, act) };
+            let both = tokio::time::timeout(std::time::Duration::from_secs(300), both).await;
+            let Ok((done, settled)) = both else { return false };
+            if settled {
+                done.unwrap();
+                let lengths = listed_one_by_one(&bench).await;
+                let current = bench.desk.find(get_of(KEY)).await.unwrap().0.version.object.unwrap().length();
+                assert_eq!(lengths.first(), Some(&current), "step {step}");
+                assert!(lengths.contains(&60), "step {step}: {lengths:?}");
+            }
+            true
+        });
+        if !met {
+            assert!(step > 8);
+            break;
+        }
+    }
 }

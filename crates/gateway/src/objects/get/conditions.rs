@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_model::objects::{Bucket, Etag, SystemHeader, Version};
 
 use super::super::put::WriteConditions;
-use super::{ReadConditions, Window};
+use super::{IfRange, ReadConditions, Window};
 use crate::objects::commit::shown_id;
 use crate::objects::{Error, Result};
 
@@ -43,6 +43,21 @@ impl ReadConditions {
             version: shown_id(bucket, version),
             headers: headers.cloned().collect(),
         })
+    }
+
+    /// The window that counts: a range of another object than the client has bytes of would be put behind those.
+    pub(super) fn window(&self, version: &Version, window: Window) -> Window {
+        let is_range = matches!(window, Window::Range(..) | Window::Last(_));
+        let fits = match &self.if_range {
+            None => true,
+            Some(IfRange::Tag(tag)) => {
+                let etag = version.object.as_ref().map(|object| object.etag);
+                tag != "*" && holds(std::slice::from_ref(tag), etag)
+            }
+            Some(IfRange::Modified(when)) => version.modified / 1_000_000 == when / 1_000_000,
+            Some(IfRange::Nothing) => false,
+        };
+        if is_range && !fits { Window::Whole } else { window }
     }
 }
 

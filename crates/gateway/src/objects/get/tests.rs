@@ -62,7 +62,7 @@ fn entity_tags_come_before_dates() {
         if_none_match: tags(if_none_match).filter(|tags| !tags.is_empty()),
         modified_since,
         unmodified_since,
-        always_precondition: false,
+        ..ReadConditions::default()
     };
     let (before, same, after) = (Some(9 * SECOND), Some(10 * SECOND), Some(11 * SECOND));
     assert_eq!(outcome(of(&[&wrong, &right], &[], None, None)), "");
@@ -78,6 +78,20 @@ fn entity_tags_come_before_dates() {
     assert_eq!(outcome(of(&[], &[], before, None)), "");
     let copy = ReadConditions { always_precondition: true, ..of(&[], &[&right], None, None) };
     assert_eq!(outcome(copy), "If-None-Match");
+}
+
+#[test]
+fn a_range_of_another_object_is_all_of_this_one() {
+    let (right, wrong) = (format!("\"{}\"", Etag::of_md5([7; 16])), Etag::of_md5([8; 16]).to_string());
+    let range = Window::Range(1, None);
+    let window = |if_range, window| ReadConditions { if_range, ..ReadConditions::default() }.window(&version(), window);
+    assert_eq!(window(None, range), range);
+    assert_eq!(window(Some(IfRange::Tag(right)), range), range);
+    assert_eq!(window(Some(IfRange::Modified(10 * SECOND + 1)), Window::Last(2)), Window::Last(2));
+    for other in [IfRange::Tag(wrong), IfRange::Tag("*".into()), IfRange::Modified(11 * SECOND), IfRange::Nothing] {
+        assert_eq!(window(Some(other.clone()), range), Window::Whole);
+        assert_eq!(window(Some(other), Window::Part(1)), Window::Part(1), "a part is no range");
+    }
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Relaxed {
         let due = |decision: Option<(Micros, &str)>| decision.is_some_and(|(when, _)| when <= now);
         let hidden = self.hidden
             && self.rules.rules.iter().any(|rule| {
-                rule.noncurrent.is_some() && key.starts_with(rule.filter.prefix.as_deref().unwrap_or_default().as_bytes())
+                rule.noncurrent.is_some()
+                    && key.starts_with(rule.filter.prefix.as_deref().unwrap_or_default().as_bytes())
             });
         let current = current(entry);
         hidden

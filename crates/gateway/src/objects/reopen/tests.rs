@@ -8,7 +8,8 @@ use larder_store::Table;
 
 use super::super::commit::testing::{BUCKET, bytes, run};
 use super::super::get::VersionSpec;
-use super::super::uploads::testing::{Bench, KEY, Trap, complete_of};
+use super::super::uploads::testing::{Bench, KEY, Trap, complete_of, settings};
+use super::super::ObjectsConfig;
 use super::*;
 use crate::Rules;
 
@@ -281,6 +282,31 @@ fn a_live_completion_is_waited_for_and_a_dead_one_taken_back() {
         assert!(matches!(bench.state(&upload).await, Some(UploadState::Completing { .. })));
         bench.complete(&upload, &[&part]).await.unwrap();
         assert!(matches!(bench.state(&upload).await, Some(UploadState::Done { .. })));
+    });
+}
+
+#[test]
+fn what_the_run_before_was_completing_is_not_waited_for() {
+    run(async {
+        let bench = Bench::new().await;
+        let upload = bench.begin().await;
+        let part = bench.part(&upload, 1, &bytes(1, 50)).await;
+        let alone = bench.desk.world.gateway_of(Rules::default(), ObjectsConfig { alone: true, ..settings() }).await;
+        for (actor, waits) in [(alone.gateway.actor, true), (77, false)] {
+            let open = bench.upload(&upload).await.unwrap();
+            let version = VersionId::new(alone.gateway.issue().await.unwrap(), actor);
+            let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.now() };
+            alone.swap_upload(&open, state).await.unwrap().unwrap();
+            let begun = Instant::now();
+            let done = alone.complete(&bench.desk.owner, complete_of(&upload, &[&part])).await;
+            assert_eq!(matches!(done, Err(Error::OperationAborted)), waits, "{done:?}");
+            assert_eq!(begun.elapsed() > Duration::from_secs(1), waits);
+            if waits {
+                let seen = bench.upload(&upload).await.unwrap();
+                alone.take_back(&seen).await.unwrap();
+            }
+        }
+        assert_eq!(bench.desk.get(KEY, VersionSpec::Current).await.unwrap(), bytes(1, 50));
     });
 }
 

@@ -9,8 +9,8 @@ use larder_model::objects::UploadId;
 use larder_model::rows::{Change, Row};
 use larder_store::{Batch, Partition, Table};
 
-use super::named::Wanted;
 use super::Sweep;
+use super::named::Wanted;
 use crate::Rule;
 use crate::metrics::Event;
 use crate::objects::{Objects, Result};

@@ -62,6 +62,8 @@ impl Objects {
         let (mut left, mut stamp) = (wanted.clone(), None);
         let mut query = ReadQuery::all(PAGE_ROWS);
         loop {
+            // Engines may answer without ever waiting: other requests have their turn all the same.
+            tokio::task::consume_budget().await;
             let page = self.gateway.ports.store.read(key, &query, &self.options()).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
@@ -111,4 +113,3 @@ impl Objects {
         Ok(())
     }
 }
-

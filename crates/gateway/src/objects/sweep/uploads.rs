@@ -48,7 +48,9 @@ impl Objects {
     async fn sweep_upload(&self, head: UploadHead, gone: bool) -> Result<bool> {
         let mut head = head;
         match &head.upload.state {
-            UploadState::Completing { since, .. } if !self.is_left_behind(*since) => return Ok(false),
+            UploadState::Completing { version, since, .. } if !self.is_left_behind(*version, *since) => {
+                return Ok(false);
+            }
             UploadState::Open if !gone => return Ok(false),
             UploadState::Completing { .. } | UploadState::Reopening { .. } => match self.take_back(&head).await? {
                 Some(settled) => head = settled,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, Change, Clock, EngineLimits, Head, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Stamp,
+    Batch, Change, Clock, Durability, EngineLimits, Head, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Stamp,
     Store, Swap, Table,
 };
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ pub(in crate::objects) const KEY: &str = "key";
 pub(in crate::objects) const PART_MIN: u64 = 10;
 
 pub(in crate::objects) fn settings() -> ObjectsConfig {
-    ObjectsConfig { part_bytes_min: PART_MIN, object_bytes_max: 100_000_000, ..ObjectsConfig::default() }
+    ObjectsConfig { part_bytes_min: PART_MIN, object_bytes_max: 100_000_000, alone: false, ..ObjectsConfig::default() }
 }
 
 /// A bucket over a store in memory, and its gateway, whose calls can be stopped.
@@ -186,6 +186,16 @@ pub(in crate::objects) struct Gate {
     reached: Notify,
     opened: Notify,
     reads: AtomicUsize,
+    disk: parking_lot::Mutex<Disk>,
+}
+
+/// How the disk behind a gate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Well,
+    /// The next head is seen by readers, and nothing gets to disk from then on.
+    Stopping,
+    Still,
 }
 
 impl Gate {
@@ -197,7 +207,18 @@ impl Gate {
             reached: Notify::new(),
             opened: Notify::new(),
             reads: AtomicUsize::new(0),
+            disk: parking_lot::Mutex::new(Disk::Well),
         }
+    }
+
+    /// Lets the disk stand still from the next swap on: readers see it, its writer does not hear of it.
+    pub(in crate::objects) fn stop_disk(&self) {
+        *self.disk.lock() = Disk::Stopping;
+    }
+
+    /// Whether a write waits for the disk in vain.
+    fn stands_still(&self, options: &Options) -> bool {
+        options.durability == Durability::Disk && *self.disk.lock() == Disk::Still
     }
 
     /// The call after so many others meets the trap.
@@ -256,6 +277,9 @@ impl Store for Gate {
 
     async fn apply(&self, batch: Batch, options: &Options) -> larder_store::Result<()> {
         let (options, lost) = self.pass(options).await;
+        if self.stands_still(&options) {
+            return answered(true, Ok(()));
+        }
         answered(lost, self.inner.apply(batch, &options).await)
     }
 
@@ -267,7 +291,14 @@ impl Store for Gate {
         changes: Vec<Change>,
         options: &Options,
     ) -> larder_store::Result<Swap> {
-        let (options, lost) = self.pass(options).await;
+        let (options, mut lost) = self.pass(options).await;
+        if self.stands_still(&options) {
+            return answered(true, Ok(Swap::Applied));
+        }
+        if *self.disk.lock() == Disk::Stopping {
+            *self.disk.lock() = Disk::Still;
+            lost = true;
+        }
         answered(lost, self.inner.apply_if(partition, expected, head, changes, &options).await)
     }
 

@@ -157,8 +157,7 @@ impl Client {
     pub(crate) async fn list(&self) -> Result<BTreeMap<String, String>> {
         let (mut found, mut after) = (BTreeMap::new(), Some(Bytes::new()));
         while let Some(behind) = after {
-            let request =
-                ListObjects { bucket: BUCKET.into(), after: behind, max: 2, ..ListObjects::default() };
+            let request = ListObjects { bucket: BUCKET.into(), after: behind, max: 2, ..ListObjects::default() };
             let page = self.objects.list(&self.caller, &request).await?;
             for line in page.lines {
                 if let Listed::Key(key, entry) = line {

@@ -96,8 +96,12 @@ impl Cloud {
         };
         let config = Config { node: format!("g{at}"), alone: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a whole store");
-        let settings =
-            ObjectsConfig { part_bytes_min: 1, completing_max: COMPLETING_MAX, alone: false, ..ObjectsConfig::default() };
+        let settings = ObjectsConfig {
+            part_bytes_min: 1,
+            completing_max: COMPLETING_MAX,
+            alone: false,
+            ..ObjectsConfig::default()
+        };
         Node { objects: Objects::new(gateway, settings), gate, faulty, clock, skew }
     }
 

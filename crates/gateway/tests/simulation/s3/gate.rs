@@ -8,8 +8,8 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Stamp};
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, EngineLimits, Head, Options, Page, Partition, PartitionPage,
-    ReadQuery, Result, Store, Swap, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, EngineLimits, Head, Options, Page, Partition, PartitionPage, ReadQuery,
+    Result, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;

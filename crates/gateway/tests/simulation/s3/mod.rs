@@ -1,11 +1,15 @@
 //! The S3 side: gateways over one store that keeps shadows by protocol, none seeing the leases of another.
 //!
-//! `rules` has one schedule per row of the list of holes: two gateways, one of them stopped at a step. `random` walks
-//! schedules drawn from seeds.
+//! `rules` has a schedule for each row of the list of holes: one gateway is stopped at a step, the other goes on; it holds with
+//! the rule and fails without it. `plain` has what has no switch, `random` walks schedules drawn from seeds, and `found` keeps
+//! those in which it found a fault.
 
+mod acts;
 mod client;
 mod cloud;
+mod found;
 mod gate;
 mod history;
+mod plain;
 mod random;
 mod rules;

@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_model::content::BlobId;
+use larder_model::objects::{BucketId, Upload, UploadId, UploadState, VersionId};
+use larder_model::rows::{Change, Row};
+use larder_store::memory::MemoryStore;
+use larder_store::{Batch, BlobOwner, Blobs as _, Durability, Level, ReadQuery, Store as _};
+
+use super::*;
+use crate::Rules;
+use crate::objects::acl::AclChoice;
+use crate::objects::buckets::testing::{BEGIN, World, new_caller};
+use crate::objects::upload_head::UploadHead;
+
+async fn world() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
+    let world = World::new();
+    let objects = world.gateway(Rules::default()).await;
+    let caller = new_caller(&objects, "ann").await;
+    objects.create_bucket(&caller, "bucket", AclChoice::default()).await.unwrap();
+    let id = objects.bucket("bucket").await.unwrap().id;
+    (Arc::clone(&world.store), objects, id)
+}
+
+async fn write_blob(store: &MemoryStore, id: u8, partition: Partition, row: &[u8]) {
+    let owner = BlobOwner { partition, row: Bytes::copy_from_slice(row) };
+    let mut writer = store.create(BlobId([id; 24]), owner).await.unwrap();
+    writer.write(Bytes::from_static(b"bytes")).await.unwrap();
+    drop(writer.finish(Durability::Buffered).await.unwrap());
+}
+
+async fn left(store: &MemoryStore) -> Vec<u8> {
+    store.list(None, 100).await.unwrap().into_iter().map(|(id, _)| id.0[0]).collect()
+}
+
+async fn write_row(store: &MemoryStore, objects: &Objects, partition: Partition, name: &[u8]) {
+    let row =
+        Row { name: Bytes::copy_from_slice(name), value: Bytes::from_static(b"\x01"), stamp: BEGIN, expires: None };
+    let batch = Batch::of(partition, vec![Change::Put(row)]);
+    store.apply(batch, &objects.gateway.own(Level::Quorum)).await.unwrap();
+}
+
+async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadState) -> UploadId {
+    let id = UploadId::new(BEGIN, number);
+    let upload = Upload {
+        bucket,
+        key: "k".into(),
+        initiator: "ann".into(),
+        owner: "ann".into(),
+        initiated: BEGIN,
+        headers: Vec::new(),
+        meta: Vec::new(),
+        tags: Vec::new(),
+        acl: None,
+        checksum: None,
+        state,
+    };
+    objects.write_upload(None, UploadHead { id, upload, stamp: BEGIN }).await.unwrap();
+    id
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_go_that_nobody_names_and_that_no_living_upload_has() {
+    let (store, objects, bucket) = world().await;
+    let key = Partition::head(bucket, b"k");
+    let alive = upload(&objects, bucket, 1, UploadState::Open).await;
+    let ended = upload(&objects, bucket, 2, UploadState::Aborted).await;
+    let part = |upload: UploadId| [&upload.0[..], &[0, 1]].concat();
+    write_blob(&store, 1, key.clone(), &VersionId::new(BEGIN, 1).0).await;
+    write_blob(&store, 2, key.clone(), &part(alive)).await;
+    write_blob(&store, 3, key.clone(), &part(ended)).await;
+    write_blob(&store, 4, key, &part(UploadId([9; 16]))).await;
+    write_blob(&store, 5, Partition { table: Table::Objects, key: "kv".into() }, b"row").await;
+    let swept = objects.sweep().await.unwrap();
+    assert_eq!(swept, Sweep { blobs: 3, ..Sweep::default() });
+    assert_eq!(left(&store).await, [2, 5], "that of the open upload, and what is not S3's");
+    assert_eq!(objects.sweep().await.unwrap(), Sweep::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn uploads_of_buckets_that_are_gone_end_and_their_parts_with_them() {
+    let (store, objects, bucket) = world().await;
+    let gone = BucketId([7; 16]);
+    let (lost, kept) =
+        (upload(&objects, gone, 1, UploadState::Open).await, upload(&objects, bucket, 2, UploadState::Open).await);
+    let ended = upload(&objects, bucket, 3, UploadState::Aborted).await;
+    for id in [lost, kept, ended, UploadId([9; 16])] {
+        write_row(&store, &objects, Partition::parts(id), &[0, 1]).await;
+    }
+    let swept = objects.sweep().await.unwrap();
+    assert_eq!(swept, Sweep { uploads: 1, rows: 2, ..Sweep::default() });
+    assert_eq!(objects.read_upload(lost).await.unwrap().unwrap().upload.state, UploadState::Aborted);
+    for (id, rows) in [(lost, 0), (kept, 1), (ended, 0), (UploadId([9; 16]), 0)] {
+        let options = objects.gateway.own(Level::Quorum);
+        let page = store.read(&Partition::parts(id), &ReadQuery::all(10), &options).await.unwrap();
+        assert_eq!(page.rows.len(), rows);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_counted_and_does_not_keep_the_rest() {
+    let (store, objects, bucket) = world().await;
+    write_row(&store, &objects, Partition { table: Table::Parts, key: "odd".into() }, &[0, 1]).await;
+    write_row(&store, &objects, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
+    write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, 1).0).await;
+    let swept = objects.sweep().await.unwrap();
+    assert_eq!(swept, Sweep { blobs: 1, failed: 2, ..Sweep::default() });
+    assert_eq!(left(&store).await, [0; 0]);
+}
