@@ -97,9 +97,9 @@ fn download(shell: &Shell, package: &str) -> Result<()> {
 fn downloaded(dir: &Path, package: &str) -> Option<PathBuf> {
     let files = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
     let prefix = format!("{package}_");
-    files.filter(|path| path.extension().is_some_and(|end| end == "deb")).find(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
-    })
+    files
+        .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
 }
 
 fn first_line(text: String) -> String {

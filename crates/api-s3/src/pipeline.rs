@@ -40,6 +40,10 @@ const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
 /// Most bodies at a time from those who have not said who they are: few enough that they never keep those out who have.
 const STRANGERS_MAX: usize = 256;
+/// Most large documents at a time from those who have said it: a document is held whole while it is read.
+const DOCUMENTS_MAX: usize = 128;
+/// From here on a document is large, in bytes.
+const LARGE_DOCUMENT: u64 = 256 * 1024;
 /// What the metrics call a browser's question.
 const PREFLIGHT: &str = "Preflight";
 /// What the metrics call what is no operation.
@@ -53,6 +57,8 @@ pub struct S3Service {
     background: Background,
     /// Of the bodies that have to be read before it is known whether they are wanted.
     strangers: Arc<Semaphore>,
+    /// Of large documents.
+    documents: Arc<Semaphore>,
 }
 
 /// What is known of a request from its line and headers.
@@ -81,7 +87,8 @@ impl S3Service {
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
         let background = Background::new(Arc::clone(objects.gateway()));
         let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        Self { objects, settings: Arc::new(settings), background, strangers }
+        let documents = Arc::new(Semaphore::new(DOCUMENTS_MAX));
+        Self { objects, settings: Arc::new(settings), background, strangers, documents }
     }
 
     pub(crate) fn settings(&self) -> &S3Settings {
@@ -200,11 +207,15 @@ impl S3Service {
             return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
         }
         let body = RequestBody::of(body, headers, identity.checked.as_ref())?;
-        if identity.user.is_none()
-            && matches!(operation.takes, Takes::Document | Takes::Form)
-            && body.length() != Some(0)
-        {
-            let turn = Arc::clone(&self.strangers).try_acquire_owned().map_err(|_| Code::SlowDown)?;
+        let turns = match operation.takes {
+            Takes::Document | Takes::Form if identity.user.is_none() && body.length() != Some(0) => {
+                Some(&self.strangers)
+            }
+            Takes::Document if body.length().is_none_or(|length| length > LARGE_DOCUMENT) => Some(&self.documents),
+            _ => None,
+        };
+        if let Some(turns) = turns {
+            let turn = Arc::clone(turns).try_acquire_owned().map_err(|_| Code::SlowDown)?;
             return Ok(body.holding(turn));
         }
         if operation.takes == Takes::Stream {

@@ -1,7 +1,7 @@
 //! Several gateways over one store, one seed, virtual time: pauses, lost answers, lagging reads, skewed clocks, restarts.
 //!
 //! `random` walks schedules drawn from seeds and checks what was promised; `LARDER_SCHEDULES` says how many. `rules` has one
-//! schedule per rule of the design: it holds with the rule and fails without it.
+//! schedule per rule of the design: it holds with the rule and fails without it. `s3` does both for the S3 side.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects by failing")]
 

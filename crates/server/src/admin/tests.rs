@@ -15,7 +15,6 @@ use super::{Answer, run};
 
 /// A gateway and its way to the shared store.
 struct Node {
-    gateway: Arc<Gateway>,
     objects: Arc<Objects>,
     way: Arc<Faulty<MemoryStore>>,
 }
@@ -39,8 +38,8 @@ async fn nodes(names: &[&str]) -> Vec<Node> {
         };
         let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
-        let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
-        nodes.push(Node { gateway, objects, way });
+        let objects = Objects::new(gateway, ObjectsConfig::default());
+        nodes.push(Node { objects, way });
     }
     nodes
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use larder_model::objects::{ObjectBody, Part};
 use larder_store::Table;
 
+use super::super::ObjectsConfig;
 use super::super::commit::testing::{BUCKET, bytes, run};
 use super::super::get::VersionSpec;
 use super::super::uploads::testing::{Bench, KEY, Trap, complete_of, settings};
-use super::super::ObjectsConfig;
 use super::*;
 use crate::Rules;
 

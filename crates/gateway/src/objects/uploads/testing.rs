@@ -9,8 +9,8 @@ use bytes::Bytes;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, Change, Clock, Durability, EngineLimits, Head, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Stamp,
-    Store, Swap, Table,
+    Batch, Change, Clock, Durability, EngineLimits, Head, Level, Micros, Options, Page, Partition, PartitionPage,
+    ReadQuery, Stamp, Store, Swap, Table,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
