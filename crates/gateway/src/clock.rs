@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use larder_model::causality::Clock;
 use larder_model::rows::Micros;
 
-/// How far ahead the mark is stored, in microseconds.
+/// How far ahead of the wall clock the mark is stored, in microseconds.
 pub(crate) const MARK_AHEAD_MICROS: u64 = 10_000_000;
+/// How far ahead of a clock that is ahead of the wall clock: little, or every quick restart would drive it on by the whole.
+const MARK_STEP_MICROS: u64 = 1_000_000;
 
 /// One gateway's clock.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl HybridClock {
 
     /// The mark to store next.
     pub(crate) fn next_mark(&self, now: Micros) -> Clock {
-        self.reading(now) + MARK_AHEAD_MICROS
+        (now + MARK_AHEAD_MICROS).max(self.reading(now) + MARK_STEP_MICROS)
     }
 
     /// Whether the mark should be stored anew soon.
@@ -65,6 +67,18 @@ impl HybridClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quick_restarts_do_not_drive_the_clock_on() {
+        let (now, mut mark) = (1_000_000_000, 0);
+        for _ in 0..100 {
+            let clock = HybridClock::above(mark);
+            mark = clock.next_mark(now);
+            clock.marked(mark);
+            assert!(clock.issue(now).is_some());
+        }
+        assert!(mark <= now + MARK_AHEAD_MICROS + 100 * MARK_STEP_MICROS, "{mark}");
+    }
 
     #[test]
     fn clocks_are_never_issued_twice_and_never_fall_back() {
