@@ -41,6 +41,7 @@ mod run;
 mod s3;
 mod server;
 mod targets;
+mod told;
 mod worker;
 
 use std::process::ExitCode;
@@ -58,7 +59,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure the key-value operations and print the report.
-    Kv(run::Options),
+    Kv(told::Told),
     /// Measure the operations of S3 and print the report.
     S3(s3::Options),
     /// Answer with a file over bare hyper, until stdin ends.

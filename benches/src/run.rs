@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::bare_http::BareHttp;
 use crate::cells::{self, CONNECTIONS, Operation, Subject, VALUE_BYTES};
@@ -14,13 +14,12 @@ use crate::compare::{self, BARE_VALUE_BYTES, Rounds};
 use crate::driver::{Driver, Place};
 use crate::endpoint::Endpoint;
 use crate::keys::{Values, key};
-use crate::limits::CELL_SECONDS_MAX;
 use crate::load;
-use crate::machine::Machine;
 use crate::procfs;
 use crate::report::{Report, megabytes, size, thousands};
 use crate::server::{Recipe, Server, log_end, ping};
 use crate::targets::{self, Target};
+use crate::told::Told;
 
 /// How long a server is left alone before it counts as idle or settled.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -30,41 +29,6 @@ const RIAK_PORT: u16 = 8098;
 
 /// Keys that reads choose from, so that they are warm.
 const READ_KEYS_MAX: u64 = 10_000;
-
-/// What `kv` is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Measure the server at this URL instead of starting one.
-    #[arg(long)]
-    url: Option<String>,
-    /// The server to start [default: `larder` beside this program].
-    #[arg(long, conflicts_with = "url")]
-    larder: Option<PathBuf>,
-    /// Passed on to the started server.
-    #[arg(long, conflicts_with = "url")]
-    engine: Option<String>,
-    /// Passed on to the started server.
-    #[arg(long, conflicts_with = "url")]
-    durability: Option<String>,
-    /// Seconds per cell, after warming up [default: 5, with --quick 1].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=CELL_SECONDS_MAX))]
-    seconds: Option<u64>,
-    /// Short cells and small loads: shows that it works, not how fast.
-    #[arg(long)]
-    quick: bool,
-    /// Also write the report to this file.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// The commit to name in the report.
-    #[arg(long)]
-    commit: Option<String>,
-    /// The date to name in the report.
-    #[arg(long)]
-    date: Option<String>,
-    /// Where temporary data goes; durable writes are as fast as the disk under it.
-    #[arg(long, default_value = "target")]
-    scratch: PathBuf,
-}
 
 /// How much is done.
 struct Plan {
@@ -76,7 +40,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &Options) -> Self {
+    fn new(options: &Told) -> Self {
         let quick = options.quick;
         let length = Duration::from_secs(options.seconds.unwrap_or(if quick { 1 } else { 5 }));
         Self {
@@ -98,43 +62,22 @@ impl Plan {
 ///
 /// When the server cannot be started, loaded or reached. Slow is no error; a wrong answer in a cell fails the run after the
 /// report is out.
-pub(crate) async fn run(options: Options) -> Result<ExitCode> {
+pub(crate) async fn run(options: Told) -> Result<ExitCode> {
     std::fs::create_dir_all(&options.scratch)?;
     let scratch = tempfile::Builder::new().prefix("bench-").tempdir_in(&options.scratch)?;
+    let plan = Plan::new(&options);
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut run = Run {
-        plan: Plan::new(&options),
         values: Arc::new(Values::new(VALUE_BYTES[VALUE_BYTES.len() - 1])),
-        report: report(&options, scratch.path()),
+        report: options.report(arguments, scratch.path(), plan.length.as_secs_f64()),
+        plan,
         scratch: scratch.path().canonicalize()?,
     };
     match &options.url {
         Some(url) => run.elsewhere(url).await?,
         None => run.own_servers(&options).await?,
     }
-    let text = run.report.markdown();
-    println!("{text}");
-    if let Some(out) = &options.out {
-        std::fs::write(out, &text).with_context(|| format!("writing {}", out.display()))?;
-    }
-    if run.report.is_sound() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    eprintln!("larder-bench: some answers were not the expected ones; see FAILED above");
-    Ok(ExitCode::FAILURE)
-}
-
-fn report(options: &Options, scratch: &Path) -> Report {
-    let plan = Plan::new(options);
-    Report {
-        subject: options.url.clone().unwrap_or_else(|| "larder, started by the generator".to_owned()),
-        commit: options.commit.clone(),
-        date: options.date.clone(),
-        arguments: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
-        machine: Machine::look(scratch),
-        seconds: plan.length.as_secs_f64(),
-        quick: options.quick,
-        ..Report::default()
-    }
+    options.publish(&mut run.report)
 }
 
 struct Run {
@@ -161,7 +104,7 @@ impl Run {
     }
 
     /// All sizes, each against a fresh server.
-    async fn own_servers(&mut self, options: &Options) -> Result<()> {
+    async fn own_servers(&mut self, options: &Told) -> Result<()> {
         for value_bytes in VALUE_BYTES {
             let recipe = self.recipe(options, value_bytes)?;
             let log = recipe.log.clone();
@@ -193,16 +136,9 @@ impl Run {
         Ok(())
     }
 
-    fn recipe(&self, options: &Options, value_bytes: usize) -> Result<Recipe> {
-        let binary = match &options.larder {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("larder"),
-        };
-        if !binary.is_file() {
-            bail!("{}: no such server; name one with --larder, or a running one with --url", binary.display());
-        }
+    fn recipe(&self, options: &Told, value_bytes: usize) -> Result<Recipe> {
         Ok(Recipe {
-            binary: binary.canonicalize()?,
+            binary: options.binary()?,
             engine: options.engine.clone(),
             durability: options.durability.clone(),
             s3: None,

@@ -1,6 +1,6 @@
 //! The order of a run: fresh servers, one for each size and one for each promise; then the report.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,10 +15,10 @@ use super::plan::Plan;
 use super::sections::Section;
 use crate::endpoint::Endpoint;
 use crate::keys::{Random, Values};
-use crate::limits::{CELL_OPERATIONS_MAX, CELL_SECONDS_MAX};
-use crate::machine::Machine;
+use crate::limits::CELL_OPERATIONS_MAX;
 use crate::report::Report;
 use crate::server::{Account, Recipe, Server, log_end};
+use crate::told::Told;
 
 /// Where an S3 server listens when a URL does not say.
 const HTTP_PORT: u16 = 80;
@@ -26,42 +26,14 @@ const HTTP_PORT: u16 = 80;
 /// What `s3` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Measure the server at this URL instead of starting one.
-    #[arg(long)]
-    url: Option<String>,
-    /// Access key at that server.
+    #[command(flatten)]
+    told: Told,
+    /// Access key at the server of --url.
     #[arg(long, env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
     key: Option<String>,
     /// Its secret.
     #[arg(long, env = "AWS_SECRET_ACCESS_KEY", hide_env_values = true)]
     secret: Option<String>,
-    /// The server to start [default: `larder` beside this program].
-    #[arg(long, conflicts_with = "url")]
-    larder: Option<PathBuf>,
-    /// Passed on to the started server.
-    #[arg(long, conflicts_with = "url")]
-    engine: Option<String>,
-    /// Passed on to the started server; the bucket of very many keys is always loaded with `buffered`.
-    #[arg(long, conflicts_with = "url")]
-    durability: Option<String>,
-    /// Seconds per cell, after warming up [default: 5, with --quick 1]; the largest values get 3 at least.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=CELL_SECONDS_MAX))]
-    seconds: Option<u64>,
-    /// Short cells and small loads: shows that it works, not how fast.
-    #[arg(long)]
-    quick: bool,
-    /// Also write the report to this file.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// The commit to name in the report.
-    #[arg(long)]
-    commit: Option<String>,
-    /// The date to name in the report.
-    #[arg(long)]
-    date: Option<String>,
-    /// Where temporary data goes: some 10 GB.
-    #[arg(long, default_value = "target")]
-    scratch: PathBuf,
 }
 
 /// Runs it all, prints the report and writes it where asked.
@@ -71,42 +43,22 @@ pub(crate) struct Options {
 /// When the server cannot be started, loaded or reached. Slow is no error; a wrong answer in a cell fails the run after the
 /// report is out.
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
-    std::fs::create_dir_all(&options.scratch)?;
-    let scratch = tempfile::Builder::new().prefix("bench-s3-").tempdir_in(&options.scratch)?;
+    std::fs::create_dir_all(&options.told.scratch)?;
+    let scratch = tempfile::Builder::new().prefix("bench-s3-").tempdir_in(&options.told.scratch)?;
+    let plan = Plan::new(options.told.quick, options.told.seconds);
+    let report =
+        options.told.report(without_keys(std::env::args().skip(1)), scratch.path(), plan.length(0).as_secs_f64());
     let mut run = Run {
-        plan: Plan::new(options.quick, options.seconds),
+        plan,
         values: Arc::new(Values::new(VALUE_BYTES[2])),
-        report: report(&options, scratch.path()),
+        report: Report { face: FACE, ..report },
         scratch: scratch.path().canonicalize()?,
     };
-    match &options.url {
+    match &options.told.url {
         Some(url) => run.elsewhere(url, &options).await?,
         None => run.own_servers(&options).await?,
     }
-    let text = run.report.markdown();
-    println!("{text}");
-    if let Some(out) = &options.out {
-        std::fs::write(out, &text).with_context(|| format!("writing {}", out.display()))?;
-    }
-    if run.report.is_sound() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    eprintln!("larder-bench: some answers were not the expected ones; see FAILED above");
-    Ok(ExitCode::FAILURE)
-}
-
-fn report(options: &Options, scratch: &Path) -> Report {
-    Report {
-        face: FACE,
-        subject: options.url.clone().unwrap_or_else(|| "larder, started by the generator".to_owned()),
-        commit: options.commit.clone(),
-        date: options.date.clone(),
-        arguments: without_keys(std::env::args().skip(1)),
-        machine: Machine::look(scratch),
-        seconds: Plan::new(options.quick, options.seconds).length(0).as_secs_f64(),
-        quick: options.quick,
-        ..Report::default()
-    }
+    options.told.publish(&mut run.report)
 }
 
 /// The admin of a server that is started here: it listens on loopback and ends with the run.
@@ -177,20 +129,13 @@ impl Run {
     }
 
     fn recipe(&self, options: &Options, section: Section) -> Result<Recipe> {
-        let binary = match &options.larder {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("larder"),
-        };
-        if !binary.is_file() {
-            bail!("{}: no such server; name one with --larder, or a running one with --url", binary.display());
-        }
         let durability = match section {
             Section::Listing => Some("buffered".to_owned()),
-            _ => options.durability.clone(),
+            _ => options.told.durability.clone(),
         };
         Ok(Recipe {
-            binary: binary.canonicalize()?,
-            engine: options.engine.clone(),
+            binary: options.told.binary()?,
+            engine: options.told.engine.clone(),
             durability,
             s3: Some(own_account()),
             data: self.scratch.join(format!("data-{}", section.name())),
