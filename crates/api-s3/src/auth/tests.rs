@@ -213,6 +213,9 @@ fn headers_that_were_moved_into_a_presigned_address_are_headers_again() {
     for other in ["x-amz-acl=private", "X-Amz-Algorithm=A&AWSAccessKeyId=K&Signature=s&x-amz-acl=private"] {
         assert!(moved(other, &[]).unwrap().is_empty(), "{other}");
     }
+    let four = "X-Amz-Algorithm=A&X-Amz-Signature=s&x-amz-meta-a=b&x-amz-checksum-crc32=AAAAAA%3D%3D&content-md5=m";
+    let found = moved(four, &[]).unwrap();
+    assert_eq!((found.len(), &found["x-amz-meta-a"]), (1, &"b".parse().unwrap()), "{found:?}");
     assert!(
         !moved(&format!("{signed}&x-amz-acl=private"), &[("authorization", "AWS K:s")])
             .unwrap()
@@ -238,6 +241,21 @@ fn a_presigned_address_holds_the_body_to_the_hash_in_its_query() {
         assert_eq!(checked.body, canonical::unhex(&abc), "{header:?}");
     }
     assert_eq!(v4_presigned(PRESIGNED).check(V4_SECRET).unwrap().unwrap().1.body, None);
+}
+
+#[test]
+fn a_header_that_was_signed_in_the_query_of_version_4_is_signed_and_no_other() {
+    let query = format!(
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=K%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date={NOW}\
+         &X-Amz-Expires=60&X-Amz-SignedHeaders=host&x-amz-acl=private&x-amz-meta-a=b%20c"
+    );
+    let signature = sign_v4("/k", &query, &[("host", "h")], "UNSIGNED-PAYLOAD");
+    let sent = Sent::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
+    let moved = sent.clone().with("x-amz-acl", "private").with("x-amz-meta-a", "b c");
+    assert_eq!(moved.code(V4_SECRET), Ok(Scheme::V4Query));
+    for (name, value) in [("x-amz-acl", "public-read"), ("x-amz-meta-a", "b"), ("x-amz-meta-b", "b c")] {
+        assert_eq!(sent.clone().with(name, value).code(V4_SECRET), Err(Code::AccessDenied), "{name}: {value}");
+    }
 }
 
 #[test]

@@ -204,32 +204,47 @@ fn amz_headers(request: &Request<'_>, presigned: bool, append: Append) -> BTreeM
     signed
 }
 
-/// Gives a presigned request the headers that boto moved into its query: what was signed as a header is one, so that nobody can
-/// make it count for nothing by moving it. A real header wins.
+/// Gives a presigned request the headers that clients moved into its query: what was signed as one is one, so that nobody can
+/// make it count for nothing by moving it. A real header wins. boto moves all of them with version 2; of version 4, signers of
+/// JavaScript and Go move those that say something about the object, and only these are taken: some put the checksum of an
+/// empty body there.
 ///
 /// # Errors
 /// 400 `InvalidArgument` for a name or a value that no header can have.
 pub(crate) fn move_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), Fault> {
-    let presigned = query.has("AWSAccessKeyId") && query.has("Signature") && !query.has("X-Amz-Algorithm");
-    if !presigned || headers.contains_key(AUTHORIZATION) {
-        return Ok(());
-    }
+    let Some(moves) = mover(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else { return Ok(()) };
     let mut moved = HeaderMap::new();
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
-        let once = lower == "content-md5" || lower == "content-type";
-        if !once && !lower.starts_with("x-amz-") || headers.contains_key(&lower) {
+        if !moves(&lower) || headers.contains_key(&lower) {
             continue;
         }
         let bad = || Fault::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
         let header = HeaderName::try_from(lower).map_err(|_| bad())?;
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
-        if !once || !moved.contains_key(&header) {
+        if !ONCE.contains(&header.as_str()) || !moved.contains_key(&header) {
             moved.append(header, value);
         }
     }
     headers.extend(moved);
     Ok(())
+}
+
+/// Headers that a request has once.
+const ONCE: [&str; 2] = ["content-md5", "content-type"];
+
+/// Which parameters of a presigned request are headers; `None` for one that is not presigned.
+fn mover(query: &Query) -> Option<fn(&str) -> bool> {
+    if query.has("X-Amz-Algorithm") {
+        return query.has("X-Amz-Signature").then_some(about_the_object as fn(&str) -> bool);
+    }
+    let presigned = query.has("AWSAccessKeyId") && query.has("Signature");
+    presigned.then_some(|name| ONCE.contains(&name) || name.starts_with("x-amz-"))
+}
+
+fn about_the_object(name: &str) -> bool {
+    const NAMES: [&str; 4] = ["x-amz-acl", "x-amz-storage-class", "x-amz-tagging", "x-amz-website-redirect-location"];
+    NAMES.contains(&name) || name.starts_with("x-amz-meta-") || name.starts_with("x-amz-grant-")
 }
 
 /// Whether a sub-resource is signed, by some clients at least.

@@ -216,7 +216,8 @@ impl Claim {
             unsigned.push("host");
         }
         for name in request.headers.keys().map(hyper::header::HeaderName::as_str) {
-            if name.starts_with("x-amz-") && name != CONTENT_SHA256 && !signed(name) {
+            if name.starts_with("x-amz-") && name != CONTENT_SHA256 && !signed(name) && !signed_in_query(request, name)
+            {
                 unsigned.push(name);
             }
         }
@@ -324,4 +325,15 @@ fn malformed(what: &str) -> Fault {
 
 fn wrong(message: &str) -> Fault {
     Fault::new(Code::AuthorizationQueryParametersError, message.to_owned())
+}
+
+/// Whether a header is one that was moved into the signed query, value by value.
+fn signed_in_query(request: &Request<'_>, name: &str) -> bool {
+    let asked = |value: &hyper::header::HeaderValue| {
+        let same = |(parameter, other): (&str, &str)| {
+            parameter.eq_ignore_ascii_case(name) && other.as_bytes() == value.as_bytes()
+        };
+        request.query.iter().any(same)
+    };
+    request.query.has("X-Amz-Signature") && request.headers.get_all(name).iter().all(asked)
 }
