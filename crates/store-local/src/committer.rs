@@ -156,9 +156,10 @@ impl Committer {
         if group.writes.is_empty() {
             return Ok(());
         }
+        let packed = || group.writes.iter().filter(|(space, ..)| *space == Space::Packed).map(|(_, key, _)| key);
+        packed().for_each(|key| self.spaces.cache.close(key));
         let committed = self.journal.commit(&group);
-        let packed = group.writes.iter().filter(|(space, ..)| *space == Space::Packed);
-        packed.for_each(|(_, key, _)| self.spaces.cache.forget(key));
+        packed().for_each(|key| self.spaces.cache.open(key));
         match committed {
             Ok(()) => {}
             Err(full @ JournalError::Full { .. }) => {

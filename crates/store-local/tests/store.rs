@@ -225,7 +225,7 @@ async fn a_creation_that_was_cut_short_is_begun_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_is_never_seen_before_its_shadow() {
+async fn a_head_is_seen_neither_before_its_shadow_nor_old_after_it() {
     const LAST: u64 = 20_000;
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let store = open(dir.path(), &clock);
@@ -245,6 +245,9 @@ async fn a_head_is_never_seen_before_its_shadow() {
                     head = read(&at).await;
                     let shadow = read(&shadows).await;
                     assert!(shadow >= head, "{table:?}: the shadow at {shadow} beside the head at {head}");
+                    // The cache of entries once answered the head of before, a moment after the shadow.
+                    let again = read(&at).await;
+                    assert!(again >= shadow, "{table:?}: the head at {again} after the shadow at {shadow}");
                     tokio::task::yield_now().await;
                 }
             })
