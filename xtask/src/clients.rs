@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::shell::{Result, Shell};
+use crate::shell::{Result, Shell, first_line};
 use crate::stages::Ended;
+use crate::venv::Venv;
 
 const VENV: &str = ".work/s3-venv";
 const DEB: &str = ".work/deb";
@@ -22,9 +23,13 @@ const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
 /// When there is a Python, but its packages cannot be installed.
 pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
     let mut missing = Vec::new();
-    if !is_current(shell) {
-        match make_venv(shell) {
-            Ok(()) => install(shell)?,
+    let venv = venv();
+    if !venv.is_current(shell) {
+        match venv.make(shell) {
+            Ok(()) => {
+                venv.install(shell, PYTHON)?;
+                venv.finish(shell)?;
+            }
             Err(why) => missing.push(format!("no Python clients ({why})")),
         }
     }
@@ -40,8 +45,9 @@ pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
 
 /// The shell with variables that tell the tests where the clients are, as far as they are there.
 pub(crate) fn told(mut shell: Shell) -> Shell {
-    if is_current(&shell) {
-        let bin = shell.path(VENV).join("bin");
+    let venv = venv();
+    if venv.is_current(&shell) {
+        let bin = venv.bin(&shell);
         shell = shell.with(PYTHON_VARIABLE, bin);
     }
     for (package, variable) in DEBIAN {
@@ -57,22 +63,8 @@ fn program(shell: &Shell, package: &str) -> PathBuf {
     shell.path(DEB).join("usr/bin").join(package)
 }
 
-fn make_venv(shell: &Shell) -> Result<()> {
-    shell.output("python3", &["-m", "venv", "--clear", VENV]).map(drop).map_err(first_line)
-}
-
-fn install(shell: &Shell) -> Result<()> {
-    let python = shell.path(VENV).join("bin/python");
-    shell.run(&python, &[&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], PYTHON].concat())?;
-    fs::write(stamp(shell), PYTHON.join(" ")).map_err(|error| format!("{VENV}: {error}"))
-}
-
-fn is_current(shell: &Shell) -> bool {
-    fs::read_to_string(stamp(shell)).is_ok_and(|text| text == PYTHON.join(" "))
-}
-
-fn stamp(shell: &Shell) -> PathBuf {
-    shell.path(VENV).join("larder-stamp")
+fn venv() -> Venv {
+    Venv { dir: VENV, content: PYTHON.join(" ") }
 }
 
 /// Downloads a package and unpacks it; nothing is installed on the machine.
@@ -81,12 +73,12 @@ fn unpack(shell: &Shell, package: &str) -> Result<()> {
     fs::create_dir_all(&dir).map_err(|error| format!("{DEB}: {error}"))?;
     if let Err(why) = download(shell, package) {
         // A fresh machine does not know the packages yet.
-        shell.output("apt-get", &["update", "--quiet"]).map_err(|_| first_line(why))?;
-        download(shell, package).map_err(first_line)?;
+        shell.output("apt-get", &["update", "--quiet"]).map_err(|_| first_line(&why).to_owned())?;
+        download(shell, package).map_err(|why| first_line(&why).to_owned())?;
     }
     let file = downloaded(&dir, package).ok_or_else(|| "it was not downloaded".to_owned())?;
     let (file, dir) = (file.to_string_lossy(), dir.to_string_lossy());
-    shell.output("dpkg", &["-x", &file, &dir]).map(drop).map_err(first_line)
+    shell.output("dpkg", &["-x", &file, &dir]).map(drop).map_err(|why| first_line(&why).to_owned())
 }
 
 fn download(shell: &Shell, package: &str) -> Result<()> {
@@ -100,8 +92,4 @@ fn downloaded(dir: &Path, package: &str) -> Option<PathBuf> {
     files
         .filter(|path| path.extension().is_some_and(|end| end == "deb"))
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
-}
-
-fn first_line(text: String) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }

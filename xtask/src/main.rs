@@ -22,6 +22,7 @@ mod shell;
 mod soak;
 mod stages;
 mod tidy;
+mod venv;
 
 use std::process::ExitCode;
 

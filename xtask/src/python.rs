@@ -1,10 +1,10 @@
 //! The Python environment of the product tests: the client `riak`, as it is published, in `.work/venv`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use crate::shell::{Result, Shell};
 use crate::stages::Ended;
+use crate::venv::Venv;
 
 /// Where it is.
 const VENV: &str = ".work/venv";
@@ -13,10 +13,14 @@ const NEEDS: &[&str] = &["setuptools<70", "wheel", "six==1.17.0", "protobuf==3.2
 /// The client.
 const CLIENT: &str = "riak==2.7.0";
 
+fn venv() -> Venv {
+    Venv { dir: VENV, content: format!("{} {CLIENT}\n", NEEDS.join(" ")) }
+}
+
 /// The interpreter that has the client, once it was prepared.
 pub(crate) fn interpreter(shell: &Shell) -> Option<PathBuf> {
-    let python = shell.path(VENV).join("bin/python");
-    is_current(shell).then_some(python)
+    let venv = venv();
+    venv.is_current(shell).then(|| venv.bin(shell).join("python"))
 }
 
 /// Makes the environment, unless it is there.
@@ -24,16 +28,16 @@ pub(crate) fn interpreter(shell: &Shell) -> Option<PathBuf> {
 /// # Errors
 /// When there is a Python, but the client cannot be installed or imported.
 pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
-    if !is_current(shell) {
-        if let Err(why) = shell.output("python3", &["--version"]) {
-            return Ok(Ended::Skipped(format!("no python3, so no test with the Python client ({})", first_line(&why))));
+    let venv = venv();
+    if !venv.is_current(shell) {
+        if let Err(why) = venv.make(shell) {
+            return Ok(Ended::Skipped(format!("no Python with venv, so no test with the Python client ({why})")));
         }
-        if let Err(why) = shell.output("python3", &["-m", "venv", "--clear", VENV]) {
-            return Ok(Ended::Skipped(format!("no venv, so no test with the Python client ({})", first_line(&why))));
-        }
-        install(shell)?;
+        venv.install(shell, NEEDS)?;
+        venv.install(shell, &["--no-build-isolation", "--no-deps", CLIENT])?;
+        venv.finish(shell)?;
     }
-    let python = shell.path(VENV).join("bin/python");
+    let python = venv.bin(shell).join("python");
     let shell = shell
         .clone()
         .with("PYTHONPATH", shell.path("tests/python/shim"))
@@ -41,28 +45,4 @@ pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
         .with("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
     shell.run(&python, &["-c", "import riak; riak.RiakClient"])?;
     Ok(Ended::Passed)
-}
-
-fn install(shell: &Shell) -> Result<()> {
-    let python = shell.path(VENV).join("bin/python");
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    shell.run(&python, &[&pip, NEEDS].concat())?;
-    shell.run(&python, &[&pip[..], &["--no-build-isolation", "--no-deps", CLIENT]].concat())?;
-    fs::write(stamp(shell), stamp_text()).map_err(|error| format!("{VENV}: {error}"))
-}
-
-fn is_current(shell: &Shell) -> bool {
-    fs::read_to_string(stamp(shell)).is_ok_and(|text| text == stamp_text())
-}
-
-fn stamp(shell: &Shell) -> PathBuf {
-    shell.path(VENV).join("larder-stamp")
-}
-
-fn stamp_text() -> String {
-    format!("{} {CLIENT}\n", NEEDS.join(" "))
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }

@@ -90,6 +90,11 @@ impl Shell {
     }
 }
 
+/// The first line of a text: why something failed, without the rest.
+pub(crate) fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
 fn shown(program: &Path, args: &[&str]) -> String {
     let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
     std::iter::once(name.as_ref()).chain(args.iter().copied()).collect::<Vec<_>>().join(" ")

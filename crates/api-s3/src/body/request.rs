@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects;
+use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
 
 use crate::auth::chunked::Decoder;
 use crate::auth::{Checked, Payload};
@@ -27,8 +28,6 @@ use super::sum::Sum;
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a document may take to come: who asked may not be who may ask any more when it comes at last.
 pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
-/// Longest document.
-pub(crate) const DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a body broke off, kept for who answers: the gateway knows only that it did.
 #[derive(Debug, Clone, Default)]
@@ -176,7 +175,7 @@ impl RequestBody {
     /// `MaxMessageLengthExceeded`, `RequestTimeout` when it dribbles, and whatever breaks it off.
     pub async fn document(self) -> Result<Bytes, Fault> {
         let late = |_| Err(Code::RequestTimeout.into());
-        tokio::time::timeout(DOCUMENT_TIME_MAX, self.collect(DOCUMENT_BYTES_MAX)).await.unwrap_or_else(late)
+        tokio::time::timeout(DOCUMENT_TIME_MAX, self.collect(S3_DOCUMENT_BYTES_MAX)).await.unwrap_or_else(late)
     }
 
     /// All of it, at most `max` bytes. One piece, which is what a short body comes in, is not copied.

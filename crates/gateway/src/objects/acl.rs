@@ -1,7 +1,7 @@
 //! Access control lists of buckets and objects.
 
 use bytes::Bytes;
-use larder_model::objects::acl::MAX_GRANTS;
+use larder_model::limits::ACL_GRANTS_MAX;
 use larder_model::objects::{Acl, Bucket, Grant, Grantee, Permission};
 
 use super::commit::{Place, id_text};
@@ -72,8 +72,8 @@ impl Objects {
     }
 
     async fn resolve_grants(&self, given: &[(Permission, GranteeRef)], owner: &str) -> Result<Acl> {
-        if given.len() > MAX_GRANTS {
-            return Err(Error::InvalidRequest(format!("An access control list has at most {MAX_GRANTS} grants.")));
+        if given.len() > ACL_GRANTS_MAX {
+            return Err(Error::InvalidRequest(format!("An access control list has at most {ACL_GRANTS_MAX} grants.")));
         }
         let mut grants = Vec::with_capacity(given.len());
         for (permission, to) in given {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use larder_model::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
+
 /// Settings of the S3 side.
 #[derive(Debug, Clone)]
 pub struct ObjectsConfig {
@@ -26,9 +28,9 @@ impl Default for ObjectsConfig {
         Self {
             region: "us-east-1".into(),
             buckets_max: 100,
-            put_bytes_max: 5 << 30,
+            put_bytes_max: PART_BYTES_MAX,
             object_bytes_max: 5 << 40,
-            part_bytes_min: 5 << 20,
+            part_bytes_min: PART_BYTES_MIN,
             completing_max: Duration::from_secs(90),
             alone: true,
         }

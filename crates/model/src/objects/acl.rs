@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How many grants a list may have.
-pub const MAX_GRANTS: usize = 100;
+use crate::limits::ACL_GRANTS_MAX;
 
 /// Who was granted what, beside the owner.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -112,10 +111,10 @@ impl Acl {
     /// A list of these grants.
     ///
     /// # Errors
-    /// [`BadAcl`] for more than [`MAX_GRANTS`].
+    /// [`BadAcl`] for more than [`ACL_GRANTS_MAX`].
     pub fn new(grants: Vec<Grant>) -> Result<Self, BadAcl> {
-        if grants.len() > MAX_GRANTS {
-            return Err(BadAcl { message: format!("A list may have at most {MAX_GRANTS} grants.") });
+        if grants.len() > ACL_GRANTS_MAX {
+            return Err(BadAcl { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
         }
         Ok(Self { grants })
     }
@@ -216,15 +215,15 @@ const NAMES: &[(&str, Make)] = &[("id", RawGrantee::Id), ("emailAddress", RawGra
 /// Reads the value of a header that grants: `id="…", emailAddress="…", uri="…"`, quotes optional, at least one.
 ///
 /// # Errors
-/// [`BadAcl`] when it has another shape, or names more than [`MAX_GRANTS`].
+/// [`BadAcl`] when it has another shape, or names more than [`ACL_GRANTS_MAX`].
 pub fn parse_grantees(value: &str) -> Result<Vec<RawGrantee>, BadAcl> {
     let mut grantees = Vec::new();
     let mut rest = value.trim();
     loop {
         let (grantee, behind) = grantee(rest)?;
         grantees.push(grantee);
-        if grantees.len() > MAX_GRANTS {
-            return Err(BadAcl { message: format!("A list may have at most {MAX_GRANTS} grants.") });
+        if grantees.len() > ACL_GRANTS_MAX {
+            return Err(BadAcl { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
         }
         if behind.is_empty() {
             return Ok(grantees);

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How many rules a bucket may have.
-pub const MAX_RULES: usize = 100;
+use crate::limits::CORS_RULES_MAX;
 
 /// What a name of a rule may have, in characters.
 const MAX_ID: usize = 255;
@@ -54,8 +53,8 @@ impl Cors {
     pub fn validate(&self) -> Result<(), BadCors> {
         match self.rules.len() {
             0 => return Err(BadCors::malformed("There has to be at least one CORSRule.")),
-            1..=MAX_RULES => {}
-            _ => return Err(BadCors::invalid(format!("A bucket may have at most {MAX_RULES} CORS rules."))),
+            1..=CORS_RULES_MAX => {}
+            _ => return Err(BadCors::invalid(format!("A bucket may have at most {CORS_RULES_MAX} CORS rules."))),
         }
         self.rules.iter().try_for_each(CorsRule::validate)
     }

@@ -8,13 +8,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::LIFECYCLE_RULES_MAX;
 use crate::rows::Micros;
 
 use super::tags::Tag;
 use super::version::{Object, Version};
-
-/// How many rules a bucket may have.
-pub const MAX_RULES: usize = 1000;
 
 /// What a name of a rule may have, in characters.
 const MAX_ID: usize = 255;
@@ -147,8 +145,11 @@ impl Lifecycle {
         if self.rules.is_empty() {
             return refuse(Fault::Malformed, "There has to be at least one Rule.");
         }
-        if self.rules.len() > MAX_RULES {
-            return refuse(Fault::Argument, format!("A bucket may have at most {MAX_RULES} lifecycle rules."));
+        if self.rules.len() > LIFECYCLE_RULES_MAX {
+            return refuse(
+                Fault::Argument,
+                format!("A bucket may have at most {LIFECYCLE_RULES_MAX} lifecycle rules."),
+            );
         }
         let mut ids: Vec<_> = self.rules.iter().map(|rule| rule.id.as_str()).collect();
         ids.sort_unstable();

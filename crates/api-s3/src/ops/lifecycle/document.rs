@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_model::objects::lifecycle::{Expiration, Filter, Lifecycle, LifecycleRule, MAX_RULES, Noncurrent};
+use larder_model::limits::LIFECYCLE_RULES_MAX;
+use larder_model::objects::lifecycle::{Expiration, Filter, Lifecycle, LifecycleRule, Noncurrent};
 
 use super::super::dates as written;
 use super::super::tagging::{tag, write_tag};
@@ -21,7 +22,7 @@ pub(super) fn read(document: &[u8]) -> Result<Lifecycle, Fault> {
     while let Some(name) = xml.child()? {
         match name {
             // One more than there may be is enough to be refused for.
-            "Rule" if rules.len() > MAX_RULES => xml.skip()?,
+            "Rule" if rules.len() > LIFECYCLE_RULES_MAX => xml.skip()?,
             "Rule" => rules.push(rule(&mut xml)?),
             _ => xml.skip()?,
         }

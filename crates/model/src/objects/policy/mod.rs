@@ -26,8 +26,6 @@ use context::Context;
 use pattern::Pattern;
 use principal::Principals;
 
-pub use parse::MAX_LENGTH;
-
 /// A policy: the text as it came, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -71,7 +69,7 @@ impl Policy {
     /// Reads a policy for `bucket`.
     ///
     /// # Errors
-    /// [`PolicyError`] when it is longer than [`MAX_LENGTH`], is no JSON, or says anything that cannot be understood or is
+    /// [`PolicyError`] when it is longer than [`POLICY_BYTES_MAX`](crate::limits::POLICY_BYTES_MAX), is no JSON, or says anything that cannot be understood or is
     /// not about this bucket: a statement that is silently void would be worse.
     pub fn parse(bucket: &str, text: &str) -> Result<Self, PolicyError> {
         Ok(Self { text: text.to_owned(), statements: parse::statements(bucket, text)? })

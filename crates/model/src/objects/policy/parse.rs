@@ -2,14 +2,13 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::limits::POLICY_BYTES_MAX;
+
 use super::condition::Condition;
 use super::distinct::Distinct;
 use super::pattern::{Pattern, Syntax, simple_fits};
 use super::principal::Principals;
 use super::{Matcher, PolicyError, Statement};
-
-/// How long a policy may be, in bytes.
-pub const MAX_LENGTH: usize = 20 * 1024;
 
 /// What a document may have.
 const DOCUMENT: &[&str] = &["Version", "Id", "Statement"];
@@ -26,8 +25,8 @@ type Result<T> = std::result::Result<T, PolicyError>;
 
 /// The statements of a policy for `bucket`.
 pub(super) fn statements(bucket: &str, text: &str) -> Result<Vec<Statement>> {
-    if text.len() > MAX_LENGTH {
-        return fault(format!("A policy may have at most {MAX_LENGTH} bytes."));
+    if text.len() > POLICY_BYTES_MAX {
+        return fault(format!("A policy may have at most {POLICY_BYTES_MAX} bytes."));
     }
     let Ok(Json::Object(document)) = serde_json::from_str(text) else {
         return fault("A policy is a JSON object; this is none.");

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::limits::POLICY_BYTES_MAX;
 
 fn user(name: &str) -> User {
     User {
@@ -363,9 +364,9 @@ fn bad_documents_are_refused() {
         assert!(Policy::parse("tea", bad).is_err(), "{bad}");
     }
     let padded = |length: usize| format!("{:length$}", json!({"Statement": good}).to_string());
-    assert!(Policy::parse("tea", &padded(MAX_LENGTH)).is_ok());
-    assert!(Policy::parse("tea", &padded(MAX_LENGTH + 1)).is_err());
-    assert!(Policy::parse("tea", &"[".repeat(MAX_LENGTH)).is_err());
+    assert!(Policy::parse("tea", &padded(POLICY_BYTES_MAX)).is_ok());
+    assert!(Policy::parse("tea", &padded(POLICY_BYTES_MAX + 1)).is_err());
+    assert!(Policy::parse("tea", &"[".repeat(POLICY_BYTES_MAX)).is_err());
 }
 
 #[test]
