@@ -51,7 +51,7 @@ mod versioning;
 
 use crate::admin;
 use crate::call::Call;
-use crate::errors::{Code, Fault};
+use crate::errors::Fault;
 use crate::operations::{Op, Scope};
 use crate::reply::Reply;
 
@@ -77,27 +77,6 @@ pub(crate) async fn run(call: &Call) -> Result<Reply, Fault> {
         Op::DeleteObjects => delete_objects::run(call).await,
         Op::PostObject => post_object::run(call).await,
 
-        Op::GetBucketVersioning
-        | Op::PutBucketVersioning
-        | Op::GetBucketAcl
-        | Op::PutBucketAcl
-        | Op::GetBucketPolicy
-        | Op::PutBucketPolicy
-        | Op::DeleteBucketPolicy
-        | Op::GetBucketPolicyStatus
-        | Op::GetBucketCors
-        | Op::PutBucketCors
-        | Op::DeleteBucketCors
-        | Op::GetBucketLifecycleConfiguration
-        | Op::PutBucketLifecycleConfiguration
-        | Op::DeleteBucketLifecycle
-        | Op::GetBucketTagging
-        | Op::PutBucketTagging
-        | Op::DeleteBucketTagging
-        | Op::GetPublicAccessBlock
-        | Op::PutPublicAccessBlock
-        | Op::DeletePublicAccessBlock => configuration(call).await,
-
         Op::GetObject => get_object::get(call).await,
         Op::HeadObject => get_object::head(call).await,
         Op::PutObject => put_object::run(call).await,
@@ -117,11 +96,11 @@ pub(crate) async fn run(call: &Call) -> Result<Reply, Fault> {
         Op::CompleteMultipartUpload => complete::run(call).await,
         Op::AbortMultipartUpload => abort::run(call).await,
 
-        _ => admin::run(call).await,
+        _ => configuration(call).await,
     }
 }
 
-/// The operations on a bucket's configuration.
+/// The operations on a bucket's configuration, and behind them those of the admin API.
 async fn configuration(call: &Call) -> Result<Reply, Fault> {
     match call.operation.op {
         Op::GetBucketVersioning => versioning::get(call).await,
@@ -144,6 +123,6 @@ async fn configuration(call: &Call) -> Result<Reply, Fault> {
         Op::GetPublicAccessBlock => public_access::get(call).await,
         Op::PutPublicAccessBlock => public_access::put(call).await,
         Op::DeletePublicAccessBlock => public_access::delete(call).await,
-        _ => Err(Code::NotImplemented.into()),
+        _ => admin::run(call).await,
     }
 }

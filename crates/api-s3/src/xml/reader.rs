@@ -151,15 +151,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An attribute of the element that was entered last, by its name without prefix.
-    #[must_use]
-    pub fn attribute(&self, name: &str) -> Option<String> {
-        let element = self.current.as_ref()?;
-        let mut attributes = element.attributes().filter_map(Result::ok);
-        let found = attributes.find(|attribute| local(attribute.key.into_inner()) == name)?;
-        quick_xml::escape::unescape(&found.value).ok().map(std::borrow::Cow::into_owned)
-    }
-
     /// Makes sure that nothing follows the root.
     ///
     /// # Errors
@@ -282,15 +273,6 @@ mod tests {
             assert_eq!(parts(document).map_err(|fault| fault.code), Err(Code::MalformedXML), "{document}");
         }
         assert!(Reader::any(b"\xff").is_err());
-    }
-
-    #[test]
-    fn attributes_are_found_without_their_prefix() {
-        let mut xml = Reader::open(b"<G xmlns:xsi='u' xsi:type='Canonical&amp;User' a=''><T/></G>", "G").unwrap();
-        assert_eq!(xml.attribute("type").as_deref(), Some("Canonical&User"));
-        assert_eq!(xml.attribute("none"), None);
-        assert_eq!(xml.child().unwrap(), Some("T"));
-        assert_eq!(xml.attribute("type"), None);
     }
 
     proptest! {
