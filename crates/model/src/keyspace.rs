@@ -24,7 +24,7 @@
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::Encoder;
+use crate::codec::{Decoder, Encoder};
 use crate::content::BlobId;
 use crate::limits::KEY_VIEW_SHARDS;
 use crate::objects::{BucketId, UploadId, VersionId};
@@ -155,56 +155,78 @@ impl Table {
 pub struct Partition {
     /// The table.
     pub table: Table,
+    /// How many copies there are: the n_val its bucket type was created with, which never changes. Part of where it is: on
+    /// Cassandra the keyspace. An engine on one machine ignores it.
+    pub n_val: u8,
     /// Its key inside the table.
     pub key: Bytes,
 }
 
 impl Partition {
+    /// Copies of what is not of one bucket type.
+    pub const N_VAL: u8 = 3;
+
+    /// A partition of a table that has [`Self::N_VAL`] copies.
+    #[must_use]
+    pub fn own(table: Table, key: impl Into<Bytes>) -> Self {
+        Self { table, n_val: Self::N_VAL, key: key.into() }
+    }
+
     /// Rows of a key-value object; `consistent` types have their own table.
     #[must_use]
-    pub fn object(address: &Address, consistent: bool) -> Self {
+    pub fn object(address: &Address, consistent: bool, n_val: u8) -> Self {
         let mut key = bucket_prefix(&address.bucket, address.key.len());
         key.raw(&address.key);
-        Self { table: if consistent { Table::Consistent } else { Table::Objects }, key: key.finish() }
+        Self { table: if consistent { Table::Consistent } else { Table::Objects }, n_val, key: key.finish() }
     }
 
     /// One shard of the `$key` view of a bucket.
     #[must_use]
-    pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8) -> Self {
+    pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8, n_val: u8) -> Self {
         let mut key = bucket_prefix(bucket, 2);
         key.u8(epoch);
         key.u8(shard);
-        Self { table: Table::Keys, key: key.finish() }
+        Self { table: Table::Keys, n_val, key: key.finish() }
     }
 
     /// The `$bucket` view of a type.
     #[must_use]
-    pub fn buckets(bucket_type: &Bytes) -> Self {
-        Self { table: Table::Buckets, key: bucket_type.clone() }
+    pub fn buckets(bucket_type: &Bytes, n_val: u8) -> Self {
+        Self { table: Table::Buckets, n_val, key: bucket_type.clone() }
+    }
+
+    /// The bucket type it belongs to, if it belongs to one.
+    #[must_use]
+    pub fn bucket_type(&self) -> Option<Bytes> {
+        match self.table {
+            Table::Objects | Table::Consistent | Table::Keys => Decoder::new(self.key.clone()).bytes().ok(),
+            Table::Buckets => Some(self.key.clone()),
+            _ => None,
+        }
     }
 
     /// The catalogue: there is one.
     #[must_use]
     pub fn catalogue() -> Self {
-        Self { table: Table::Catalogue, key: Bytes::from_static(b"catalogue") }
+        Self::own(Table::Catalogue, Bytes::from_static(b"catalogue"))
     }
 
     /// The heartbeats: there is one.
     #[must_use]
     pub fn members() -> Self {
-        Self { table: Table::Members, key: Bytes::from_static(b"members") }
+        Self::own(Table::Members, Bytes::from_static(b"members"))
     }
 
     /// The clock marks: there is one.
     #[must_use]
     pub fn marks() -> Self {
-        Self { table: Table::Marks, key: Bytes::from_static(b"marks") }
+        Self::own(Table::Marks, Bytes::from_static(b"marks"))
     }
 
     /// The head and the versions of an S3 object.
     #[must_use]
     pub fn head(bucket: BucketId, key: &[u8]) -> Self {
-        Self { table: Table::Heads, key: [&bucket.0, key].concat().into() }
+        Self::own(Table::Heads, [&bucket.0, key].concat())
     }
 
     /// The bucket and the key of a partition made by [`Self::head`].
@@ -217,49 +239,49 @@ impl Partition {
     /// One shard of the listing entries of an S3 bucket.
     #[must_use]
     pub fn entries(bucket: BucketId, shard: u8) -> Self {
-        Self { table: Table::Entries, key: [&bucket.0[..], &[shard]].concat().into() }
+        Self::own(Table::Entries, [&bucket.0[..], &[shard]].concat())
     }
 
     /// A multipart upload.
     #[must_use]
     pub fn upload(upload: UploadId) -> Self {
-        Self { table: Table::Uploads, key: Bytes::copy_from_slice(&upload.0) }
+        Self::own(Table::Uploads, Bytes::copy_from_slice(&upload.0))
     }
 
     /// The open uploads of an S3 bucket.
     #[must_use]
     pub fn upload_entries(bucket: BucketId) -> Self {
-        Self { table: Table::UploadEntries, key: Bytes::copy_from_slice(&bucket.0) }
+        Self::own(Table::UploadEntries, Bytes::copy_from_slice(&bucket.0))
     }
 
     /// The parts of an upload.
     #[must_use]
     pub fn parts(upload: UploadId) -> Self {
-        Self { table: Table::Parts, key: Bytes::copy_from_slice(&upload.0) }
+        Self::own(Table::Parts, Bytes::copy_from_slice(&upload.0))
     }
 
     /// The manifest of a version made of parts.
     #[must_use]
     pub fn manifest(version: VersionId) -> Self {
-        Self { table: Table::Manifests, key: Bytes::copy_from_slice(&version.0) }
+        Self::own(Table::Manifests, Bytes::copy_from_slice(&version.0))
     }
 
     /// The S3 users: there is one.
     #[must_use]
     pub fn users() -> Self {
-        Self { table: Table::Users, key: Bytes::from_static(b"users") }
+        Self::own(Table::Users, Bytes::from_static(b"users"))
     }
 
     /// The mark of a blob that a sweeper is about to remove.
     #[must_use]
     pub fn doomed(blob: BlobId) -> Self {
-        Self { table: Table::Doomed, key: Bytes::copy_from_slice(&blob.0) }
+        Self::own(Table::Doomed, Bytes::copy_from_slice(&blob.0))
     }
 
     /// What an S3 user did.
     #[must_use]
     pub fn usage(key_id: &str) -> Self {
-        Self { table: Table::Usage, key: Bytes::copy_from_slice(key_id.as_bytes()) }
+        Self::own(Table::Usage, Bytes::copy_from_slice(key_id.as_bytes()))
     }
 }
 

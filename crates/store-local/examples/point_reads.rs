@@ -48,7 +48,7 @@ fn open(dir: &std::path::Path) -> LocalStore {
 
 /// The partition with this number: even ones are there.
 fn partition(number: u64) -> Partition {
-    Partition { table: Table::Parts, key: number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec().into() }
+    Partition::own(Table::Parts, number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec())
 }
 
 async fn fill(store: &LocalStore, partitions: u64) {

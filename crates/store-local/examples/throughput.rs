@@ -76,9 +76,9 @@ async fn write(store: LocalStore, keys: Arc<AtomicU64>, end: Instant) {
     while Instant::now() < end {
         let key = bytes::Bytes::copy_from_slice(&keys.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let row = |name, value| Row { name, value, stamp: 1, expires: None };
-        let object = Partition { table: Table::Objects, key: key.clone() };
+        let object = Partition::own(Table::Objects, key.clone());
         let mut batch = Batch::of(object, vec![Change::Put(row("slot".into(), vec![7; 1024].into()))]);
-        let view = Partition { table: Table::Keys, key: "bucket".into() };
+        let view = Partition::own(Table::Keys, "bucket");
         batch.add(view, vec![Change::Put(row(key, bytes::Bytes::new()))]);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         store.apply(batch, &Options { level: Level::One, deadline, durability: Durability::Disk }).await.unwrap();

@@ -68,7 +68,7 @@ pub(crate) fn split(key: &Bytes) -> Result<(Partition, Bytes), DecodeError> {
     let mut rest = Decoder::new(key.clone());
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
     let key = rest.bytes()?;
-    Ok((Partition { table, key }, rest.rest()))
+    Ok((Partition::own(table, key), rest.rest()))
 }
 
 /// The key of a partition, with room for a name of this length behind it.
@@ -87,15 +87,15 @@ mod tests {
     proptest! {
         #[test]
         fn keys_come_back(partition in proptest::collection::vec(any::<u8>(), 0..300), name: Vec<u8>) {
-            let partition = Partition { table: Table::Keys, key: partition.into() };
+            let partition = Partition::own(Table::Keys, partition);
             let key = row_key(&partition, &name);
             prop_assert_eq!(split(&key), Ok((partition, Bytes::from(name))));
         }
 
         #[test]
         fn rows_lie_between_their_partition_and_what_is_behind_it(a: Vec<u8>, b: Vec<u8>, name: Vec<u8>) {
-            let one = partition_key(&Partition { table: Table::Keys, key: a.clone().into() });
-            let row = row_key(&Partition { table: Table::Keys, key: b.clone().into() }, &name);
+            let one = partition_key(&Partition::own(Table::Keys, a.clone()));
+            let row = row_key(&Partition::own(Table::Keys, b.clone()), &name);
             prop_assert_eq!(row >= one && row < behind(&one), a == b);
         }
     }

@@ -113,17 +113,17 @@ pub(crate) fn partitions(
     now: Micros,
 ) -> Result<PartitionPage> {
     let (first, end) = keys::table_bounds(table);
-    let mut from = after.map_or(first, |key| keys::behind(&keys::partition_key(&Partition { table, key })));
+    let mut from = after.map_or(first, |key| keys::behind(&keys::partition_key(&Partition::own(table, key))));
     let mut found = Vec::new();
     while let Some(partition) = next_partition(spaces, &from, &end, now)? {
         from = keys::behind(&keys::partition_key(&partition));
-        found.push(partition.key);
+        found.push(partition);
         if found.len() >= limit.max(1) {
-            let next = found.last().cloned();
-            return Ok(PartitionPage { keys: found, next });
+            let next = found.last().map(|last: &Partition| last.key.clone());
+            return Ok(PartitionPage { partitions: found, next });
         }
     }
-    Ok(PartitionPage { keys: found, next: None })
+    Ok(PartitionPage { partitions: found, next: None })
 }
 
 /// The first partition from this key on that has a live row.

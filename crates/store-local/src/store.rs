@@ -246,7 +246,13 @@ impl Store for LocalStore {
 
     fn limits(&self) -> EngineLimits {
         let syncs = self.inner.durable;
-        EngineLimits { inline_max: INLINE_BYTES_MAX, batch_max: BATCH_BYTES_MAX, nodes: 1, syncs }
+        EngineLimits {
+            inline_max: INLINE_BYTES_MAX,
+            batch_max: BATCH_BYTES_MAX,
+            nodes: 1,
+            syncs,
+            keeps_tombstones: false,
+        }
     }
 
     fn is_ready(&self) -> bool {

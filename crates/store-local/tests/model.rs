@@ -25,7 +25,7 @@ enum Step {
 
 fn partition() -> impl Strategy<Value = Partition> {
     (prop_oneof![Just(Table::Objects), Just(Table::Keys)], 0..3_u8)
-        .prop_map(|(table, key)| Partition { table, key: vec![b'p'; usize::from(key)].into() })
+        .prop_map(|(table, key)| Partition::own(table, vec![b'p'; usize::from(key)]))
 }
 
 fn name() -> impl Strategy<Value = Bytes> {
@@ -117,17 +117,17 @@ async fn compare(store: &impl Store, model: &Model, clock: &TestClock) {
     for table in [Table::Objects, Table::Keys] {
         let mut live = Vec::new();
         for length in 0..3_usize {
-            let partition = Partition { table, key: vec![b'p'; length].into() };
+            let partition = Partition::own(table, vec![b'p'; length]);
             for query in queries() {
                 let page = store.read(&partition, &query, &call(Durability::Disk)).await.unwrap();
                 assert_eq!(page.rows, wanted(model, &partition, &query, now), "{partition:?} {query:?}");
             }
             if !wanted(model, &partition, &ReadQuery::all(1), now).is_empty() {
-                live.push(partition.key);
+                live.push(partition);
             }
         }
         let page = store.partitions(table, None, 100, &call(Durability::Disk)).await.unwrap();
-        assert_eq!(page.keys, live);
+        assert_eq!(page.partitions, live);
     }
 }
 

@@ -16,7 +16,7 @@ use larder_store_local::{LocalStore, OpenError};
 const DISK: Durability = Durability::Disk;
 
 fn partition(table: Table, key: impl AsRef<[u8]>) -> Partition {
-    Partition { table, key: Bytes::copy_from_slice(key.as_ref()) }
+    Partition::own(table, Bytes::copy_from_slice(key.as_ref()))
 }
 
 async fn rows(store: &LocalStore, partition: &Partition) -> Vec<Row> {
@@ -69,7 +69,7 @@ async fn what_many_writers_wrote_is_there_after_reopening() {
         assert_eq!(rows.len(), 32);
         assert!(rows.iter().all(|row| row.stamp == 19));
     }
-    assert_eq!(store.partitions(Table::Objects, None, 10, &call(DISK)).await.unwrap().keys.len(), 10);
+    assert_eq!(store.partitions(Table::Objects, None, 10, &call(DISK)).await.unwrap().partitions.len(), 10);
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use crate::{Batch, Change, Error, Kind, Micros, Partition, Result, Row, Stamp, T
 /// How many replicas must agree. One machine is every replica at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// For writes: a promise of one machine to deliver it once a replica is up. Reads take it for [`Self::One`].
+    Any,
     /// One replica.
     One,
     /// Two replicas.
@@ -89,11 +91,12 @@ pub struct Page {
     pub stopped: Stopped,
 }
 
-/// Keys of the partitions of a table.
+/// Partitions of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionPage {
-    /// Partition keys in the engine's own order.
-    pub keys: Vec<Bytes>,
+    /// In the engine's own order. An engine on one machine does not know how many copies were asked for, and says
+    /// [`Partition::N_VAL`].
+    pub partitions: Vec<Partition>,
     /// Where to go on; `None` at the end.
     pub next: Option<Bytes>,
 }
@@ -188,6 +191,9 @@ pub struct EngineLimits {
     pub nodes: u32,
     /// Whether a write is on disk when it was answered [`Durability::Disk`].
     pub syncs: bool,
+    /// Whether what was removed weighs on reads until the engine has compacted it, and a row limit costs a read: writers then
+    /// overwrite their own rows rather than remove them, and set limits only where they expect to meet them.
+    pub keeps_tombstones: bool,
 }
 
 impl Range {
@@ -274,7 +280,7 @@ pub trait Store: Send + Sync {
         options: &Options,
     ) -> Result<Swap>;
 
-    /// Keys of all partitions of a table, in pages. Slow: for scrubbers and export.
+    /// All partitions of a table, in pages. Slow: for scrubbers and export.
     ///
     /// # Errors
     /// As [`Self::read`].

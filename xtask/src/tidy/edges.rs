@@ -9,11 +9,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["model"]),
     ("store-local", &["store", "model"]),
+    ("store-cassandra", &["store", "model"]),
     ("gateway", &["store", "model"]),
     ("http-edge", &[]),
     ("api-riak", &["gateway", "model", "http-edge"]),
     ("api-s3", &["gateway", "model", "http-edge"]),
-    ("server", &["api-riak", "api-s3", "gateway", "store", "store-local", "model"]),
+    ("server", &["api-riak", "api-s3", "gateway", "store", "store-local", "store-cassandra", "model"]),
     ("kv-admin", &[]),
 ];
 

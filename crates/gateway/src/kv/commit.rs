@@ -62,7 +62,7 @@ impl Gateway {
         batch.add(self.key_view(address), in_view);
         let listed = (!write.tombstone).then(|| self.known_buckets.change(&address.bucket)).flatten();
         let lists = listed.is_some();
-        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
+        batch.add(Partition::buckets(&address.bucket.bucket_type, target.permit.props.copies), listed.into_iter().collect());
         let blobs: Vec<_> = write.removed.iter().filter_map(|gone| gone.blob(partition)).collect();
         let asked = if blobs.is_empty() { target.asked } else { target.asked.on_disk(self.config.durable) };
         self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;

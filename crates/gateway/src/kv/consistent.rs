@@ -26,7 +26,7 @@ impl Gateway {
         let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
         self.check(&conditions, &seen)?;
         let expected = self.expected(address, context.as_ref(), &seen)?;
-        let partition = Partition::object(address, true);
+        let partition = Partition::object(address, true, permit.props.copies);
         let slot = Slot { actor: self.actor, birth: self.issue().await? };
         let to = Destination { partition: &partition, slot, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
@@ -66,7 +66,7 @@ impl Gateway {
             Some(_) => self.expected(address, request.context.as_ref(), &seen)?,
             None => head_stamp(&seen),
         };
-        let partition = Partition::object(address, true);
+        let partition = Partition::object(address, true, permit.props.copies);
         let clock = self.next_stamp(expected).await?;
         let expiry = Some(self.now() + DELETED_HEAD_MICROS);
         let write = Write::delete(Mode::LastWriteWins, self.actor, clock, expiry, Vec::new());
@@ -113,7 +113,7 @@ impl Gateway {
     async fn list(&self, address: &Address, write: &Write, asked: Asked) -> Result<()> {
         let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
         let listed = self.known_buckets.change(&address.bucket);
-        batch.add(Partition::buckets(&address.bucket.bucket_type), listed.into_iter().collect());
+        batch.add(Partition::buckets(&address.bucket.bucket_type, self.copies(&address.bucket)), listed.into_iter().collect());
         self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
         self.known_buckets.written(&address.bucket);
         Ok(())

@@ -57,7 +57,7 @@ impl Gateway {
         removed: Vec<Removed>,
     ) -> Result<()> {
         let clock = self.issue().await?;
-        let partition = Partition::object(address, false);
+        let partition = Partition::object(address, false, permit.props.copies);
         let mut write = Write::delete(permit.mode, self.actor, clock, self.tombstone_expiry(), removed);
         if !self.rule(Rule::LeaveTombstone) {
             write.row = None;

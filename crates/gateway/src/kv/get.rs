@@ -63,7 +63,7 @@ impl Gateway {
 
     /// The rows of a key as siblings and context.
     pub(super) async fn versions(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<Versions> {
-        let partition = Partition::object(address, permit.props.consistent);
+        let partition = Partition::object(address, permit.props.consistent, permit.props.copies);
         let options = Options {
             level: if permit.props.consistent { asked.options.level.max(Level::Quorum) } else { asked.options.level },
             ..asked.options

@@ -86,7 +86,7 @@ impl Gateway {
     /// Receives the body, then writes the row, what it removes, and the views, in one batch.
     async fn write(&self, target: Target<'_>, basis: Basis, content: Content, upload: Upload) -> Result<(Write, u64)> {
         let Target { address, permit, asked } = target;
-        let partition = Partition::object(address, false);
+        let partition = Partition::object(address, false, permit.props.copies);
         let named = self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce;
         let mode = if named { permit.mode } else { Mode::Siblings };
         let slot = Slot { actor: self.actor, birth: self.issue().await? };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
-use larder_model::props::{Defaults, Effective, Overrides, State, TypeRecord};
+use larder_model::props::{Effective, Overrides, State, TypeRecord};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
 use larder_store::{Level, Partition, ReadQuery};
 
@@ -55,7 +55,7 @@ impl Catalogue {
             buckets: HashMap::new(),
             s3_buckets: BTreeMap::new(),
             s3_closing: BTreeMap::new(),
-            default: Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY),
+            default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
     }
 
@@ -93,6 +93,11 @@ impl Catalogue {
             return Some(of_type);
         }
         Some(self.buckets.get(bucket).map_or(of_type, |own| own.effective))
+    }
+
+    /// Copies of what is in a type; of `default` if it is unknown.
+    pub(crate) fn copies(&self, bucket_type: &[u8]) -> u8 {
+        self.types.get(bucket_type).map_or(self.default.copies, |found| found.effective.copies)
     }
 
     /// The bucket's own properties.
@@ -163,6 +168,16 @@ fn damaged(error: &dyn std::fmt::Display) -> Error {
 }
 
 impl Gateway {
+    /// Copies of what is in a bucket. They never change, so any catalogue that knows the type will do.
+    pub(crate) fn copies(&self, bucket: &BucketAddress) -> u8 {
+        self.copies_of_type(&bucket.bucket_type)
+    }
+
+    /// Copies of what is in the buckets of a type.
+    pub(crate) fn copies_of_type(&self, bucket_type: &[u8]) -> u8 {
+        self.catalogue.load().copies(bucket_type)
+    }
+
     /// The catalogue to serve from: checked within the last five seconds.
     ///
     /// # Errors

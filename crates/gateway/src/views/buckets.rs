@@ -60,7 +60,7 @@ impl Gateway {
             self.knowing(bucket_type).await?;
             let options = self.reading_for(timeout);
             let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
-            let page = self.ports.store.read(&Partition::buckets(bucket_type), &query, &options).await?;
+            let page = self.ports.store.read(&Partition::buckets(bucket_type, self.copies_of_type(bucket_type)), &query, &options).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             let mut names = Vec::with_capacity(page.rows.len());
             for row in page.rows {
@@ -81,7 +81,7 @@ impl Gateway {
             return self.holds_an_object(&bucket, checked, options).await;
         }
         for (epoch, shard) in epochs.shards() {
-            let partition = Partition::keys(&bucket, epoch, shard);
+            let partition = Partition::keys(&bucket, epoch, shard, self.copies(&bucket));
             if !self.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
                 return Ok(true);
             }

@@ -72,9 +72,10 @@ impl Gateway {
     ) -> Result<Listing> {
         let epochs = BucketRow::default();
         let start = after.map(|after| behind(&after));
+        let copies = self.copies(bucket);
         let mut shards = Vec::new();
         for (epoch, shard) in epochs.shards() {
-            let partition = Partition::keys(bucket, epoch, shard);
+            let partition = Partition::keys(bucket, epoch, shard, copies);
             let mut shard = Shard { partition, keys: VecDeque::new(), next: Some(start.clone().unwrap_or_default()) };
             self.fill(&mut shard, options).await?;
             shards.push(shard);
@@ -117,7 +118,7 @@ impl Gateway {
     /// The shard of the `$key` view that an object's rows are in.
     pub(crate) fn key_view(&self, address: &Address) -> Partition {
         let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-        Partition::keys(&address.bucket, epoch, shard)
+        Partition::keys(&address.bucket, epoch, shard, self.copies(&address.bucket))
     }
 
     /// The keys of `names` that have a live value.
@@ -131,7 +132,7 @@ impl Gateway {
         let mut existing = Vec::with_capacity(names.len());
         for key in names {
             let address = Address { bucket: bucket.clone(), key };
-            let partition = Partition::object(&address, checked.consistent);
+            let partition = Partition::object(&address, checked.consistent, self.copies(bucket));
             let rows = self.read_rows(&partition, options).await?;
             let versions = Versions::of(rows, Reading::of(Mode::Newest)).map_err(|error| damaged(&error))?;
             if !versions.siblings.is_empty() {
@@ -161,7 +162,7 @@ impl Gateway {
         if unnamed.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.read_rows(&Partition::object(address, false), options).await?;
+        let rows = self.read_rows(&Partition::object(address, false, self.copies(&address.bucket)), options).await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
         let stale = unnamed.into_iter().filter(|entry| !stands(entry));
         Ok(stale.map(|entry| Change::Remove { name: entry.name, stamp: entry.stamp }).collect())

@@ -1,5 +1,7 @@
 //! What applies to a request: defaults, then the type's overrides, then the bucket's, in one small typed struct.
 
+use crate::keyspace::Partition;
+
 use super::quorum::Quorum;
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
@@ -17,8 +19,10 @@ pub struct Effective {
     pub last_write_wins: bool,
     /// Siblings are tracked by dots.
     pub dvv_enabled: bool,
-    /// Number of replicas.
+    /// Number of replicas that quorums are counted of.
     pub n_val: u32,
+    /// Copies there really are: the n_val the type was created with.
+    pub copies: u8,
     /// Replicas for a read.
     pub r: Quorum,
     /// Replicas for a write.
@@ -63,6 +67,7 @@ impl Effective {
             last_write_wins: layers.flag("last_write_wins"),
             dvv_enabled: layers.flag("dvv_enabled"),
             n_val: layers.int("n_val").unwrap_or(3),
+            copies: Partition::N_VAL,
             r: layers.quorum("r"),
             w: layers.quorum("w"),
             dw: layers.quorum("dw"),

@@ -60,6 +60,8 @@ pub struct TypeRecord {
     pub updated: bool,
     /// The node that created it.
     pub claimant: String,
+    /// The n_val it was created with: so many copies there are, whatever n_val becomes.
+    pub copies: u8,
 }
 
 impl TypeRecord {
@@ -85,6 +87,7 @@ impl TypeRecord {
             return Err(Whole::AlreadyActive.into());
         }
         let (kind, overrides) = validate::create(claimant, props)?;
+        let copies = copies_of(&overrides);
         Ok(Self {
             name: Bytes::copy_from_slice(name),
             state: State::Created,
@@ -92,6 +95,7 @@ impl TypeRecord {
             overrides,
             updated: false,
             claimant: claimant.to_owned(),
+            copies,
         })
     }
 
@@ -122,7 +126,10 @@ impl TypeRecord {
     #[must_use]
     pub fn effective(of_type: Option<&Self>, bucket: &Overrides) -> Effective {
         match of_type {
-            Some(record) => Effective::of(Defaults::CustomType, &record.overrides, bucket),
+            Some(record) => {
+                let effective = Effective::of(Defaults::CustomType, &record.overrides, bucket);
+                Effective { copies: record.copies, ..effective }
+            }
             None => Effective::of(Defaults::DefaultType, &Overrides::EMPTY, bucket),
         }
     }
@@ -136,6 +143,7 @@ impl TypeRecord {
             "kind": self.kind.name(),
             "updated": self.updated,
             "claimant": self.claimant,
+            "copies": self.copies,
             "props": self.overrides.to_json(),
         })
     }
@@ -147,15 +155,30 @@ impl TypeRecord {
     pub fn from_json(stored: &Json) -> Result<Self, StoredError> {
         let name = STANDARD.decode(text(stored, "name")?).map_err(|_| StoredError::Field("name"))?;
         let props = stored.get("props").and_then(Json::as_object).ok_or(StoredError::Field("props"))?;
+        let overrides = Overrides::from_json(props).map_err(StoredError::Props)?;
+        let copies = match stored.get("copies") {
+            // Written before there were engines that keep copies.
+            None => copies_of(&overrides),
+            Some(copies) => {
+                copies.as_u64().and_then(|copies| copies.try_into().ok()).ok_or(StoredError::Field("copies"))?
+            }
+        };
         Ok(Self {
             name: name.into(),
             state: State::named(text(stored, "state")?).ok_or(StoredError::Field("state"))?,
             kind: TypeKind::named(text(stored, "kind")?).ok_or(StoredError::Field("kind"))?,
             updated: stored.get("updated").and_then(Json::as_bool).ok_or(StoredError::Field("updated"))?,
             claimant: text(stored, "claimant")?.to_owned(),
-            overrides: Overrides::from_json(props).map_err(StoredError::Props)?,
+            copies,
+            overrides,
         })
     }
+}
+
+/// The n_val of a type that is created with these.
+fn copies_of(overrides: &Overrides) -> u8 {
+    let n_val = Effective::of(Defaults::CustomType, overrides, &Overrides::EMPTY).n_val;
+    u8::try_from(n_val).unwrap_or(u8::MAX)
 }
 
 fn text<'a>(stored: &'a Json, field: &'static str) -> Result<&'a str, StoredError> {

@@ -204,7 +204,7 @@ pub(super) fn take_owner(rest: &mut Decoder) -> std::result::Result<BlobOwner, D
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
     let key = Bytes::copy_from_slice(&rest.bytes()?);
     let row = Bytes::copy_from_slice(&rest.bytes()?);
-    Ok(BlobOwner { partition: Partition { table, key }, row })
+    Ok(BlobOwner { partition: Partition::own(table, key), row })
 }
 
 /// Bytes that are not what was written.

@@ -37,7 +37,7 @@ fn id(number: u8) -> BlobId {
 }
 
 fn owner(row: &'static str) -> BlobOwner {
-    let partition = Partition { table: Table::Objects, key: Bytes::from_static(b"bucket/key") };
+    let partition = Partition::own(Table::Objects, Bytes::from_static(b"bucket/key"));
     BlobOwner { partition, row: Bytes::from_static(row.as_bytes()) }
 }
 

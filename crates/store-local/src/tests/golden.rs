@@ -24,8 +24,8 @@ fn rows() -> Vec<Row> {
 }
 
 fn entries() -> Vec<(&'static str, Bytes)> {
-    let long = Partition { table: Table::Objects, key: vec![0xff; 130].into() };
-    let wide = Partition { table: Table::Keys, key: Bytes::from_static(b"\x04type\x06bucket\x00\x03") };
+    let long = Partition::own(Table::Objects, vec![0xff; 130]);
+    let wide = Partition::own(Table::Keys, Bytes::from_static(b"\x04type\x06bucket\x00\x03"));
     let mut synced = Synced { accepted: 2, ..Synced::default() };
     synced.note(Space::Wide, 0x0102);
     vec![

@@ -44,7 +44,7 @@ fn call(durability: Durability) -> Options {
 }
 
 fn place(table: Table, key: u64) -> Partition {
-    Partition { table, key: Bytes::copy_from_slice(&key.to_be_bytes()) }
+    Partition::own(table, Bytes::copy_from_slice(&key.to_be_bytes()))
 }
 
 fn row(stamp: u64) -> Row {

@@ -60,13 +60,13 @@ impl Subject {
 
     /// A partition of this check; others begin with its key.
     pub(super) fn partition(&self, table: Table) -> Partition {
-        Partition { table, key: self.scope.0.clone().into() }
+        Partition::own(table, self.scope.0.clone())
     }
 
     /// One of many partitions of this check.
     pub(super) fn other(&self, table: Table, which: impl AsRef<[u8]>) -> Partition {
         let key = [self.scope.0.as_bytes(), b"/", which.as_ref()].concat();
-        Partition { table, key: key.into() }
+        Partition::own(table, key)
     }
 
     /// Changes a partition; there is no reason to refuse it.
@@ -116,8 +116,8 @@ impl Subject {
         let (mut keys, mut after, mut been) = (Vec::new(), None, BTreeSet::new());
         loop {
             let page = self.keys(table, after, limit).await;
-            assert!(page.keys.len() <= limit, "a page of {} keys, {limit} were asked for", page.keys.len());
-            keys.extend(page.keys);
+            assert!(page.partitions.len() <= limit, "{} partitions in a page of {limit}", page.partitions.len());
+            keys.extend(page.partitions.into_iter().map(|partition| partition.key));
             after = page.next;
             if after.is_none() {
                 break;
@@ -146,7 +146,7 @@ impl BlobSubject {
 
     /// One of many owners of this check.
     pub(super) fn owner(&self, which: u8) -> BlobOwner {
-        let partition = Partition { table: Table::Objects, key: self.scope.0.clone().into() };
+        let partition = Partition::own(Table::Objects, self.scope.0.clone());
         BlobOwner { partition, row: vec![which].into() }
     }
 

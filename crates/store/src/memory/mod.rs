@@ -154,26 +154,27 @@ impl Store for MemoryStore {
     async fn partitions(
         &self,
         table: Table,
-        mut after: Option<Bytes>,
+        after: Option<Bytes>,
         limit: usize,
         options: &Options,
     ) -> Result<PartitionPage> {
         in_time(options)?;
         contract::limit(limit)?;
         let now = self.clock.now();
-        let first = after.as_ref().map_or(0, |key| place(&Partition { table, key: key.clone() }));
-        let mut keys = Vec::new();
+        let mut after = after.map(|cursor| of_cursor(table, &cursor)).transpose()?;
+        let first = after.as_ref().map_or(0, place);
+        let mut partitions = Vec::new();
         for shard in &self.shards[first..] {
-            let room = limit.saturating_add(1) - keys.len();
-            keys.extend(shard.read().keys(table, after.take(), now).take(room));
-            if keys.len() > limit {
+            let room = limit.saturating_add(1) - partitions.len();
+            partitions.extend(shard.read().partitions(table, after.take(), now).take(room));
+            if partitions.len() > limit {
                 break;
             }
         }
-        let more = keys.len() > limit;
-        keys.truncate(limit);
-        let next = keys.last().filter(|_| more).cloned();
-        Ok(PartitionPage { keys, next })
+        let more = partitions.len() > limit;
+        partitions.truncate(limit);
+        let next = partitions.last().filter(|_| more).map(cursor_of);
+        Ok(PartitionPage { partitions, next })
     }
 
     async fn now(&self, options: &Options) -> Result<Micros> {
@@ -182,7 +183,13 @@ impl Store for MemoryStore {
     }
 
     fn limits(&self) -> EngineLimits {
-        EngineLimits { inline_max: self.inline_max, batch_max: BATCH_BYTES_MAX, nodes: 1, syncs: false }
+        EngineLimits {
+            inline_max: self.inline_max,
+            batch_max: BATCH_BYTES_MAX,
+            nodes: 1,
+            syncs: false,
+            keeps_tombstones: false,
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -195,6 +202,16 @@ fn place(partition: &Partition) -> usize {
     let mut hasher = DefaultHasher::new();
     partition.hash(&mut hasher);
     (hasher.finish() % SHARDS as u64) as usize
+}
+
+/// Where a listing goes on behind a partition.
+fn cursor_of(partition: &Partition) -> Bytes {
+    [&[partition.n_val], &partition.key[..]].concat().into()
+}
+
+fn of_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
+    let n_val = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
+    Ok(Partition { table, n_val, key: cursor.slice(1..) })
 }
 
 fn in_time(options: &Options) -> Result<()> {

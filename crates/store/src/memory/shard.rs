@@ -27,17 +27,20 @@ impl Shard {
         self.partitions.get(partition)?.get(name)
     }
 
-    /// Keys of the partitions of `table` with live rows, behind `after`, ascending.
-    pub(super) fn keys(&self, table: Table, after: Option<Bytes>, now: Micros) -> impl Iterator<Item = Bytes> + '_ {
-        let from = match after {
-            Some(key) => Bound::Excluded(Partition { table, key }),
-            None => Bound::Included(Partition { table, key: Bytes::new() }),
-        };
+    /// The partitions of `table` with live rows, behind `after`, ascending.
+    pub(super) fn partitions(
+        &self,
+        table: Table,
+        after: Option<Partition>,
+        now: Micros,
+    ) -> impl Iterator<Item = Partition> + '_ {
+        let first = Partition { table, n_val: 0, key: Bytes::new() };
+        let from = after.map_or(Bound::Included(first), Bound::Excluded);
         let behind = self.partitions.range((from, Bound::Unbounded));
         behind
             .take_while(move |(partition, _)| partition.table == table)
             .filter(move |(_, rows)| rows.values().any(|row| row.is_live(now)))
-            .map(|(partition, _)| partition.key.clone())
+            .map(|(partition, _)| partition.clone())
     }
 
     /// Forgets rows that have expired. Each is met once, so this costs a write no more than writing did.

@@ -138,7 +138,7 @@ fn row_name(out: &mut Encoder, partition: &Partition, name: &Bytes) {
 
 fn of_row_name(rest: &mut Decoder) -> std::result::Result<HeadName, DecodeError> {
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
-    let partition = Partition { table, key: rest.bytes()? };
+    let partition = Partition::own(table, rest.bytes()?);
     Ok(HeadName { partition, row: rest.bytes()? })
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn partition(table: Table) -> Partition {
-        Partition { table, key: "p".into() }
+        Partition::own(table, "p")
     }
 
     #[test]

@@ -202,18 +202,17 @@ impl<S: Store + ?Sized> Store for Shadowed<S> {
         limit: usize,
         options: &Options,
     ) -> Result<PartitionPage> {
-        let PartitionPage { keys, next } = self.inner.partitions(table, after, limit, options).await?;
+        let PartitionPage { partitions, next } = self.inner.partitions(table, after, limit, options).await?;
         if !holds_shadows(table) {
-            return Ok(PartitionPage { keys, next });
+            return Ok(PartitionPage { partitions, next });
         }
         let mut live = Vec::new();
-        for key in keys {
-            let partition = Partition { table, key };
+        for partition in partitions {
             if !self.shadows(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
-                live.push(partition.key);
+                live.push(partition);
             }
         }
-        Ok(PartitionPage { keys: live, next })
+        Ok(PartitionPage { partitions: live, next })
     }
 
     async fn now(&self, options: &Options) -> Result<Micros> {

@@ -93,11 +93,11 @@ fn options() -> Options {
 }
 
 fn at() -> Partition {
-    Partition { table: Table::Heads, key: "key".into() }
+    Partition::own(Table::Heads, "key")
 }
 
 fn entries() -> Partition {
-    Partition { table: Table::Entries, key: "bucket".into() }
+    Partition::own(Table::Entries, "bucket")
 }
 
 /// A head whose value is what its shadow reads as; `-` for none.
@@ -236,7 +236,7 @@ async fn a_writer_that_died_before_its_head_leaves_nothing() {
     for (seconds, kept) in [(0, true), (60, true), (DAY / 1_000_000, false)] {
         world.wait(seconds);
         assert_eq!(both(&*world.reader()).await, (None, None));
-        assert_eq!(world.reader().partitions(Table::Entries, None, 9, &options()).await.unwrap().keys.len(), 0);
+        assert_eq!(world.reader().partitions(Table::Entries, None, 9, &options()).await.unwrap().partitions.len(), 0);
         assert_eq!(world.stored().await.is_some(), kept, "after {seconds} seconds more");
     }
 }
@@ -263,7 +263,7 @@ async fn many_rows_that_are_not_there_do_not_end_a_page() {
     let world = World::new(None);
     let (store, now) = (world.reader(), world.clock.now());
     for which in 0..500_u64 {
-        let at = Partition { table: Table::Heads, key: format!("{which}").into() };
+        let at = Partition::own(Table::Heads, format!("{which}"));
         let mut head = head(if which == 499 { "v" } else { "-" }, now);
         head.shadow.as_mut().unwrap().name = format!("{which:03}").into();
         store.apply_if(&at, None, head, Vec::new(), &options()).await.unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use larder_model::objects::{ManifestOwner, UploadState, VersionId};
 use larder_store::{Partition, ReadQuery, Table};
 
@@ -17,8 +16,8 @@ impl Objects {
         let mut after = None;
         loop {
             let page = self.partitions(Table::Manifests, after).await?;
-            for key in page.keys {
-                match self.sweep_manifest(key).await {
+            for partition in page.partitions {
+                match self.sweep_manifest(partition).await {
                     Ok(removed) => done.rows += u64::from(removed),
                     Err(error) => done.fails("the manifest of an object", &error),
                 }
@@ -31,8 +30,7 @@ impl Objects {
     }
 
     /// Removes the rows of a manifest that nobody names. Its blobs have owners of their own.
-    async fn sweep_manifest(&self, key: Bytes) -> Result<bool> {
-        let partition = Partition { table: Table::Manifests, key };
+    async fn sweep_manifest(&self, partition: Partition) -> Result<bool> {
         let manifest = VersionId(id_of(&partition)?);
         let page = self.gateway.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };

@@ -70,7 +70,7 @@ async fn bytes_go_that_nobody_names_and_that_no_living_upload_has() {
     write_blob(&store, 2, key.clone(), &part(alive)).await;
     write_blob(&store, 3, key.clone(), &part(ended)).await;
     write_blob(&store, 4, key, &part(UploadId([9; 16]))).await;
-    write_blob(&store, 5, Partition { table: Table::Objects, key: "kv".into() }, b"row").await;
+    write_blob(&store, 5, Partition::own(Table::Objects, "kv"), b"row").await;
     let swept = objects.sweep().await.unwrap();
     assert_eq!(swept, Sweep { blobs: 3, ..Sweep::default() });
     assert_eq!(left(&store).await, [2, 5], "that of the open upload, and what is not S3's");
@@ -100,7 +100,7 @@ async fn uploads_of_buckets_that_are_gone_end_and_their_parts_with_them() {
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_counted_and_does_not_keep_the_rest() {
     let (store, objects, bucket) = world().await;
-    write_row(&store, &objects, Partition { table: Table::Parts, key: "odd".into() }, &[0, 1]).await;
+    write_row(&store, &objects, Partition::own(Table::Parts, "odd"), &[0, 1]).await;
     write_row(&store, &objects, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
     write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, 1).0).await;
     let swept = objects.sweep().await.unwrap();

@@ -1,6 +1,5 @@
 //! Uploads nobody ends, and rows of parts of those that have ended.
 
-use bytes::Bytes;
 use larder_model::objects::{UploadId, UploadState};
 use larder_model::rows::{Change, Stamp};
 use larder_store::{Batch, Partition, ReadQuery, Table};
@@ -16,8 +15,8 @@ impl Objects {
         loop {
             let page = self.partitions(Table::Uploads, after).await?;
             let mut alive = Vec::new();
-            for key in page.keys {
-                match self.read_alive(key).await {
+            for partition in page.partitions {
+                match self.read_alive(partition).await {
                     Ok(head) => alive.extend(head),
                     Err(error) => done.fails("an upload", &error),
                 }
@@ -39,8 +38,8 @@ impl Objects {
         }
     }
 
-    async fn read_alive(&self, key: Bytes) -> Result<Option<UploadHead>> {
-        let id = UploadId(id_of(&Partition { table: Table::Uploads, key })?);
+    async fn read_alive(&self, partition: Partition) -> Result<Option<UploadHead>> {
+        let id = UploadId(id_of(&partition)?);
         Ok(self.read_upload(id).await?.filter(|head| head.upload.state.is_alive()))
     }
 
@@ -69,8 +68,8 @@ impl Objects {
         let mut after = None;
         loop {
             let page = self.partitions(Table::Parts, after).await?;
-            for key in page.keys {
-                match self.sweep_parts_of(key).await {
+            for partition in page.partitions {
+                match self.sweep_parts_of(partition).await {
                     Ok(removed) => done.rows += removed,
                     Err(error) => done.fails("the parts of an upload", &error),
                 }
@@ -82,8 +81,7 @@ impl Objects {
         }
     }
 
-    async fn sweep_parts_of(&self, key: Bytes) -> Result<u64> {
-        let partition = Partition { table: Table::Parts, key };
+    async fn sweep_parts_of(&self, partition: Partition) -> Result<u64> {
         let id = UploadId(id_of(&partition)?);
         match self.read_upload(id).await? {
             Some(head) if head.upload.state.is_alive() => Ok(0),

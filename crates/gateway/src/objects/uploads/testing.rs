@@ -107,9 +107,9 @@ impl Bench {
         let options = self.desk.objects.gateway.own(Level::Quorum);
         let page = self.desk.world.store.partitions(table, None, 1000, &options).await.unwrap();
         let mut count = 0;
-        for key in page.keys {
+        for partition in page.partitions {
             let rows =
-                self.desk.world.store.read(&Partition { table, key }, &ReadQuery::all(1), &options).await.unwrap();
+                self.desk.world.store.read(&partition, &ReadQuery::all(1), &options).await.unwrap();
             count += usize::from(!rows.rows.is_empty());
         }
         count

@@ -159,7 +159,7 @@ impl Cloud {
         let mut found = BTreeMap::new();
         for table in tables {
             let page = self.store.partitions(table, None, 1000, &options()).await.expect("the store is whole");
-            found.insert(table.name(), page.keys.len());
+            found.insert(table.name(), page.partitions.len());
         }
         found.insert("blobs", self.store.apart().list(None, 1000).await.expect("the store is whole").len());
         found.retain(|_, count| *count > 0);

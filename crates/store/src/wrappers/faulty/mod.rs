@@ -176,7 +176,7 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
 /// The answer of a level that nobody meets.
 fn unavailable(level: Level) -> Kind {
     let required = match level {
-        Level::One => 1,
+        Level::Any | Level::One => 1,
         Level::Two | Level::Quorum => 2,
         Level::Three | Level::All => 3,
     };
