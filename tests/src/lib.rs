@@ -4,6 +4,7 @@
 //! Node      a server on its own directory and ports, started, killed and started again
 //! Admin     one run of kv-admin: what it printed where, and how it ended
 //! Client    HTTP/1.1 over one connection, written out by hand so that a test may send anything
+//! linear    whether what several clients saw of one register fits in one order
 //! Random    numbers from a seed that is printed
 //! Scale     how long: a test run, or a soak
 //! ```
@@ -21,6 +22,7 @@
 
 mod admin;
 mod http;
+mod linear;
 mod node;
 mod process;
 mod random;
@@ -29,6 +31,7 @@ mod scale;
 
 pub use admin::Admin;
 pub use http::{Client, Request, Response};
+pub use linear::{Act, Op, Value, is_linearizable};
 pub use node::{Home, Node, S3_KEY, S3_SECRET};
 pub use process::{Ended, Process};
 pub use random::Random;

@@ -270,7 +270,8 @@ pub trait Store: Send + Sync {
     /// and nothing else: who swaps against the old one meets a conflict and looks again.
     ///
     /// # Errors
-    /// `Misuse` for a plain table, or what [`Head::check`] refuses; otherwise as [`Self::apply`]. After `TimedOut` read the head.
+    /// `Misuse` for a plain table, or what [`Head::check`] refuses; otherwise as [`Self::apply`]. After `TimedOut` read the head
+    /// through the same store: that decides, and what the read does not show will not come any more.
     async fn apply_if(
         &self,
         partition: &Partition,

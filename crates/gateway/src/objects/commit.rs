@@ -18,6 +18,8 @@ mod versions;
 pub(super) use place::Place;
 pub(super) use versions::{Next, bytes_of, id_text, shown_id};
 
+use std::sync::Arc;
+
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, Entry, Head};
 use larder_model::rows::{Micros, Row, Stamp};
@@ -187,13 +189,15 @@ impl Turn<'_> {
         let row = head_row(gateway, &next.head, place.id, &place.key, stamp);
         let value = row.row.value.clone();
         let swap = gateway.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
-        drop(section);
         match swap {
             Ok(Swap::Applied) => {}
             Ok(Swap::Conflict(_)) => return Ok(false),
             Err(error) if error.kind == Kind::TimedOut => {
-                // The head itself says whether this change is in it.
-                let now = read_row(gateway, &partition, &gateway.own(Level::Quorum)).await.ok().flatten();
+                // The head itself says whether this change is in it; until it does, the change may still come.
+                let Ok(now) = read_row(gateway, &partition, &gateway.own(Level::Quorum)).await else {
+                    section.linger(Arc::clone(gateway), partition);
+                    return Err(crate::Error::TimedOut.into());
+                };
                 if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
                     return Err(crate::Error::TimedOut.into());
                 }
@@ -202,6 +206,7 @@ impl Turn<'_> {
             }
             Err(error) => return Err(error.into()),
         }
+        drop(section);
         let left = if gateway.rule(Rule::DrainReleases) { head.release.as_slice() } else { &[] };
         let releases = left.iter().chain(&next.head.release).copied().collect();
         objects.drain(releases).await;
@@ -214,7 +219,7 @@ fn options_until(gateway: &Gateway, deadline: Instant) -> Options {
     Options { level: Level::Quorum, deadline, durability }
 }
 
-async fn read_row(gateway: &Gateway, partition: &Partition, options: &Options) -> Result<Option<Row>> {
+pub(super) async fn read_row(gateway: &Gateway, partition: &Partition, options: &Options) -> Result<Option<Row>> {
     let range = Range { from: None, to: Some(bytes::Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
     Ok(gateway.ports.store.read(partition, &query, options).await?.rows.into_iter().next())

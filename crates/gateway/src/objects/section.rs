@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_model::rows::Stamp;
+use larder_store::{Level, Partition};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use super::commit::read_row;
 use super::{Error, Objects, Result};
 use crate::{Gateway, Rule};
 
@@ -34,17 +38,41 @@ impl Sections {
     }
 }
 
+/// Pause between asking what became of a write.
+const DECIDE_PAUSE: Duration = Duration::from_secs(1);
+/// How long a write whose answer was lost may still come.
+const LINGER: Duration = Duration::from_secs(300);
+
 /// A write relies on its bucket until this is dropped. Keep it short: bodies are received before.
 pub(super) struct Section<'a> {
     gateway: &'a Gateway,
     number: Stamp,
+    /// Whether somebody else leaves it.
+    handed_on: bool,
     /// The bucket as the section found it.
     pub(super) bucket: Arc<Bucket>,
 }
 
+impl Section<'_> {
+    /// Keeps the section open behind the caller's back until the head says what became of its write.
+    pub(super) fn linger(mut self, gateway: Arc<Gateway>, head: Partition) {
+        self.handed_on = true;
+        let number = self.number;
+        tokio::spawn(async move {
+            let end = Instant::now() + LINGER;
+            while Instant::now() < end && read_row(&gateway, &head, &gateway.own(Level::Quorum)).await.is_err() {
+                tokio::time::sleep(DECIDE_PAUSE).await;
+            }
+            gateway.sections.leave(number);
+        });
+    }
+}
+
 impl Drop for Section<'_> {
     fn drop(&mut self) {
-        self.gateway.sections.leave(self.number);
+        if !self.handed_on {
+            self.gateway.sections.leave(self.number);
+        }
     }
 }
 
@@ -85,7 +113,7 @@ impl Objects {
         };
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
         if let Some(bucket) = found {
-            return Ok(Section { gateway, number, bucket: Arc::clone(bucket) });
+            return Ok(Section { gateway, number, handed_on: false, bucket: Arc::clone(bucket) });
         }
         gateway.sections.leave(number);
         Err(Error::NoSuchBucket(name.to_owned()))

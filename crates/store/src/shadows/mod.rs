@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
 use crate::traits::name_behind;
@@ -40,6 +41,8 @@ use resolve::Pending;
 
 /// Rows read at least when a page goes on: rows that are not there must not make many small reads.
 const READ_ON_MIN: usize = 64;
+/// Pending shadows of a page whose heads are asked at a time.
+const RESOLVED_AT_ONCE: usize = 16;
 /// What forms may add to the bytes of a swap, beside one byte for each row.
 const FORM_BYTES_MAX: usize = 64;
 
@@ -99,11 +102,13 @@ impl<S: Store + ?Sized> Shadowed<S> {
         loop {
             let page = self.inner.read(partition, &rest, options).await?;
             let last = page.rows.last().map(|row| row.name.clone());
-            for row in page.rows {
+            let shown = page.rows.into_iter().map(|row| self.shown(partition, row, options));
+            let mut shown = stream::iter(shown).buffered(RESOLVED_AT_ONCE);
+            while let Some(row) = shown.next().await {
                 if rows.len() == query.limit {
                     return Ok(Page { rows, stopped: Stopped::Limit });
                 }
-                rows.extend(self.shown(partition, row, options).await?);
+                rows.extend(row?);
             }
             match (page.stopped, last) {
                 (Stopped::Limit, Some(last)) if rows.len() < query.limit => go_on(&mut rest, &last),
