@@ -5,7 +5,7 @@
 use std::fs;
 use std::process::Command;
 
-use larder_tests::{Admin, Home, Node};
+use larder_tests::{Admin, Engine, Home, Node};
 use serde_json::Value;
 
 /// What `status` prints of a type that sets nothing and was never updated, after its first line and the blank one.
@@ -64,6 +64,11 @@ write_once: false
 young_vclock: 20
 ";
 
+/// What `status` prints besides where there are fewer nodes than copies were asked for: over a cluster of one.
+fn with_copies(status: &str) -> String {
+    format!("{status}{}", Engine::scaled("", "copies: 1\n"))
+}
+
 /// The lines of `status` after the blank one.
 fn status_props(admin: &Admin, name: &str) -> Vec<String> {
     let text = admin.says(&["bucket-type", "status", name]);
@@ -82,7 +87,7 @@ fn a_type_is_created_activated_and_used() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
     admin.check(&["bucket-type", "list"], "default (active)\n");
-    admin.check(&["bucket-type", "create", "fruit", r#"{"props":{"n_val":2}}"#], "fruit created\n");
+    admin.check(&["bucket-type", "create", "fruit", r#"{"props":{"n_val":1}}"#], "fruit created\n");
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (not active)\n");
     admin.check(&["bucket-type", "activate", "fruit"], "fruit has been activated\n");
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (active)\n");
@@ -95,10 +100,11 @@ fn status_says_how_far_a_type_has_come_then_a_blank_line_then_its_properties() {
     let node = Node::buffered();
     let admin = node.admin();
     admin.check(&["bucket-type", "create", "plain"], "plain created\n");
-    let ready = format!("plain has been created and may be activated\n\n{FRESH_PROPS}");
+    let ready = with_copies(&format!("plain has been created and may be activated\n\n{FRESH_PROPS}"));
     admin.check(&["bucket-type", "status", "plain"], &ready);
     admin.check(&["bucket-type", "activate", "plain"], "plain has been activated\n");
-    let active = format!("plain is active\n\n{}", FRESH_PROPS.replace("active: false", "active: true"));
+    let active = FRESH_PROPS.replace("active: false", "active: true");
+    let active = with_copies(&format!("plain is active\n\n{active}"));
     admin.check(&["bucket-type", "status", "plain"], &active);
     shows(&admin, "plain", "active: true");
 }
@@ -108,7 +114,7 @@ fn type_default_is_always_there_with_its_own_defaults() {
     let node = Node::buffered();
     let admin = node.admin();
     admin.check(&["bucket-type", "list"], "default (active)\n");
-    admin.check(&["bucket-type", "status", "default"], DEFAULT_STATUS);
+    admin.check(&["bucket-type", "status", "default"], &with_copies(DEFAULT_STATUS));
     let props = node.client().get("/buckets/any/props").expect(200).json()["props"].clone();
     for (name, value) in [
         ("allow_mult", Value::from(false)),
@@ -137,17 +143,17 @@ fn type_default_is_neither_created_nor_updated_and_is_active() {
     let update = ["bucket-type", "update", "default", r#"{"props":{"n_val":2}}"#];
     admin.refused(&update, "Error updating bucket type default:\nno_default_update\n");
     admin.check(&["bucket-type", "activate", "default"], "default is active\n");
-    admin.check(&["bucket-type", "status", "default"], DEFAULT_STATUS);
+    admin.check(&["bucket-type", "status", "default"], &with_copies(DEFAULT_STATUS));
 }
 
 #[test]
 fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("many", r#"{"props":{"n_val":2}}"#);
+    admin.active_type("many", r#"{"props":{"n_val":1}}"#);
     admin.active_type("single", r#"{"props":{"allow_mult":false}}"#);
     shows(&admin, "many", "allow_mult: true");
-    shows(&admin, "many", "n_val: 2");
+    shows(&admin, "many", "n_val: 1");
     shows(&admin, "single", "allow_mult: false");
     for (name, status) in [("many", 300), ("single", 200)] {
         let url = format!("/types/{name}/buckets/b/keys/k");
@@ -161,14 +167,14 @@ fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
 fn creating_again_before_activation_keeps_only_the_last_call() {
     let node = Node::buffered();
     let admin = node.admin();
-    admin.check(&["bucket-type", "create", "t", r#"{"props":{"n_val":2,"allow_mult":false}}"#], "t created\n");
+    admin.check(&["bucket-type", "create", "t", r#"{"props":{"n_val":1,"allow_mult":false}}"#], "t created\n");
     admin.check(&["bucket-type", "create", "t", r#"{"props":{"r":1}}"#], "t created\n");
     let props = status_props(&admin, "t");
     for line in ["r: 1", "n_val: 3", "allow_mult: true"] {
         assert!(props.contains(&line.to_owned()), "{line}: {props:?}");
     }
     admin.check(&["bucket-type", "activate", "t"], "t has been activated\n");
-    let again = ["bucket-type", "create", "t", r#"{"props":{"n_val":2}}"#];
+    let again = ["bucket-type", "create", "t", r#"{"props":{"n_val":1}}"#];
     admin.refused(&again, "Error creating bucket type t:\nalready_active\n");
 }
 
@@ -177,7 +183,7 @@ fn create_and_activate_work_in_one_script() {
     let node = Node::buffered();
     let home = Home::new();
     let file = home.path().join("f.json");
-    fs::write(&file, "{\"props\":\n  {\"n_val\": 2, \"allow_mult\": false}}\n").unwrap();
+    fs::write(&file, "{\"props\":\n  {\"n_val\": 1, \"allow_mult\": false}}\n").unwrap();
     let script = r#"set -e
         "$A" --socket "$S" bucket-type create t "$(cat "$F")"
         "$A" --socket "$S" bucket-type activate t
@@ -187,7 +193,7 @@ fn create_and_activate_work_in_one_script() {
     let ended = Admin::run_command(&mut command);
     assert_eq!(ended.stdout, "t created\nt has been activated\nt is active\n", "{}", ended.stderr);
     assert_eq!(ended.code, Some(0));
-    shows(&node.admin(), "t", "n_val: 2");
+    shows(&node.admin(), "t", "n_val: 1");
     shows(&node.admin(), "t", "allow_mult: false");
 }
 
@@ -244,19 +250,19 @@ fn activating_twice_is_fine_and_an_unknown_type_is_named() {
 fn an_update_is_seen_by_the_buckets_of_the_type() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("t", r#"{"props":{"n_val":2}}"#);
+    admin.active_type("t", r#"{"props":{"n_val":1}}"#);
     client.put("/types/t/buckets/b/keys/k", "v").expect(204);
     let update = ["bucket-type", "update", "t", r#"{"props":{"allow_mult":false,"r":1}}"#];
     admin.check(&update, "t updated\n");
     shows(&admin, "t", "allow_mult: false");
     shows(&admin, "t", "r: 1");
-    shows(&admin, "t", "n_val: 2");
+    shows(&admin, "t", "n_val: 1");
     let props = client.get("/types/t/buckets/b/props").expect(200).json()["props"].clone();
-    assert_eq!((&props["allow_mult"], &props["r"], &props["n_val"]), (&false.into(), &1.into(), &2.into()));
+    assert_eq!((&props["allow_mult"], &props["r"], &props["n_val"]), (&false.into(), &1.into(), &1.into()));
     client.put("/types/t/buckets/b/keys/k", "w").expect(204);
     assert_eq!(client.get("/types/t/buckets/b/keys/k").expect(200).text(), "w");
     for name in ["nosuch", "waiting"] {
-        let update = ["bucket-type", "update", name, r#"{"props":{"n_val":2}}"#];
+        let update = ["bucket-type", "update", name, r#"{"props":{"n_val":1}}"#];
         admin.refused(&update, &format!("Error updating bucket type {name}:\nnot_active\n"));
         admin.check(&["bucket-type", "create", "waiting"], "waiting created\n");
     }
@@ -306,7 +312,7 @@ fn consistent_datatype_and_write_once_never_change_but_may_be_repeated() {
 fn what_a_client_got_over_http_it_may_put_back() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("once", r#"{"props":{"write_once":true,"n_val":2}}"#);
+    admin.active_type("once", r#"{"props":{"write_once":true,"n_val":1}}"#);
     admin.active_type("strong", r#"{"props":{"consistent":true}}"#);
     admin.active_type("maps", r#"{"props":{"datatype":"map"}}"#);
     for name in ["once", "strong", "maps"] {
@@ -391,7 +397,7 @@ fn types_survive_a_restart() {
     let mut node = Node::start(&[]);
     let before = {
         let admin = node.admin();
-        admin.active_type("t", r#"{"props":{"n_val":2}}"#);
+        admin.active_type("t", r#"{"props":{"n_val":1}}"#);
         admin.check(&["bucket-type", "update", "t", r#"{"props":{"r":1}}"#], "t updated\n");
         admin.check(&["bucket-type", "create", "waiting", r#"{"props":{"w":1}}"#], "waiting created\n");
         node.client().put("/types/t/buckets/b/keys/k", "v").expect(204);

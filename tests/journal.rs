@@ -8,9 +8,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use larder_tests::{Ended, Home, Node, Random, Scale, figure};
+use larder_tests::{Ended, Engine, Home, Node, Random, Scale, figure};
 
 const KEYS: usize = 60;
+/// What these tests are about.
+const JOURNAL: &str = "its journal";
 
 fn url(number: usize) -> String {
     format!("/buckets/b/keys/{number}")
@@ -47,6 +49,9 @@ fn kept(node: &Node) -> usize {
 
 #[test]
 fn a_journal_cut_anywhere_loses_nothing_silently() {
+    if !Engine::is_local_for(JOURNAL) {
+        return;
+    }
     let mut random = Random::from_environment("journal");
     let killed = killed();
     let written = written_bytes(&journal(&killed.data()));
@@ -71,6 +76,9 @@ fn a_journal_cut_anywhere_loses_nothing_silently() {
 
 #[test]
 fn damage_is_accepted_only_when_told_and_then_what_came_before_is_there() {
+    if !Engine::is_local_for(JOURNAL) {
+        return;
+    }
     let home = killed();
     cut(&home, written_bytes(&journal(&home.data())) / 2);
     for _ in 0..2 {
@@ -88,6 +96,9 @@ fn damage_is_accepted_only_when_told_and_then_what_came_before_is_there() {
 
 #[test]
 fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
+    if !Engine::is_local_for(JOURNAL) {
+        return;
+    }
     let mut random = Random::from_environment("flipped bit");
     let killed = killed();
     for _ in 0..Scale::current().of(6, 50) {
@@ -106,6 +117,9 @@ fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
 
 #[test]
 fn bytes_of_an_unfinished_group_at_the_end_are_no_damage() {
+    if !Engine::is_local_for(JOURNAL) {
+        return;
+    }
     let home = killed();
     let path = journal(&home.data());
     let written = written_bytes(&path);

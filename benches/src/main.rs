@@ -9,6 +9,7 @@
 //!         compare  Larder, bare, Larder, bare
 //!         report   what was measured, as Markdown
 //! s3      see its module                              bare-file   hyper alone, streaming a file
+//! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
 //! The generator shares the machine with the server, so it is one thread, its client knows just enough HTTP, and nothing
@@ -24,6 +25,7 @@
 mod bare_file;
 mod bare_fjall;
 mod bare_http;
+mod cassandra;
 mod cells;
 mod child;
 mod client;
@@ -85,6 +87,9 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Kv(options) if options.engine.as_deref() == Some("cassandra") => {
+            generator()?.block_on(until_signal(cassandra::run(options)))
+        }
         Command::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
         Command::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
         Command::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),

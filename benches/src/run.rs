@@ -142,6 +142,7 @@ impl Run {
             engine: options.engine.clone(),
             durability: options.durability.clone(),
             s3: None,
+            cluster: None,
             data: self.scratch.join(format!("data-{value_bytes}")),
             log: self.scratch.join(format!("log-{value_bytes}")),
         })

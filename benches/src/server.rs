@@ -31,6 +31,15 @@ pub(crate) struct Account {
     pub(crate) secret: String,
 }
 
+/// A cluster, and the keyspaces in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    /// `HOST:PORT` with commas between.
+    pub(crate) nodes: String,
+    /// Beginning of the keyspaces' names.
+    pub(crate) keyspace: String,
+}
+
 /// How `larder` is started.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
@@ -42,6 +51,8 @@ pub(crate) struct Recipe {
     pub(crate) durability: Option<String>,
     /// The S3 admin, for a server that speaks S3 too.
     pub(crate) s3: Option<Account>,
+    /// The cluster of `--engine cassandra`, and which gateway over it this is.
+    pub(crate) cluster: Option<(Cluster, u8)>,
     /// The data directory.
     pub(crate) data: PathBuf,
     /// Where its output goes.
@@ -121,6 +132,10 @@ impl Recipe {
                 .env("LARDER_S3_ADMIN_KEY", &account.key)
                 .env("LARDER_S3_ADMIN_SECRET", &account.secret),
         };
+        if let Some((cluster, which)) = &self.cluster {
+            command.args(["--cassandra", &cluster.nodes, "--cassandra-keyspace", &cluster.keyspace]);
+            command.arg("--node-name").arg(format!("bench{which}@127.0.0.1"));
+        }
         for (flag, value) in [("--engine", &self.engine), ("--durability", &self.durability)] {
             if let Some(value) = value {
                 command.arg(flag).arg(value);

@@ -43,6 +43,22 @@ pub(crate) const RESTART: (&str, Wanted, &str) =
 pub(crate) const OVERWRITTEN: (&str, Wanted, &str) =
     ("GET of an overwritten key to GET of a fresh one", Wanted::AtLeast(0.95), "");
 
+/// GET through a gateway against a bare driver.
+pub(crate) const CLUSTER_GET: (&str, Wanted, &str) =
+    ("GET 1 KB over Cassandra, 64 connections, to a bare driver", Wanted::AtLeast(0.80), "");
+
+/// PUT through a gateway against a bare driver.
+pub(crate) const CLUSTER_PUT: (&str, Wanted, &str) =
+    ("PUT 1 KB over Cassandra, 64 connections, to a bare driver", Wanted::AtLeast(0.80), "");
+
+/// Read-modify-write through a gateway against a bare driver.
+pub(crate) const CLUSTER_UPDATE: (&str, Wanted, &str) =
+    ("read-modify-write 1 KB over Cassandra, 64 connections, to a bare driver", Wanted::AtLeast(0.80), "");
+
+/// A key overwritten through two gateways in turn against a fresh one. "As fast" allows for what two equal keys differ by.
+pub(crate) const CLUSTER_WORN: (&str, Wanted, &str) =
+    ("read of a key overwritten through two gateways to that of a fresh one", Wanted::AtMost(1.25), "");
+
 /// A large GET over S3 against bare hyper with a file.
 pub(crate) const S3_GET: (&str, Wanted, &str) =
     ("GET 64 MiB, 4 connections, warm, to bare hyper streaming a file", Wanted::AtLeast(0.80), "");

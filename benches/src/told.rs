@@ -21,6 +21,12 @@ pub(crate) struct Told {
     /// Passed on to the started server.
     #[arg(long, conflicts_with = "url")]
     pub(crate) engine: Option<String>,
+    /// The nodes of `--engine cassandra`, HOST:PORT with commas between.
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) cassandra: Option<String>,
+    /// How often a key is overwritten with `--engine cassandra` [default: 100,000, with --quick 2,000].
+    #[arg(long)]
+    pub(crate) overwrites: Option<u64>,
     /// Passed on to the started server, but where a measure needs one of its own.
     #[arg(long, conflicts_with = "url")]
     pub(crate) durability: Option<String>,

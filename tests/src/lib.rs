@@ -3,6 +3,8 @@
 //! ```text
 //! Node      a server on its own directory and ports, started, killed and started again
 //! Admin     one run of kv-admin: what it printed where, and how it ended
+//! Engine    where servers under test keep their data: their own directory, or keyspaces of a cluster
+//! Machines  nodes of Cassandra of a test's own, killed and held, and gateways over them
 //! Client    HTTP/1.1 over one connection, written out by hand so that a test may send anything
 //! linear    whether what several clients saw of one register fits in one order
 //! Random    numbers from a seed that is printed
@@ -21,8 +23,10 @@
 )]
 
 mod admin;
+mod engine;
 mod http;
 mod linear;
+mod machines;
 mod node;
 mod process;
 mod random;
@@ -30,8 +34,10 @@ mod s3;
 mod scale;
 
 pub use admin::Admin;
+pub use engine::Engine;
 pub use http::{Client, Request, Response};
 pub use linear::{Act, Op, Value, is_linearizable};
+pub use machines::Machines;
 pub use node::{Home, Node, S3_KEY, S3_SECRET};
 pub use process::{Ended, Process};
 pub use random::Random;

@@ -4,11 +4,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::admin::Admin;
+use crate::engine::{Engine, Keyspaces};
 use crate::http::Client;
 use crate::process::{Ended, Process};
 
@@ -20,23 +22,43 @@ const STOP: Duration = Duration::from_secs(30);
 const HTTP_BANNER: &str = "  Riak HTTP   ";
 const S3_BANNER: &str = "  S3          ";
 
+/// What a server is called unless it is told otherwise.
+const NAME: &str = "larder@127.0.0.1";
+
 /// Access key of the S3 admin of servers under test.
 pub const S3_KEY: &str = "LARDERTESTADMIN";
 /// Its secret.
 pub const S3_SECRET: &str = "a/secret+of=the-tests";
 
-/// A directory for one server's data, removed at the end.
+/// Where one server keeps its data: a directory, removed at the end, and keyspaces where the engine is a cluster.
 #[derive(Debug)]
-pub struct Home(TempDir);
+pub struct Home {
+    dir: TempDir,
+    /// Taken when the first server is started here.
+    keyspaces: OnceLock<Arc<Keyspaces>>,
+    /// The first gateway over its keyspaces is called as a server alone is, the others have names of their own.
+    has_usual_name: bool,
+}
 
 impl Home {
     /// A fresh one.
     #[must_use]
     pub fn new() -> Self {
-        Self(tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory"))
+        let dir = tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory");
+        Self { dir, keyspaces: OnceLock::new(), has_usual_name: true }
     }
 
-    /// One with a copy of this data; no server may run on it.
+    /// A directory for another gateway over the same keyspaces.
+    ///
+    /// # Panics
+    /// When the engine is no cluster.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let keyspaces = self.keyspaces().expect("the engine is a cluster").1;
+        Self { keyspaces: OnceLock::from(keyspaces), has_usual_name: false, ..Self::new() }
+    }
+
+    /// One with a copy of this data; no server may run on it, and it has to be the embedded engine's.
     #[must_use]
     pub fn copy(&self) -> Self {
         let copy = Self::new();
@@ -47,7 +69,7 @@ impl Home {
     /// The data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.0.path().join("data")
+        self.dir.path().join("data")
     }
 
     /// The admin socket.
@@ -59,7 +81,7 @@ impl Home {
     /// A place beside the data for a test's own files.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.dir.path()
     }
 
     /// The command that starts a server here on any free port.
@@ -73,9 +95,25 @@ impl Home {
         if !args.contains(&"--s3") {
             command.args(["--s3", "off"]);
         }
+        if !args.contains(&"--engine")
+            && let Some((node, keyspaces)) = self.keyspaces()
+        {
+            let node = node.to_string();
+            if self.has_usual_name && !args.contains(&"--config") {
+                command.env("LARDER_NODE_NAME", NAME);
+            }
+            command.args(["--engine", "cassandra", "--cassandra", &node, "--cassandra-keyspace", &keyspaces.prefix]);
+        }
         command.args(["--pb", "off"]).args(args);
         command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);
         command
+    }
+
+    /// The node of the cluster that is asked first, and what is this home's there.
+    fn keyspaces(&self) -> Option<(SocketAddr, Arc<Keyspaces>)> {
+        let Engine::Cassandra(node) = Engine::current() else { return None };
+        let keyspaces = self.keyspaces.get_or_init(|| Arc::new(Keyspaces::take(node)));
+        Some((node, Arc::clone(keyspaces)))
     }
 
     /// Starts a server that is expected to give up, and returns what it said.
@@ -94,9 +132,10 @@ impl Default for Home {
 /// A running server.
 #[derive(Debug)]
 pub struct Node {
+    // The process ends before what it works on is let go.
+    process: Option<Process>,
     home: Home,
     args: Vec<String>,
-    process: Option<Process>,
     at: Addresses,
 }
 
@@ -124,6 +163,15 @@ impl Node {
     #[must_use]
     pub fn s3(args: &[&str]) -> Self {
         Self::start(&[&["--s3", "127.0.0.1:0"], args].concat())
+    }
+
+    /// Starts another gateway over the data of this one, with these arguments.
+    ///
+    /// # Panics
+    /// When the engine is no cluster: the embedded one has one server.
+    #[must_use]
+    pub fn beside(&self, args: &[&str]) -> Self {
+        Self::start_in(self.home.beside(), args)
     }
 
     /// Starts one on the data of `home`.
@@ -200,6 +248,16 @@ impl Node {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
+    }
+
+    /// Holds it (SIGSTOP): its connections stay, and nothing is answered.
+    pub fn stop(&self) {
+        self.running().stop();
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn cont(&self) {
+        self.running().cont();
     }
 
     /// Asks it to end and returns how it did.

@@ -97,8 +97,22 @@ impl Process {
 
     /// Asks it to end, as an operator does.
     pub fn terminate(&self) {
+        self.send(Signal::TERM);
+    }
+
+    /// Holds it: nothing it does goes on.
+    pub fn stop(&self) {
+        self.send(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn cont(&self) {
+        self.send(Signal::CONT);
+    }
+
+    fn send(&self, signal: Signal) {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw).expect("a child has an id");
-        let _ = kill_process(pid, Signal::TERM);
+        let _ = kill_process(pid, signal);
     }
 
     /// Ends it at once, as a power cut does.

@@ -1,10 +1,11 @@
-//! Everything a developer or CI runs: `cargo xtask test | soak | bench | tidy`.
+//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | tidy`.
 //!
 //! ```text
-//! test    the stages of `stages`, in order, timed, with a table at the end and one last line for CI
-//! soak    the same checks at full length; figures go to .work/soak.md
-//! bench   release binaries and the load generator; reports go to docs/benchmarks*.md
-//! tidy    rules of this repository that no other tool knows
+//! test       the stages of `stages`, in order, timed, with a table at the end and one last line for CI
+//! soak       the same checks at full length; figures go to .work/soak.md
+//! bench      release binaries and the load generator; reports go to docs/benchmarks*.md
+//! cassandra  a cluster of Apache Cassandra on this machine, for trying
+//! tidy       rules of this repository that no other tool knows
 //! ```
 
 #![allow(
@@ -14,6 +15,7 @@
 )]
 
 mod bench;
+mod cassandra;
 mod clients;
 mod python;
 mod report;
@@ -48,6 +50,11 @@ enum Task {
         #[command(subcommand)]
         what: bench::What,
     },
+    /// Run nodes of Apache Cassandra on this machine.
+    Cassandra {
+        #[command(subcommand)]
+        what: cassandra::What,
+    },
     /// Check the rules of this repository.
     Tidy,
 }
@@ -58,6 +65,7 @@ fn main() -> ExitCode {
         Task::Test(options) => run::test(&shell, &options),
         Task::Soak(options) => soak::soak(&shell, &options),
         Task::Bench { what } => bench::bench(&shell, &what),
+        Task::Cassandra { what } => cassandra::cassandra(&what),
         Task::Tidy => tidy::tidy(&shell),
     };
     match done {

@@ -37,7 +37,7 @@ pub(crate) fn table(lines: &[Line]) -> String {
             Outcome::Failed(_) => ("FAILED", String::new()),
             Outcome::NotRun => ("not run", String::new()),
         };
-        format!("{:<9}{:<9}{:>8}  {}{why}\n", line.name, word, clock(line.took), line.shows)
+        format!("{:<11}{:<9}{:>8}  {}{why}\n", line.name, word, clock(line.took), line.shows)
     });
     rows.collect()
 }
@@ -86,6 +86,6 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_stage() {
         let text = table(&[line("fmt", Outcome::Passed), line("deny", Outcome::Skipped("not installed".into()))]);
-        assert_eq!(text, "fmt      passed     1m 01s  it\ndeny     SKIPPED    1m 01s  it: not installed\n");
+        assert_eq!(text, "fmt        passed     1m 01s  it\ndeny       SKIPPED    1m 01s  it: not installed\n");
     }
 }

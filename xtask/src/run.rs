@@ -7,7 +7,7 @@ use crate::shell::{Result, Shell};
 use crate::stages::{Ended, STAGES, Stage, named};
 
 /// What a cold run may take on two cores.
-const BUDGET: Duration = Duration::from_secs(25 * 60);
+const BUDGET: Duration = Duration::from_secs(40 * 60);
 
 /// Which stages, and what after a failure.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -1,5 +1,6 @@
 //! The stages of a test run, as one table.
 
+use crate::cassandra::stage as cassandra;
 use crate::clients;
 use crate::python;
 use crate::shell::{Result, Shell};
@@ -37,6 +38,12 @@ pub(crate) static STAGES: &[Stage] = &[
     Stage { name: "python", shows: "an environment with the unmodified Python client", run: python::prepare },
     Stage { name: "clients", shows: "S3 clients, as they are published", run: clients::prepare },
     Stage { name: "product", shows: "the two programs, from outside", run: product },
+    Stage {
+        name: "cassandra",
+        shows: "conformance and the product, over a node of Cassandra",
+        run: cassandra::one_node,
+    },
+    Stage { name: "clusters", shows: "nodes and gateways that fail, over three nodes", run: cassandra::clusters },
     Stage { name: "deny", shows: "licences and sources of dependencies", run: deny },
 ];
 
@@ -66,15 +73,18 @@ fn build(shell: &Shell) -> Result<Ended> {
     passed(shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-kv-admin"]))
 }
 
-/// The product tests, told where the programs and the Python environment are.
 fn product(shell: &Shell) -> Result<Ended> {
-    let mut shell = clients::told(shell.clone())
-        .with("LARDER_BIN", shell.path("target/release/larder"))
-        .with("LARDER_KV_ADMIN_BIN", shell.path("target/release/kv-admin"));
-    if let Some(python) = python::interpreter(&shell) {
-        shell = shell.with("LARDER_PYTHON", python);
+    passed(told(shell.clone()).cargo(&["test", "-p", "larder-tests", "--no-fail-fast"]))
+}
+
+/// The shell with variables that tell the product tests where the programs and the clients are.
+pub(crate) fn told(shell: Shell) -> Shell {
+    let (larder, admin) = (shell.path("target/release/larder"), shell.path("target/release/kv-admin"));
+    let shell = clients::told(shell).with("LARDER_BIN", larder).with("LARDER_KV_ADMIN_BIN", admin);
+    match python::interpreter(&shell) {
+        Some(python) => shell.with("LARDER_PYTHON", python),
+        None => shell,
     }
-    passed(shell.cargo(&["test", "-p", "larder-tests", "--no-fail-fast"]))
 }
 
 fn deny(shell: &Shell) -> Result<Ended> {
@@ -100,6 +110,7 @@ mod tests {
     #[test]
     fn the_programs_are_built_before_they_are_tried() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
+        assert!(at("product") < at("cassandra") && at("product") < at("clusters"));
         assert!(at("build") < at("product") && at("python") < at("product") && at("clients") < at("product"));
     }
 }

@@ -138,6 +138,7 @@ impl Run {
             engine: options.told.engine.clone(),
             durability,
             s3: Some(own_account()),
+            cluster: None,
             data: self.scratch.join(format!("data-{}", section.name())),
             log: self.scratch.join(format!("log-{}", section.name())),
         })

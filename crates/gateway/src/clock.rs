@@ -1,7 +1,9 @@
 //! Hybrid clocks: the wall clock, but never twice the same and never behind what was seen.
 //!
-//! The clock's high-water mark is stored ahead of use, so a restart with the wall clock set back starts above every clock
-//! issued before. A clock counts as issued before the write that carries it is sent, whatever becomes of that write.
+//! On one machine the clock's high-water mark is stored ahead of use, so a restart with the wall clock set back starts above
+//! every clock issued before. Where several gateways share an engine there is no mark: the engine's own clock is what theirs
+//! are held against, and a gateway that was restarted is one more gateway to the others (decision 12). A clock counts as
+//! issued before the write that carries it is sent, whatever becomes of that write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +26,11 @@ impl HybridClock {
     /// A clock that begins above `mark`, the stored high-water mark.
     pub(crate) fn above(mark: Clock) -> Self {
         Self { last: AtomicU64::new(mark), mark: AtomicU64::new(mark) }
+    }
+
+    /// A clock that needs no stored mark.
+    pub(crate) fn unmarked() -> Self {
+        Self { last: AtomicU64::new(0), mark: AtomicU64::new(Clock::MAX) }
     }
 
     /// The next clock, or `None` when it would be above the stored mark: store a higher one first.
@@ -55,7 +62,7 @@ impl HybridClock {
 
     /// Whether the mark should be stored anew soon.
     pub(crate) fn mark_is_near(&self, now: Micros) -> bool {
-        self.reading(now) + MARK_AHEAD_MICROS / 2 > self.mark.load(Ordering::Acquire)
+        self.mark.load(Ordering::Acquire) < self.reading(now).saturating_add(MARK_AHEAD_MICROS / 2)
     }
 
     /// Notes that `mark` is stored.
@@ -78,6 +85,14 @@ mod tests {
             assert!(clock.issue(now).is_some());
         }
         assert!(mark <= now + MARK_AHEAD_MICROS + 100 * MARK_STEP_MICROS, "{mark}");
+    }
+
+    #[test]
+    fn a_clock_without_mark_never_wants_one() {
+        let clock = HybridClock::unmarked();
+        assert_eq!(clock.issue(50), Some(50));
+        assert!(!clock.mark_is_near(1 << 62));
+        assert_eq!(clock.issue(1 << 62), Some(1 << 62));
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Most requests at once; more are told to come again.
     pub requests_max: usize,
-    /// Whether no other gateway can be running on this store: the directory lock proves it.
+    /// Whether no other gateway can be running on this store: the directory lock proves it. It then keeps a clock mark, and
+    /// drops what dead processes left; otherwise its node name must be its own among those that run.
     pub alone: bool,
 }
 

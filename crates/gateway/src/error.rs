@@ -203,14 +203,4 @@ impl Error {
             _ => Outcome::Refused,
         }
     }
-
-    /// The store's answer to a read or a write, in the words of the request's replica counts.
-    pub(crate) fn of_store(error: store::Error, sloppy: Which, strict: Option<Which>) -> Self {
-        match error.kind {
-            store::Kind::Unavailable { alive, required } => {
-                Self::Unsatisfied { which: strict.unwrap_or(sloppy), got: alive, wanted: required }
-            }
-            _ => Self::from(error),
-        }
-    }
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::clock::HybridClock;
+use crate::kv::slots::Slots;
 use crate::metrics::{About, Disk, Engine, Event, Metrics, Op, Outcome, Process};
 use crate::objects::Sections;
 use crate::types::Catalogue;
@@ -91,9 +92,12 @@ pub struct Gateway {
     pub(crate) refreshing: tokio::sync::Mutex<()>,
     pub(crate) skewed: AtomicBool,
     pub(crate) known_buckets: KnownBuckets,
+    pub(crate) slots: Slots,
     pub(crate) sections: Sections,
     pub(crate) metrics: Metrics,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
+    /// The catalogue's number that the last written heartbeat shows.
+    pub(crate) told: AtomicU64,
     pub(crate) uploads: Semaphore,
     pub(crate) downloads: Arc<Semaphore>,
     admission: Arc<Semaphore>,
@@ -104,12 +108,12 @@ impl Gateway {
     /// Starts a gateway: stores a clock mark, loads the catalogue, says that it runs, and goes on saying so.
     ///
     /// # Errors
-    /// What the store answers; a gateway that cannot load its catalogue does not start.
+    /// What the store answers; a gateway that cannot load its catalogue does not start, nor one whose name another one has.
     pub async fn start(ports: Ports, config: Config) -> Result<Arc<Self>> {
         let actor = members::actor_of(&ports, &config);
-        let (mark, mark_stamp) = members::stored_mark(&ports, &config).await?;
+        let (clock, mark_stamp) = members::stored_clock(&ports, &config).await?;
         let gateway = Arc::new(Self {
-            clock: HybridClock::above(mark),
+            clock,
             mark_stamp: tokio::sync::Mutex::new(mark_stamp),
             checked_at: AtomicU64::new(0),
             keys_made: AtomicU64::new(0),
@@ -117,9 +121,11 @@ impl Gateway {
             refreshing: tokio::sync::Mutex::new(()),
             skewed: AtomicBool::new(false),
             known_buckets: KnownBuckets::default(),
+            slots: Slots::suiting(&ports.store.limits(), config.siblings_max, ports.rules),
             sections: Sections::default(),
             metrics: Metrics::new(),
             seen_members: ArcSwap::default(),
+            told: AtomicU64::new(0),
             uploads: Semaphore::new(UPLOADS_MAX),
             downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
             admission: Arc::new(Semaphore::new(config.requests_max)),
@@ -129,10 +135,12 @@ impl Gateway {
             config,
         });
         gateway.check_skew().await?;
-        gateway.store_mark().await?;
         gateway.refresh().await?;
         if gateway.config.alone {
+            gateway.store_mark().await?;
             gateway.drop_other_members().await?;
+        } else {
+            gateway.claim_name().await?;
         }
         gateway.say_alive().await?;
         *gateway.heartbeat.lock() = Some(members::beat(&gateway));
@@ -216,6 +224,12 @@ impl Gateway {
         let head = larder_model::hash::base62(word(0));
         let tail = larder_model::hash::base62(word(1) >> 96);
         format!("{head}{tail}")
+    }
+
+    /// Forgets which slots of keys are its own, as it does with one key after the other when there are too many.
+    #[cfg(feature = "rules")]
+    pub fn forget_slots(&self) {
+        self.slots.forget();
     }
 
     /// The catalogue's number that its heartbeat shows: every write under way knows it.

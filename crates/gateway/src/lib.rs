@@ -19,6 +19,7 @@ mod members;
 pub mod metrics;
 pub mod objects;
 mod rules;
+mod transfer;
 pub mod types;
 pub mod views;
 

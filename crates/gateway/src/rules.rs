@@ -18,6 +18,22 @@ pub enum Rule {
     RefuseAhead,
     /// A retry is shown once.
     MergeRetries,
+    /// A row covers the slots that its writer knows dead, so that their owners take them again.
+    CarryCovers,
+    /// A gateway that remembers no slot of a key makes a new one.
+    NewBirthWhenForgotten,
+    /// A slot that holds a tombstone, or what an acknowledged write replaced, is taken again by any write.
+    ReuseTombstones,
+    /// A row that another one covers is not shown, and removed by the next write.
+    HideCovered,
+    /// An overwrite leaves the entries of the rows it replaces.
+    LeaveKeyRows,
+    /// A deletion removes the entries of all slots that its context covers.
+    UnlistCovered,
+    /// An entry is left to its row as long as that may still come.
+    AwaitRows,
+    /// Entries of views are named by slot.
+    NameViewBySlot,
     /// The sibling after the last allowed one is refused.
     LimitSiblings,
     /// A delete leaves a tombstone row.
@@ -26,10 +42,20 @@ pub enum Rule {
     NewActor,
     /// A delete without context reads at a quorum.
     DeleteAtQuorum,
+    /// With too few replicas up a write goes to fewer of them as it is, same names and stamps.
+    SameStampStepDown,
+    /// A not-found read that is to ask all replicas asks those that are up.
+    AllThatAreUp,
+    /// Where a type's data is was decided by the n_val it was created with.
+    PlaceByCreation,
+    /// `returnbody` shows what was written even where a replica that missed it answers.
+    MergeOwnRow,
     /// `returnbody` reads after the write.
     ReadBack,
     /// A `write_once` row is named by its content.
     NameByContent,
+    /// A put of a consistent type that meets another head than it saw is refused.
+    RefuseConflicts,
     /// Nothing is served from an old catalogue.
     FreshCatalogue,
     /// A change of types is answered when all live members show it.
@@ -40,6 +66,13 @@ pub enum Rule {
     KeepDeletedHeads,
     /// A sweeper marks a blob and touches the head before it looks and removes; a writer looks for the mark before it commits.
     FenceSweeper,
+    /// A sweeper marks a blob of the key-value side before it looks again and removes; a writer looks for the mark before it
+    /// answers.
+    FenceKvSweeper,
+    /// Beside other gateways no blob younger than a day is swept.
+    SweepOldBlobs,
+    /// A row is not written when its blob was under way for half a day.
+    RefuseOldBlobs,
     /// Blobs of an upload are released when it has ended.
     KeepPartsUntilEnd,
     /// An upload left in the middle of its completion is taken back behind the object's head, never carried on.

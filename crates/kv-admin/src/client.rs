@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request    length u32 big-endian | JSON array of strings
+//! progress   length u32 big-endian | JSON object: progress: {seconds, percent or null, text}; only to who asks for it
 //! answer     length u32 big-endian | JSON object: stdout, stderr, exit
 //! ```
 
@@ -13,7 +14,13 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-/// Longer than any command may take at the server.
+use crate::bar::Bar;
+
+/// Commands that take long: the server is asked to say how far they have come.
+const LONG: &[&str] = &["export", "import"];
+/// How it is asked.
+const PROGRESS: &str = "--progress";
+/// Longer than the server stays silent.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often, and how many times, a starting server is looked for: a minute in all.
@@ -40,6 +47,24 @@ impl Answer {
     pub(crate) fn failed(line: &str) -> Self {
         Self { stdout: String::new(), stderr: format!("{line}\n"), exit: 1 }
     }
+}
+
+/// How far a command has come.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Progress {
+    /// Seconds since it began.
+    pub(crate) seconds: f64,
+    /// How much of it is done, from 0 to 100, where that is known.
+    pub(crate) percent: Option<u8>,
+    /// What it is doing, on one line.
+    pub(crate) text: String,
+}
+
+/// What comes back.
+#[derive(Debug, Clone, PartialEq)]
+enum Frame {
+    Progress(Progress),
+    Answer(Answer),
 }
 
 /// Why there is no answer: one line.
@@ -92,7 +117,9 @@ pub(crate) fn ask_patiently(socket: &Path, words: &[String]) -> Result<Answer, P
 /// # Errors
 /// [`Problem`].
 fn ask(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
-    let body = serde_json::json!(words).to_string();
+    let long = words.first().is_some_and(|word| LONG.contains(&word.as_str()));
+    let asked: Vec<&str> = words.iter().map(String::as_str).chain(long.then_some(PROGRESS)).collect();
+    let body = serde_json::json!(asked).to_string();
     if body.len() > REQUEST_BYTES_MAX {
         return Err(Problem::TooLong(body.len()));
     }
@@ -112,11 +139,18 @@ fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<Answer, P
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), body].concat())?;
-    read_answer(&mut stream)
+    let mut bar = Bar::new();
+    loop {
+        match read_frame(&mut stream)? {
+            Ok(Frame::Progress(progress)) => bar.show(&progress),
+            Ok(Frame::Answer(answer)) => return Ok(Ok(answer)),
+            Err(problem) => return Ok(Err(problem)),
+        }
+    }
 }
 
-/// Reads one answer. Takes no more memory than bytes came.
-fn read_answer(from: &mut impl Read) -> io::Result<Result<Answer, Problem>> {
+/// Reads one frame. Takes no more memory than bytes came.
+fn read_frame(from: &mut impl Read) -> io::Result<Result<Frame, Problem>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length);
@@ -128,14 +162,20 @@ fn read_answer(from: &mut impl Read) -> io::Result<Result<Answer, Problem>> {
     if body.len() < length as usize {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(decode_answer(&body).ok_or(Problem::NoAnswer("cannot be read")))
+    Ok(decode(&body).ok_or(Problem::NoAnswer("cannot be read")))
 }
 
-fn decode_answer(body: &[u8]) -> Option<Answer> {
+fn decode(body: &[u8]) -> Option<Frame> {
     let json: Json = serde_json::from_slice(body).ok()?;
+    if let Some(progress) = json.get("progress") {
+        let seconds = progress.get("seconds")?.as_f64()?;
+        let percent = progress.get("percent")?.as_u64().and_then(|percent| percent.try_into().ok());
+        let text = progress.get("text")?.as_str()?.to_owned();
+        return Some(Frame::Progress(Progress { seconds, percent, text }));
+    }
     let text = |name: &str| json.get(name)?.as_str().map(str::to_owned);
     let exit = json.get("exit")?.as_u64()?.try_into().ok()?;
-    Some(Answer { stdout: text("stdout")?, stderr: text("stderr")?, exit })
+    Some(Frame::Answer(Answer { stdout: text("stdout")?, stderr: text("stderr")?, exit }))
 }
 
 #[cfg(test)]
@@ -173,6 +213,31 @@ mod tests {
     }
 
     #[test]
+    fn progress_comes_before_the_answer_of_a_long_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let words = br#"["export","/d","--progress"]"#;
+            let mut request = [0; 4 + 28];
+            stream.read_exact(&mut request).unwrap();
+            for frame in [
+                r#"{"progress":{"seconds":1.5,"percent":42,"text":"half"}}"#,
+                r#"{"progress":{"seconds":2,"percent":null,"text":"who knows"}}"#,
+                r#"{"stdout":"done\n","stderr":"","exit":0}"#,
+            ] {
+                let length = u32::try_from(frame.len()).unwrap().to_be_bytes();
+                stream.write_all(&[&length, frame.as_bytes()].concat()).unwrap();
+            }
+            request[4..] == words[..]
+        });
+        let words = ["export".to_owned(), "/d".to_owned()];
+        assert_eq!(ask(&path, &words).unwrap(), Answer::done("done\n".into()));
+        assert!(server.join().unwrap(), "it asks for progress");
+    }
+
+    #[test]
     fn a_server_that_hangs_up_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");
@@ -186,16 +251,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_an_answer_or_none(bytes: Vec<u8>) {
-            let _ = decode_answer(&bytes);
-            let _ = read_answer(&mut &bytes[..]);
+            let _ = decode(&bytes);
+            let _ = read_frame(&mut &bytes[..]);
             let framed = [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat();
-            let _ = read_answer(&mut &framed[..]);
+            let _ = read_frame(&mut &framed[..]);
         }
 
         #[test]
         fn answers_come_back(stdout: String, stderr: String, exit: u8) {
             let body = serde_json::json!({ "stdout": stdout, "stderr": stderr, "exit": exit }).to_string();
-            prop_assert_eq!(decode_answer(body.as_bytes()), Some(Answer { stdout, stderr, exit }));
+            prop_assert_eq!(decode(body.as_bytes()), Some(Frame::Answer(Answer { stdout, stderr, exit })));
         }
     }
 }

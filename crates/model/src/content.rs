@@ -115,6 +115,12 @@ impl BlobId {
         Self(id)
     }
 
+    /// The stamp it was made with: when its body began to arrive, in microseconds.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.0[16..].iter().fold(0, |stamp, &byte| (stamp << 8) | u64::from(byte))
+    }
+
     /// Lower-case hexadecimal, as used for file names.
     #[must_use]
     pub fn hex(&self) -> String {
@@ -253,4 +259,16 @@ fn list<T>(rest: &mut Decoder, item: impl Fn(&mut Decoder) -> Result<T, DecodeEr
         items.push(item(rest)?);
     }
     Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_blob_tells_its_stamp() {
+        for stamp in [0, 1, 1_800_000_000_000_000, u64::MAX] {
+            assert_eq!(BlobId::of(b"partition", b"row", stamp).stamp(), stamp);
+        }
+    }
 }

@@ -10,6 +10,8 @@ pub const KEY_BYTES_MAX: usize = 12 * 1024;
 pub const SIBLINGS_MAX: usize = 100;
 /// Most dead slots a row remembers in its `covers`.
 pub const COVERS_MAX: usize = 16;
+/// Most own slots, and keys, that a gateway remembers so as to write to them again: about 10 MiB.
+pub const SLOTS_REMEMBERED_MAX: usize = 200_000;
 /// Longest encoded context, in bytes, before base64.
 pub const CONTEXT_BYTES_MAX: usize = 4096;
 /// How far ahead of now a context may point, in microseconds.

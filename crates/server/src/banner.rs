@@ -5,14 +5,18 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::settings::{self, Settings, table};
+use crate::settings::table;
 
 /// What the banner is made from.
 pub(crate) struct Banner<'a> {
-    /// The settings.
-    pub(crate) settings: &'a Settings,
+    /// The node's name.
+    pub(crate) name: &'a str,
     /// Where it really listens.
-    pub(crate) at: Addresses,
+    pub(crate) at: Addresses<'a>,
+    /// Where the data is.
+    pub(crate) data: &'a str,
+    /// What the operator should know of it.
+    pub(crate) notes: &'a [String],
     /// Key and secret of the S3 admin, if they were made by this start.
     pub(crate) admin: Option<(String, String)>,
     /// How `kv-admin` is called from here.
@@ -20,24 +24,28 @@ pub(crate) struct Banner<'a> {
 }
 
 /// Where the protocols are served.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Addresses {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses<'a> {
     /// Riak's HTTP.
     pub(crate) http: Option<SocketAddr>,
     /// S3.
     pub(crate) s3: Option<SocketAddr>,
+    /// The socket of `kv-admin`.
+    pub(crate) admin: &'a Path,
 }
 
 impl Banner<'_> {
     /// The text.
     pub(crate) fn text(&self) -> String {
-        let settings = self.settings;
-        let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), settings.node_name);
+        let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), self.name);
         let url = |at: Option<SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
         let _ = writeln!(out, "  Riak HTTP   {}", url(self.at.http));
         let _ = writeln!(out, "  S3          {}", url(self.at.s3));
-        let _ = writeln!(out, "  kv-admin    {}", settings.admin_socket.display());
-        let _ = writeln!(out, "  data        {}", self.data());
+        let _ = writeln!(out, "  kv-admin    {}", self.at.admin.display());
+        let _ = writeln!(out, "  data        {}", self.data);
+        for note in self.notes {
+            let _ = writeln!(out, "  note        {note}");
+        }
         let _ = writeln!(out, "\nTry a bucket type, and an object in it:");
         let _ = writeln!(out, "  {} bucket-type create drinks", self.kv_admin);
         let _ = writeln!(out, "  {} bucket-type activate drinks", self.kv_admin);
@@ -71,24 +79,6 @@ impl Banner<'_> {
         let _ = writeln!(out, "  aws {endpoint} s3 mb s3://teas");
         let _ = writeln!(out, "  aws {endpoint} s3 cp README.md s3://teas/");
         out
-    }
-
-    fn data(&self) -> String {
-        let settings = self.settings;
-        let durability = match settings.durability {
-            settings::Durability::Disk => "a write is answered once it is on disk",
-            settings::Durability::Buffered => "a write is answered before it is on disk",
-        };
-        match settings.engine {
-            settings::Engine::Local => {
-                format!(
-                    "{} (engine local, durability {}: {durability})",
-                    settings.data_dir.display(),
-                    settings.durability.name()
-                )
-            }
-            settings::Engine::Memory => "in memory (engine memory: forgotten at the end)".to_owned(),
-        }
     }
 }
 
@@ -150,7 +140,6 @@ fn quoted(word: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::raw::Raw;
 
     fn caller(cargo: bool) -> Caller {
         Caller { cargo, path: Some("/no/such/dir".into()), program: Some("/no/such/dir/larder".into()) }
@@ -172,13 +161,17 @@ mod tests {
 
     #[test]
     fn the_banner_says_where_and_what_first() {
-        let settings = Settings::resolve(&Raw::default()).unwrap();
+        let (name, data, socket) = ("larder@here", "./data (engine local)", Path::new("./data/admin.sock"));
+        let notes = ["one copy until there are more nodes".to_owned()];
         let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
         let admin = Some(("KEY".to_owned(), "SECRET".to_owned()));
-        let both = Addresses { http: at(1234), s3: at(5678) };
-        let text = Banner { settings: &settings, at: both, admin, kv_admin: "kv-admin".into() }.text();
+        let both = Addresses { http: at(1234), s3: at(5678), admin: socket };
+        let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
+        let text = banner(both, admin);
         for line in [
             "  Riak HTTP   http://0.0.0.0:1234",
+            "  data        ./data (engine local)",
+            "  note        one copy until there are more nodes",
             "  kv-admin bucket-type activate drinks",
             "  curl http://127.0.0.1:1234/types/drinks/buckets/teas/keys/sencha",
             "  S3          http://0.0.0.0:5678",
@@ -188,13 +181,12 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
         assert!(!text.contains("8087"), "what is not built is not announced\n{text}");
-        let again = Banner { settings: &settings, at: both, admin: None, kv_admin: "kv-admin".into() }.text();
+        let again = banner(both, None);
         assert!(
             again.contains("  kv-admin s3 user create you@example.com You\n") && !again.contains("SECRET"),
             "{again}"
         );
-        let at = Addresses::default();
-        let off = Banner { settings: &settings, at, admin: None, kv_admin: "kv-admin".into() }.text();
+        let off = banner(Addresses { http: None, s3: None, admin: socket }, None);
         assert!(off.contains("  Riak HTTP   off\n  S3          off\n"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }

@@ -9,11 +9,13 @@ use larder_gateway::objects::lifecycle::LifecyclePass;
 use larder_gateway::objects::sweep::Sweep;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, Clock, Store};
+use larder_store_cassandra::blobs::CassandraBlobs;
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{LocalStore, OpenError, OpenOptions, Swept};
 use tokio::task::JoinSet;
 
 use crate::calls::CallFigures;
+use crate::cassandra;
 use crate::figures::LocalFigures;
 use crate::serve::Failure;
 use crate::settings::{self, Durability, Settings, table};
@@ -41,7 +43,21 @@ pub struct Engine {
     pub blobs: Arc<dyn Blobs>,
     /// What operators see of it.
     pub view: Arc<dyn EngineView>,
-    local: Option<LocalStore>,
+    /// Where the data is, in a line.
+    pub about: String,
+    /// What the operator should know of it, a line each.
+    pub notes: Vec<String>,
+    kept: Kept,
+}
+
+/// What has to be looked after.
+enum Kept {
+    /// Nothing.
+    Nothing,
+    /// Expired rows, and the end.
+    Local(LocalStore),
+    /// Blocks of removed blobs.
+    Cassandra(Arc<CassandraBlobs>),
 }
 
 /// The tasks that remove what expired and what nobody names, until it is dropped.
@@ -50,20 +66,30 @@ pub struct Sweeper {
 }
 
 impl Engine {
-    /// Opens what the settings say. Blocks: it replays a journal.
+    /// Opens what the settings say, for the process named `actor`. Replays a journal, or connects to a cluster.
     ///
     /// # Errors
     /// The line that says why not.
-    pub fn open(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
-        match settings.engine {
-            settings::Engine::Memory => Ok(Self::memory(clock)),
-            settings::Engine::Local => Self::local(settings, clock),
+    pub async fn open(settings: &Settings, clock: Arc<dyn Clock>, actor: u64) -> Result<Self, Failure> {
+        match (settings.engine, &settings.cassandra) {
+            (settings::Engine::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
+            (settings::Engine::Local, _) => Self::local(settings, clock),
+            (settings::Engine::Memory, _) => Ok(Self::memory(clock)),
+            (settings::Engine::Cassandra, None) => Err(Failure("no cluster is named".to_owned())),
         }
     }
 
     fn memory(clock: Arc<dyn Clock>) -> Self {
         let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), MEMORY_INLINE_BYTES_MAX));
-        Self::counted(CallFigures::new(Arc::new("memory"), store.clone(), store, clock), None)
+        let about = "in memory (engine memory: forgotten at the end)".to_owned();
+        Self::counted(CallFigures::new(Arc::new("memory"), store.clone(), store, clock), about, Kept::Nothing)
+    }
+
+    async fn cassandra(cluster: &settings::Cassandra, clock: Arc<dyn Clock>, actor: u64) -> Result<Self, Failure> {
+        let opened = cassandra::open(cluster, &clock, actor).await?;
+        let figures = CallFigures::new(opened.view, opened.store, opened.blobs.clone(), clock);
+        let engine = Self::counted(figures, opened.about, Kept::Cassandra(opened.blobs));
+        Ok(Self { notes: opened.notes, ..engine })
     }
 
     fn local(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
@@ -79,11 +105,12 @@ impl Engine {
             .map_err(|error| Failure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display())))?;
         let view = Arc::new(LocalFigures::new(store.clone(), &settings.data_dir));
         let figures = CallFigures::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);
-        Ok(Self::counted(figures, Some(store)))
+        Ok(Self::counted(figures, about_local(settings), Kept::Local(store)))
     }
 
-    fn counted(figures: CallFigures, local: Option<LocalStore>) -> Self {
-        Self { store: figures.store(), blobs: figures.blobs(), view: Arc::new(figures), local }
+    fn counted(figures: CallFigures, about: String, kept: Kept) -> Self {
+        let (store, blobs) = (figures.store(), figures.blobs());
+        Self { store, blobs, view: Arc::new(figures), about, notes: Vec::new(), kept }
     }
 
     /// Begins to remove expired rows, if the engine does not do that by itself, what failures left behind, and what the
@@ -91,8 +118,12 @@ impl Engine {
     #[must_use]
     pub fn sweep(&self, objects: &Arc<Objects>, settings: &Settings) -> Sweeper {
         let mut tasks = JoinSet::new();
-        if let Some(store) = self.local.clone() {
-            tasks.spawn(sweep_rows(store));
+        match &self.kept {
+            Kept::Nothing => {}
+            Kept::Local(store) => drop(tasks.spawn(sweep_rows(store.clone()))),
+            Kept::Cassandra(blobs) => {
+                drop(tasks.spawn(purge_blobs(objects.clone(), blobs.clone(), settings.sweep_interval)));
+            }
         }
         tasks.spawn(sweep_left(objects.clone(), settings.sweep_interval));
         tasks.spawn(run_lifecycle(objects.clone(), settings.s3_lifecycle_interval));
@@ -105,11 +136,11 @@ impl Engine {
     /// # Errors
     /// The line that says what was not written.
     pub async fn close(self) -> Result<(), Failure> {
-        match self.local {
-            Some(store) => {
+        match self.kept {
+            Kept::Local(store) => {
                 store.close().await.map_err(|error| Failure(format!("the data was not closed in order: {error}")))
             }
-            None => Ok(()),
+            Kept::Nothing | Kept::Cassandra(_) => Ok(()),
         }
     }
 }
@@ -132,6 +163,9 @@ async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
     loop {
         tokio::time::sleep(pause).await;
         pause = interval;
+        if !leads(&objects).await {
+            continue;
+        }
         match objects.gateway().sweep_blobs().await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "bodies that no object names were removed"),
@@ -148,12 +182,40 @@ async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
 async fn run_lifecycle(objects: Arc<Objects>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
+        if !leads(&objects).await {
+            continue;
+        }
         match objects.run_lifecycle().await {
             Ok(pass) if pass == LifecyclePass::default() => {}
             Ok(pass) => tracing::info!(?pass, "what the rules of S3 buckets call old was removed"),
             Err(error) => tracing::warn!(%error, "the rules of S3 buckets were not carried out"),
         }
     }
+}
+
+async fn purge_blobs(objects: Arc<Objects>, blobs: Arc<CassandraBlobs>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        if !leads(&objects).await {
+            continue;
+        }
+        match blobs.purge().await {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "blocks of removed bodies were removed for good"),
+            Err(error) => tracing::warn!(%error, "blocks of removed bodies were not removed for good"),
+        }
+    }
+}
+
+/// Of several gateways one sweeps: that saves work, and nothing goes wrong when for a moment two of them do.
+async fn leads(objects: &Objects) -> bool {
+    if crate::admin::is_transferring() {
+        return false; // What is swept now would be missed by who compares.
+    }
+    objects.gateway().leads().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "who runs could not be read: nothing is swept now");
+        false
+    })
 }
 
 async fn flush_usage(objects: Arc<Objects>) {
@@ -173,6 +235,15 @@ fn pause_after(swept: Swept) -> Duration {
     } else {
         SWEEP_PAUSE
     }
+}
+
+fn about_local(settings: &Settings) -> String {
+    let durability = match settings.durability {
+        Durability::Disk => "a write is answered once it is on disk",
+        Durability::Buffered => "a write is answered before it is on disk",
+    };
+    let (dir, name) = (settings.data_dir.display(), settings.durability.name());
+    format!("{dir} (engine local, durability {name}: {durability})")
 }
 
 /// The engine's line, with the flag that helps by the name it has here.

@@ -11,6 +11,7 @@
 pub mod admin;
 mod banner;
 mod calls;
+mod cassandra;
 mod engine;
 mod figures;
 pub mod log;

@@ -35,14 +35,21 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
     let shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
     check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let engine = Engine::open(settings, clock.clone())?;
+    let actor = actor(&*clock);
+    let engine = Engine::open(settings, clock.clone(), actor).await?;
     let http = bind(&settings.http, &table::HTTP).await?;
     let s3 = bind(&settings.s3, &table::S3).await?;
-    let at = Addresses { http: http.as_ref().map(|(_, at)| *at), s3: s3.as_ref().map(|(_, at)| *at) };
-    let gateway = start(settings, &engine, clock, at.http).await?;
+    let at = Addresses {
+        http: http.as_ref().map(|(_, at)| *at),
+        s3: s3.as_ref().map(|(_, at)| *at),
+        admin: &settings.admin_socket,
+    };
+    // Before the first heartbeat: others would wait for a gateway that could not start.
+    let socket = bind_admin(settings).await?;
+    let name = node_name(settings, at);
+    let gateway = start(settings, &engine, Start { name: name.clone(), actor, clock, address: at.http }).await?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
-    let socket = bind_admin(settings).await?;
     let sweeper = engine.sweep(&objects, settings);
 
     let mut faces = JoinSet::new();
@@ -53,7 +60,8 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
         faces.spawn(serve_s3(listener, address, objects.clone(), settings, shutdown.clone()));
     }
     faces.spawn(socket.serve(objects.clone(), shutdown.clone()));
-    announce(settings, at, admin);
+    let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
+    announce(&Banner { name: &name, at, data: &engine.about, notes: &engine.notes, admin, kv_admin });
 
     stopped(shutdown, &mut faces).await;
     drain(&mut faces, settings.drain_timeout).await;
@@ -102,30 +110,43 @@ async fn bind_admin(settings: &Settings) -> Result<AdminSocket, Failure> {
     AdminSocket::bind(&settings.admin_socket).await.map_err(|error| Failure(error.to_string()))
 }
 
-async fn start(
-    settings: &Settings,
-    engine: &Engine,
+/// The name of this gateway: as told, or else after the machine and the port where it listens, so that several may run there.
+fn node_name(settings: &Settings, at: Addresses<'_>) -> String {
+    settings.node_name.clone().unwrap_or_else(|| {
+        let machine = rustix::system::uname();
+        let port = at.http.or(at.s3).map_or_else(String::new, |at| format!(":{}", at.port()));
+        format!("larder@{}{port}", machine.nodename().to_string_lossy())
+    })
+}
+
+/// What a gateway is besides its settings.
+struct Start {
+    name: String,
+    actor: u64,
     clock: Arc<dyn Clock>,
     address: Option<SocketAddr>,
-) -> Result<Arc<Gateway>, Failure> {
+}
+
+async fn start(settings: &Settings, engine: &Engine, start: Start) -> Result<Arc<Gateway>, Failure> {
     let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
     let ports = Ports {
         store,
         blobs,
-        actor: actor(&*clock),
+        actor: start.actor,
         random: fill_random,
-        clock,
+        clock: start.clock,
         engine: view,
         rules: Rules::default(),
     };
     let config = Config {
-        node: settings.node_name.clone(),
-        address: address.map_or_else(String::new, |address| address.to_string()),
+        node: start.name,
+        address: start.address.map_or_else(String::new, |address| address.to_string()),
         durable: settings.durability == Durability::Disk,
         object_bytes_max: settings.object_bytes_max,
         siblings_max: settings.siblings_max,
         delete_mode: settings.delete_mode,
         timeout: settings.request_timeout,
+        alone: settings.engine.is_of_one(),
         ..Config::default()
     };
     Gateway::start(ports, config).await.map_err(|error| Failure(format!("cannot start: {error}")))
@@ -147,6 +168,7 @@ fn objects_config(settings: &Settings) -> ObjectsConfig {
     ObjectsConfig {
         region: settings.s3_region.clone(),
         buckets_max: settings.s3_buckets_max,
+        alone: settings.engine.is_of_one(),
         ..ObjectsConfig::default()
     }
 }
@@ -162,14 +184,17 @@ async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(Str
     Ok(shown.then(|| (admin.key_id.clone(), admin.secret.clone())))
 }
 
-fn announce(settings: &Settings, at: Addresses, admin: Option<(String, String)>) {
-    let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
-    let text = Banner { settings, at, admin, kv_admin }.text();
+fn announce(banner: &Banner<'_>) {
+    let text = banner.text();
     let mut out = std::io::stdout().lock();
     // Nobody reading the banner is no reason to stop.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let (http, s3) = (at.http.map(tracing::field::display), at.s3.map(tracing::field::display));
-    tracing::info!(node = settings.node_name, http, s3, "ready");
+    let Addresses { http, s3, .. } = banner.at;
+    let (http, s3) = (http.map(tracing::field::display), s3.map(tracing::field::display));
+    tracing::info!(node = banner.name, http, s3, "ready");
+    for note in banner.notes {
+        tracing::warn!("{note}");
+    }
 }
 
 fn serve_s3(

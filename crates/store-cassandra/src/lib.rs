@@ -1,55 +1,56 @@
 //! Larder on Apache Cassandra and ScyllaDB: the same promises as on one machine, kept by a cluster.
+//!
+//! ```text
+//! CassandraStore ── Shadowed ── rows:  read   apply   apply_if   partitions
+//!                                       │       │        │           │
+//!                                     read    write    swap     partitions      one file each, over
+//!                                       └───────┴───┬────┴───────────┘
+//!                                                cluster      prepared statements, levels, deadlines
+//!                                              statements     every text that is sent
+//! ```
+//! **Where things are.** A keyspace for each number of copies, `{prefix}_n{n_val}`; in each a table for every [`Table`] that can
+//! be there, `(p, r) -> v`: partition key, row name, value with its expiry. The stamp of a row is the timestamp of its cell, so
+//! what the trait promises of stamps is what Cassandra does anyway: the newer wins, a removal wins a tie, then the greater
+//! value. Guarded tables keep the stamp in a column of its own, since transactions choose their timestamps themselves.
+//!
+//! **What a verb costs** when nothing goes wrong, in round trips between gateway and cluster:
+//!
+//! ```text
+//! read                    1     and 1 more where rows that have expired took the place of others
+//! apply, 1 partition      1     as many partitions as it has, at once
+//! apply with removals     1     a logged batch, which the cluster writes twice
+//! apply_if                1     which is some 4 between the nodes; 1 more for a head that was not seen lately
+//! a conflict              2     the head is read
+//! ```
+//! **Who decides what.** Expiry is judged by the store's clock, which is the cluster's time, on every read; a TTL only cleans up
+//! behind it. Retries repeat a statement with the same stamps, so they are the same write. A swap whose answer was lost looks
+//! itself up in the head it may have written.
+//!
+//! [`Table`]: larder_store::Table
 
-use std::path::PathBuf;
-use std::sync::Arc;
+pub mod blobs;
+mod clock;
+mod cluster;
+mod connect;
+mod encoding;
+mod errors;
+mod figures;
+mod levels;
+mod options;
+mod partitions;
+mod read;
+mod rows_max;
+mod schema;
+mod settings;
+pub mod statements;
+mod store;
+mod swap;
+mod tls;
+mod write;
+mod writers;
 
-use larder_store::Clock;
-
-/// How to reach a cluster, and where in it Larder's rows are.
-#[derive(Clone)]
-pub struct ConnectOptions {
-    /// Nodes to ask first, each `host:port`; the others are found through them.
-    pub contact_points: Vec<String>,
-    /// Beginning of the names of the keyspaces: behind it stands `_n` and the number of copies.
-    pub keyspace: String,
-    /// Where the copies are.
-    pub replication: Replication,
-    /// User name and password, where the cluster asks for them.
-    pub credentials: Option<Credentials>,
-    /// Encrypts the connections, where the cluster does.
-    pub tls: Option<TlsOptions>,
-    /// Judges expiry; `None`: the cluster's own clock.
-    pub clock: Option<Arc<dyn Clock>>,
-}
-
-/// Where the copies of a partition are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Replication {
-    /// `n_val` copies somewhere in the cluster: one datacenter.
-    Simple,
-    /// `n_val` copies in each of these datacenters; plain tables are read and written in the local one.
-    Datacenters {
-        /// The one this gateway is in.
-        local: String,
-        /// All of them, the local one included.
-        all: Vec<String>,
-    },
-}
-
-/// Who this gateway is to the cluster.
-#[derive(Clone)]
-pub struct Credentials {
-    /// User name.
-    pub user: String,
-    /// Password.
-    pub password: String,
-}
-
-/// Whom to trust, and how to prove who this is.
-#[derive(Debug, Clone)]
-pub struct TlsOptions {
-    /// Certificates of those who sign the nodes' certificates, PEM.
-    pub ca: PathBuf,
-    /// This gateway's certificate and key, PEM, where the cluster asks for them.
-    pub identity: Option<(PathBuf, PathBuf)>,
-}
+pub use clock::ClusterClock;
+pub use connect::ConnectError;
+pub use figures::Figures;
+pub use options::{ConnectOptions, Credentials, Replication, TlsOptions};
+pub use store::CassandraStore;

@@ -250,6 +250,7 @@ impl Store for LocalStore {
             inline_max: INLINE_BYTES_MAX,
             batch_max: BATCH_BYTES_MAX,
             nodes: 1,
+            replicated: false,
             syncs,
             keeps_tombstones: false,
         }

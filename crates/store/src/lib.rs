@@ -18,10 +18,13 @@ mod error;
 mod traits;
 
 pub mod conformance;
+pub mod halving;
 pub mod leases;
 pub mod memory;
+pub mod replicas;
 pub mod shadows;
 pub mod wrappers;
+pub mod writers;
 
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs};
 pub use clock::{Clock, SystemClock};

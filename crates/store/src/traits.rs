@@ -187,8 +187,11 @@ pub struct EngineLimits {
     pub inline_max: usize,
     /// Largest batch in bytes.
     pub batch_max: usize,
-    /// Copies of the data: 1 when every value up to n_val is met by one disk.
+    /// Machines that data is on.
     pub nodes: u32,
+    /// Whether every copy is on a machine of its own, so that there are as many as there are `nodes` and some may be down.
+    /// Otherwise one machine stands for all the copies anybody asks for.
+    pub replicated: bool,
     /// Whether a write is on disk when it was answered [`Durability::Disk`].
     pub syncs: bool,
     /// Whether what was removed weighs on reads until the engine has compacted it, and a row limit costs a read: writers then

@@ -10,11 +10,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("store-local", &["store", "model"]),
     ("store-cassandra", &["store", "model"]),
+    ("transfer", &["store", "model"]),
     ("gateway", &["store", "model"]),
     ("http-edge", &[]),
     ("api-riak", &["gateway", "model", "http-edge"]),
     ("api-s3", &["gateway", "model", "http-edge"]),
-    ("server", &["api-riak", "api-s3", "gateway", "store", "store-local", "store-cassandra", "model"]),
+    ("server", &["api-riak", "api-s3", "gateway", "transfer", "store", "store-local", "store-cassandra", "model"]),
     ("kv-admin", &[]),
 ];
 

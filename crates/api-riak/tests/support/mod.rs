@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 
 use larder_api_riak::http::{HttpSettings, serve};
 use larder_gateway::{Config, Gateway, Ports, Rules};
-use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
+use larder_store::{Store, SystemClock};
 
 /// Longest wait for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,11 +35,22 @@ impl Server {
 
     pub(crate) async fn start_with(config: Config, settings: HttpSettings) -> Self {
         let clock = Arc::new(SystemClock::default());
-        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let memory = Arc::new(MemoryStore::new(clock.clone()));
+        Self::start_over(memory.clone(), memory, clock, config, settings).await
+    }
+
+    /// A server whose rows are in another store than its blobs.
+    pub(crate) async fn start_over(
+        store: Arc<dyn Store>,
+        blobs: Arc<MemoryStore>,
+        clock: Arc<SystemClock>,
+        config: Config,
+        settings: HttpSettings,
+    ) -> Self {
         let ports = Ports {
             random: |bytes| bytes.fill(7),
-            store: store.clone(),
-            blobs: store,
+            store,
+            blobs,
             clock,
             actor: 7,
             engine: Arc::new("memory"),

@@ -1,7 +1,7 @@
 //! Receiving a body: small ones stay in the row, larger ones go to a blob while they arrive.
 
 use bytes::Bytes;
-use larder_model::causality::Slot;
+use larder_model::causality::{Clock, Slot};
 use larder_model::content::{BlobId, BlobRef, Body};
 use larder_model::hash::Digester;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
@@ -23,8 +23,10 @@ pub(super) struct Received {
 pub(super) struct Destination<'a> {
     /// Partition of the row that will name it.
     pub(super) partition: &'a Partition,
-    /// A slot of its own: the row's, where rows are named by slots. Its birth is the blob's stamp.
+    /// A slot of its own: the row's, where rows are named by slots.
     pub(super) slot: Slot,
+    /// The clock of the write, which nothing else in this slot has: the blob's stamp.
+    pub(super) clock: Clock,
     /// How long to wait for a turn.
     pub(super) deadline: Instant,
 }
@@ -62,7 +64,7 @@ impl Gateway {
     ) -> Result<Received> {
         let turn = timeout_at(to.deadline, self.uploads.acquire()).await;
         let _turn = turn.map_err(|_| Error::Overloaded { retry_after: 1 })?;
-        let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.slot.birth);
+        let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.ports.blobs.create(id, owner).await?;
         let mut length = 0;

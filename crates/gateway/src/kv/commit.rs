@@ -6,7 +6,7 @@ use std::time::Duration;
 use larder_model::causality::{Mode, Removed, Write};
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, PartitionChanges};
-use larder_store::Partition;
+use larder_store::{Level, Partition};
 
 use super::put::Target;
 use crate::config::DeleteMode;
@@ -35,7 +35,8 @@ impl Gateway {
         };
         let read = self.read_for_write(target.permit, target.asked);
         let seen = self.versions(target.address, target.permit, read).await?;
-        let may_go = |gone: &Removed| gone.flags.tombstone || write.mode == Mode::Newest;
+        // What came after the write was begun is not its to remove.
+        let may_go = |gone: &Removed| (gone.flags.tombstone || write.mode == Mode::Newest) && gone.clock < write.clock;
         let is_new = |gone: &Removed| write.removed.iter().all(|known| known.name != gone.name);
         let more: Vec<_> =
             Removed::named_by(&seen.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
@@ -43,35 +44,43 @@ impl Gateway {
             self.metrics.event(Event::SiblingsRefused);
             return Err(full);
         }
-        write.removed.extend(more);
+        write.remove_more(more, seen.context.covers);
         self.apply(target, partition, &write, forget).await.map(|()| write)
     }
 
     /// Applies a write with its views, then releases the blobs of the rows it removed.
     async fn apply(&self, target: Target<'_>, partition: &Partition, write: &Write, forget: Vec<Change>) -> Result<()> {
         let address = target.address;
+        let counted = self.is_limited(write) && self.slots.wants_count(partition);
         let mut batch = Batch {
             partitions: vec![PartitionChanges {
                 partition: partition.clone(),
                 changes: write.object_changes(),
-                rows_max: self.is_limited(write).then_some(self.config.siblings_max),
+                rows_max: counted.then_some(self.config.siblings_max),
             }],
         };
-        let mut in_view = write.key_view_changes(&address.key);
+        let mut in_view = self.entry_changes(address, write);
         in_view.extend(forget);
         batch.add(self.key_view(address), in_view);
         let listed = (!write.tombstone).then(|| self.known_buckets.change(&address.bucket)).flatten();
         let lists = listed.is_some();
-        batch.add(Partition::buckets(&address.bucket.bucket_type, target.permit.props.copies), listed.into_iter().collect());
+        batch.add(
+            Partition::buckets(&address.bucket.bucket_type, target.permit.props.copies),
+            listed.into_iter().collect(),
+        );
         let blobs: Vec<_> = write.removed.iter().filter_map(|gone| gone.blob(partition)).collect();
         let asked = if blobs.is_empty() { target.asked } else { target.asked.on_disk(self.config.durable) };
-        self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
+        let level = self.write_at(asked, batch).await?;
         self.clock.pass(write.clock);
+        self.slots.settled(partition, write, counted);
         if lists {
             self.known_buckets.written(&address.bucket);
         }
-        for blob in blobs {
-            self.release(blob).await;
+        // Below a quorum others still read the rows that are gone: their blobs are left to the sweeper.
+        if level >= Level::Quorum || !self.ports.store.limits().replicated {
+            for blob in blobs {
+                self.release(blob).await;
+            }
         }
         Ok(())
     }

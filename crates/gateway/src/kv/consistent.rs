@@ -12,10 +12,10 @@ use super::body::{Destination, Received};
 use super::delete::nothing_to_delete;
 use super::permit::{Asked, Permit};
 use super::{DeleteObject, Deleted, PutObject, Stored};
-use crate::{Error, Gateway, Result};
+use crate::{Error, Gateway, Result, Rule};
 
 /// How long a deleted head stays, in microseconds: its stamp orders the writes that follow.
-const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
+pub(super) const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 impl Gateway {
     pub(super) async fn put_consistent(&self, request: PutObject, permit: Permit, asked: Asked) -> Result<Stored> {
@@ -28,13 +28,14 @@ impl Gateway {
         let expected = self.expected(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true, permit.props.copies);
         let slot = Slot { actor: self.actor, birth: self.issue().await? };
-        let to = Destination { partition: &partition, slot, deadline: asked.options.deadline };
+        let to = Destination { partition: &partition, slot, clock: slot.birth, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
         let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
+        self.refuse_doomed(blob, &asked.options).await?;
         let clock = self.next_stamp(expected).await?;
         let content = Content { body, ..content };
         let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
-        let write = Write::put(Mode::LastWriteWins, self.actor, clock, &row, Vec::new());
+        let write = Write::put(Mode::LastWriteWins, ANY_SLOT, clock, &row, Vec::new());
         // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
         self.list(address, &write, asked).await?;
         if let Err(error) = self.swap(&partition, expected, &write, asked).await {
@@ -69,7 +70,7 @@ impl Gateway {
         let partition = Partition::object(address, true, permit.props.copies);
         let clock = self.next_stamp(expected).await?;
         let expiry = Some(self.now() + DELETED_HEAD_MICROS);
-        let write = Write::delete(Mode::LastWriteWins, self.actor, clock, expiry, Vec::new());
+        let write = Write::delete(Mode::LastWriteWins, ANY_SLOT, clock, expiry, Vec::new(), Vec::new());
         self.swap(&partition, expected, &write, asked).await?;
         let gone = Change::Remove { name: view_row_name(&address.key, &ANY_SLOT.row_name()), stamp: clock };
         self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &asked.options).await?;
@@ -94,6 +95,11 @@ impl Gateway {
 
     async fn swap(&self, partition: &Partition, expected: Option<Clock>, write: &Write, asked: Asked) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
+        let expected = match self.rule(Rule::RefuseConflicts) {
+            true => expected,
+            // Check, then write: whatever came in between is written over.
+            false => self.read_rows(partition, &asked.options).await?.first().map(|row| row.stamp),
+        };
         let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &asked.options).await;
         match swap {
             Ok(Swap::Applied) => Ok(()),
@@ -130,7 +136,7 @@ impl Gateway {
 
 /// Guarded tables never go below a quorum.
 fn strict(asked: Asked) -> Asked {
-    asked.at(asked.options.level.max(Level::Quorum))
+    asked.never_below(Level::Quorum).firm()
 }
 
 fn head_stamp(seen: &Versions) -> Option<Clock> {

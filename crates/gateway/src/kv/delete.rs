@@ -1,12 +1,12 @@
 //! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
 
 use larder_model::address::Address;
-use larder_model::causality::{Removed, Versions, Write};
+use larder_model::causality::{Removed, Unlisted, Versions, Write};
 use larder_model::rows::Micros;
 use larder_store::{Level, Partition};
 
 use super::permit::{Asked, Permit};
-use super::put::Target;
+use super::put::{Basis, Target};
 use super::{DeleteObject, Deleted, Quorums};
 use crate::config::DeleteMode;
 use crate::metrics::Op;
@@ -27,10 +27,8 @@ impl Gateway {
             if permit.props.consistent {
                 return self.delete_consistent(request, permit, asked).await;
             }
-            let removed = match &request.context {
-                Some(bytes) if request.conditions.is_empty() => {
-                    Removed::named_by(&self.open_context(bytes, &request.address)?)
-                }
+            let basis = match &request.context {
+                Some(bytes) if request.conditions.is_empty() => Basis::of(self.open_context(bytes, &request.address)?),
                 _ => {
                     let seen = self.versions(&request.address, &permit, reading).await?;
                     self.check(&request.conditions, &seen)?;
@@ -38,32 +36,33 @@ impl Gateway {
                         return Ok(nothing);
                     }
                     match &request.context {
-                        Some(bytes) => Removed::named_by(&self.open_context(bytes, &request.address)?),
-                        None => Removed::seen(&seen),
+                        Some(bytes) => Basis::of(self.open_context(bytes, &request.address)?),
+                        None => Basis { removed: Removed::seen(&seen), covers: seen.context.covers, replaced: 0 },
                     }
                 }
             };
-            self.write_tombstone(&request.address, &permit, asked, removed).await?;
+            self.write_tombstone(&request.address, &permit, asked, basis).await?;
             Ok(Deleted::Done)
         })
         .await
     }
 
-    async fn write_tombstone(
-        &self,
-        address: &Address,
-        permit: &Permit,
-        asked: Asked,
-        removed: Vec<Removed>,
-    ) -> Result<()> {
+    async fn write_tombstone(&self, address: &Address, permit: &Permit, asked: Asked, basis: Basis) -> Result<()> {
+        let mode = permit.mode;
         let clock = self.issue().await?;
         let partition = Partition::object(address, false, permit.props.copies);
-        let mut write = Write::delete(permit.mode, self.actor, clock, self.tombstone_expiry(), removed);
+        let slot = self.slot(mode, clock, &partition, &basis);
+        let (covers, unlisted) = match mode.names_slots() {
+            true => (self.slots.known(slot, &basis).carried, self.slots.unlisted_by_delete(&basis)),
+            false => (Vec::new(), Unlisted::Removed),
+        };
+        let mut write = Write::delete(mode, slot, clock, self.tombstone_expiry(), covers, basis.removed);
+        write.unlisted = unlisted;
         if !self.rule(Rule::LeaveTombstone) {
             write.row = None;
         }
-        let forget = match permit.mode.names_slots() {
-            true => self.stale_entries(address, &write, &asked.options).await?,
+        let forget = match mode.names_slots() {
+            true => self.stale_entries(address, &write, &asked.options).await,
             false => self.all_entries(address, clock, &asked.options).await?,
         };
         self.commit(Target { address, permit, asked }, &partition, write, forget).await?;
@@ -80,12 +79,13 @@ impl Gateway {
         }
     }
 
-    /// A delete that reads first does so at a quorum, unless the client asked for less.
+    /// A delete that reads first does so at a quorum, unless the client asked for less: a value that a few replicas lack would
+    /// be back once the others are.
     fn read_before_delete(&self, permit: &Permit, quorums: &Quorums) -> Result<Asked> {
         let own = self.ask_read(permit, quorums)?;
         Ok(match quorums.r {
             Some(_) => own,
-            None if self.rule(Rule::DeleteAtQuorum) => own.at(own.options.level.max(Level::Quorum)),
+            None if self.rule(Rule::DeleteAtQuorum) => own.never_below(Level::Quorum),
             None => own.at(Level::One),
         })
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use larder_model::address::Address;
-use larder_model::causality::{Mode, Reading, Sibling, Versions};
+use larder_model::causality::{Mode, Reading, Sibling, Versions, Write};
 use larder_model::content::{BlobRef, Body, Content};
 use larder_model::rows::Row;
 use larder_store::{Kind, Level, Options, Partition, ReadQuery, Stopped};
 use tokio::time::timeout_at;
 
 use super::permit::{Asked, Permit};
-use super::{Deleted, Found, GetObject};
+use super::{Deleted, Found, GetObject, Quorums};
 use crate::body::{Download, open};
 use crate::metrics::{Op, Outcome};
 use crate::{Error, Gateway, Result, Rule};
@@ -29,14 +29,9 @@ impl Gateway {
         self.measured_as(Op::Get, Found::outcome, async {
             let permit = self.permit(&request.address.bucket, request.timeout).await?;
             let asked = self.ask_read(&permit, &request.quorums)?;
-            let notfound_ok = request.quorums.notfound_ok.unwrap_or(permit.props.notfound_ok);
             let mut found = self.find(&request.address, &permit, asked, request.bodies).await?;
-            if found.versions.siblings.is_empty() && !notfound_ok && asked.options.level != Level::All {
-                let all = asked.at(Level::All);
-                found = match self.find(&request.address, &permit, all, request.bodies).await {
-                    Err(Error::Unsatisfied { .. }) => found,
-                    other => other?,
-                };
+            if found.versions.siblings.is_empty() {
+                found = self.look_again(&request, &permit, asked, found).await?;
             }
             if found.versions.siblings.is_empty() {
                 return Ok(found);
@@ -48,10 +43,43 @@ impl Gateway {
         .await
     }
 
+    /// With `notfound_ok` false not found is no reply: it is asked again of all replicas, or all that are up; with
+    /// `basic_quorum` a quorum of such replies is enough.
+    async fn look_again(&self, request: &GetObject, permit: &Permit, asked: Asked, found: Found) -> Result<Found> {
+        let Quorums { notfound_ok, basic_quorum, .. } = request.quorums;
+        let basic = basic_quorum.unwrap_or(permit.props.basic_quorum);
+        let wider = if basic { Level::Quorum } else { Level::All };
+        let enough = notfound_ok.unwrap_or(permit.props.notfound_ok) || permit.props.consistent;
+        if enough || asked.options.level >= wider {
+            return Ok(found);
+        }
+        let mut again = asked.at(wider);
+        if !self.rule(Rule::AllThatAreUp) {
+            again = again.firm();
+        }
+        match self.find(&request.address, permit, again, request.bodies).await {
+            // Who answered first is gone since.
+            Err(Error::Unsatisfied { .. } | Error::TimedOut) if self.rule(Rule::AllThatAreUp) => Ok(found),
+            other => other,
+        }
+    }
+
     /// What a read shows now, with the bodies if they are wanted.
     pub(super) async fn find(&self, address: &Address, permit: &Permit, asked: Asked, bodies: bool) -> Result<Found> {
+        self.find_with(address, permit, asked, bodies, None).await
+    }
+
+    /// What a read after `written` shows, whether or not the replicas that answer have it yet.
+    pub(super) async fn find_with(
+        &self,
+        address: &Address,
+        permit: &Permit,
+        asked: Asked,
+        bodies: bool,
+        written: Option<&Write>,
+    ) -> Result<Found> {
         for _ in 0..RETRIES_MAX {
-            let versions = self.versions(address, permit, asked).await?;
+            let versions = self.versions_with(address, permit, asked, written).await?;
             let bodies = if bodies { self.open_bodies(&versions, asked).await? } else { Some(Vec::new()) };
             if let Some(bodies) = bodies {
                 let context = (!versions.context.is_empty()).then(|| versions.context.encode(address));
@@ -63,16 +91,28 @@ impl Gateway {
 
     /// The rows of a key as siblings and context.
     pub(super) async fn versions(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<Versions> {
+        self.versions_with(address, permit, asked, None).await
+    }
+
+    async fn versions_with(
+        &self,
+        address: &Address,
+        permit: &Permit,
+        asked: Asked,
+        written: Option<&Write>,
+    ) -> Result<Versions> {
         let partition = Partition::object(address, permit.props.consistent, permit.props.copies);
-        let options = Options {
-            level: if permit.props.consistent { asked.options.level.max(Level::Quorum) } else { asked.options.level },
-            ..asked.options
-        };
-        let rows = self.read_rows(&partition, &options).await.map_err(|error| asked.refuse(error))?;
+        // A head is what it is at a quorum, or it is not known.
+        let asked = if permit.props.consistent { asked.never_below(Level::Quorum).firm() } else { asked };
+        let mut rows = self.rows_at(asked, &partition).await?;
+        if let (Some(written), true) = (written, self.ports.store.limits().replicated && self.rule(Rule::MergeOwnRow)) {
+            merge(&mut rows, written);
+        }
         let reading = Reading {
             mode: if permit.props.consistent { Mode::Newest } else { permit.mode },
             merge_retries: self.rule(Rule::MergeRetries),
             name_hidden: self.rule(Rule::NameHidden),
+            hide_covered: self.rule(Rule::HideCovered),
         };
         let versions = Versions::of(rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
         if self.rule(Rule::PassWhatIsSeen) {
@@ -81,7 +121,21 @@ impl Gateway {
         Ok(versions)
     }
 
-    /// All rows of a partition of a key.
+    /// All rows of a partition of a key, for a client.
+    pub(super) async fn rows_at(&self, asked: Asked, partition: &Partition) -> Result<Vec<Row>> {
+        let mut steps = asked.reading();
+        let mut rows: Vec<Row> = Vec::new();
+        loop {
+            let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
+            let page = self.read_at(asked, &mut steps, partition, &query).await?;
+            rows.extend(page.rows);
+            if page.stopped == Stopped::End {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// All rows of a partition of a key, at one level.
     pub(crate) async fn read_rows(&self, partition: &Partition, options: &Options) -> larder_store::Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
@@ -115,6 +169,19 @@ impl Gateway {
             Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Makes rows that replicas answered show a write that not all of them have: what it removed goes, its own row is there. Has
+/// somebody replaced it meanwhile, the rows that were read say so.
+fn merge(rows: &mut Vec<Row>, written: &Write) {
+    let gone = |row: &Row| written.removed.iter().any(|gone| gone.name == row.name && row.stamp <= gone.clock);
+    rows.retain(|row| !gone(row));
+    let Some(own) = &written.row else { return };
+    match rows.iter_mut().find(|row| row.name == own.name) {
+        Some(row) if own.supersedes(row) => *row = own.clone(),
+        Some(_) => {}
+        None => rows.push(own.clone()),
     }
 }
 

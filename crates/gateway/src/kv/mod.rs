@@ -7,6 +7,8 @@ mod delete;
 mod get;
 mod permit;
 mod put;
+pub(crate) mod slots;
+pub(crate) mod step_down;
 mod sweep;
 
 use std::time::Duration;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use larder_model::address::BucketAddress;
 use larder_model::causality::Mode;
 use larder_model::props::{Effective, Quorum, SyncOnWrite};
-use larder_store::{Durability, Level, Options};
+use larder_store::{Durability, Kind, Level, Options};
 use tokio::time::{Instant, timeout_at};
 
 use super::Quorums;
-use crate::{Error, Feature, Gateway, Result, Which};
+use super::step_down::{READ_FLOOR, Steps, WRITE_FLOOR, level_of, needs};
+use crate::{Error, Feature, Gateway, Result, Rule, Which};
 
 /// A request that may go on.
 #[derive(Debug, Clone, Copy)]
@@ -24,21 +25,46 @@ pub(super) struct Permit {
     pub(super) timeout: Duration,
 }
 
-/// A level, and the words to refuse it with.
+/// How many replicas a request asks, and the words to refuse it with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     /// Options of the store calls.
     pub(super) options: Options,
+    /// Copies there are.
+    copies: u32,
+    /// Replicas it may not be stepped down below.
+    floor: u32,
+    words: Words,
+}
+
+/// The replica counts as the client gave them.
+#[derive(Debug, Clone, Copy)]
+struct Words {
+    reading: bool,
     /// The value that may be stepped down.
-    sloppy: Which,
-    /// The value that may not, if there is one.
-    strict: Option<Which>,
+    sloppy: (Which, u32),
+    /// The value that may not, if there is one, and the replicas it stands for.
+    strict: Option<(Which, u32, u32)>,
+    /// Machines that must answer.
+    confirms: u32,
 }
 
 impl Asked {
     /// The same request at another level.
     pub(super) fn at(self, level: Level) -> Self {
-        Self { options: Options { level, ..self.options }, ..self }
+        let floor = self.floor.min(needs(level, self.copies));
+        Self { options: Options { level, ..self.options }, floor, ..self }
+    }
+
+    /// The same request at this level at least, and never below it.
+    pub(super) fn never_below(self, level: Level) -> Self {
+        let floor = self.floor.max(needs(level, self.copies));
+        Self { options: Options { level: self.options.level.max(level), ..self.options }, floor, ..self }
+    }
+
+    /// The same request, which is not stepped down at all.
+    pub(super) fn firm(self) -> Self {
+        self.never_below(self.options.level)
     }
 
     /// The same request with this long to go: the time a body took to arrive is not the engine's.
@@ -52,9 +78,27 @@ impl Asked {
         Self { options: Options { durability, ..self.options }, ..self }
     }
 
-    /// The store's answer in the words of this request.
+    /// The levels it may be written at.
+    pub(super) fn writing(self) -> Steps {
+        Steps::new(self.options, self.copies, self.floor)
+    }
+
+    /// The levels it may be read at, be it on behalf of a write.
+    pub(super) fn reading(self) -> Steps {
+        Steps::new(self.options, self.copies, self.floor.max(READ_FLOOR))
+    }
+
+    /// The store's answer in the words of this request: of its strict values the one that was not met, as Riak looks at them.
     pub(super) fn refuse(self, error: larder_store::Error) -> Error {
-        Error::of_store(error, self.sloppy, self.strict)
+        let Kind::Unavailable { alive: got, required } = error.kind else { return error.into() };
+        // Where n_val is not the number of copies, more may be up than the value says and yet too few.
+        let wanted = |count: u32| if count > got { count } else { required };
+        let Words { reading, sloppy, strict, confirms } = self.words;
+        match strict {
+            Some((which, count, replicas)) if got < replicas => Error::Unsatisfied { which, got, wanted: wanted(count) },
+            _ if got < confirms => Error::NodeConfirms { got, wanted: confirms, reading },
+            _ => Error::Unsatisfied { which: sloppy.0, got, wanted: wanted(sloppy.1) },
+        }
     }
 }
 
@@ -68,7 +112,10 @@ impl Gateway {
         let deadline = Instant::now() + timeout;
         let known = timeout_at(deadline, self.knowing(&bucket.bucket_type)).await;
         let catalogue = known.map_err(|_| Error::TimedOut)??;
-        let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
+        let mut props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
+        if !self.rule(Rule::PlaceByCreation) {
+            props.copies = u8::try_from(props.n_val).unwrap_or(u8::MAX);
+        }
         Ok(Permit { props, mode: mode(&props), deadline, timeout })
     }
 
@@ -94,13 +141,10 @@ impl Gateway {
         let props = &permit.props;
         let r = count(props, quorums.r, props.r)?;
         let pr = count(props, quorums.pr, props.pr)?;
-        self.confirm(props, quorums, true)?;
-        let options = Options {
-            level: level(r.max(pr), props.n_val),
-            deadline: permit.deadline,
-            durability: Durability::Buffered,
-        };
-        Ok(Asked { options, sloppy: Which::R, strict: (pr > 0).then_some(Which::Pr) })
+        let confirms = self.confirms(props, quorums, true)?;
+        let words = Words { reading: true, sloppy: (Which::R, r), strict: self.strict(props, Which::Pr, pr), confirms };
+        let options = Options { level: Level::One, deadline: permit.deadline, durability: Durability::Buffered };
+        Ok(self.asked(props, options, words))
     }
 
     /// Replica counts of a write; with dw > 0 it waits for the disk, if this server syncs.
@@ -112,17 +156,45 @@ impl Gateway {
         let w = count(props, quorums.w, props.w)?;
         let pw = count(props, quorums.pw, props.pw)?;
         let dw = count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
-        self.confirm(props, quorums, false)?;
+        let confirms = self.confirms(props, quorums, false)?;
+        let sloppy = if dw > w { (Which::Dw, dw) } else { (Which::W, w) };
+        let words = Words { reading: false, sloppy, strict: self.strict(props, Which::Pw, pw), confirms };
         let durability = if dw > 0 && self.config.durable { Durability::Disk } else { Durability::Buffered };
-        let level = level(w.max(pw).max(dw), props.n_val);
-        let options = Options { level, deadline: permit.deadline, durability };
-        Ok(Asked { options, sloppy: Which::W, strict: (pw > 0).then_some(Which::Pw) })
+        let options = Options { level: Level::One, deadline: permit.deadline, durability };
+        Ok(self.asked(props, options, words))
     }
 
-    fn confirm(&self, props: &Effective, quorums: &Quorums, reading: bool) -> Result<()> {
+    /// The level that meets them all, and how far down it may go.
+    fn asked(&self, props: &Effective, options: Options, words: Words) -> Asked {
+        let copies = self.replicas(props);
+        let least = if words.reading { READ_FLOOR } else { WRITE_FLOOR };
+        let strict = words.strict.map_or(least, |(_, _, replicas)| replicas);
+        // Machines are counted as they are, not as parts of n_val: every copy is on one of its own.
+        let floor = strict.max(if words.confirms > 1 { words.confirms.min(copies) } else { least });
+        let level = level_of(scaled(words.sloppy.1, props.n_val, copies).max(floor), copies);
+        // One machine is up or it is not. It keeps no tombstones either: a write sent again after a lost answer would bring
+        // back what was replaced meanwhile.
+        let floor = if self.ports.store.limits().replicated { floor } else { needs(level, copies) };
+        Asked { options: Options { level, ..options }, copies, floor, words }
+    }
+
+    /// A strict value, unless it is 0, with the replicas that its level asks for.
+    fn strict(&self, props: &Effective, which: Which, count: u32) -> Option<(Which, u32, u32)> {
+        let copies = self.replicas(props);
+        let replicas = needs(level_of(scaled(count, props.n_val, copies), copies), copies);
+        (count > 0).then_some((which, count, replicas))
+    }
+
+    /// Replicas a level is counted of: the copies of the bucket's type. One machine stands for as many as n_val says.
+    fn replicas(&self, props: &Effective) -> u32 {
+        if self.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
+    }
+
+    /// Machines that must confirm; more than there are is refused at once.
+    fn confirms(&self, props: &Effective, quorums: &Quorums, reading: bool) -> Result<u32> {
         let wanted = count(props, quorums.node_confirms, props.node_confirms)?;
         let got = self.ports.store.limits().nodes;
-        if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(()) }
+        if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
     }
 }
 
@@ -144,30 +216,12 @@ fn count(props: &Effective, asked: Option<Quorum>, default: Quorum) -> Result<u3
     if count > props.n_val { Err(Error::QuorumAboveN { n_val: props.n_val }) } else { Ok(count) }
 }
 
-/// The weakest level that meets `count` of `n_val` replicas.
-fn level(count: u32, n_val: u32) -> Level {
-    match count {
-        0 | 1 => Level::One,
-        all if all >= n_val => Level::All,
-        more if more > n_val / 2 => Level::Quorum,
-        2 => Level::Two,
-        _ => Level::Three,
-    }
+/// As large a part of the copies as `count` is of n_val, rounded up: n_val may have been changed since the copies were placed,
+/// and reads and writes that met in n_val replicas still meet in the copies. [hole 26]
+fn scaled(count: u32, n_val: u32, copies: u32) -> u32 {
+    let scaled = (u64::from(count) * u64::from(copies)).div_ceil(u64::from(n_val.max(1)));
+    u32::try_from(scaled).unwrap_or(copies)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_meet_the_count_they_stand_for() {
-        assert_eq!(level(0, 3), Level::One);
-        assert_eq!(level(1, 1), Level::One);
-        assert_eq!(level(2, 3), Level::Quorum);
-        assert_eq!(level(3, 3), Level::All);
-        assert_eq!(level(2, 5), Level::Two);
-        assert_eq!(level(3, 5), Level::Quorum);
-        assert_eq!(level(3, 7), Level::Three);
-        assert_eq!(level(4, 7), Level::Quorum);
-    }
-}
+mod tests;

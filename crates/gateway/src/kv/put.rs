@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use larder_model::address::Address;
 use larder_model::causality::{
-    Conditions, Context, ContextError, Current, Failed, Mode, Removed, Slot, Versions, Write,
+    Clock, Conditions, Context, ContextError, Cover, Current, Failed, Known, Mode, Removed, Slot, Versions, Write,
 };
 use larder_model::content::Content;
 use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
@@ -25,12 +25,23 @@ pub(super) struct Target<'a> {
     pub(super) asked: Asked,
 }
 
-/// What a write replaces.
+/// What a write knows of the key, and replaces.
+#[derive(Default)]
 pub(super) struct Basis {
-    /// The rows it removes.
+    /// The rows it replaces.
     pub(super) removed: Vec<Removed>,
+    /// Slots that were dead before.
+    pub(super) covers: Vec<Cover>,
     /// Hash of the context it was made with, 0 for none.
     pub(super) replaced: u64,
+}
+
+impl Basis {
+    /// All that a context names.
+    pub(super) fn of(context: Context) -> Self {
+        let (removed, replaced) = (Removed::named_by(&context), context.dots_hash());
+        Self { removed, covers: context.covers, replaced }
+    }
 }
 
 impl Gateway {
@@ -75,11 +86,9 @@ impl Gateway {
             self.check(conditions, seen)?;
         }
         Ok(match (context, seen) {
-            (Some(context), _) => Basis { removed: Removed::named_by(&context), replaced: context.dots_hash() },
-            (None, Some(seen)) if reads => {
-                Basis { removed: Removed::named_by(&seen.context), replaced: seen.context.dots_hash() }
-            }
-            _ => Basis { removed: Vec::new(), replaced: 0 },
+            (Some(context), _) => Basis::of(context),
+            (None, Some(seen)) if reads => Basis::of(seen.context),
+            _ => Basis::default(),
         })
     }
 
@@ -89,18 +98,24 @@ impl Gateway {
         let partition = Partition::object(address, false, permit.props.copies);
         let named = self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce;
         let mode = if named { permit.mode } else { Mode::Siblings };
-        let slot = Slot { actor: self.actor, birth: self.issue().await? };
-        let to = Destination { partition: &partition, slot, deadline: asked.options.deadline };
+        let clock = self.issue().await?;
+        let slot = self.slot(mode, clock, &partition, &basis);
+        let to = Destination { partition: &partition, slot, clock, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
         // Where the greatest clock stays, a body long under way must not lose to what came meanwhile.
-        let clock = if mode.names_slots() { slot.birth } else { self.issue().await? };
+        let clock = if mode.names_slots() { clock } else { self.issue().await? };
         let (length, blob) = (body.length(), body.blob());
         let content = Content { body, ..content };
-        let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers: Vec::new(), content };
-        let write = Write::put(mode, self.actor, clock, &row, basis.removed);
+        let mut known = self.known(mode, slot, &basis);
+        let covers = std::mem::take(&mut known.carried);
+        let row = ObjectRow { tombstone: false, replaced: basis.replaced, covers, content };
+        let mut write = Write::put(mode, slot, clock, &row, basis.removed);
+        write.unlisted = self.slots.unlisted_by_put(known);
+        let asked = if blob.is_some() { asked.never_below(Level::Quorum) } else { asked };
         let target = Target { asked: asked.renewed(permit.timeout), ..target };
+        self.refuse_old(blob).await?;
         match self.commit(target, &partition, write, Vec::new()).await {
-            Ok(write) => Ok((write, length)),
+            Ok(write) => self.keep_blob(target, &partition, &write, blob).await.map(|()| (write, length)),
             Err(error) => {
                 self.give_up(&error, blob, lease).await;
                 Err(error)
@@ -108,12 +123,25 @@ impl Gateway {
         }
     }
 
+    /// The slot of a write, in use from now on.
+    pub(super) fn slot(&self, mode: Mode, clock: Clock, partition: &Partition, basis: &Basis) -> Slot {
+        match mode.names_slots() {
+            true => self.slots.take(self.actor, clock, partition, basis),
+            false => Slot { actor: self.actor, birth: clock },
+        }
+    }
+
+    /// The dead slots that a write knows of.
+    pub(super) fn known(&self, mode: Mode, slot: Slot, basis: &Basis) -> Known {
+        if mode.names_slots() { self.slots.known(slot, basis) } else { Known::default() }
+    }
+
     /// What a read shows after the write, at no less than the write's own level.
     async fn read_back(&self, target: Target<'_>, written: &Write) -> Result<super::Found> {
         let Target { address, permit, asked } = target;
         if self.rule(Rule::ReadBack) {
             let read = self.read_for_write(permit, asked);
-            return self.find(address, permit, read, true).await;
+            return self.find_with(address, permit, read, true, Some(written)).await;
         }
         let rows = written.row.clone().into_iter().collect();
         let reading = larder_model::causality::Reading::of(permit.mode);
@@ -122,7 +150,8 @@ impl Gateway {
         Ok(super::Found { versions, bodies: Vec::new(), context })
     }
 
-    /// A read on behalf of a write: at the write's level and the bucket's own r, whichever is more.
+    /// A read on behalf of a write: at the write's level and the bucket's own r, whichever is more. It steps down as the write
+    /// does: a context names only what was seen, and what was not survives.
     pub(super) fn read_for_write(&self, permit: &Permit, asked: Asked) -> Asked {
         let own = self.ask_read(permit, &Quorums::default()).map_or(Level::Quorum, |own| own.options.level);
         asked.at(own.max(asked.options.level))

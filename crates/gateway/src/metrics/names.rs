@@ -55,6 +55,9 @@ table! {
     /// What happens now and then and an operator may have to know. The name is the whole name of its counter.
     Event {
         SiblingsRefused = "larder_siblings_refused_total", "Writes refused as their key has too many siblings.";
+        ReadSteppedDown = "larder_reads_stepped_down_total", "Reads asked of fewer replicas again, as others were down.";
+        WriteSteppedDown = "larder_writes_stepped_down_total", "Writes sent to fewer replicas again, as others were down.";
+        WriteAtAny = "larder_writes_at_any_total", "Writes of which no replica was up: one node keeps them until one is.";
         ContextRefused = "larder_context_refused_total", "Writes refused for a causal context that is not ours.";
         BlobWritten = "larder_blob_written_total", "Large bodies written.";
         BlobRemoved = "larder_blob_removed_total", "Large bodies removed as their object went.";

@@ -10,8 +10,9 @@ use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::{Effective, Overrides, State, TypeRecord};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
-use larder_store::{Level, Partition, ReadQuery};
+use larder_store::{Level, Page, Partition, ReadQuery};
 
+use crate::kv::step_down::read_own;
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result, Rule};
 
@@ -27,6 +28,8 @@ pub(crate) struct Catalogue {
     types: BTreeMap<Bytes, Type>,
     buckets: HashMap<BucketAddress, Own>,
     s3_buckets: BTreeMap<String, Arc<Bucket>>,
+    /// The number of the change that last wrote each of them.
+    s3_numbers: HashMap<String, Stamp>,
     /// Those of them that are being deleted, each with the number of the change that closed it.
     s3_closing: BTreeMap<String, Stamp>,
     default: Effective,
@@ -54,6 +57,7 @@ impl Catalogue {
             types: BTreeMap::new(),
             buckets: HashMap::new(),
             s3_buckets: BTreeMap::new(),
+            s3_numbers: HashMap::new(),
             s3_closing: BTreeMap::new(),
             default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
@@ -120,7 +124,9 @@ impl Catalogue {
         &self.s3_closing
     }
 
-    fn of(rows: Vec<Row>) -> Result<Self> {
+    /// The state that is in these rows. Buckets of the S3 interface that did not change since `before` are shared with it:
+    /// there may be many, each with a policy and rules to be read.
+    fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
         let mut buckets = Vec::new();
         for row in rows {
@@ -128,22 +134,21 @@ impl Catalogue {
                 catalogue.number = row.stamp;
                 continue;
             }
-            let CatalogueRow(json) = CatalogueRow::decode(row.value).map_err(|error| damaged(&error))?;
             match CatalogueKey::decode(&row.name).map_err(|error| damaged(&error))? {
                 CatalogueKey::Type(name) => {
-                    let record = TypeRecord::from_json(&json).map_err(|error| damaged(&error))?;
+                    let record = TypeRecord::from_json(&json_of(row.value)?).map_err(|error| damaged(&error))?;
                     let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
                     let found = Type { record: Arc::new(record), number: row.stamp, effective };
                     catalogue.types.insert(name, found);
                 }
-                CatalogueKey::Bucket(bucket) => buckets.push((bucket, json)),
+                CatalogueKey::Bucket(bucket) => buckets.push((bucket, json_of(row.value)?)),
                 CatalogueKey::S3Bucket(name) => {
                     let name = String::from_utf8(name.into()).map_err(|error| damaged(&error))?;
-                    let bucket = Bucket::from_json(&name, &json).map_err(|error| damaged(&error))?;
-                    if bucket.state == BucketState::Closing {
-                        catalogue.s3_closing.insert(name.clone(), row.stamp);
-                    }
-                    catalogue.s3_buckets.insert(name, Arc::new(bucket));
+                    let bucket = match before.s3_unchanged(&name, row.stamp) {
+                        Some(bucket) => Arc::clone(bucket),
+                        None => Arc::new(s3_bucket_of(&name, row.value)?),
+                    };
+                    catalogue.add_s3_bucket(name, row.stamp, bucket);
                 }
             }
         }
@@ -151,6 +156,19 @@ impl Catalogue {
             catalogue.add_bucket(bucket, &json)?;
         }
         Ok(catalogue)
+    }
+
+    /// The bucket, if the change of this number was the last that wrote it.
+    fn s3_unchanged(&self, name: &str, number: Stamp) -> Option<&Arc<Bucket>> {
+        self.s3_buckets.get(name).filter(|_| self.s3_numbers.get(name) == Some(&number))
+    }
+
+    fn add_s3_bucket(&mut self, name: String, number: Stamp, bucket: Arc<Bucket>) {
+        if bucket.state == BucketState::Closing {
+            self.s3_closing.insert(name.clone(), number);
+        }
+        self.s3_numbers.insert(name.clone(), number);
+        self.s3_buckets.insert(name, bucket);
     }
 
     fn add_bucket(&mut self, bucket: BucketAddress, json: &serde_json::Value) -> Result<()> {
@@ -161,6 +179,18 @@ impl Catalogue {
         self.buckets.insert(bucket, Own { overrides: Arc::new(overrides), effective });
         Ok(())
     }
+}
+
+fn number_of(page: &Page) -> Stamp {
+    page.rows.first().filter(|row| row.name.is_empty()).map_or(0, |row| row.stamp)
+}
+
+fn s3_bucket_of(name: &str, value: Bytes) -> Result<Bucket> {
+    Bucket::from_json(name, &json_of(value)?).map_err(|error| damaged(&error))
+}
+
+fn json_of(value: Bytes) -> Result<serde_json::Value> {
+    CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged(&error))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {
@@ -202,7 +232,8 @@ impl Gateway {
         let checked = self.micros();
         let number = self.catalogue_number().await?;
         if number > self.catalogue.load().number {
-            let read = Catalogue::of(self.read_catalogue(number).await?)?;
+            let rows = self.read_catalogue(number).await?;
+            let read = Catalogue::of(rows, &self.catalogue.load())?;
             self.metrics.event(Event::CatalogueRefreshed);
             self.catalogue.store(Arc::new(read));
         }
@@ -215,13 +246,14 @@ impl Gateway {
         u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
+    /// The number of the catalogue, by the replicas that are up: with most of them down that may be an older one.
     async fn catalogue_number(&self) -> Result<Stamp> {
-        let head = ReadQuery::all(1);
-        let page = self.ports.store.read(&Partition::catalogue(), &head, &self.own(Level::Quorum)).await?;
-        Ok(page.rows.first().filter(|row| row.name.is_empty()).map_or(0, |row| row.stamp))
+        let page = read_own(self.ports.store.as_ref(), &Partition::catalogue(), &ReadQuery::all(1)).await?;
+        Ok(number_of(&page))
     }
 
-    /// All rows of one state: pages are not isolated from each other, so the number must be the same before and after.
+    /// All rows of one state: pages are not isolated from each other, so the number must be the same before and after. A
+    /// quorum has to answer: a single replica may have the head of a change and lack a row of the one before.
     async fn read_catalogue(&self, mut number: Stamp) -> Result<Vec<Row>> {
         for _ in 0..READS_MAX {
             let mut rows: Vec<Row> = Vec::new();
@@ -234,7 +266,9 @@ impl Gateway {
                     break;
                 }
             }
-            let after = self.catalogue_number().await?;
+            let options = self.own(Level::Quorum);
+            let head = self.ports.store.read(&Partition::catalogue(), &ReadQuery::all(1), &options).await?;
+            let after = number_of(&head);
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);
             }

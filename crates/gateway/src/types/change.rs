@@ -16,7 +16,9 @@ use crate::{Error, Gateway, Result, Rule};
 
 const ATTEMPTS_MAX: usize = 200;
 const SEEN_WITHIN: Duration = Duration::from_secs(15);
-const SEEN_POLL: Duration = Duration::from_millis(20);
+const SEEN_POLL: Duration = Duration::from_millis(50);
+/// How long a creation waits for the other gateways: as long as a running one takes, no longer for one that is stopped.
+const CREATED_WITHIN: Duration = Duration::from_secs(2);
 const FORMAT: &[u8] = b"\x01";
 
 /// What a change does to a row.
@@ -30,21 +32,21 @@ pub(crate) enum Edit {
 }
 
 impl Gateway {
-    /// Creates a type, or replaces one that is not active yet. Its own heartbeat shows the type before this answers, so that
-    /// create and activate in one script work.
+    /// Creates a type, or replaces one that is not active yet. The heartbeats of all running gateways show the type before this
+    /// answers, so that create and activate in one script work; one that does not is waited for two seconds only.
     ///
     /// # Errors
     /// [`Error::Refused`] with each reason.
     pub async fn create_type(&self, name: &Bytes, props: &Map<String, Value>) -> Result<()> {
         let work = async {
             check_name(name)?;
-            self.change(|catalogue| {
+            let change = self.change(|catalogue| {
                 let current = catalogue.types().get(name).map(|found| found.record.as_ref());
                 let record = TypeRecord::create(name, current, &self.config.node, props)?;
+                self.check_copies(&record)?;
                 Ok(Edit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
-            })
-            .await?;
-            self.say_alive().await
+            });
+            self.is_seen_within(change.await?, CREATED_WITHIN).await.map(drop)
         };
         self.measured(Op::Types, work).await
     }
@@ -99,12 +101,15 @@ impl Gateway {
     /// [`Error::Type`] when there is no such type.
     pub async fn type_status(&self, name: &Bytes) -> Result<TypeStatus> {
         if name == DEFAULT_TYPE {
-            return Ok(TypeStatus { stage: Stage::Active, props: display::of_type(None) });
+            let mut props = display::of_type(None);
+            self.show_copies(None, &mut props);
+            return Ok(TypeStatus { stage: Stage::Active, props });
         }
         self.refresh().await?;
         let catalogue = self.catalogue.load_full();
         let found = catalogue.types().get(name).ok_or(Refusal::Unknown)?;
-        let props = display::of_type(Some(&found.record));
+        let mut props = display::of_type(Some(&found.record));
+        self.show_copies(Some(&found.record), &mut props);
         let stage = match found.record.state {
             State::Active => Stage::Active,
             State::Created if self.is_seen_by_all(found.number).await? => Stage::Ready,
@@ -165,24 +170,23 @@ impl Gateway {
 
     /// Waits until every running node serves from a catalogue with this number, and no write relies on an older one.
     pub(crate) async fn seen_by_all(&self, number: Stamp) -> Result<()> {
-        let mut told = self.shown_number() >= number;
-        self.say_alive().await?;
-        if !self.rule(Rule::AwaitMembers) {
-            return Ok(());
-        }
-        let deadline = Instant::now() + SEEN_WITHIN;
-        while !self.is_seen_by_all(number).await? {
-            if !told && self.shown_number() >= number {
-                // The last write that relied on an older one has ended: no need to wait for the next heartbeat.
-                told = true;
-                self.say_alive().await?;
+        if self.is_seen_within(number, SEEN_WITHIN).await? { Ok(()) } else { Err(Error::TimedOut) }
+    }
+
+    /// The same, for some time.
+    async fn is_seen_within(&self, number: Stamp, within: Duration) -> Result<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            // Once the last write that relied on an older one has ended, there is no need to wait for the next heartbeat.
+            self.tell().await?;
+            if !self.rule(Rule::AwaitMembers) || self.is_seen_by_all(number).await? {
+                return Ok(true);
             }
             if Instant::now() >= deadline {
-                return Err(Error::TimedOut);
+                return Ok(false);
             }
             tokio::time::sleep(SEEN_POLL).await;
         }
-        Ok(())
     }
 
     async fn is_seen_by_all(&self, number: Stamp) -> Result<bool> {

@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod change;
+mod copies;
 mod props;
 
 use larder_model::props::display::List;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
-use larder_model::causality::{Mode, Reading, Versions, Write};
+use larder_model::causality::{ANY_SLOT, Mode, Reading, Versions, Write};
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::props::Effective;
 use larder_model::rows::{BucketRow, Change, Row, key_of_view_row, view_row_name, view_row_prefix};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Listing;
 use crate::metrics::Op;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Gateway, Result, Rule};
 
 /// Rows of one key that a deletion clears at most: one per slot, and slots are bounded by siblings.
 const ROWS_OF_KEY_MAX: usize = 1000;
@@ -148,23 +148,47 @@ impl Gateway {
         Ok(entries.into_iter().map(|row| Change::Remove { name: row.name, stamp }).collect())
     }
 
-    /// Removals of entries of a key whose row is gone and that `write` does not name: what a `last_write_wins` put cleared
-    /// without looking. Entries are read first, so a row that comes meanwhile keeps its own.
-    pub(crate) async fn stale_entries(
-        &self,
-        address: &Address,
-        write: &Write,
-        options: &Options,
-    ) -> Result<Vec<Change>> {
-        let entries = self.entries(address, options).await?;
-        let named = |row: &Row| write.removed.iter().any(|gone| view_row_name(&address.key, &gone.name) == row.name);
-        let unnamed: Vec<_> = entries.into_iter().filter(|row| !named(row)).collect();
-        if unnamed.is_empty() {
+    /// The changes to the key's shard of the `$key` view that come with a write.
+    pub(crate) fn entry_changes(&self, address: &Address, write: &Write) -> Vec<Change> {
+        let mut changes = write.key_view_changes(&address.key);
+        if !self.rule(Rule::NameViewBySlot) {
+            for change in &mut changes {
+                let (Change::Put(Row { name, .. }) | Change::Remove { name, .. }) = change else { continue };
+                *name = view_row_name(&address.key, &ANY_SLOT.row_name());
+            }
+            // One name has one change: the new entry, or the newest removal, which stands first.
+            changes.drain(..changes.len().saturating_sub(1) * usize::from(!write.tombstone));
+            changes.truncate(1);
+        }
+        changes
+    }
+
+    /// Removals of entries of a key that nobody remembers: their row is gone, and `write`, a deletion, does not name it. So
+    /// it is with what a `last_write_wins` put cleared without looking, and with what more slots died than rows remember.
+    /// Entries are read first, so a row that came meanwhile keeps its own. Nothing depends on it: what cannot be read stays.
+    pub(crate) async fn stale_entries(&self, address: &Address, write: &Write, options: &Options) -> Vec<Change> {
+        let found = self.find_stale(address, write, options).await;
+        found.inspect_err(|error| tracing::debug!(%error, "stale entries of a key are left")).unwrap_or_default()
+    }
+
+    async fn find_stale(&self, address: &Address, write: &Write, options: &Options) -> Result<Vec<Change>> {
+        let named: Vec<_> = self.entry_changes(address, write).into_iter().filter_map(removed_name).collect();
+        let cleared = write.removed.iter().filter(|gone| gone.name == ANY_SLOT.row_name()).map(|gone| gone.clock).max();
+        let now = self.now();
+        // A row is there or never comes: a write that replaces everything came after it, or it has had all the time there is.
+        let is_settled = |entry: &Row| {
+            let cleared = cleared.is_some_and(|clock| entry.stamp < clock);
+            cleared || self.slots.is_orphan(entry.stamp, now) || !self.rule(Rule::AwaitRows)
+        };
+        let mut entries = self.entries(address, options).await?;
+        entries.retain(|entry| !named.contains(&entry.name) && is_settled(entry));
+        if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.read_rows(&Partition::object(address, false, self.copies(&address.bucket)), options).await?;
+        let options = Options { level: options.level.max(Level::Quorum), ..*options };
+        let rows = self.read_rows(&Partition::object(address, false, self.copies(&address.bucket)), &options).await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
-        let stale = unnamed.into_iter().filter(|entry| !stands(entry));
+        let stale = entries.into_iter().filter(|entry| !stands(entry));
         Ok(stale.map(|entry| Change::Remove { name: entry.name, stamp: entry.stamp }).collect())
     }
 
@@ -177,6 +201,13 @@ impl Gateway {
     pub(crate) fn reading_for(&self, timeout: Option<Duration>) -> Options {
         let deadline = Instant::now() + timeout.unwrap_or(self.config.timeout);
         Options { deadline, ..self.own(Level::Quorum) }
+    }
+}
+
+fn removed_name(change: Change) -> Option<Bytes> {
+    match change {
+        Change::Remove { name, .. } => Some(name),
+        _ => None,
     }
 }
 

@@ -27,6 +27,7 @@ async fn appends(seed: u64) -> Result<(), String> {
         fail_per_mille: 30,
         lose_per_mille: 50,
         stale_per_mille: 500,
+        ..Faults::none()
     });
     let (a, b, c) = tokio::join!(writer(&world, 0), writer(&world, 1), writer(&world, 2));
     world.set_faults(Faults::none());

@@ -32,8 +32,14 @@ macro_rules! ok {
     };
 }
 
-const SLOW: Faults =
-    Faults { pause_ms_max: 20, pause_per_mille: 1000, fail_per_mille: 0, lose_per_mille: 0, stale_per_mille: 0 };
+const SLOW: Faults = Faults {
+    pause_ms_max: 20,
+    pause_per_mille: 1000,
+    fail_per_mille: 0,
+    lose_per_mille: 0,
+    late_per_mille: 0,
+    stale_per_mille: 0,
+};
 
 #[test]
 fn row_3_two_puts_in_flight_never_share_a_row() {

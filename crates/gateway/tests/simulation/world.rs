@@ -14,7 +14,10 @@ use larder_model::content::Content;
 use larder_store::memory::MemoryStore;
 use larder_store::wrappers::faulty::{Faults, Faulty, History};
 use larder_store::{Clock, Micros};
+use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::ledger::{Ledger, Notes};
 
 /// Where virtual time begins.
 const BEGIN: Micros = 1_800_000_000_000_000;
@@ -28,6 +31,11 @@ pub(crate) struct SimClock {
 impl SimClock {
     pub(crate) fn new(start: Instant) -> Arc<Self> {
         Arc::new(Self { start, skew: AtomicI64::new(0) })
+    }
+
+    /// How far the wall clock is off, in microseconds.
+    pub(crate) fn skew(&self) -> i64 {
+        self.skew.load(Ordering::Relaxed)
     }
 
     /// Sets how far the wall clock is off, in microseconds.
@@ -57,7 +65,9 @@ pub(crate) struct Node {
 /// Everything there is.
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
-    store: Arc<MemoryStore>,
+    pub(crate) store: Arc<MemoryStore>,
+    /// What was sent to the store, where it keeps tombstones.
+    pub(crate) notes: Option<Arc<Mutex<Notes>>>,
     history: Arc<History>,
     start: Instant,
     rules: Rules,
@@ -81,10 +91,19 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
 impl World {
     /// `count` gateways over an empty store.
     pub(crate) async fn new(seed: u64, rules: Rules, count: usize) -> Self {
+        Self::build(seed, rules, count, None).await
+    }
+
+    /// `count` gateways over an empty store that keeps tombstones, so that they take their slots again.
+    pub(crate) async fn keeping_tombstones(seed: u64, rules: Rules, count: usize) -> Self {
+        Self::build(seed, rules, count, Some(Arc::default())).await
+    }
+
+    async fn build(seed: u64, rules: Rules, count: usize, notes: Option<Arc<Mutex<Notes>>>) -> Self {
         let start = Instant::now();
         let store = Arc::new(MemoryStore::new(SimClock::new(start)));
         let history = History::new(Duration::from_secs(1));
-        let mut world = Self { nodes: Vec::new(), store, history, start, rules, seed, actors: 0 };
+        let mut world = Self { nodes: Vec::new(), store, notes, history, start, rules, seed, actors: 0 };
         for at in 0..count {
             let node = world.node(at, 0).await;
             world.nodes.push(node);
@@ -98,18 +117,20 @@ impl World {
         let faulty = Arc::new(Faulty::new(Arc::clone(&self.store), Arc::clone(&self.history), seed));
         let clock = SimClock::new(self.start);
         clock.set_skew(skew);
-        let ports = Ports {
-            random: |bytes| bytes.fill(7),
-            store: Arc::clone(&faulty) as _,
-            blobs: Arc::clone(&faulty) as _,
-            clock: Arc::clone(&clock) as _,
-            actor: self.actors,
-            engine: Arc::new("memory"),
-            rules: self.rules,
-        };
-        let config = Config { node: format!("g{at}"), alone: false, ..Config::default() };
-        let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a whole store");
+        let mut ports = ports(&faulty, &clock, self.actors, self.rules);
+        if let Some(notes) = &self.notes {
+            ports.store = Ledger::new(ports.store, Arc::clone(notes));
+        }
+        let gateway = Gateway::start(ports, config(at)).await.expect("a gateway starts over a whole store");
         Node { gateway, faulty, clock }
+    }
+
+    /// Starts a second gateway under the name of one that is there.
+    pub(crate) async fn start_twin(&mut self, at: usize) -> Result<(), Error> {
+        self.actors += 1;
+        let Node { faulty, clock, .. } = &self.nodes[at];
+        let ports = ports(faulty, clock, self.actors, self.rules);
+        Gateway::start(ports, config(at)).await.map(|twin| twin.abandon())
     }
 
     /// Kills a gateway and starts it again with its clock off by `skew` microseconds.
@@ -123,6 +144,11 @@ impl World {
         for node in &self.nodes {
             node.faulty.set_faults(faults);
         }
+    }
+
+    /// Time since the beginning, the same for all.
+    pub(crate) fn micros(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
     }
 
     /// Lets time pass.
@@ -228,13 +254,29 @@ impl World {
     }
 }
 
+fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64, rules: Rules) -> Ports {
+    Ports {
+        random: |bytes| bytes.fill(7),
+        store: Arc::clone(faulty) as _,
+        blobs: Arc::clone(faulty) as _,
+        clock: Arc::clone(clock) as _,
+        actor,
+        engine: Arc::new("memory"),
+        rules,
+    }
+}
+
+fn config(at: usize) -> Config {
+    Config { node: format!("g{at}"), alone: false, ..Config::default() }
+}
+
 /// Every third text is long enough to become a blob.
-fn padded(text: &str) -> String {
+pub(crate) fn padded(text: &str) -> String {
     let long = text.bytes().map(usize::from).sum::<usize>() % 3 == 0;
     if long { format!("{text:<2000}") } else { text.to_owned() }
 }
 
-async fn shown(found: Found) -> Result<Shown, Error> {
+pub(crate) async fn shown(found: Found) -> Result<Shown, Error> {
     let mut texts = Vec::new();
     for mut body in found.bodies {
         let mut bytes = Vec::new();
@@ -246,7 +288,7 @@ async fn shown(found: Found) -> Result<Shown, Error> {
     Ok(Shown { texts, context: found.context, deleted: found.versions.deleted })
 }
 
-fn bucket(kind: &'static str) -> BucketAddress {
+pub(crate) fn bucket(kind: &'static str) -> BucketAddress {
     BucketAddress::new(Bytes::from_static(kind.as_bytes()), Bytes::from_static(b"b")).unwrap()
 }
 

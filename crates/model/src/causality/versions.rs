@@ -1,6 +1,7 @@
 //! What a read shows: the rows of a key become siblings and a context.
 
 use super::context::Context;
+use super::covers::{dead_until, newest};
 use super::dot::{ANY_SLOT, Clock, Cover, Dot, Slot, vtag};
 use super::write::Mode;
 use crate::codec::DecodeError;
@@ -42,13 +43,15 @@ pub struct Reading {
     pub merge_retries: bool,
     /// Let the context name rows that are not shown.
     pub name_hidden: bool,
+    /// Take a row that another one knows to be dead for a tombstone: it came back from a replica that missed its removal.
+    pub hide_covered: bool,
 }
 
 impl Reading {
     /// Reading as the product does it.
     #[must_use]
     pub fn of(mode: Mode) -> Self {
-        Self { mode, merge_retries: true, name_hidden: true }
+        Self { mode, merge_retries: true, name_hidden: true, hide_covered: true }
     }
 }
 
@@ -76,10 +79,14 @@ impl Versions {
         if reading.mode != Mode::WriteOnce && rows.len() > 1 {
             rows.sort_by(|a, b| (b.clock(), b.name()).cmp(&(a.clock(), a.name())));
         }
+        let covers = newest(rows.iter().flat_map(Read::covers));
+        if reading.hide_covered && !covers.is_empty() {
+            rows.iter_mut().for_each(|row| row.hide_if_dead(&covers));
+        }
         // What lives is named first: tombstones on their way out must not hide it.
         rows.sort_by_key(|row| row.tombstone);
         rows.truncate(SIBLINGS_MAX);
-        let mut context = context_of(&rows);
+        let mut context = context_of(&rows, covers);
         let tombstones = rows.iter().any(|row| row.tombstone);
         let mut siblings: Vec<Sibling> = rows.into_iter().filter(|row| !row.tombstone).map(|row| row.sibling).collect();
         if reading.merge_retries {
@@ -137,6 +144,19 @@ impl Read {
         Ok(Self { sibling, tombstone: object.tombstone, covers: object.covers })
     }
 
+    /// The slots it knows dead. Whoever wrote it had seen them so, and its clock had passed theirs: anything else is made up.
+    fn covers(&self) -> impl Iterator<Item = Cover> {
+        self.covers.iter().copied().filter(|cover| cover.clock < self.clock())
+    }
+
+    /// A row that is dead by what another one knows is named, so that the next write removes it, and lives no more.
+    fn hide_if_dead(&mut self, covers: &[Cover]) {
+        if dead_until(covers, self.sibling.dot.slot) >= self.clock() {
+            self.tombstone = true;
+            self.sibling.dot.flags.tombstone = true;
+        }
+    }
+
     fn clock(&self) -> Clock {
         self.sibling.dot.clock
     }
@@ -146,12 +166,11 @@ impl Read {
     }
 }
 
-fn context_of(rows: &[Read]) -> Context {
+fn context_of(rows: &[Read], mut covers: Vec<Cover>) -> Context {
     let mut dots: Vec<_> = rows.iter().map(|row| row.sibling.dot).collect();
     dots.sort_unstable();
-    let mut covers: Vec<_> = rows.iter().flat_map(|row| row.covers.iter().copied()).collect();
-    covers.sort_unstable_by_key(|cover| (std::cmp::Reverse(cover.clock), cover.slot));
-    covers.dedup_by_key(|cover| cover.slot);
+    // A dot says more than an older cover of its slot.
+    covers.retain(|cover| !dots.iter().any(|dot| dot.slot == cover.slot && dot.clock >= cover.clock));
     covers.truncate(COVERS_MAX);
     Context { dots, covers }
 }

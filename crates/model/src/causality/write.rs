@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::context::Context;
-use super::dot::{ANY_SLOT, Actor, Clock, DotFlags, Slot};
+use super::covers::newest;
+use super::dot::{ANY_SLOT, Clock, Cover, DotFlags, Slot};
 use super::versions::Versions;
 use crate::content::BlobId;
 use crate::keyspace::Partition;
@@ -41,6 +42,15 @@ pub struct Removed {
     pub flags: DotFlags,
 }
 
+/// Which entries of views a write takes away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unlisted {
+    /// Those of the rows it removes.
+    Removed,
+    /// Those of these slots, whether their rows go now or went before: others stay while the key lives, and covers name them.
+    Slots(Vec<Cover>),
+}
+
 /// A write ready to become a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
@@ -50,8 +60,10 @@ pub struct Write {
     pub row: Option<Row>,
     /// Whether the row is a tombstone, which no view lists.
     pub tombstone: bool,
-    /// The rows to remove.
+    /// The rows it replaces: they are removed, but for one of its own name, which it overwrites.
     pub removed: Vec<Removed>,
+    /// The entries to remove.
+    pub unlisted: Unlisted,
     /// The write's clock.
     pub clock: Clock,
 }
@@ -87,38 +99,52 @@ impl Removed {
 }
 
 impl Write {
-    /// A put of `row` by `actor` at `clock`.
+    /// A put of `row` into `slot` at `clock`. Modes that name no slots name the row their own way.
     #[must_use]
-    pub fn put(mode: Mode, actor: Actor, clock: Clock, row: &ObjectRow, removed: Vec<Removed>) -> Self {
-        let name = Self::row_name(mode, actor, clock, row);
-        let row = Row { name, value: row.encode(), stamp: clock, expires: None };
-        Self { mode, row: Some(row), tombstone: false, removed, clock }
+    pub fn put(mode: Mode, slot: Slot, clock: Clock, row: &ObjectRow, removed: Vec<Removed>) -> Self {
+        let row = Row { name: Self::row_name(mode, slot, row), value: row.encode(), stamp: clock, expires: None };
+        Self { mode, row: Some(row), tombstone: false, removed, unlisted: Unlisted::Removed, clock }
     }
 
-    /// The name of the row that such a put writes: needed beforehand to name its blob.
-    #[must_use]
-    pub fn row_name(mode: Mode, actor: Actor, clock: Clock, row: &ObjectRow) -> Bytes {
+    fn row_name(mode: Mode, slot: Slot, row: &ObjectRow) -> Bytes {
         match mode {
-            Mode::Siblings | Mode::Newest => Slot { actor, birth: clock }.row_name(),
+            Mode::Siblings | Mode::Newest => slot.row_name(),
             Mode::LastWriteWins => ANY_SLOT.row_name(),
             Mode::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
         }
     }
 
-    /// A deletion: a tombstone that expires at `expires` (`None`: never) in place of what it saw.
+    /// A deletion: a tombstone in `slot` that knows `covers` and expires at `expires` (`None`: never), in place of what it saw.
     #[must_use]
-    pub fn delete(mode: Mode, actor: Actor, clock: Clock, expires: Option<Micros>, removed: Vec<Removed>) -> Self {
-        let tombstone = ObjectRow { tombstone: true, replaced: 0, covers: Vec::new(), content: Default::default() };
+    pub fn delete(
+        mode: Mode,
+        slot: Slot,
+        clock: Clock,
+        expires: Option<Micros>,
+        covers: Vec<Cover>,
+        removed: Vec<Removed>,
+    ) -> Self {
+        let tombstone = ObjectRow { tombstone: true, replaced: 0, covers, content: Default::default() };
         let row = match mode {
             Mode::WriteOnce => None,
             _ => Some(Row {
-                name: Self::row_name(mode, actor, clock, &tombstone),
+                name: Self::row_name(mode, slot, &tombstone),
                 value: tombstone.encode(),
                 stamp: clock,
                 expires,
             }),
         };
-        Self { mode, row, tombstone: true, removed, clock }
+        Self { mode, row, tombstone: true, removed, unlisted: Unlisted::Removed, clock }
+    }
+
+    /// Removes more rows, found when there were too many, and their entries with them; those who wrote them had known of
+    /// `covers`.
+    pub fn remove_more(&mut self, more: Vec<Removed>, covers: Vec<Cover>) {
+        if let Unlisted::Slots(slots) = &mut self.unlisted {
+            let gone = more.iter().filter_map(Removed::cover).chain(covers);
+            *slots = newest(slots.iter().copied().chain(gone));
+        }
+        self.removed.extend(more);
     }
 
     /// The changes to the object's own partition.
@@ -129,29 +155,44 @@ impl Write {
             Mode::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
             Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock }),
             Mode::WriteOnce => {}
-            Mode::Siblings | Mode::Newest => changes
-                .extend(self.removed.iter().map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock })),
+            Mode::Siblings | Mode::Newest => changes.extend(
+                self.removed
+                    .iter()
+                    .filter(|gone| !self.writes(&gone.name))
+                    .map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock }),
+            ),
         }
         changes.extend(self.row.clone().map(Change::Put));
         changes
     }
 
-    /// The changes to the key's shard of the `$key` view: the new row's entry, and no more entries of the rows removed.
+    /// The changes to the key's shard of the `$key` view: the new row's entry, and no more entries of what is unlisted.
     /// Where writes name no slots, a deletion removes every entry of the key: the caller has to find them.
     #[must_use]
     pub fn key_view_changes(&self, key: &[u8]) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.removed.len() + 1);
-        let kept = self.row.as_ref().filter(|_| !self.tombstone);
-        let by_slot = self.mode.names_slots() || !self.tombstone;
-        for gone in self.removed.iter().filter(|gone| by_slot && !gone.flags.tombstone) {
-            if kept.is_none_or(|row| row.name != gone.name) {
-                changes.push(Change::Remove { name: view_row_name(key, &gone.name), stamp: gone.clock });
+        let lists = |name: &Bytes| !self.tombstone && self.writes(name);
+        let mut remove = |name: &Bytes, stamp| {
+            if !lists(name) {
+                changes.push(Change::Remove { name: view_row_name(key, name), stamp });
             }
+        };
+        match &self.unlisted {
+            Unlisted::Removed if self.mode.names_slots() || !self.tombstone => {
+                let listed = self.removed.iter().filter(|gone| !gone.flags.tombstone);
+                listed.for_each(|gone| remove(&gone.name, gone.clock));
+            }
+            Unlisted::Removed => {}
+            Unlisted::Slots(slots) => slots.iter().for_each(|gone| remove(&gone.slot.row_name(), gone.clock)),
         }
-        if let Some(row) = kept {
+        if let Some(row) = self.row.as_ref().filter(|_| !self.tombstone) {
             let name = view_row_name(key, &row.name);
             changes.push(Change::Put(Row { name, value: Bytes::new(), stamp: row.stamp, expires: row.expires }));
         }
         changes
+    }
+
+    fn writes(&self, name: &Bytes) -> bool {
+        self.row.as_ref().is_some_and(|row| row.name == *name)
     }
 }

@@ -84,6 +84,8 @@ pub enum Reason {
     WriteOnceForever,
     /// `write_once` cannot be added to a type.
     WriteOnceExisting,
+    /// A new type asks for more copies than there are machines to hold them. Larder's own: Riak puts several on one.
+    NValAboveNodes(u32),
 }
 
 impl Reason {
@@ -125,6 +127,9 @@ impl Reason {
             Self::HllPrecision(value) => return hll_precision(value).into(),
             Self::ConsistentNVal => "n_val cannot be modified for existing consistent type",
             Self::WriteOnceForever => "Cannot modify write_once property once set to true",
+            Self::NValAboveNodes(nodes) => {
+                return format!("n_val cannot be greater than the number of nodes that hold data, which is {nodes}").into();
+            }
             Self::WriteOnceExisting => "Cannot set existing bucket type to `write_once`",
             Self::NotBoolean
             | Self::NotInteger

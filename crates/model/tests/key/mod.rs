@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
-use larder_model::causality::{Context, Mode, Reading, Removed, Versions, Write};
+use larder_model::causality::{Context, Mode, Reading, Removed, Slot, Versions, Write};
 use larder_model::content::{Body, Content};
 use larder_model::rows::{Change, ObjectRow, Row};
 
@@ -52,12 +52,13 @@ pub(crate) fn put(mode: Mode, actor: u64, clock: u64, text: &str, context: &Cont
     let body = Body::Inline(Bytes::copy_from_slice(text.as_bytes()));
     let content = Content { body, ..Content::default() };
     let row = ObjectRow { tombstone: false, replaced: context.dots_hash(), covers: Vec::new(), content };
-    Write::put(mode, actor, clock, &row, Removed::named_by(context))
+    Write::put(mode, Slot { actor, birth: clock }, clock, &row, Removed::named_by(context))
 }
 
 /// A deletion of what `context` names.
 pub(crate) fn delete(mode: Mode, actor: u64, clock: u64, context: &Context) -> Write {
-    Write::delete(mode, actor, clock, Some(u64::MAX), Removed::named_by(context))
+    let slot = Slot { actor, birth: clock };
+    Write::delete(mode, slot, clock, Some(u64::MAX), Vec::new(), Removed::named_by(context))
 }
 
 /// The values shown, as text.

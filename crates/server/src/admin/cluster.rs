@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use larder_gateway::Member;
 use larder_model::props::Value;
 
 use super::Answer;
@@ -25,7 +26,7 @@ pub(super) async fn member_status(call: Call<'_>) -> Answer {
         Ok(members) => members,
         Err(error) => return Answer::failed(format!("Cannot read the members: {}", reasons(&error))),
     };
-    let share = 100.0 / members.len().max(1) as f64;
+    let share = share(members.len());
     if call.json {
         let rows = members.iter().map(|member| {
             let row = &member.row;
@@ -47,8 +48,63 @@ pub(super) async fn member_status(call: Call<'_>) -> Answer {
     ))
 }
 
+/// Riak's table: the columns are as wide as their widest cell, which is in the middle.
+pub(super) async fn status(call: Call<'_>) -> Answer {
+    let members = match call.gateway.members().await {
+        Ok(members) => members,
+        Err(error) => return Answer::failed(format!("Cannot read the members: {}", reasons(&error))),
+    };
+    let names = members.iter().map(|member| shown(member.row.node.as_bytes()));
+    let mut names: Vec<String> = names.enumerate().map(|(at, name)| named(at, &name)).collect();
+    let ready = agree(&members);
+    if call.json {
+        let rows = members.iter().enumerate().map(|(at, member)| {
+            json!({ "node": member.row.node, "claimant": at == 0, "status": "valid", "available": true,
+                "ring": share(members.len()), "address": member.row.address, "version": member.row.version })
+        });
+        return Answer::json(&json!({ "ready": ready, "nodes": rows.collect::<Vec<_>>() }));
+    }
+    names.sort_by(|a, b| a[4..].cmp(&b[4..]));
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() + 2;
+    let rule = format!("+{}+------+-------+-----+-------+\n", "-".repeat(width));
+    let row =
+        |name: &String| format!("| {name:<0$}|valid |  up   |{1:>5.1}|  --   |\n", width - 1, share(members.len()));
+    let rows: String = names.iter().map(row).collect();
+    Answer::done(format!(
+        "---- Cluster Status ----\nRing ready: {ready}\n\n{rule}|{:^width$}|status| avail |ring |pending|\n{rule}{rows}{rule}\n\
+         Key: (C) = Claimant; availability marked with '!' is unexpected",
+        "node"
+    ))
+}
+
+/// The first of the running gateways does what one alone has to do.
+fn named(at: usize, name: &str) -> String {
+    format!("{} {name}", if at == 0 { "(C)" } else { "   " })
+}
+
+fn share(members: usize) -> f64 {
+    100.0 / members.max(1) as f64
+}
+
+/// Whether all serve from the same catalogue.
+fn agree(members: &[Member]) -> bool {
+    members.windows(2).all(|pair| pair[0].row.catalogue == pair[1].row.catalogue)
+}
+
+/// How words behind `cluster` are answered that change what Riak calls a cluster.
+pub(super) fn no_joining(words: &[&str]) -> Answer {
+    let word = words.get(1).map_or_else(String::new, |word| shown(word.as_bytes()));
+    Answer::failed(match word.as_str() {
+        "" => "Usage: kv-admin cluster status".to_owned(),
+        _ => format!(
+            "cluster {word} is not supported: gateways over one Cassandra are members while they run; start or stop one"
+        ),
+    })
+}
+
 pub(super) async fn ring_status(call: Call<'_>) -> Answer {
-    let claimant = atom(&call.gateway.config().node);
+    let first = call.gateway.members().await.ok().and_then(|members| members.into_iter().next());
+    let claimant = atom(first.as_ref().map_or(&call.gateway.config().node, |member| &member.row.node));
     let (status, ready) = if call.gateway.is_ready() { ("up", "true") } else { ("down", "unknown") };
     Answer::done(format!(
         "{}Claimant:  {claimant}\nStatus:     {status}\nRing Ready: {ready}\n\n\

@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! request    length u32 big-endian | JSON array of strings: the words behind `kv-admin`
+//! progress   length u32 big-endian | JSON object: progress: {seconds, percent or null, text}
 //! answer     length u32 big-endian | JSON object: stdout, stderr, exit
 //! ```
-//! One connection carries one command.
+//! One connection carries one command. Progress comes before the answer, any number of times, and only to who asked for it
+//! with the word `--progress`: clients that do not know of it meet an answer as ever. Who asked for progress and hangs up ends
+//! the command.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Answer;
+use super::progress::Report;
 
 /// Longest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;
@@ -64,11 +68,30 @@ pub fn decode_words(body: &[u8]) -> Result<Vec<String>, BadRequest> {
 /// # Errors
 /// The other side is gone.
 pub async fn write_answer(to: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> std::io::Result<()> {
-    let body = encode_answer(answer);
+    write(to, &encode_answer(answer)).await?;
+    to.shutdown().await
+}
+
+/// Writes how far the command has come.
+///
+/// # Errors
+/// The other side is gone.
+pub async fn write_progress(to: &mut (impl AsyncWrite + Unpin), report: &Report) -> std::io::Result<()> {
+    let Report { seconds, percent, text } = report;
+    let json = serde_json::json!({ "progress": { "seconds": seconds, "percent": percent, "text": text } });
+    write(to, json.to_string().as_bytes()).await
+}
+
+async fn write(to: &mut (impl AsyncWrite + Unpin), body: &[u8]) -> std::io::Result<()> {
     let length = u32::try_from(body.len()).map_err(|_| std::io::ErrorKind::InvalidData)?;
     to.write_all(&length.to_be_bytes()).await?;
-    to.write_all(&body).await?;
-    to.shutdown().await
+    to.write_all(body).await
+}
+
+/// Waits until the other side has hung up. What it still says is not listened to.
+pub async fn gone(from: &mut (impl AsyncRead + Unpin)) {
+    let mut unheard = [0; 64];
+    while from.read(&mut unheard).await.is_ok_and(|count| count > 0) {}
 }
 
 /// Takes what is left of a malformed request: a socket closed over unread bytes would break the answer off.

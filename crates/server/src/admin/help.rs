@@ -14,7 +14,9 @@ Properties are a JSON object with the member props, given as one word or as @FIL
 
 Options:
     --socket PATH                  Socket of the server; also LARDER_ADMIN_SOCKET. Default: ./data/admin.sock
-    --json                         Answer as JSON: list, show, create, rotate-key, status, member-status
+    --json                         Answer as JSON: list, show, create, rotate-key, status, cluster status,
+                                   member-status
+    --verify                       export, import: only compare what is there with the directory
 
 Exit code 0: done. Exit code 1: not done, standard error says why.
 ";
@@ -77,6 +79,10 @@ mod tests {
     fn every_command_that_has_a_json_form_is_named() {
         let with: Vec<_> = super::COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
         let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
-        assert_eq!(with, [&["bucket-type list", "bucket-type status"], &s3[..], &["status", "member-status"]].concat());
+        assert_eq!(
+            with,
+            [&["bucket-type list", "bucket-type status"], &s3[..], &["status", "cluster status", "member-status"]]
+                .concat()
+        );
     }
 }

@@ -13,21 +13,21 @@ enum Why {
 use Why::{Never, NotYet};
 
 const RING: &str = "Larder has no ring and no partitions to hand off";
+const MEMBERS: &str = "a node is a member while it runs; start or stop one";
 const ERLANG: &str = "it is about Erlang's runtime";
 
 static REFUSED: &[(&str, Why)] = &[
-    ("cluster", NotYet("cluster changes")),
-    ("join", NotYet("cluster changes")),
-    ("leave", NotYet("cluster changes")),
-    ("remove", NotYet("cluster changes")),
-    ("force-remove", NotYet("cluster changes")),
-    ("down", NotYet("cluster changes")),
+    ("join", Never(MEMBERS)),
+    ("leave", Never(MEMBERS)),
+    ("remove", Never(MEMBERS)),
+    ("force-remove", Never(MEMBERS)),
+    ("down", Never(MEMBERS)),
     ("security", NotYet("users, grants and sources")),
     ("search", NotYet("search")),
     ("repair-2i", NotYet("secondary index queries")),
     ("tictacaae", NotYet("folds over keys and objects")),
-    ("backup", NotYet("export")),
-    ("restore", NotYet("import")),
+    ("backup", Never("`kv-admin export <directory>` copies everything")),
+    ("restore", Never("`kv-admin import <directory>` brings an export into an empty server")),
     ("stat", NotYet("single statistics; `kv-admin status` prints all")),
     ("diag", NotYet("diagnostic checks")),
     ("cluster-info", NotYet("the diagnostic report")),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use larder_gateway::objects::Objects;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, frame, run};
+use super::progress::{self, Report, Reporter};
+use super::{Answer, frame, run_reporting};
 
 /// Longest path a Unix socket can have, in bytes.
 pub const PATH_BYTES_MAX: usize = 107;
@@ -22,6 +24,7 @@ pub const PATH_BYTES_MAX: usize = 107;
 const COMMANDS_MAX: usize = 32;
 const BACKLOG: u32 = 64;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest silence of a command: one that reports progress may take any time.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the rest of a malformed request is taken.
@@ -108,9 +111,9 @@ impl AdminSocket {
             while commands.try_join_next().is_some() {}
             match connection {
                 Ok((stream, permit)) => {
-                    let objects = objects.clone();
+                    let (objects, shutdown) = (objects.clone(), shutdown.clone());
                     commands.spawn(async move {
-                        answer(&objects, stream).await;
+                        answer(&objects, stream, shutdown).await;
                         drop(permit);
                     });
                 }
@@ -157,14 +160,14 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
 }
 
 /// One connection: reads its command, carries it out, answers. Every step has its time.
-async fn answer(objects: &Objects, mut stream: UnixStream) {
+async fn answer(objects: &Objects, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
     let request = timeout(REQUEST_TIME_MAX, frame::read_request(&mut stream)).await;
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
-        Ok(Ok(words)) => {
-            let doing = timeout(COMMAND_TIME_MAX, run(objects, &words));
-            doing.await.unwrap_or_else(|_| Answer::failed("timeout: it may or may not have been done"))
-        }
+        Ok(Ok(words)) => match carry_out(objects, &words, &mut stream, shutdown).await {
+            Some(answer) => answer,
+            None => return tracing::info!(command = words.first(), "given up: kv-admin has gone"),
+        },
         Ok(Err(bad)) => Answer::failed(bad.to_string()),
         Err(_) => Answer::failed("no request came in time"),
     };
@@ -173,6 +176,41 @@ async fn answer(objects: &Objects, mut stream: UnixStream) {
         Ok(Ok(())) => drop(timeout(REST_TIME_MAX, frame::skip_rest(&mut stream)).await),
         Ok(Err(error)) => tracing::debug!(%error, "an answer of the admin socket was not read"),
         Err(_) => tracing::debug!("an answer of the admin socket was not read in time"),
+    }
+}
+
+/// Carries a command out, and passes on what it reports to who asked for that; `None` if they are gone.
+async fn carry_out(
+    objects: &Objects,
+    words: &[String],
+    stream: &mut UnixStream,
+    mut shutdown: watch::Receiver<bool>,
+) -> Option<Answer> {
+    let asked = words.iter().any(|word| word == progress::WORD);
+    let (reporter, mut reports) = Reporter::new();
+    let mut doing = pin!(run_reporting(objects, words, &reporter));
+    let (mut from, mut to) = stream.split();
+    let mut gone = pin!(frame::gone(&mut from));
+    let mut moved = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut doing => return Some(answer),
+            () = async { drop(shutdown.wait_for(|down| *down).await) }, if asked => {
+                return Some(Answer::failed("the server is being stopped: give the same command again to go on"));
+            }
+            () = &mut gone, if asked => return None,
+            _ = reports.changed() => {
+                moved = Instant::now();
+                let report: Report = reports.borrow_and_update().clone();
+                if asked && !matches!(timeout(ANSWER_TIME_MAX, frame::write_progress(&mut to, &report)).await, Ok(Ok(()))) {
+                    return None;
+                }
+            }
+            () = sleep_until(moved + COMMAND_TIME_MAX) => {
+                return Some(Answer::failed("timeout: it may or may not have been done"));
+            }
+        }
     }
 }
 

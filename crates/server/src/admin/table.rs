@@ -6,7 +6,8 @@ use std::pin::Pin;
 use larder_gateway::Gateway;
 use larder_gateway::objects::Objects;
 
-use super::{Answer, bucket_type, cluster, cycle, help, refused, s3_user, stats};
+use super::progress::Reporter;
+use super::{Answer, bucket_type, cluster, cycle, help, refused, s3_user, stats, transfer};
 
 /// A command being carried out.
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
@@ -21,6 +22,8 @@ pub(super) struct Call<'a> {
     pub(super) args: &'a [&'a str],
     /// Whether the answer is wanted as JSON.
     pub(super) json: bool,
+    /// Who hears how far it has come.
+    pub(super) reporter: &'a Reporter,
 }
 
 /// One command.
@@ -137,6 +140,7 @@ pub static COMMANDS: &[Command] = &[
         s3_user::rotate_key
     ),
     command!(["status"], (0, 0), "status", true, "Statistics of the last minute", stats::status),
+    command!(["cluster", "status"], (0, 0), "cluster status", true, "The running nodes as a table", cluster::status),
     command!(["member-status"], (0, 0), "member-status", true, "The running nodes", cluster::member_status),
     command!(
         ["ring-status"],
@@ -157,6 +161,22 @@ pub static COMMANDS: &[Command] = &[
         "Wait until a service is up, a minute at most",
         cluster::wait_for_service
     ),
+    command!(
+        ["export"],
+        (1, 2),
+        "export <directory>",
+        false,
+        "Copy everything into a directory of the server's machine",
+        transfer::export
+    ),
+    command!(
+        ["import"],
+        (1, 2),
+        "import <directory>",
+        false,
+        "Bring an export into this empty server, and verify it",
+        transfer::import
+    ),
     command!(["test"], (0, 0), "test", false, "Write, read and delete one object", cycle::test),
     command!(["ping"], (0, 0), "ping", false, "Whether the server answers", cluster::ping),
     command!(["version"], (0, 0), "version", false, "The version", cluster::version),
@@ -165,14 +185,14 @@ pub static COMMANDS: &[Command] = &[
 
 impl Command {
     /// Carries it out, when as many words follow as it takes.
-    pub(super) async fn run(&self, objects: &Objects, args: &[&str], json: bool) -> Answer {
+    pub(super) async fn run(&self, objects: &Objects, args: &[&str], json: bool, reporter: &Reporter) -> Answer {
         if args.len() < self.args.0 || args.len() > self.args.1 {
             return Answer::usage(self.usage);
         }
         if json && !self.json {
             return Answer::failed(format!("{} has no JSON form", self.words.join(" ")));
         }
-        (self.handler)(Call { gateway: objects.gateway(), objects, args, json }).await
+        (self.handler)(Call { gateway: objects.gateway(), objects, args, json, reporter }).await
     }
 }
 
@@ -199,6 +219,7 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> Found<'a> {
     Found::Other(match verb.as_str() {
         "bucket-type" => Answer::failed(help::bucket_type()),
         "s3" => Answer::failed(help::s3_user()),
+        "cluster" => cluster::no_joining(words),
         "--help" | "-h" => Answer::done(help::help()),
         "--version" => Answer::done(env!("CARGO_PKG_VERSION")),
         _ => refused::answer(&verb, words),
@@ -234,6 +255,12 @@ mod tests {
             ("bucket-type nonsense", "Usage: kv-admin bucket-type <command>"),
             ("s3 user create a@b A", "s3 user create + a@b,A"),
             ("s3 user", "Usage: kv-admin s3 user <command>"),
+            ("cluster status", "cluster status + "),
+            ("cluster", "Usage: kv-admin cluster status"),
+            (
+                "cluster join a@b",
+                "cluster join is not supported: gateways over one Cassandra are members while they run; start or stop one",
+            ),
             ("security add-user u", "security is not available yet: users, grants and sources"),
             ("nonsense", "nonsense is not a command; `kv-admin help` lists them"),
         ] {

@@ -1,6 +1,7 @@
 //! The commands over real gateways and the memory store: one node, and several of which one has not caught up.
 
 mod cluster;
+mod transfer;
 mod wire;
 
 use std::sync::Arc;
@@ -261,7 +262,7 @@ async fn wrong_words_get_the_usage() {
     !     update <type> '{"props": { ... }}'
     !                                    Update a type after activation
     $ cluster join a@b
-    ! cluster is not available yet: cluster changes
+    ! cluster join is not supported: gateways over one Cassandra are members while they run; start or stop one
     $ transfer-limit 16
     ! transfer-limit is not supported: Larder has no ring and no partitions to hand off"#,
         )

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use larder_gateway::DeleteMode;
 
+pub mod cassandra;
 pub mod cli;
 pub mod manual;
 pub mod raw;
 pub mod table;
 mod text;
 
+pub use cassandra::Cassandra;
 pub use tracing::level_filters::LevelFilter as LogLevel;
 
 use raw::Raw;
@@ -37,6 +39,8 @@ pub enum Engine {
     Local,
     /// Memory: everything is forgotten at the end.
     Memory,
+    /// A cluster of Cassandra or ScyllaDB.
+    Cassandra,
 }
 
 impl Engine {
@@ -46,6 +50,16 @@ impl Engine {
         match self {
             Self::Local => "local",
             Self::Memory => "memory",
+            Self::Cassandra => "cassandra",
+        }
+    }
+
+    /// Whether one process alone has the data.
+    #[must_use]
+    pub fn is_of_one(self) -> bool {
+        match self {
+            Self::Local | Self::Memory => true,
+            Self::Cassandra => false,
         }
     }
 }
@@ -95,8 +109,11 @@ pub struct Settings {
     pub s3_lifecycle_interval: Duration,
     pub admin_socket: PathBuf,
     pub engine: Engine,
+    /// The cluster, with that engine.
+    pub cassandra: Option<Cassandra>,
     pub durability: Durability,
-    pub node_name: String,
+    /// `None`: it is made from the names of machine and port.
+    pub node_name: Option<String>,
     pub cache_bytes: u64,
     pub object_bytes_max: u64,
     pub siblings_max: usize,
@@ -137,6 +154,8 @@ impl Settings {
     /// The first that does not hold.
     pub fn resolve(raw: &Raw) -> Result<Self, SettingError> {
         let data_dir = raw.value(&table::DATA_DIR, text::path)?;
+        let engine = raw.value(&table::ENGINE, text::engine)?;
+        let named = engine != Engine::Cassandra || raw.is_given(&table::NODE_NAME);
         Ok(Self {
             http: raw.value(&table::HTTP, text::listener)?,
             pb: raw.value(&table::PB, text::listener)?,
@@ -152,9 +171,10 @@ impl Settings {
                 data_dir.join(table::ADMIN_SOCKET_NAME)
             },
             data_dir,
-            engine: raw.value(&table::ENGINE, text::engine)?,
+            engine,
+            cassandra: Cassandra::resolve(raw, engine)?,
             durability: raw.value(&table::DURABILITY, text::durability)?,
-            node_name: raw.value(&table::NODE_NAME, text::name)?,
+            node_name: Some(raw.value(&table::NODE_NAME, text::name)?).filter(|_| named),
             cache_bytes: raw.value(&table::CACHE_SIZE, text::size)?,
             object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, text::size)?,
             siblings_max: count(raw, &table::SIBLINGS_MAX)?,

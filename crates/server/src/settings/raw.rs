@@ -51,6 +51,11 @@ impl Raw {
         self.given.contains_key(setting.name)
     }
 
+    /// How it is called where it was given, if it was.
+    pub(super) fn given_as(&self, setting: &Setting) -> Option<String> {
+        self.given.get(setting.name).map(|(_, source)| source.name(setting))
+    }
+
     /// The value, or the error that names the setting, its source, its text and what was expected.
     pub(super) fn value<T>(&self, setting: &Setting, read: impl FnOnce(&str) -> Read<T>) -> Result<T, SettingError> {
         let (text, source) = match self.given.get(setting.name) {

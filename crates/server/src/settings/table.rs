@@ -23,6 +23,10 @@ pub enum Kind {
     Switch,
     /// Host names with commas between them.
     Hosts,
+    /// Hosts with or without ports, with commas between them; nothing: none.
+    Nodes,
+    /// Names with commas between them; nothing: none.
+    Names,
     /// A key or a secret; nothing: one is made.
     Key,
 }
@@ -42,6 +46,8 @@ impl Kind {
             Self::Choice(words) => words,
             Self::Switch => "=true|false",
             Self::Hosts => "HOST,...",
+            Self::Nodes => "HOST:PORT,...",
+            Self::Names => "NAME,...",
             Self::Key => "KEY",
         }
     }
@@ -94,7 +100,7 @@ macro_rules! settings {
 
 settings! {
     DATA_DIR = "data-dir", Kind::Path, "./data",
-        "Where everything is kept. Created when missing; one server at a time.";
+        "Where everything is kept; with the engine cassandra only the admin socket. Created when missing; one server at a time.";
     HTTP = "http", Kind::Listener, "127.0.0.1:8098",
         "Where Riak's HTTP interface listens.";
     PB = "pb", Kind::Listener, "127.0.0.1:8087",
@@ -115,12 +121,30 @@ settings! {
         "How often objects and uploads are looked through for what the lifecycle rules of their bucket remove.";
     ADMIN_SOCKET = "admin-socket", Kind::Path, "<data-dir>/admin.sock",
         "The Unix socket that kv-admin talks to; only the server's own user may open it.";
-    ENGINE = "engine", Kind::Choice("local|memory"), "local",
-        "What keeps the data: local is the embedded engine, memory forgets everything at the end.";
+    ENGINE = "engine", Kind::Choice("local|memory|cassandra"), "local",
+        "What keeps the data: local is the embedded engine, memory forgets everything at the end, cassandra is a cluster.";
+    CASSANDRA = "cassandra", Kind::Nodes, "",
+        "Nodes of the Cassandra or ScyllaDB cluster to ask first, port 9042 unless said; the others are found through them.";
+    CASSANDRA_KEYSPACE = "cassandra-keyspace", Kind::Name, "larder",
+        "Beginning of the names of the keyspaces there; behind it stands _n and the number of copies.";
+    CASSANDRA_DATACENTER = "cassandra-datacenter", Kind::Name, "",
+        "The datacenter this gateway is in, where the cluster has several.";
+    CASSANDRA_DATACENTERS = "cassandra-datacenters", Kind::Names, "",
+        "All datacenters that keep copies, n_val in each; the local one alone when not given.";
+    CASSANDRA_USER = "cassandra-user", Kind::Name, "",
+        "Who this gateway is to the cluster, where it asks.";
+    CASSANDRA_PASSWORD_FILE = "cassandra-password-file", Kind::Path, "",
+        "The file with this user's password, on its first line.";
+    CASSANDRA_TLS_CA = "cassandra-tls-ca", Kind::Path, "",
+        "Certificates (PEM) of those who sign the nodes' certificates; connections are encrypted when given.";
+    CASSANDRA_TLS_CERT = "cassandra-tls-cert", Kind::Path, "",
+        "This gateway's certificate (PEM), where the cluster asks for one.";
+    CASSANDRA_TLS_KEY = "cassandra-tls-key", Kind::Path, "",
+        "The key of that certificate (PEM).";
     DURABILITY = "durability", Kind::Choice("disk|buffered"), "disk",
-        "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments).";
+        "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments). On Cassandra its commitlog_sync decides.";
     NODE_NAME = "node-name", Kind::Name, "larder@127.0.0.1",
-        "The name shown as claimant, in /stats and in status. It identifies nothing.";
+        "The name shown as claimant, in /stats and in status. Each gateway on Cassandra has its own: larder@, the machine's name and the port when not given.";
     CACHE_SIZE = "cache-size", Kind::Size, "256MiB",
         "Most memory the engine's cache takes; it grows as data is read.";
     OBJECT_SIZE_MAX = "object-size-max", Kind::Size, "50MiB",

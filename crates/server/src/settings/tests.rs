@@ -90,14 +90,7 @@ fn what_does_not_hold_is_said_in_one_line_with_its_source() {
             "a value is required for '--http <HOST:PORT|off>' but none was supplied; `larder --help` lists the settings",
         ),
         ("--http 1", "", "", 2, r#"--http is "1": expected HOST:PORT, such as 127.0.0.1:8098 or [::1]:8098, or off"#),
-        ("", "LARDER_ENGINE=big", "", 1, r#"LARDER_ENGINE is "big": expected local or memory"#),
-        (
-            "--engine cassandra",
-            "",
-            "",
-            2,
-            r#"--engine is "cassandra": expected local or memory (the Cassandra engine comes later)"#,
-        ),
+        ("", "LARDER_ENGINE=big", "", 1, r#"LARDER_ENGINE is "big": expected local, memory or cassandra"#),
         ("", "LARDER_HTPP=1", "", 1, "LARDER_HTPP is not a setting (did you mean LARDER_HTTP?)"),
         ("", "LARDER_UNHEARD_OF=1", "", 1, "LARDER_UNHEARD_OF is not a setting; `larder --help` lists them"),
         (FILE, "", "siblings-max = 0", 1, r#"siblings-max in x.toml is "0": expected a number from 1 to 100"#),
@@ -107,6 +100,68 @@ fn what_does_not_hold_is_said_in_one_line_with_its_source() {
     ] {
         let error = run(arguments, variables, file).unwrap_err();
         assert_eq!((error.message.as_str(), error.exit), (message, exit), "{arguments} {variables} {file}");
+    }
+}
+
+#[test]
+fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
+    let all = settings("--engine cassandra --cassandra a,b:19042", "LARDER_CASSANDRA_KEYSPACE=test", "");
+    let wanted = Cassandra {
+        nodes: vec!["a:9042".into(), "b:19042".into()],
+        keyspace: "test".into(),
+        datacenters: None,
+        login: None,
+        tls: None,
+    };
+    assert_eq!((all.engine, all.cassandra, all.node_name), (Engine::Cassandra, Some(wanted), None));
+    let file = "engine = \"cassandra\"\ncassandra = \"a\"\nnode-name = \"n@a\"\ncassandra-datacenter = \"east\"";
+    let all = settings("--config x.toml", "LARDER_CASSANDRA_DATACENTERS=west,east", file);
+    let datacenters = all.cassandra.and_then(|cassandra| cassandra.datacenters).unwrap();
+    assert_eq!((datacenters.local.as_str(), datacenters.all), ("east", vec!["west".into(), "east".into()]));
+    assert_eq!(all.node_name.as_deref(), Some("n@a"));
+    assert_eq!(settings("", "", "").node_name.as_deref(), Some("larder@127.0.0.1"));
+}
+
+#[test]
+fn settings_of_a_cluster_are_held_against_each_other() {
+    const CASSANDRA: &str = "--engine cassandra --cassandra a";
+    for (arguments, variables, message) in [
+        ("--cassandra a", "", "--cassandra is given, but the engine is local: it goes with --engine cassandra"),
+        (
+            "--engine memory",
+            "LARDER_CASSANDRA_USER=u",
+            "LARDER_CASSANDRA_USER is given, but the engine is memory: it goes with --engine cassandra",
+        ),
+        (
+            "--engine cassandra",
+            "",
+            "the engine is cassandra, but nobody says where the cluster is: give a node or more, such as --cassandra 127.0.0.1:9042",
+        ),
+        (CASSANDRA, "LARDER_CASSANDRA_USER=u", "cassandra-user needs cassandra-password-file, which is missing"),
+        (
+            CASSANDRA,
+            "LARDER_CASSANDRA_PASSWORD_FILE=f",
+            "cassandra-password-file needs cassandra-user, which is missing",
+        ),
+        (CASSANDRA, "LARDER_CASSANDRA_TLS_CERT=c", "cassandra-tls-cert needs cassandra-tls-key, which is missing"),
+        (
+            CASSANDRA,
+            "LARDER_CASSANDRA_TLS_CERT=c LARDER_CASSANDRA_TLS_KEY=k",
+            "cassandra-tls-cert needs cassandra-tls-ca, which is missing",
+        ),
+        (
+            CASSANDRA,
+            "LARDER_CASSANDRA_DATACENTERS=a,b",
+            "cassandra-datacenters needs cassandra-datacenter, which is missing",
+        ),
+        (
+            CASSANDRA,
+            "LARDER_CASSANDRA_DATACENTERS=a,b LARDER_CASSANDRA_DATACENTER=c",
+            "cassandra-datacenter is \"c\", which is not among cassandra-datacenters",
+        ),
+    ] {
+        let error = run(arguments, variables, "").unwrap_err();
+        assert_eq!((error.message.as_str(), error.exit), (message, 1), "{arguments} {variables}");
     }
 }
 

@@ -11,6 +11,9 @@ use super::{Durability, Engine, Listener, LogFormat, LogLevel};
 pub(super) type Read<T> = Result<T, String>;
 
 const NAME_BYTES_MAX: usize = 255;
+const CASSANDRA_PORT: u16 = 9042;
+/// Cassandra takes 48 in all.
+const KEYSPACE_BYTES_MAX: usize = 40;
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(super) fn name(text: &str) -> Read<String> {
@@ -34,6 +37,59 @@ pub(super) fn hosts(text: &str) -> Read<Vec<String>> {
     } else {
         Err("host names without ports, with commas between them, such as s3.example.com,localhost".into())
     }
+}
+
+/// Nodes of a cluster, each `host:port`; none when nothing is said.
+pub(super) fn nodes(text: &str) -> Read<Vec<String>> {
+    let node = |node: &str| {
+        let (host, port) = match node.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => (format!("[{address}]"), port),
+            Some(_) => return None,
+            None => match node.split_once(':') {
+                Some((host, _)) => (host.to_owned(), &node[host.len()..]),
+                None => (node.to_owned(), ""),
+            },
+        };
+        let named = host.starts_with('[') || (!host.is_empty() && host.chars().all(is_of_host));
+        let port = if port.is_empty() { Some(CASSANDRA_PORT) } else { port.strip_prefix(':')?.parse().ok() };
+        port.filter(|_| named).map(|port: u16| format!("{host}:{port}"))
+    };
+    let nodes = text.split(',').map(|part| node(part.trim())).collect::<Option<Vec<_>>>();
+    match nodes {
+        _ if text.is_empty() => Ok(Vec::new()),
+        Some(nodes) => Ok(nodes),
+        None => Err("HOST:PORT with commas between them, such as 10.0.0.1:9042,10.0.0.2".into()),
+    }
+}
+
+fn is_of_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_')
+}
+
+/// Names with commas between them; none when nothing is said.
+pub(super) fn names(text: &str) -> Read<Vec<String>> {
+    if text.is_empty() { Ok(Vec::new()) } else { text.split(',').map(|part| name(part.trim())).collect() }
+}
+
+/// The beginning of a keyspace's name: room is left for what stands behind it.
+pub(super) fn keyspace(text: &str) -> Read<String> {
+    let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if begins && fits && text.len() <= KEYSPACE_BYTES_MAX {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a letter, then letters, digits and _, all small, at most {KEYSPACE_BYTES_MAX}"))
+    }
+}
+
+/// A name, if there is one.
+pub(super) fn optional_name(text: &str) -> Read<Option<String>> {
+    if text.is_empty() { Ok(None) } else { name(text).map(Some) }
+}
+
+/// A path, if there is one.
+pub(super) fn optional_path(text: &str) -> Read<Option<PathBuf>> {
+    if text.is_empty() { Ok(None) } else { path(text).map(Some) }
 }
 
 /// A key or a secret, if there is one.
@@ -128,8 +184,8 @@ pub(super) fn engine(text: &str) -> Read<Engine> {
     match text {
         "local" => Ok(Engine::Local),
         "memory" => Ok(Engine::Memory),
-        "cassandra" => Err("local or memory (the Cassandra engine comes later)".into()),
-        _ => Err("local or memory".into()),
+        "cassandra" => Ok(Engine::Cassandra),
+        _ => Err("local, memory or cassandra".into()),
     }
 }
 
@@ -223,8 +279,23 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_that_comes_later_is_named() {
-        assert!(engine("cassandra").is_err_and(|expected| expected.contains("comes later")));
+    fn nodes_without_port_are_asked_on_cassandras_own() {
+        let found = nodes("a, B.example.com:19042,[::1],[::1]:1,10.0.0.1");
+        let wanted = ["a:9042", "B.example.com:19042", "[::1]:9042", "[::1]:1", "10.0.0.1:9042"];
+        assert_eq!(found, Ok(wanted.map(str::to_owned).to_vec()));
+        assert_eq!(nodes(""), Ok(vec![]));
+        for text in [",", "a,", ":9042", "a:", "a:b", "a:99999", "a b", "::1", "a/b", "http://a"] {
+            assert!(nodes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keyspaces_are_what_cql_takes_without_quotes() {
+        for (text, holds) in [("larder", true), ("a_1", true), ("", false), ("1a", false), ("A", false), ("a-b", false)]
+        {
+            assert_eq!(keyspace(text).is_ok(), holds, "{text}");
+        }
+        assert!(keyspace(&"k".repeat(40)).is_ok() && keyspace(&"k".repeat(41)).is_err());
     }
 
     proptest! {
@@ -232,6 +303,7 @@ mod tests {
         fn any_text_is_read_or_refused(text: String) {
             let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
             let _ = (time(&text), delete_mode(&text), switch(&text), engine(&text), durability(&text));
+            let _ = (nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
         }
     }
 }

@@ -187,6 +187,7 @@ impl Store for MemoryStore {
             inline_max: self.inline_max,
             batch_max: BATCH_BYTES_MAX,
             nodes: 1,
+            replicated: false,
             syncs: false,
             keeps_tombstones: false,
         }
@@ -205,11 +206,11 @@ fn place(partition: &Partition) -> usize {
 }
 
 /// Where a listing goes on behind a partition.
-fn cursor_of(partition: &Partition) -> Bytes {
+pub(crate) fn cursor_of(partition: &Partition) -> Bytes {
     [&[partition.n_val], &partition.key[..]].concat().into()
 }
 
-fn of_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
+pub(crate) fn of_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
     let n_val = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
     Ok(Partition { table, n_val, key: cursor.slice(1..) })
 }

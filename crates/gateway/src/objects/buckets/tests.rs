@@ -46,6 +46,20 @@ async fn grants_open_what_they_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_reads_only_the_bucket_that_changed() {
+    let objects = World::new().gateway(Rules::default()).await;
+    let foo = new_caller(&objects, "foo").await;
+    create(&objects, &foo, "tea").await.unwrap();
+    let known = || objects.gateway().catalogue.load().s3_bucket("tea").cloned().unwrap();
+    let first = known();
+    create(&objects, &foo, "milk").await.unwrap();
+    assert!(Arc::ptr_eq(&first, &known()), "another one was created");
+    objects.delete_bucket(&foo, "tea").await.unwrap();
+    create(&objects, &foo, "tea").await.unwrap();
+    assert_ne!(first.id, known().id, "of the same name, but another one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_user_has_so_many_buckets_and_no_more() {
     let settings = ObjectsConfig { buckets_max: 3, ..ObjectsConfig::default() };
     let objects = World::new().gateway_of(Rules::default(), settings).await;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Stamp};
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, EngineLimits, Head, Options, Page, Partition, PartitionPage, ReadQuery,
-    Result, Store, Swap, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, Durability, EngineLimits, Head, Options, Page, Partition, PartitionPage,
+    ReadQuery, Result, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -24,6 +24,9 @@ pub(crate) enum Step {
     AfterRead(Table),
     BeforeSwap(Table),
     AfterSwap(Table),
+    /// A batch whose first partition is in this table.
+    BeforeApply(Table),
+    AfterBlobFinished,
     BeforeBlobRemoved,
 }
 
@@ -31,6 +34,12 @@ pub(crate) enum Step {
 pub(crate) struct Gate<S: ?Sized> {
     armed: Arc<Mutex<Vec<Armed>>>,
     inner: Arc<S>,
+}
+
+/// A blob under way, and the steps somebody will be stopped at.
+struct GatedWriter {
+    armed: Arc<Mutex<Vec<Armed>>>,
+    inner: Box<dyn BlobWriter>,
 }
 
 struct Armed {
@@ -69,14 +78,19 @@ impl<S: ?Sized> Gate<S> {
     }
 
     async fn pass(&self, step: Step) {
-        let found = {
-            let mut armed = self.armed.lock();
-            armed.iter().position(|one| one.step == step).map(|at| armed.remove(at))
-        };
-        if let Some(Armed { reached, go, .. }) = found {
-            let _ = reached.send(());
-            let _ = go.await;
-        }
+        pass(&self.armed, step).await;
+    }
+}
+
+/// Stops here if this step is the one.
+async fn pass(armed: &Mutex<Vec<Armed>>, step: Step) {
+    let found = {
+        let mut armed = armed.lock();
+        armed.iter().position(|one| one.step == step).map(|at| armed.remove(at))
+    };
+    if let Some(Armed { reached, go, .. }) = found {
+        let _ = reached.send(());
+        let _ = go.await;
     }
 }
 
@@ -90,6 +104,9 @@ impl<S: Store + ?Sized> Store for Gate<S> {
     }
 
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        if let Some(first) = batch.partitions.first() {
+            self.pass(Step::BeforeApply(first.partition.table)).await;
+        }
         self.inner.apply(batch, options).await
     }
 
@@ -133,7 +150,8 @@ impl<S: Store + ?Sized> Store for Gate<S> {
 #[async_trait]
 impl<S: Blobs + ?Sized> Blobs for Gate<S> {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        self.inner.create(id, owner).await
+        let inner = self.inner.create(id, owner).await?;
+        Ok(Box::new(GatedWriter { armed: self.armed.clone(), inner }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
@@ -151,5 +169,19 @@ impl<S: Blobs + ?Sized> Blobs for Gate<S> {
 
     fn is_ready(&self) -> bool {
         self.inner.is_ready()
+    }
+}
+
+#[async_trait]
+impl BlobWriter for GatedWriter {
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.inner.write(bytes).await
+    }
+
+    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
+        let Self { armed, inner } = *self;
+        let lease = inner.finish(durability).await;
+        pass(&armed, Step::AfterBlobFinished).await;
+        lease
     }
 }

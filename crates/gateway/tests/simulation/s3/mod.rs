@@ -6,9 +6,9 @@
 
 mod acts;
 mod client;
-mod cloud;
+pub(crate) mod cloud;
 mod found;
-mod gate;
+pub(crate) mod gate;
 mod history;
 mod plain;
 mod random;

@@ -74,7 +74,9 @@ async fn schedule(seed: u64, laws: Laws) -> Result<BTreeMap<&'static str, usize>
     if dice.below(2) == 0 {
         begin(&cloud, &shared, KEYS[dice.below(2)]).await.map_err(|error| error.to_string())?;
     }
-    cloud.set_faults(Faults { pause_ms_max, pause_per_mille, fail_per_mille, lose_per_mille, stale_per_mille: 0 });
+    let late_per_mille = if dice.below(3) == 0 { 20 } else { 0 };
+    let faults = Faults { pause_ms_max, pause_per_mille, fail_per_mille, lose_per_mille, ..Faults::none() };
+    cloud.set_faults(Faults { late_per_mille, ..faults });
     for round in 0..ROUNDS {
         one_round(&mut cloud, &mut dice, &shared, (round, pause_ms_max)).await?;
         if let Some(wrong) = shared.wrong.borrow().as_ref() {

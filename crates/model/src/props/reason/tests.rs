@@ -54,6 +54,7 @@ fn texts_are_riaks_to_the_letter() {
         (Reason::ConsistentNVal, "n_val cannot be modified for existing consistent type"),
         (Reason::WriteOnceForever, "Cannot modify write_once property once set to true"),
         (Reason::WriteOnceExisting, "Cannot set existing bucket type to `write_once`"),
+        (Reason::NValAboveNodes(3), "n_val cannot be greater than the number of nodes that hold data, which is 3"),
     ] {
         assert_eq!(reason.text(), text);
         assert_eq!(reason.console("p"), text);

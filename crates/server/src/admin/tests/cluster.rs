@@ -57,6 +57,36 @@ async fn every_node_answers_the_same() {
         .await;
 }
 
+#[tokio::test]
+async fn the_cluster_is_shown_as_riak_shows_it() {
+    let nodes = nodes(&["long@10.0.0.1", "a@host", "b@host"]).await;
+    nodes[0].check("$ bucket-type create t\nt created").await;
+    nodes[1]
+        .check(
+            "$ cluster status
+    ---- Cluster Status ----
+    Ring ready: true
+
+    +-------------------+------+-------+-----+-------+
+    |       node        |status| avail |ring |pending|
+    +-------------------+------+-------+-----+-------+
+    |     a@host        |valid |  up   | 33.3|  --   |
+    |     b@host        |valid |  up   | 33.3|  --   |
+    | (C) long@10.0.0.1 |valid |  up   | 33.3|  --   |
+    +-------------------+------+-------+-----+-------+
+
+    Key: (C) = Claimant; availability marked with '!' is unexpected",
+        )
+        .await;
+    let ring = nodes[2].run("ring-status").await.stdout;
+    assert!(ring.contains("\nClaimant:  'long@10.0.0.1'\n"), "the same for every node: {ring}");
+    let json = nodes[2].run("cluster status --json").await.stdout;
+    assert!(json.contains(r#""ready":true"#) && json.contains(r#""claimant":true"#), "{json}");
+    nodes[1].objects.gateway().shutdown().await;
+    let shown = nodes[2].run("cluster status").await.stdout;
+    assert!(!shown.contains("a@host") && shown.contains("| 50.0|"), "{shown}");
+}
+
 /// Waits for a heartbeat of every node.
 async fn caught_up(node: &Node) {
     for _ in 0..500 {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Faults, unavailable};
+use super::{Faults, LATE_MAX, unavailable};
 use crate::wrappers::random::SplitMix64;
 use crate::{Error, Kind, Options, Result};
 
@@ -18,6 +18,8 @@ pub(super) struct Hand {
 
 struct State {
     random: SplitMix64,
+    /// Its own numbers, so that late writes do not change what else happens.
+    late: SplitMix64,
     faults: Faults,
     cut: bool,
 }
@@ -51,7 +53,8 @@ impl Terms {
 
 impl Hand {
     pub(super) fn new(seed: u64) -> Self {
-        let state = State { random: SplitMix64::new(seed), faults: Faults::none(), cut: false };
+        let late = SplitMix64::new(seed ^ 0x1a7e);
+        let state = State { random: SplitMix64::new(seed), late, faults: Faults::none(), cut: false };
         Self { state: Mutex::new(state), frozen: watch::Sender::new(false) }
     }
 
@@ -81,6 +84,13 @@ impl Hand {
             fails_late: random.chance(500),
             lost: random.chance(faults.lose_per_mille),
         }
+    }
+
+    /// How late the next write is made; `None` for one that is made in time.
+    pub(super) fn late(&self) -> Option<Duration> {
+        let State { late, faults, .. } = &mut *self.state.lock();
+        let micros = late.below(LATE_MAX.as_micros() as u64);
+        late.chance(faults.late_per_mille).then_some(Duration::from_micros(micros))
     }
 
     /// How far a read lags, up to `max`; `None` for one that does not.

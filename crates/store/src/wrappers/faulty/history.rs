@@ -1,14 +1,15 @@
 //! What partitions looked like a moment ago, so that a read can lag.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::memory::Rows;
-use crate::{Level, Options, Partition, ReadQuery, Store};
+use crate::{Batch, Change, Level, Options, Partition, ReadQuery, Stamp, Store};
 
 /// Most moments kept, over all partitions. Dropping one makes a read lag less than it might.
 const MOMENTS_MAX: usize = 4096;
@@ -17,6 +18,14 @@ const MOMENTS_MAX: usize = 4096;
 pub struct History {
     lag_max: Duration,
     moments: Mutex<VecDeque<Moment>>,
+    removed: Mutex<BTreeMap<Partition, Removed>>,
+}
+
+/// The newest removals of a partition, which a late write does not undo on an engine that keeps them.
+#[derive(Default)]
+struct Removed {
+    rows: BTreeMap<Bytes, Stamp>,
+    all: Stamp,
 }
 
 /// A partition as it was until it changed.
@@ -30,13 +39,44 @@ impl History {
     /// Remembers `lag_max`: no read lags further.
     #[must_use]
     pub fn new(lag_max: Duration) -> Arc<Self> {
-        Arc::new(Self { lag_max, moments: Mutex::default() })
+        Arc::new(Self { lag_max, moments: Mutex::default(), removed: Mutex::default() })
     }
 
     /// Remembers nothing: no read lags.
     #[must_use]
     pub fn none() -> Arc<Self> {
         Self::new(Duration::ZERO)
+    }
+
+    /// Remembers what a batch removes; call before it is made.
+    pub(super) fn note(&self, batch: &Batch) {
+        let mut removed = self.removed.lock();
+        for one in &batch.partitions {
+            for change in &one.changes {
+                let newest = |stamp: &mut Stamp, other: Stamp| *stamp = other.max(*stamp);
+                match change {
+                    Change::Put(_) => {}
+                    Change::Remove { name, stamp } => {
+                        let removed = removed.entry(one.partition.clone()).or_default();
+                        newest(removed.rows.entry(name.clone()).or_default(), *stamp);
+                    }
+                    Change::Clear { stamp } => {
+                        newest(&mut removed.entry(one.partition.clone()).or_default().all, *stamp);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A late batch without the rows that were removed before it came.
+    pub(super) fn outlived(&self, mut batch: Batch) -> Batch {
+        let removed = self.removed.lock();
+        for one in &mut batch.partitions {
+            let Some(removed) = removed.get(&one.partition) else { continue };
+            let horizon = |name: &Bytes| removed.rows.get(name).copied().unwrap_or(0).max(removed.all);
+            one.changes.retain(|change| !matches!(change, Change::Put(row) if row.stamp <= horizon(&row.name)));
+        }
+        batch
     }
 
     pub(super) fn lag_max(&self) -> Duration {

@@ -6,7 +6,7 @@
 //!
 //! frozen? -> pause -> cut? -> fail? -> the call -> frozen? -> pause -> cut or lost? -> answer
 //! ```
-//! A call refused with `Unavailable` was not made; one answered `TimedOut` may have been made. Only reads at [`Level::One`] lag.
+//! A call refused with `Unavailable` was not made; one answered `TimedOut` may have been made, or be made later. Only reads at [`Level::One`] lag.
 //! Pauses end at the deadline. A frozen store answers nothing at all until it is thawed, as a stopped process.
 //! Time is tokio's, so that a paused runtime owns it.
 
@@ -15,17 +15,22 @@ mod hand;
 mod history;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::{Instant, sleep};
 
 use crate::{
-    Batch, Change, EngineLimits, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
+    Batch, Change, EngineLimits, Error, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
     Stamp, Store, Swap, Table,
 };
 
 use hand::{Hand, Terms};
 pub use history::History;
+
+/// How late a write arrives at most.
+const LATE_MAX: Duration = Duration::from_secs(30);
 
 /// How often things go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +43,9 @@ pub struct Faults {
     pub fail_per_mille: u32,
     /// How many of a thousand calls are made and answered `TimedOut`.
     pub lose_per_mille: u32,
+    /// How many of a thousand batches are answered `TimedOut` and made later, up to half a minute. What was removed
+    /// meanwhile stays so, as where tombstones are kept. Swaps never: who reads their head must know what became of them.
+    pub late_per_mille: u32,
     /// How many of a thousand reads at [`Level::One`] see the past.
     pub stale_per_mille: u32,
 }
@@ -114,22 +122,44 @@ impl<S: Store + ?Sized> Faulty<S> {
         self.inner.read(partition, query, options).await
     }
 
-    async fn write(&self, batch: Batch, options: &Options) -> Result<()> {
-        for one in &batch.partitions {
-            self.history.keep(&*self.inner, &one.partition, options).await;
-        }
-        self.inner.apply(batch, options).await
+    /// Makes a write when `time` has passed, whatever has become of who asked for it.
+    fn write_after(&self, time: Duration, batch: Batch, options: Options)
+    where
+        S: 'static,
+    {
+        let (inner, history) = (self.inner.clone(), self.history.clone());
+        tokio::spawn(async move {
+            sleep(time).await;
+            let options = Options { deadline: Instant::now() + LATE_MAX, ..options };
+            // Nobody waits for the answer.
+            let _ = write(&*inner, &history, history.outlived(batch), &options).await;
+        });
     }
 }
 
+async fn write<S: Store + ?Sized>(inner: &S, history: &History, batch: Batch, options: &Options) -> Result<()> {
+    history.note(&batch);
+    for one in &batch.partitions {
+        history.keep(inner, &one.partition, options).await;
+    }
+    inner.apply(batch, options).await
+}
+
 #[async_trait]
-impl<S: Store + ?Sized> Store for Faulty<S> {
+impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
     async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
         self.call(options, self.read_behind(partition, query, options)).await
     }
 
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        self.call(options, self.write(batch, options)).await
+        let Some(late) = self.hand.late() else {
+            return self.call(options, write(&*self.inner, &self.history, batch, options)).await;
+        };
+        let lost = async {
+            self.write_after(late, batch, *options);
+            Err(Error::new(Kind::TimedOut, "injected: it arrives later"))
+        };
+        self.call(options, lost).await
     }
 
     async fn apply_if(

@@ -5,7 +5,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance};
 use crate::memory::MemoryStore;
-use crate::{BlobOwner, Blobs, Durability, Error, Row};
+use crate::{BlobOwner, Blobs, Durability, Row};
 use larder_model::content::BlobId;
 
 type Gateway = Faulty<MemoryStore>;
@@ -70,6 +70,44 @@ async fn a_lost_answer_was_made() {
     let answer = one.apply(write(1), &options(Level::One)).await;
     assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
     assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_write_is_answered_first_and_made_in_the_end() {
+    let (one, other) = two(1);
+    one.set_faults(Faults { late_per_mille: 1000, ..Faults::none() });
+    let mut late = 0;
+    for stamp in 1..20 {
+        let answer = one.apply(write(stamp), &options(Level::Quorum)).await;
+        assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
+        late += u32::from(seen(&other, Level::Quorum).await.unwrap() < stamp);
+        tokio::time::sleep(LATE_MAX).await;
+        assert_eq!(seen(&other, Level::Quorum).await.unwrap(), stamp, "it arrives");
+    }
+    assert!(late > 15, "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_write_loses_to_a_newer_one() {
+    let (one, other) = two(1);
+    one.set_faults(Faults { late_per_mille: 1000, ..Faults::none() });
+    one.apply(write(1), &options(Level::Quorum)).await.unwrap_err();
+    other.apply(write(2), &options(Level::Quorum)).await.unwrap();
+    tokio::time::sleep(LATE_MAX).await;
+    assert_eq!(seen(&other, Level::Quorum).await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_write_does_not_undo_a_removal() {
+    let (one, other) = two(1);
+    one.set_faults(Faults { late_per_mille: 1000, ..Faults::none() });
+    for (stamp, left) in [(5, 0), (6, 6)] {
+        one.apply(write(stamp), &options(Level::Quorum)).await.unwrap_err();
+        let gone = Batch::of(Partition::marks(), vec![Change::Remove { name: "a".into(), stamp: 5 }]);
+        other.apply(gone, &options(Level::Quorum)).await.unwrap();
+        tokio::time::sleep(LATE_MAX).await;
+        assert_eq!(seen(&other, Level::Quorum).await.unwrap(), left);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,6 +180,7 @@ async fn the_same_seed_brings_the_same_faults() {
             fail_per_mille: percent(10),
             lose_per_mille: percent(10),
             stale_per_mille: percent(50),
+            late_per_mille: percent(10),
         });
         assert_eq!(one.faults().pause_ms_max, 300);
         let (start, mut events) = (Instant::now(), Vec::new());

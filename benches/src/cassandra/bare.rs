@@ -1,0 +1,265 @@
+//! The driver alone: the reads and writes a gateway makes of each operation, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement;
+use scylla::statement::{Consistency, batch::Batch};
+use tokio::task::JoinSet;
+
+use crate::cells::{Cell, Measured, Operation, Subject, measure};
+use crate::keys::{Random, Values, key};
+use crate::limits::CELL_OPERATIONS_MAX;
+use crate::load;
+use crate::worker::{Repeat, Surprise, Window};
+
+/// Tables of the same shape as the gateway's: rows of an object, and its entry in a listing.
+const TABLES: [&str; 2] = ["objects", "keys"];
+
+/// Rows that the gateway asks for in one read of a key.
+const PAGE_ROWS: i32 = 1000;
+
+/// Tasks that load.
+const LOADERS: u64 = 64;
+
+/// Bytes that the gateway puts around a value.
+const HEAD_BYTES: usize = 100;
+
+/// Reads that a median is taken of.
+const READS: usize = 51;
+
+/// A session and the statements.
+pub(super) struct Bare {
+    session: Session,
+    read: PreparedStatement,
+    object: PreparedStatement,
+    entry: PreparedStatement,
+    remove: PreparedStatement,
+}
+
+/// One task that repeats one operation.
+struct Task {
+    bare: Arc<Bare>,
+    operation: Operation,
+    values: Arc<Values>,
+    value_bytes: usize,
+    read_keys: (&'static str, u64),
+    new_key: u64,
+    step: u64,
+    random: Random,
+}
+
+impl Bare {
+    /// Connects, and makes its own keyspace.
+    ///
+    /// # Errors
+    ///
+    /// When no node answers, or refuses.
+    pub(super) async fn connect(nodes: &str, keyspace: &str) -> Result<Self> {
+        let nodes: Vec<&str> = nodes.split(',').collect();
+        let session = SessionBuilder::new().known_nodes(&nodes).build().await.context("connecting to the cluster")?;
+        let copies = session.get_cluster_state().get_nodes_info().len().min(3);
+        let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}");
+        session.query_unpaged(format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}"), ()).await?;
+        for table in TABLES {
+            let columns = "(p blob, r blob, v blob, PRIMARY KEY (p, r))";
+            session.query_unpaged(format!("CREATE TABLE {keyspace}.{table} {columns}"), ()).await?;
+        }
+        let prepare = async |text: String| -> Result<PreparedStatement> {
+            let mut prepared = session.prepare(text).await?;
+            prepared.set_consistency(Consistency::Quorum);
+            prepared.set_is_idempotent(true);
+            Ok(prepared)
+        };
+        let insert = |table| format!("INSERT INTO {keyspace}.{table} (p, r, v) VALUES (?, ?, ?) USING TIMESTAMP ?");
+        Ok(Self {
+            read: prepare(format!("SELECT r, v, WRITETIME(v) FROM {keyspace}.objects WHERE p = ? LIMIT {PAGE_ROWS}"))
+                .await?,
+            object: prepare(insert("objects")).await?,
+            entry: prepare(insert("keys")).await?,
+            remove: prepare(format!("DELETE FROM {keyspace}.objects USING TIMESTAMP ? WHERE p = ? AND r = ?")).await?,
+            session,
+        })
+    }
+
+    /// Drops what this run made: the keyspaces whose names begin like this.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster answers.
+    pub(super) async fn drop_keyspaces(&self, prefix: &str) -> Result<()> {
+        self.session.refresh_metadata().await?;
+        let state = self.session.get_cluster_state();
+        for (name, _) in state.keyspaces_iter().filter(|(name, _)| name.starts_with(prefix)) {
+            self.session.query_unpaged(format!("DROP KEYSPACE {name}"), ()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the keys that reads choose from.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster answers.
+    pub(super) async fn fill(self: &Arc<Self>, values: &Arc<Values>, count: u64) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for first in 0..LOADERS.min(count) {
+            let (bare, values) = (self.clone(), values.clone());
+            tasks.spawn(async move {
+                let mut random = Random::new(first);
+                for number in (first..count).step_by(LOADERS as usize) {
+                    let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES + HEAD_BYTES);
+                    bare.put(&key(load::READ, number), value).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    /// Runs one cell for `length` after warming up.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not tell what this process used.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        subject: &Subject,
+        operation: Operation,
+        tasks: usize,
+        length: Duration,
+    ) -> Result<Measured> {
+        let first_new_key = subject.new_keys.fetch_add(CELL_OPERATIONS_MAX, Ordering::Relaxed);
+        let step = tasks as u64;
+        let value_bytes = subject.place.value_bytes;
+        let task = |index| Task {
+            bare: self.clone(),
+            operation,
+            values: subject.values.clone(),
+            value_bytes,
+            read_keys: subject.read_keys,
+            new_key: first_new_key + index,
+            step,
+            random: Random::new(first_new_key + index),
+        };
+        let cell = Cell { operation: operation.label(), value_bytes, connections: tasks, moved_bytes: value_bytes };
+        let window = Window::after_warming_up(Instant::now(), length);
+        measure(None, cell, (0..step).map(task).collect(), CELL_OPERATIONS_MAX / step, window).await
+    }
+
+    /// The rows of a key; how many.
+    async fn get(&self, name: &[u8]) -> Result<usize> {
+        let rows = self.session.execute_unpaged(&self.read, (name,)).await?.into_rows_result()?;
+        Ok(rows.rows_num())
+    }
+
+    async fn put(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let stamp = now();
+        let object = self.session.execute_unpaged(&self.object, (name, name, value, stamp));
+        let entry = self.session.execute_unpaged(&self.entry, (&name[..4], name, &[][..] as &[u8], stamp));
+        let (object, entry) = tokio::join!(object, entry);
+        object?;
+        entry?;
+        Ok(())
+    }
+
+    /// Overwrites a key `count` times, each time with a row of a new name, removing the one before; the median time of a read.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster answers.
+    pub(super) async fn fresh_rows(&self, values: &Values, count: u64) -> Result<Duration> {
+        let (name, mut random) = (key("rows", 0), Random::new(1));
+        for turn in 0..count as i64 {
+            let mut batch = Batch::new(scylla::statement::batch::BatchType::Unlogged);
+            batch.append_statement(self.object.clone());
+            batch.append_statement(self.remove.clone());
+            batch.set_consistency(Consistency::Quorum);
+            let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES);
+            let (row, before) = (turn.to_be_bytes(), (turn - 1).to_be_bytes());
+            let rows = ((&name[..], &row[..], value, turn + 1), (turn, &name[..], &before[..]));
+            self.session.batch(&batch, rows).await?;
+        }
+        let mut times = Vec::with_capacity(READS);
+        for _ in 0..READS {
+            let started = Instant::now();
+            self.get(&name).await?;
+            times.push(started.elapsed());
+        }
+        times.sort_unstable();
+        Ok(times[READS / 2])
+    }
+
+    /// What the cluster says of one read of the rows of a key in a gateway's keyspace: its live rows and tombstones.
+    ///
+    /// # Errors
+    ///
+    /// What the cluster answers.
+    pub(super) async fn tombstones_of(&self, keyspace: &str, name: &[u8]) -> Result<String> {
+        let partitions = format!("SELECT DISTINCT p FROM {keyspace}.objects");
+        let found = self.session.query_iter(Statement::new(partitions), ()).await?;
+        let mut found = found.rows_stream::<(Vec<u8>,)>()?;
+        let mut partition = None;
+        while let Some(row) = futures_util::TryStreamExt::try_next(&mut found).await? {
+            if row.0.ends_with(name) {
+                partition = Some(row.0);
+            }
+        }
+        let partition = partition.context("the overwritten key has no rows")?;
+        let mut read = self.session.prepare(format!("SELECT r, v FROM {keyspace}.objects WHERE p = ?")).await?;
+        read.set_tracing(true);
+        let answer = self.session.execute_unpaged(&read, (partition,)).await?;
+        let trace = answer.tracing_id().context("the cluster traced nothing")?;
+        let events = self.session.get_tracing_info(&trace).await?.events;
+        let told = events.into_iter().filter_map(|event| event.activity).find(|text| text.contains("tombstone"));
+        Ok(told.unwrap_or_else(|| "the cluster's trace does not tell of tombstones".to_owned()))
+    }
+}
+
+impl Repeat for Task {
+    async fn once(&mut self) -> Result<Surprise> {
+        let (kind, count) = self.read_keys;
+        let known = key(kind, self.random.below(count));
+        match self.operation {
+            Operation::Get | Operation::MissingGet => self.read(&known).await,
+            Operation::ReadModifyWrite | Operation::Mix => {
+                let surprise = self.read(&known).await?;
+                self.write(&known).await?;
+                Ok(surprise)
+            }
+            Operation::PutDurable | Operation::PutBuffered => {
+                let name = key("made", self.new_key);
+                self.new_key += self.step;
+                let rows = self.bare.get(&name).await?;
+                self.write(&name).await?;
+                Ok((rows != 0).then(|| format!("{rows} rows of a new key")))
+            }
+        }
+    }
+}
+
+impl Task {
+    async fn read(&self, name: &[u8]) -> Result<Surprise> {
+        let rows = self.bare.get(name).await?;
+        Ok((rows != 1).then(|| format!("{rows} rows of a key")))
+    }
+
+    async fn write(&mut self, name: &[u8]) -> Result<()> {
+        let value = self.values.cut(&mut self.random, self.value_bytes + HEAD_BYTES);
+        self.bare.put(name, value).await
+    }
+}
+
+/// Microseconds since 1970.
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as i64)
+}

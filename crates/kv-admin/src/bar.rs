@@ -1,0 +1,98 @@
+//! How far a long command has come, on standard error: a bar on a terminal, else a line every ten seconds.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use crate::client::Progress;
+
+/// Seconds between two lines where there is no terminal.
+const LINE_SECONDS: f64 = 10.0;
+/// Characters of the bar.
+const WIDTH: usize = 24;
+
+/// The bar. On a terminal it goes when it is dropped.
+pub(crate) struct Bar {
+    terminal: bool,
+    shown: bool,
+    /// When the last line was written, in seconds since the command began.
+    line_at: f64,
+}
+
+impl Bar {
+    /// One that shows nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: false, line_at: 0.0 }
+    }
+
+    /// Shows how far it is.
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        let mut out = std::io::stderr();
+        // Nobody looking is no reason to stop.
+        if self.terminal {
+            self.shown = true;
+            let _ = write!(out, "\r{}\x1b[K", on_terminal(progress)).and_then(|()| out.flush());
+        } else if progress.seconds - self.line_at >= LINE_SECONDS {
+            self.line_at = progress.seconds;
+            let _ = writeln!(out, "{}", as_line(progress));
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn on_terminal(progress: &Progress) -> String {
+    match progress.percent {
+        Some(percent) => {
+            let done = usize::from(percent.min(100)) * WIDTH / 100;
+            format!("[{}{}] {percent:>3}%  {}", "#".repeat(done), ".".repeat(WIDTH - done), progress.text)
+        }
+        None => {
+            // Something that moves, where nobody knows how much is left.
+            let at = progress.seconds.max(0.0) as usize % WIDTH;
+            format!("[{}#{}]       {}", ".".repeat(at), ".".repeat(WIDTH - at - 1), progress.text)
+        }
+    }
+}
+
+fn as_line(progress: &Progress) -> String {
+    let percent = progress.percent.map_or_else(String::new, |percent| format!("{percent}%, "));
+    format!("{:.0} s: {percent}{}", progress.seconds, progress.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64, percent: Option<u8>) -> Progress {
+        Progress { seconds, percent, text: "export keys: 5 rows".to_owned() }
+    }
+
+    #[test]
+    fn a_bar_grows_to_its_width_and_never_beyond() {
+        assert_eq!(on_terminal(&at(1.0, Some(0))), "[........................]   0%  export keys: 5 rows");
+        assert_eq!(on_terminal(&at(1.0, Some(50))), "[############............]  50%  export keys: 5 rows");
+        assert_eq!(on_terminal(&at(1.0, Some(100))), "[########################] 100%  export keys: 5 rows");
+        for percent in 0..=u8::MAX {
+            assert_eq!(on_terminal(&at(1.0, Some(percent))).find(']'), Some(WIDTH + 1));
+        }
+    }
+
+    #[test]
+    fn what_has_no_known_end_moves() {
+        for seconds in [-1.0, 0.0, 23.9, 24.0, 1e12] {
+            let shown = on_terminal(&at(seconds, None));
+            assert_eq!((shown.find(']'), shown.matches('#').count()), (Some(WIDTH + 1), 1), "{shown}");
+        }
+    }
+
+    #[test]
+    fn lines_say_the_same_in_words() {
+        assert_eq!(as_line(&at(20.4, Some(7))), "20 s: 7%, export keys: 5 rows");
+        assert_eq!(as_line(&at(20.4, None)), "20 s: export keys: 5 rows");
+    }
+}

@@ -1,0 +1,98 @@
+//! Export and import over the memory store, and who hangs up on them.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use super::super::progress::Report;
+use super::super::socket::AdminSocket;
+use super::super::{frame, is_transferring};
+use super::*;
+
+/// These commands take turns, in a process as in a test.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[tokio::test]
+async fn everything_goes_from_one_server_into_another() {
+    let _turn = TURN.lock().await;
+    let (one, other, dir) = (node().await, node().await, tempfile::tempdir().unwrap());
+    let dir = dir.path().join("export");
+    let dir = dir.to_str().unwrap();
+    one.run("bucket-type create t '{\"props\":{\"n_val\":2}}'").await;
+    one.run("s3 user create ann@example.com Ann").await;
+    one.run("test").await;
+    let exported = one.run(&format!("export {dir}")).await;
+    assert!(exported.exit == 0 && exported.stdout.starts_with(&format!("exported into {dir} as ")), "{exported:?}");
+    let imported = other.run(&format!("import {dir}")).await;
+    assert_eq!(imported.stderr, "");
+    assert!(imported.stdout.contains("verified: counts and checksums are those of the export\n"), "{imported:?}");
+    assert_eq!(other.run("s3 user list").await, one.run("s3 user list").await);
+    assert_eq!(other.run("bucket-type list").await.stdout, "default (active)\nt (not active)\n");
+    other.run("test").await;
+    let differs = other.run(&format!("import {dir} --verify")).await;
+    assert!(
+        differs.exit == 0 || differs.stderr.starts_with("what is there is not what was exported:\n"),
+        "{differs:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused() {
+    let _turn = TURN.lock().await;
+    let node = node().await;
+    let usage = "! Usage: kv-admin export <directory> [--verify]\n";
+    for (line, answer) in [
+        ("export a b", usage),
+        ("export --verify", usage),
+        ("import a", "! give the whole path of the directory: it is one of the server's machine\n"),
+        ("import /no/such/place", "! there is no export in /no/such/place\n"),
+        (
+            "export /proc/none",
+            "! /proc/none: No such file or directory (os error 2)\n! give the same command again to go on\n",
+        ),
+    ] {
+        node.check(&format!("$ {line}\n{answer}")).await;
+    }
+}
+
+#[tokio::test]
+async fn who_hangs_up_ends_an_export_and_another_may_begin() {
+    let _turn = TURN.lock().await;
+    let (dir, node) = (tempfile::tempdir().unwrap(), node().await);
+    let path = dir.path().join("admin.sock");
+    let socket = AdminSocket::bind(&path).await.unwrap();
+    let (down, shutdown) = watch::channel(false);
+    let serving = tokio::spawn(socket.serve(node.objects.clone(), shutdown));
+    let target = dir.path().join("export");
+    // Somebody else has the folder, so the command waits for it.
+    std::fs::create_dir(&target).unwrap();
+    let lock = std::fs::File::create(target.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let words = serde_json::json!(["export", target.to_str().unwrap(), "--progress"]).to_string();
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    stream.write_u32(u32::try_from(words.len()).unwrap()).await.unwrap();
+    stream.write_all(words.as_bytes()).await.unwrap();
+    while !is_transferring() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(node.run("export /tmp/x").await.stderr, "another export or import is running\n");
+    drop(stream);
+    while is_transferring() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    drop(lock);
+    down.send_replace(true);
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn progress_is_a_frame_of_its_own() {
+    let report = Report { seconds: 1.5, percent: None, text: "export keys".to_owned() };
+    let mut bytes = Vec::new();
+    frame::write_progress(&mut bytes, &report).await.unwrap();
+    let mut rest = &bytes[..];
+    assert_eq!(rest.read_u32().await.unwrap() as usize, rest.len());
+    let json: serde_json::Value = serde_json::from_slice(rest).unwrap();
+    let wanted = serde_json::json!({ "progress": { "seconds": 1.5, "percent": null, "text": "export keys" } });
+    assert_eq!(json.to_string(), wanted.to_string());
+}

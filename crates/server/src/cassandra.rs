@@ -1,0 +1,138 @@
+//! A cluster of Cassandra or ScyllaDB as this server's engine.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use larder_gateway::{EngineView, Gauge};
+use larder_store::{Clock, Partition, Store};
+use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
+use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
+
+use crate::serve::Failure;
+use crate::settings::Cassandra;
+
+/// A connected cluster.
+pub(crate) struct Opened {
+    /// Rows.
+    pub(crate) store: Arc<dyn Store>,
+    /// Large bodies.
+    pub(crate) blobs: Arc<CassandraBlobs>,
+    /// What operators see.
+    pub(crate) view: Arc<dyn EngineView>,
+    /// Where the data is, in a line.
+    pub(crate) about: String,
+    /// What the operator should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Connects; makes keyspaces and tables where they are not.
+///
+/// # Errors
+/// The line that says why not.
+pub(crate) async fn open(settings: &Cassandra, clock: &Arc<dyn Clock>, actor: u64) -> Result<Opened, Failure> {
+    let nodes = settings.nodes.join(",");
+    let store = CassandraStore::connect(options(settings)?).await;
+    let store = store.map_err(|error| Failure(format!("cannot use the engine cassandra: {error}")))?;
+    let (grace, lease) = (blobs::GRACE, blobs::LEASE);
+    let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor };
+    let blobs = CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::N_VAL), options).await;
+    let blobs = blobs.map_err(|error| Failure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
+    let blobs = Arc::new(blobs);
+    let up = count_of(store.limits().nodes);
+    Ok(Opened {
+        about: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
+        notes: store.notes(),
+        view: Arc::new(ClusterFigures { store: store.clone(), blobs: Arc::clone(&blobs) }),
+        store: Arc::new(store),
+        blobs,
+    })
+}
+
+fn count_of(nodes: u32) -> String {
+    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
+}
+
+fn options(settings: &Cassandra) -> Result<ConnectOptions, Failure> {
+    let credentials = match &settings.login {
+        Some((user, file)) => Some(Credentials { user: user.clone(), password: password(file)? }),
+        None => None,
+    };
+    Ok(ConnectOptions {
+        contact_points: settings.nodes.clone(),
+        keyspace: settings.keyspace.clone(),
+        replication: match &settings.datacenters {
+            Some(names) => Replication::Datacenters { local: names.local.clone(), all: names.all.clone() },
+            None => Replication::Simple,
+        },
+        credentials,
+        tls: settings.tls.clone().map(|tls| TlsOptions { ca: tls.ca, identity: tls.identity }),
+        clock: None,
+    })
+}
+
+/// The first line of a file.
+fn password(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure(format!("cannot read the password of the cluster in {}: {error}", file.display())))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(Failure(format!("the password of the cluster in {} is empty", file.display()))),
+    }
+}
+
+/// Reads the figures when somebody asks.
+struct ClusterFigures {
+    store: CassandraStore,
+    blobs: Arc<CassandraBlobs>,
+}
+
+impl EngineView for ClusterFigures {
+    fn name(&self) -> &'static str {
+        "cassandra"
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        None
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    fn gauges(&self) -> Vec<Gauge> {
+        let (seen, limits) = (self.store.figures(), self.store.limits());
+        let damaged = self.blobs.damaged_blocks();
+        [
+            ("larder_cassandra_nodes_up", limits.nodes.into(), "Nodes of the local datacenter that are connected."),
+            ("larder_cassandra_syncs", limits.syncs.into(), "1 when nodes sync their commit log before they answer."),
+            ("larder_cassandra_swaps_unknown_total", seen.swaps_unknown, "Swaps whose outcome had to be looked up."),
+            ("larder_cassandra_swaps_found_applied_total", seen.swaps_found_applied, "Those that had been applied."),
+            ("larder_cassandra_swaps_repeated_total", seen.swaps_repeated, "Those that were sent again."),
+            ("larder_cassandra_heads_looked_up_total", seen.heads_looked_up, "Heads read before a swap."),
+            ("larder_cassandra_ranges_halved_total", seen.ranges_halved, "Reads halved because replicas gave up."),
+            ("larder_cassandra_batches_split_total", seen.batches_split, "Batches split: a logged one is small."),
+            ("larder_cassandra_damaged_blocks_total", damaged, "Blocks of bodies missing or damaged when read."),
+        ]
+        .map(|(name, value, help): (_, u64, _)| (name, value as f64, help))
+        .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("password");
+        assert!(password(&file).unwrap_err().to_string().contains("cannot read the password"));
+        fs::write(&file, "\n").unwrap();
+        assert!(password(&file).unwrap_err().to_string().contains("is empty"));
+        fs::write(&file, "se cret\nnot this\n").unwrap();
+        assert_eq!(password(&file).as_deref(), Ok("se cret"));
+    }
+
+    #[test]
+    fn nodes_are_counted_in_words() {
+        assert_eq!([count_of(0), count_of(1), count_of(3)], ["0 nodes", "1 node", "3 nodes"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! The way to a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError,
+};
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::statement::Consistency;
+use tokio::time::{Instant, timeout_at};
+
+use larder_store::{Clock, Kind, Partition};
+
+use crate::clock::ClusterClock;
+use crate::cluster::Cluster;
+use crate::options::{ConnectOptions, Replication, TlsOptions};
+use crate::settings::Settings;
+use crate::tls;
+
+/// How long a start may take in all.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one connection may take.
+const CONNECTION: Duration = Duration::from_secs(5);
+/// A node that has not answered anything for these two together is not asked any more.
+const KEEPALIVE: Duration = Duration::from_secs(2);
+
+/// Why there is no store, in one line for whoever starts it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The options contradict themselves or name what is not there.
+    #[error("{0}")]
+    Options(String),
+    /// No contact point answered.
+    #[error("no node of the cluster could be reached at {contact_points}: {cause}")]
+    Unreachable {
+        /// Who was asked.
+        contact_points: String,
+        /// What the last of them said.
+        cause: String,
+    },
+    /// The cluster does not take the user name and password, or asks for some.
+    #[error("the cluster refused the user name and password: {0}")]
+    Authentication(String),
+    /// The keyspaces or tables could not be made.
+    #[error("the keyspaces could not be made: {0}")]
+    Schema(String),
+}
+
+/// Connects, makes the schema and reads what the nodes say of themselves.
+///
+/// # Errors
+/// Within half a minute.
+pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<String>), ConnectError> {
+    let deadline = Instant::now() + PATIENCE;
+    check(&options)?;
+    let session = Arc::new(open(&options, deadline).await?);
+    let settings = Settings::read(&session, deadline).await;
+    let clock: Arc<dyn Clock> = match &options.clock {
+        Some(clock) => clock.clone(),
+        None => {
+            ClusterClock::start(&session, deadline).await.map_err(|error| ConnectError::Schema(error.to_string()))?
+        }
+    };
+    let ConnectOptions { keyspace, replication, .. } = options;
+    let cluster = Cluster::new(session, keyspace, replication, clock, settings.syncs());
+    if let Some(local) = cluster.replication.local()
+        && cluster.nodes(Some(local)).1 == 0
+    {
+        return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
+    }
+    let made = cluster.ensure_keyspace(Partition::N_VAL, deadline).await;
+    made.map_err(|error| match error.kind {
+        Kind::Misuse => ConnectError::Options(error.to_string()),
+        _ => ConnectError::Schema(error.to_string()),
+    })?;
+    let mut notes: Vec<String> = settings.note().into_iter().collect();
+    notes.extend(fewer_copies(&cluster));
+    Ok((cluster, notes))
+}
+
+fn check(options: &ConnectOptions) -> Result<(), ConnectError> {
+    let refuse = |text: String| Err(ConnectError::Options(text));
+    if options.contact_points.is_empty() {
+        return refuse("no contact point of the cluster is named".into());
+    }
+    let name = &options.keyspace;
+    let is_word = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if name.len() > 40 || !is_word(name) || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return refuse(format!(
+            "{name:?} cannot begin names of keyspaces: a letter, then letters, digits and _; 40 at most"
+        ));
+    }
+    if let Replication::Datacenters { local, all } = &options.replication
+        && !all.contains(local)
+    {
+        return refuse(format!("the local datacenter {local:?} is not among those that hold copies"));
+    }
+    Ok(())
+}
+
+async fn open(options: &ConnectOptions, deadline: Instant) -> Result<Session, ConnectError> {
+    let mut policy = DefaultPolicy::builder().token_aware(true);
+    if let Some(local) = options.replication.local() {
+        policy = policy.prefer_datacenter(local.to_owned()).permit_dc_failover(false);
+    }
+    let profile = ExecutionProfile::builder()
+        .consistency(Consistency::Quorum)
+        .request_timeout(Some(PATIENCE))
+        .load_balancing_policy(policy.build())
+        .build();
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&options.contact_points)
+        .connection_timeout(CONNECTION)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE)
+        .schema_agreement_timeout(PATIENCE)
+        .default_execution_profile_handle(profile.into_handle());
+    if let Some(credentials) = &options.credentials {
+        builder = builder.user(&credentials.user, &credentials.password);
+    }
+    if let Some(options) = &options.tls {
+        builder = builder.tls_context(Some(context(options).await?));
+    }
+    let contact_points = options.contact_points.join(", ");
+    match timeout_at(deadline, builder.build()).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(refused(contact_points, &error)),
+        Err(_) => Err(ConnectError::Unreachable { contact_points, cause: "no answer in half a minute".into() }),
+    }
+}
+
+/// Reads certificates, where waiting for a disk disturbs nobody.
+async fn context(options: &TlsOptions) -> Result<scylla::client::session::TlsContext, ConnectError> {
+    let options = options.clone();
+    let read = tokio::task::spawn_blocking(move || tls::context(&options)).await;
+    read.unwrap_or_else(|error| Err(error.to_string())).map_err(ConnectError::Options)
+}
+
+/// Why there is no session.
+fn refused(contact_points: String, error: &NewSessionError) -> ConnectError {
+    if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+    })) = error
+    {
+        match &setup.error {
+            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, text) => {
+                return ConnectError::Authentication(text.clone());
+            }
+            ConnectionSetupRequestErrorKind::MissingAuthentication => {
+                return ConnectError::Authentication("it asks for them, and none are set".into());
+            }
+            _ => {}
+        }
+    }
+    ConnectError::Unreachable { contact_points, cause: error.to_string() }
+}
+
+/// What there is to say of a keyspace that has fewer copies than its number.
+fn fewer_copies(cluster: &Cluster) -> Option<String> {
+    let (n_val, copies) = (usize::from(Partition::N_VAL), cluster.copies(Partition::N_VAL).local);
+    let keyspace = cluster.keyspace(Partition::N_VAL);
+    let nodes = cluster.nodes(cluster.replication.local()).1;
+    (copies < n_val).then(|| {
+        format!(
+            "{keyspace} keeps {copies} of {n_val} copies, as it was made for {copies} nodes; the cluster has {nodes}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(keyspace: &str) -> ConnectOptions {
+        ConnectOptions {
+            contact_points: vec!["127.0.0.1:1".into()],
+            keyspace: keyspace.into(),
+            replication: Replication::Simple,
+            credentials: None,
+            tls: None,
+            clock: None,
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_word_begins_no_keyspace() {
+        for name in ["larder", "l", "larder_2", "a_b"] {
+            assert_eq!(check(&options(name)), Ok(()), "{name}");
+        }
+        for name in ["", "Larder", "2larder", "a-b", "a b", "a;b", "\"a", &"a".repeat(41)] {
+            assert!(check(&options(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_local_datacenter_holds_copies() {
+        let both = |local: &str| Replication::Datacenters { local: local.into(), all: vec!["a".into(), "b".into()] };
+        assert_eq!(check(&ConnectOptions { replication: both("a"), ..options("l") }), Ok(()));
+        assert!(check(&ConnectOptions { replication: both("c"), ..options("l") }).is_err());
+        assert!(check(&ConnectOptions { contact_points: Vec::new(), ..options("l") }).is_err());
+    }
+
+    #[tokio::test]
+    async fn where_nobody_listens_is_said_in_one_line() {
+        let Err(error) = connect(options("larder")).await else { panic!("nobody listens there") };
+        let text = error.to_string();
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{text}");
+        assert!(text.contains("127.0.0.1:1") && !text.contains('\n'), "{text}");
+    }
+}

@@ -1,0 +1,173 @@
+//! What stands in the column `v`: the row's value, and behind it when the row expires.
+//!
+//! ```text
+//! value · 0                        never
+//! value · expiry u64 · 1           at this microsecond of the store's clock
+//! ```
+//! Of two cells of one stamp Cassandra keeps the greater bytes. The value stands first and 0 is the least byte, so that between
+//! rows that never expire it is the greater value that stays. (A cell with a TTL stays before one without; the store promises
+//! nothing about that.)
+//!
+//! The expiry in the value is the truth, judged by the store's clock on every read. Cassandra's TTL only cleans up, well after it.
+
+use bytes::{Buf, Bytes};
+use scylla::cluster::metadata::ColumnType;
+use scylla::errors::SerializationError;
+use scylla::serialize::value::SerializeValue;
+use scylla::serialize::writers::{CellWriter, WrittenCellProof};
+
+use larder_store::{Error, Kind, Micros, Result};
+
+const NEVER: u8 = 0;
+const EXPIRES: u8 = 1;
+
+/// Seconds between a row's expiry and its end in Cassandra: more than any clock is off, and any reader slow.
+const MARGIN_SECONDS: u64 = 60;
+
+/// The last second that Cassandra 4.1 can keep as the end of a cell is in January 2038. What expires later is never cleaned up
+/// by a TTL of today; a reader still sees it expire.
+const END_SECONDS_MAX: u64 = 2_147_000_000;
+
+/// A bound value of a statement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value<'a> {
+    /// A name, a key.
+    Blob(&'a [u8]),
+    /// A row's value with its expiry.
+    Stored(&'a Bytes, Option<Micros>),
+    /// A TTL, a limit.
+    Int(i32),
+    /// A stamp.
+    BigInt(i64),
+    /// A stamp that is perhaps not there.
+    Stamp(Option<i64>),
+}
+
+impl SerializeValue for Value<'_> {
+    fn serialize<'b>(
+        &self,
+        column: &ColumnType<'_>,
+        writer: CellWriter<'b>,
+    ) -> std::result::Result<WrittenCellProof<'b>, SerializationError> {
+        match self {
+            Self::Blob(bytes) => bytes.serialize(column, writer),
+            Self::Int(number) => number.serialize(column, writer),
+            Self::BigInt(number) => number.serialize(column, writer),
+            Self::Stamp(stamp) => stamp.serialize(column, writer),
+            Self::Stored(value, expires) => {
+                let mut cell = writer.into_value_builder();
+                cell.append_bytes(value);
+                match expires {
+                    None => cell.append_bytes(&[NEVER]),
+                    Some(expires) => {
+                        cell.append_bytes(&expires.to_be_bytes());
+                        cell.append_bytes(&[EXPIRES]);
+                    }
+                }
+                cell.finish().map_err(SerializationError::new)
+            }
+        }
+    }
+}
+
+/// Reads a stored value back: the value and its expiry.
+///
+/// # Errors
+/// `Damaged`.
+pub(crate) fn of_stored(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)> {
+    match stored.last() {
+        Some(&NEVER) => {
+            stored.truncate(stored.len() - 1);
+            Ok((stored, None))
+        }
+        Some(&EXPIRES) if stored.len() >= 9 => {
+            let expires = stored.slice(stored.len() - 9..).get_u64();
+            stored.truncate(stored.len() - 9);
+            Ok((stored, Some(expires)))
+        }
+        _ => Err(Error::new(Kind::Damaged, "a stored value without a known end")),
+    }
+}
+
+/// Seconds after which Cassandra may forget a row written `now`; 0 for never.
+pub(crate) fn ttl_seconds(expires: Option<Micros>, now: Micros) -> i32 {
+    let Some(expires) = expires else { return 0 };
+    let end = (expires.max(now)).div_ceil(1_000_000).saturating_add(MARGIN_SECONDS);
+    if end > END_SECONDS_MAX {
+        return 0;
+    }
+    i32::try_from(end.saturating_sub(now / 1_000_000)).unwrap_or(0)
+}
+
+/// A stamp as Cassandra's timestamp.
+///
+/// # Errors
+/// `Misuse` beyond 63 bits.
+pub(crate) fn timestamp(stamp: u64) -> Result<i64> {
+    i64::try_from(stamp).map_err(|_| Error::new(Kind::Misuse, format!("the stamp {stamp} has more than 63 bits")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use scylla::cluster::metadata::NativeType;
+
+    fn stored(value: &[u8], expires: Option<Micros>) -> Bytes {
+        let (value, mut cell) = (Bytes::copy_from_slice(value), Vec::new());
+        let column = ColumnType::Native(NativeType::Blob);
+        Value::Stored(&value, expires).serialize(&column, CellWriter::new(&mut cell)).unwrap();
+        assert_eq!(cell[..4], u32::try_from(cell.len() - 4).unwrap().to_be_bytes(), "the cell says its length");
+        Bytes::from(cell).slice(4..)
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(value: Vec<u8>, expires: Option<u64>) {
+            prop_assert_eq!(of_stored(stored(&value, expires)).unwrap(), (Bytes::from(value), expires));
+        }
+
+        #[test]
+        fn stored_values_are_in_the_order_of_values(one: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
+            let longer = [&one[..], &more].concat();
+            for other in [&longer, &other] {
+                prop_assert_eq!(stored(&one, None).cmp(&stored(other, None)), one.cmp(other));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_damaged(bytes: Vec<u8>) {
+            let _ = of_stored(bytes.into());
+        }
+    }
+
+    #[test]
+    fn the_golden_values_still_open() {
+        assert_eq!(stored(b"v", None), &b"v\0"[..]);
+        assert_eq!(stored(b"v", Some(0x0102)), &b"v\0\0\0\0\0\0\x01\x02\x01"[..]);
+        for damaged in [&b""[..], b"v\x02", b"\0\0\0\0\0\0\0\x01"] {
+            let kind = of_stored(Bytes::copy_from_slice(damaged)).unwrap_err().kind;
+            assert_eq!(kind, Kind::Damaged, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn cassandra_forgets_late_or_never_but_not_early() {
+        let now = 1_700_000_000_400_000;
+        assert_eq!(ttl_seconds(None, now), 0);
+        assert_eq!(ttl_seconds(Some(now), now), 61);
+        assert_eq!(ttl_seconds(Some(now - 50_000_000), now), 61, "born expired");
+        assert_eq!(ttl_seconds(Some(0), now), 61);
+        assert_eq!(ttl_seconds(Some(now + 10_000_000), now), 71);
+        assert_eq!(ttl_seconds(Some(now + 1), now + 600_000), 60, "from a whole second on");
+        assert_eq!(ttl_seconds(Some(u64::MAX), now), 0, "beyond what Cassandra can keep: readers judge it alone");
+        assert_eq!(ttl_seconds(Some(2_200_000_000_000_000), now), 0);
+        assert!(ttl_seconds(Some(2_146_000_000_000_000), now) > 400_000_000);
+    }
+
+    #[test]
+    fn a_stamp_beyond_63_bits_is_misuse() {
+        assert_eq!(timestamp(1 << 50).unwrap(), 1 << 50);
+        assert_eq!(timestamp(1 << 63).unwrap_err().kind, Kind::Misuse);
+    }
+}

@@ -1,0 +1,133 @@
+//! Batches that a partition may be too full for: counted by a read before anything is written. Between the two others may write,
+//! so the bound is kept as well as a bound can be without a lock.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use larder_store::{Batch, Change, Error, Kind, Options, ReadQuery, Result, Row, Stamp, Stopped};
+
+use crate::cluster::Cluster;
+use crate::write::Share;
+
+/// Rows read at once.
+const PAGE_ROWS: usize = 1000;
+
+impl Cluster {
+    /// Refuses a batch after which a partition would hold more rows without expiry than it allows.
+    pub(crate) async fn refuse_too_many_rows(
+        &self,
+        batch: &Batch,
+        shares: &[Share<'_>],
+        options: &Options,
+    ) -> Result<()> {
+        for one in &batch.partitions {
+            let Some(rows_max) = one.rows_max else { continue };
+            let Some(share) = shares.iter().find(|share| *share.partition == one.partition) else { continue };
+            let rows = self.rows_after(share, options).await?;
+            if rows > rows_max {
+                let context = format!("{rows} rows in a partition of {rows_max} rows at most");
+                return Err(Error::new(Kind::TooManyRows { rows }, context));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows without expiry that the partition would hold.
+    async fn rows_after(&self, share: &Share<'_>, options: &Options) -> Result<usize> {
+        let mut count = Count::of(&share.changes);
+        let mut after = None;
+        loop {
+            let page = self.page(share.partition, &ReadQuery::after(after.as_ref(), PAGE_ROWS), options).await?;
+            after = page.rows.last().map(|row| row.name.clone());
+            page.rows.into_iter().for_each(|row| count.meet(row));
+            if page.stopped == Stopped::End || after.is_none() {
+                return Ok(count.finish());
+            }
+        }
+    }
+}
+
+/// Rows that stay, while those that are there are met one by one.
+struct Count<'a> {
+    changes: &'a [&'a Change],
+    named: BTreeMap<&'a Bytes, Option<Row>>,
+    cleared: Stamp,
+    others: usize,
+}
+
+impl<'a> Count<'a> {
+    fn of(changes: &'a [&'a Change]) -> Self {
+        let (mut named, mut cleared) = (BTreeMap::new(), 0);
+        for change in changes {
+            match change {
+                Change::Put(Row { name, .. }) | Change::Remove { name, .. } => {
+                    named.insert(name, None);
+                }
+                Change::Clear { stamp } => cleared = cleared.max(*stamp),
+            }
+        }
+        Self { changes, named, cleared, others: 0 }
+    }
+
+    fn meet(&mut self, row: Row) {
+        if let Some(named) = self.named.get_mut(&row.name) {
+            *named = Some(row);
+        } else if row.expires.is_none() && row.stamp > self.cleared {
+            self.others += 1;
+        }
+    }
+
+    fn finish(self) -> usize {
+        let mut rows = self.named;
+        for change in self.changes {
+            match change {
+                Change::Put(new) => {
+                    let row = rows.entry(&new.name).or_default();
+                    if row.as_ref().is_none_or(|present| new.supersedes(present)) {
+                        *row = Some(new.clone());
+                    }
+                }
+                Change::Remove { name, stamp } => take(rows.entry(name).or_default(), *stamp),
+                Change::Clear { stamp } => rows.values_mut().for_each(|row| take(row, *stamp)),
+            }
+        }
+        self.others + rows.into_values().flatten().filter(|row| row.expires.is_none()).count()
+    }
+}
+
+fn take(row: &mut Option<Row>, stamp: Stamp) {
+    row.take_if(|row| row.stamp <= stamp);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, stamp: Stamp, expires: Option<u64>) -> Row {
+        Row { name: Bytes::copy_from_slice(name.as_bytes()), value: "v".into(), stamp, expires }
+    }
+
+    #[track_caller]
+    fn check(there: &[Row], changes: &[Change], expected: usize) {
+        let changes: Vec<&Change> = changes.iter().collect();
+        let mut count = Count::of(&changes);
+        there.iter().cloned().for_each(|row| count.meet(row));
+        assert_eq!(count.finish(), expected);
+    }
+
+    #[test]
+    fn rows_are_counted_as_they_will_be() {
+        let there = [row("a", 5, None), row("b", 5, None), row("soon", 5, Some(9))];
+        let put = |name, stamp| Change::Put(row(name, stamp, None));
+        let remove = |name: &'static str, stamp| Change::Remove { name: name.into(), stamp };
+        check(&there, &[], 2);
+        check(&there, &[put("a", 6), put("c", 1)], 3);
+        check(&there, &[remove("a", 4), remove("b", 5), remove("x", 9)], 1);
+        check(&there, &[Change::Clear { stamp: 5 }, put("c", 6)], 1);
+        check(&there, &[Change::Clear { stamp: 4 }], 2);
+        check(&there, &[put("soon", 6)], 3);
+        check(&there, &[put("soon", 4)], 2);
+        check(&there, &[Change::Put(row("a", 6, Some(9)))], 1);
+    }
+}

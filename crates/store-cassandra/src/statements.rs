@@ -1,0 +1,247 @@
+//! Every statement that is sent, in one place: `tests/cql.rs` holds what they use to what both engines document.
+//!
+//! ```text
+//! plain table      p blob, r blob, v blob                        the stamp is the cell's timestamp
+//! guarded table    p blob, r blob, v blob, s bigint, w blob      the stamp is `s`: transactions choose their own timestamps
+//!                                                                `w`, of heads: who wrote them last
+//! layout           name text, value text                         the number of this layout, and the lock of who makes it
+//! ```
+//! Rows are written by `UPDATE`, never by `INSERT`: a row is its cells and has no marker of its own that would outlive them.
+
+use larder_store::{Partition, Table};
+
+use crate::options::Replication;
+
+/// A statement over rows: prepared once for each table that needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Statement {
+    /// One row: p, r.
+    One,
+    /// Rows from a name on: p, r, limit.
+    Forward,
+    /// Rows from a name to another: p, r, r, limit.
+    ForwardTo,
+    /// As [`Self::Forward`], last first.
+    Reverse,
+    /// As [`Self::ForwardTo`], last first.
+    ReverseTo,
+    /// Writes a row of a plain table: stamp, ttl, v, p, r.
+    Put,
+    /// Removes a row of a plain table: stamp, p, r.
+    Remove,
+    /// Removes what a partition of a plain table holds: stamp, p.
+    Clear,
+    /// Writes the head of a guarded partition: ttl, v, s, w, p, r, and the stamp it replaces.
+    Swap,
+    /// Writes another row with a head: ttl, v, s, p, r.
+    PutBeside,
+    /// Removes another row with a head: p, r.
+    RemoveBeside,
+    /// The first partitions of a table: limit.
+    List,
+    /// Partitions from a key on: p, limit.
+    ListFrom,
+}
+
+impl Statement {
+    /// Every one.
+    pub const ALL: [Self; 13] = [
+        Self::One,
+        Self::Forward,
+        Self::ForwardTo,
+        Self::Reverse,
+        Self::ReverseTo,
+        Self::Put,
+        Self::Remove,
+        Self::Clear,
+        Self::Swap,
+        Self::PutBeside,
+        Self::RemoveBeside,
+        Self::List,
+        Self::ListFrom,
+    ];
+
+    /// Its text for a table of a keyspace.
+    #[must_use]
+    pub fn text(self, keyspace: &str, table: Table) -> String {
+        let at = at(keyspace, table);
+        let columns = if table.is_guarded() { "r, v, s, w" } else { "r, v, WRITETIME(v)" };
+        let rows = format!("SELECT {columns} FROM {at} WHERE p = ?");
+        match self {
+            Self::One => format!("{rows} AND r = ?"),
+            Self::Forward => format!("{rows} AND r >= ? ORDER BY r ASC LIMIT ?"),
+            Self::ForwardTo => format!("{rows} AND r >= ? AND r < ? ORDER BY r ASC LIMIT ?"),
+            Self::Reverse => format!("{rows} AND r >= ? ORDER BY r DESC LIMIT ?"),
+            Self::ReverseTo => format!("{rows} AND r >= ? AND r < ? ORDER BY r DESC LIMIT ?"),
+            Self::Put => format!("UPDATE {at} USING TIMESTAMP ? AND TTL ? SET v = ? WHERE p = ? AND r = ?"),
+            Self::Remove => format!("DELETE FROM {at} USING TIMESTAMP ? WHERE p = ? AND r = ?"),
+            Self::Clear => format!("DELETE FROM {at} USING TIMESTAMP ? WHERE p = ?"),
+            Self::Swap => format!("UPDATE {at} USING TTL ? SET v = ?, s = ?, w = ? WHERE p = ? AND r = ? IF s = ?"),
+            Self::PutBeside => format!("UPDATE {at} USING TTL ? SET v = ?, s = ? WHERE p = ? AND r = ?"),
+            Self::RemoveBeside => format!("DELETE FROM {at} WHERE p = ? AND r = ?"),
+            Self::List => format!("SELECT p, TTL(v) FROM {at} PER PARTITION LIMIT 1 LIMIT ?"),
+            Self::ListFrom => {
+                format!("SELECT p, TTL(v) FROM {at} WHERE token(p) >= token(?) PER PARTITION LIMIT 1 LIMIT ?")
+            }
+        }
+    }
+
+    /// Whether sending it twice is the same as sending it once.
+    pub(crate) fn is_idempotent(self) -> bool {
+        !matches!(self, Self::Swap | Self::PutBeside | Self::RemoveBeside)
+    }
+
+    /// Whether a table has use for it.
+    #[must_use]
+    pub fn fits(self, table: Table) -> bool {
+        match self {
+            Self::Put | Self::Remove | Self::Clear => !table.is_guarded(),
+            Self::Swap | Self::PutBeside | Self::RemoveBeside => table.is_guarded(),
+            _ => true,
+        }
+    }
+}
+
+/// The cluster's time, by the node that is asked.
+pub const TIME: &str = "SELECT toTimestamp(now()) FROM system.local";
+/// Tables of a keyspace.
+pub const TABLES: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+/// Keyspaces of the cluster.
+pub const KEYSPACES: &str = "SELECT keyspace_name FROM system_schema.keyspaces";
+/// Settings of a node of Cassandra; ScyllaDB has no such table, and is asked no further.
+pub const SETTINGS: &str = "SELECT name, value FROM system_views.settings";
+
+/// Makes the keyspace of `copies` copies, in each datacenter that is named.
+#[must_use]
+pub fn create_keyspace(keyspace: &str, replication: &Replication, copies: impl Fn(Option<&str>) -> usize) -> String {
+    let places = match replication {
+        Replication::Simple => format!("'class': 'SimpleStrategy', 'replication_factor': {}", copies(None)),
+        Replication::Datacenters { all, .. } => {
+            let each = all.iter().map(|name| format!(", '{}': {}", name.replace('\'', "''"), copies(Some(name))));
+            format!("'class': 'NetworkTopologyStrategy'{}", each.collect::<String>())
+        }
+    };
+    format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{places}}}")
+}
+
+/// Makes a table.
+#[must_use]
+pub fn create_table(keyspace: &str, table: Table) -> String {
+    let more = if table.is_guarded() { ", s bigint, w blob" } else { "" };
+    let options = if is_derived(table) {
+        " WITH gc_grace_seconds = 86400 AND compaction = {'class': 'LeveledCompactionStrategy'}"
+    } else {
+        ""
+    };
+    let at = at(keyspace, table);
+    format!("CREATE TABLE IF NOT EXISTS {at} (p blob, r blob, v blob{more}, PRIMARY KEY (p, r)){options}")
+}
+
+/// A table in statements; in quotes, since some of our names are words of CQL.
+fn at(keyspace: &str, table: Table) -> String {
+    format!("{keyspace}.\"{}\"", table.name())
+}
+
+/// The statements over the table that says which layout this is, and who makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// Makes the table.
+    Create,
+    /// The number of the layout.
+    Version,
+    /// Writes it: value.
+    SetVersion,
+    /// Takes the lock for a minute: value.
+    Lock,
+    /// Gives it back: value.
+    Unlock,
+}
+
+impl Schema {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::Create, Self::Version, Self::SetVersion, Self::Lock, Self::Unlock];
+
+    /// Its text.
+    #[must_use]
+    pub fn text(self, keyspace: &str) -> String {
+        let at = format!("{keyspace}.layout");
+        match self {
+            Self::Create => format!("CREATE TABLE IF NOT EXISTS {at} (name text PRIMARY KEY, value text)"),
+            Self::Version => format!("SELECT value FROM {at} WHERE name = 'version'"),
+            Self::SetVersion => format!("INSERT INTO {at} (name, value) VALUES ('version', ?) IF NOT EXISTS"),
+            Self::Lock => format!("INSERT INTO {at} (name, value) VALUES ('lock', ?) IF NOT EXISTS USING TTL 60"),
+            Self::Unlock => format!("DELETE FROM {at} WHERE name = 'lock' IF value = ?"),
+        }
+    }
+}
+
+/// Tables that are made anew from others, or hold what lives for hours: their removals are forgotten after a day, and they are
+/// compacted so that a read meets few of them. Never at once: hints and logged batches are kept for that time at most.
+#[must_use]
+pub fn is_derived(table: Table) -> bool {
+    match table {
+        Table::Keys | Table::Buckets | Table::Members | Table::Entries | Table::UploadEntries => true,
+        Table::Parts | Table::Manifests | Table::Doomed | Table::Usage => true,
+        Table::Objects | Table::Consistent | Table::Catalogue | Table::Marks => false,
+        Table::Heads | Table::Uploads | Table::Users => false,
+    }
+}
+
+/// The tables of a keyspace: in that of the product's own number of copies all, elsewhere what belongs to bucket types.
+#[must_use]
+pub fn tables(n_val: u8) -> &'static [Table] {
+    if n_val == Partition::N_VAL {
+        &Table::ALL
+    } else {
+        &[Table::Objects, Table::Consistent, Table::Keys, Table::Buckets]
+    }
+}
+
+/// Name of the keyspace of a number of copies.
+#[must_use]
+pub fn keyspace(prefix: &str, n_val: u8) -> String {
+    format!("{prefix}_n{n_val}")
+}
+
+/// The number of copies in the name of a keyspace, if it is one of ours.
+#[must_use]
+pub fn of_keyspace(prefix: &str, name: &str) -> Option<u8> {
+    name.strip_prefix(prefix)?.strip_prefix("_n")?.parse().ok().filter(|n_val| keyspace(prefix, *n_val) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_keyspaces_come_back() {
+        assert_eq!(keyspace("larder", 3), "larder_n3");
+        assert_eq!(of_keyspace("larder", "larder_n3"), Some(3));
+        assert_eq!(of_keyspace("larder", "larder_n255"), Some(255));
+        for name in
+            ["larder", "larder_n", "larder_n03", "larder_n256", "larder_n-1", "other_n3", "larder_n3x", "larder2_n3"]
+        {
+            assert_eq!(of_keyspace("larder", name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn replication_names_each_datacenter() {
+        let one = create_keyspace("k_n3", &Replication::Simple, |_| 2);
+        assert!(one.ends_with("= {'class': 'SimpleStrategy', 'replication_factor': 2}"), "{one}");
+        let all = vec!["east".to_owned(), "o'west".to_owned()];
+        let two = create_keyspace("k_n3", &Replication::Datacenters { local: "east".into(), all }, |name| {
+            if name == Some("east") { 3 } else { 1 }
+        });
+        assert!(two.ends_with("= {'class': 'NetworkTopologyStrategy', 'east': 3, 'o''west': 1}"), "{two}");
+    }
+
+    #[test]
+    fn every_table_of_a_bucket_type_is_in_every_keyspace() {
+        for table in Table::ALL {
+            let of_types = Partition { table, n_val: 2, key: "\x01t".into() }.bucket_type().is_some();
+            assert_eq!(tables(2).contains(&table), of_types, "{table:?}");
+        }
+        assert_eq!(tables(Partition::N_VAL).len(), Table::ALL.len());
+    }
+}

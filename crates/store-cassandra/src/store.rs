@@ -1,0 +1,183 @@
+//! The store, as the rest of Larder knows it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use scylla::client::session::Session;
+use tokio::time::Instant;
+
+use larder_model::limits::BATCH_BYTES_MAX;
+use larder_store::shadows::Shadowed;
+use larder_store::{
+    Batch, Change, Clock, EngineLimits, Head, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
+    Stamp, Store, Swap, Table,
+};
+
+use crate::cluster::{Cluster, in_time};
+use crate::connect::{ConnectError, connect};
+use crate::figures::Figures;
+use crate::options::ConnectOptions;
+
+/// Bodies up to this many bytes are kept inside their row: so that a row, what is derived from it and a removal fit into the
+/// smallest limits that Cassandra has by default.
+const INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Rows in a cluster of Cassandra or ScyllaDB. Cheap to clone.
+#[derive(Clone)]
+pub struct CassandraStore {
+    cluster: Arc<Cluster>,
+    shadowed: Arc<Shadowed<Rows>>,
+    notes: Arc<[String]>,
+}
+
+/// The same without shadows.
+struct Rows(Arc<Cluster>);
+
+impl CassandraStore {
+    /// Connects to a cluster and makes there what is missing.
+    ///
+    /// # Errors
+    /// Within half a minute.
+    pub async fn connect(options: ConnectOptions) -> std::result::Result<Self, ConnectError> {
+        let (cluster, notes) = connect(options).await?;
+        let cluster = Arc::new(cluster);
+        let shadowed = Arc::new(Shadowed::new(Arc::new(Rows(cluster.clone()))));
+        Ok(Self { cluster, shadowed, notes: notes.into() })
+    }
+
+    /// The connections, for blobs.
+    #[must_use]
+    pub fn session(&self) -> &Arc<Session> {
+        &self.cluster.session
+    }
+
+    /// Name of the keyspace of a number of copies.
+    #[must_use]
+    pub fn keyspace(&self, n_val: u8) -> String {
+        self.cluster.keyspace(n_val)
+    }
+
+    /// What expiry is judged by.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.cluster.clock.clone()
+    }
+
+    /// What an operator should know, a line each: fewer copies than asked for, writes that are not on disk.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.to_vec()
+    }
+
+    /// What happened since the start.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.cluster.counters.read()
+    }
+
+    /// Makes the keyspace of a number of copies if it is not there. The first call that needs it does so too.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Unavailable`, `Io`.
+    pub async fn ensure(&self, n_val: u8, deadline: Instant) -> Result<()> {
+        self.cluster.ensure_keyspace(n_val, deadline).await
+    }
+}
+
+#[async_trait]
+impl Store for CassandraStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+        self.shadowed.read(partition, query, options).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        self.shadowed.apply(batch, options).await
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Head,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        self.shadowed.apply_if(partition, expected, head, changes, options).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage> {
+        self.shadowed.partitions(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &Options) -> Result<Micros> {
+        self.shadowed.now(options).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.shadowed.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shadowed.is_ready()
+    }
+}
+
+#[async_trait]
+impl Store for Rows {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+        self.0.page(partition, query, options).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        self.0.write(&batch, options).await
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Head,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        self.0.swap(partition, expected, &head.row, &changes, options).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage> {
+        self.0.list(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &Options) -> Result<Micros> {
+        in_time(options, "the time")?;
+        Ok(self.0.clock.now())
+    }
+
+    fn limits(&self) -> EngineLimits {
+        let (up, _) = self.0.nodes(self.0.replication.local());
+        EngineLimits {
+            inline_max: INLINE_BYTES_MAX,
+            batch_max: BATCH_BYTES_MAX,
+            nodes: u32::try_from(up).unwrap_or(u32::MAX),
+            replicated: true,
+            syncs: self.0.syncs,
+            keeps_tombstones: true,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.nodes(None).0 > 0
+    }
+}

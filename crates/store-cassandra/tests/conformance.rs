@@ -1,0 +1,198 @@
+//! Every promise of the store over a real node: run where `LARDER_CASSANDRA` names one, as `127.0.0.1:9042`.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_store::conformance::{ManualClock, conformance};
+use larder_store::{
+    Batch, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Store, Swap,
+    Table,
+};
+use larder_store_cassandra::{CassandraStore, ConnectOptions, Replication};
+use tokio::time::Instant;
+
+/// A store in keyspaces of its own.
+struct Subject {
+    store: CassandraStore,
+    prefix: String,
+    node: String,
+}
+
+impl Subject {
+    /// `None`, and why, where there is no node to run on.
+    async fn new(clock: Option<Arc<dyn Clock>>) -> Option<Self> {
+        #[expect(clippy::disallowed_methods, reason = "a test that is told where to run")]
+        let Ok(node) = std::env::var("LARDER_CASSANDRA") else {
+            println!("skipped: LARDER_CASSANDRA names no node to run on");
+            return None;
+        };
+        let prefix = format!("h1_{:08x}", RandomState::new().hash_one("prefix") as u32);
+        let store = CassandraStore::connect(options_of(&node, &prefix, clock)).await.expect("the node answers");
+        Some(Self { store, prefix, node })
+    }
+
+    /// Another gateway over the same keyspaces.
+    async fn another(&self) -> CassandraStore {
+        CassandraStore::connect(options_of(&self.node, &self.prefix, None)).await.expect("the node answers")
+    }
+
+    async fn drop_keyspaces(self, numbers: &[u8]) {
+        for n_val in numbers {
+            let text = format!("DROP KEYSPACE IF EXISTS {}", self.store.keyspace(*n_val));
+            self.store.session().query_unpaged(text, ()).await.expect("a keyspace is dropped");
+        }
+    }
+}
+
+fn options_of(node: &str, prefix: &str, clock: Option<Arc<dyn Clock>>) -> ConnectOptions {
+    ConnectOptions {
+        contact_points: vec![node.to_owned()],
+        keyspace: prefix.to_owned(),
+        replication: Replication::Simple,
+        credentials: None,
+        tls: None,
+        clock,
+    }
+}
+
+fn options() -> Options {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    Options { level: Level::Quorum, deadline, durability: Durability::Buffered }
+}
+
+fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {
+    Row { name: name.into(), value: value.into(), stamp, expires: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_promise_holds() {
+    let clock = Arc::new(ManualClock::default());
+    let Some(subject) = Subject::new(Some(clock.clone())).await else { return };
+    conformance(Arc::new(subject.store.clone()), clock).await;
+    println!("{:?}", subject.store.figures());
+    subject.drop_keyspaces(&[3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_gateways_that_start_at_once_make_one_schema() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let prefix = format!("{}x", subject.prefix);
+    let mut starts = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let options = options_of(&subject.node, &prefix, None);
+        starts.spawn(CassandraStore::connect(options));
+    }
+    let stores: Vec<_> = starts.join_all().await.into_iter().map(|store| store.expect("a gateway starts")).collect();
+    for (stamp, store) in (1..).zip(&stores) {
+        for table in [Table::Objects, Table::Usage] {
+            let partition = Partition::own(table, "p");
+            let batch = Batch::of(partition.clone(), vec![Change::Put(row("r", "v", stamp))]);
+            store.apply(batch, &options()).await.expect("a write is taken");
+            let page = stores[0].read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
+            assert_eq!(page.rows, [row("r", "v", stamp)], "{table:?}");
+        }
+    }
+    let text = format!("DROP KEYSPACE IF EXISTS {}", stores[0].keyspace(3));
+    subject.store.session().query_unpaged(text, ()).await.expect("a keyspace is dropped");
+    subject.drop_keyspaces(&[3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layout_of_a_newer_server_is_refused() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let text = format!("UPDATE {}.layout SET value = '2' WHERE name = 'version'", subject.store.keyspace(3));
+    subject.store.session().query_unpaged(text, ()).await.expect("the number is changed");
+    let refused = CassandraStore::connect(options_of(&subject.node, &subject.prefix, None)).await;
+    let text = refused.err().expect("refused").to_string();
+    assert!(text.contains("layout 2") && text.contains("newer"), "{text}");
+    subject.drop_keyspaces(&[3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_number_of_copies_has_a_keyspace_of_its_own() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let store = &subject.store;
+    let at = |n_val: u8| Partition { table: Table::Objects, n_val, key: "\u{1}t\u{1}bkey".into() };
+    let other = subject.another().await;
+    assert_eq!(other.read(&at(1), &ReadQuery::all(9), &options()).await.expect("a read is answered").rows, []);
+    for n_val in [1, 2, 3] {
+        let batch = Batch::of(at(n_val), vec![Change::Put(row("r", "v", u64::from(n_val)))]);
+        store.apply(batch, &options()).await.expect("a write is taken");
+    }
+    for n_val in [1, 2, 3] {
+        let page = other.read(&at(n_val), &ReadQuery::all(9), &options()).await.expect("a read is answered");
+        assert_eq!(page.rows, [row("r", "v", u64::from(n_val))]);
+    }
+    for limit in [1, 2, 9] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = other.partitions(Table::Objects, after, limit, &options()).await.expect("a listing is answered");
+            found.extend(page.partitions);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, [at(1), at(2), at(3)], "{limit}");
+    }
+    let elsewhere = Partition { table: Table::Heads, n_val: 2, key: "p".into() };
+    let refused = store.read(&elsewhere, &ReadQuery::all(1), &options()).await;
+    assert_eq!(refused.expect_err("refused").kind, Kind::Misuse);
+    assert!(store.notes().iter().any(|note| note.contains("1 of 3 copies")), "{:?}", store.notes());
+    subject.drop_keyspaces(&[1, 2, 3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_full_of_removals_is_read_in_halves() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let (store, partition) = (&subject.store, Partition::own(Table::Keys, "p"));
+    let name = |at: u32| format!("user/{at:08}");
+    for page in 0..120 {
+        let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: 1 });
+        store.apply(Batch::of(partition.clone(), changes.collect()), &options()).await.expect("removals are taken");
+    }
+    let last = [row("user/zzz", "v", 2), row("z", "v", 2)];
+    let changes = last.iter().cloned().map(Change::Put).collect();
+    store.apply(Batch::of(partition.clone(), changes), &options()).await.expect("a write is taken");
+    let page = store.read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
+    assert_eq!((&page.rows[..], page.stopped), (&last[..], Stopped::End));
+    let back = ReadQuery { order: Order::Reverse, ..ReadQuery::all(9) };
+    let page = store.read(&partition, &back, &options()).await.expect("a read is answered");
+    assert_eq!(page.rows, [last[1].clone(), last[0].clone()]);
+    println!("{:?}", store.figures());
+    assert!(store.figures().ranges_halved > 0, "the node gave no read up: nothing was shown here");
+    subject.drop_keyspaces(&[3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swap_knows_heads_that_another_gateway_wrote() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let (one, two) = (subject.store.clone(), subject.another().await);
+    let at = Partition::own(Table::Users, "p");
+    let swap = async |store: &CassandraStore, expected: Option<u64>, stamp: u64| {
+        let head = row("", "v", stamp);
+        store.apply_if(&at, expected, head.into(), Vec::new(), &options()).await.expect("a swap is answered")
+    };
+    assert_eq!(swap(&one, None, 1).await, Swap::Applied);
+    for stamp in (1..40).step_by(2) {
+        assert_eq!(swap(&two, Some(stamp), stamp + 1).await, Swap::Applied);
+        assert_eq!(swap(&one, Some(stamp), stamp + 2).await, Swap::Conflict(Some(row("", "v", stamp + 1))));
+        assert_eq!(swap(&one, Some(stamp + 1), stamp + 2).await, Swap::Applied);
+    }
+    let text = format!("SELECT w FROM {}.users", one.keyspace(3));
+    let answer = one.session().query_unpaged(text, ()).await.expect("the head is there").into_rows_result();
+    let (writers,) = answer.expect("rows").first_row::<(Vec<u8>,)>().expect("one head");
+    assert_eq!(writers.len(), 64, "a head names its last eight writers");
+    subject.drop_keyspaces(&[3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_the_cluster_is_told() {
+    let Some(subject) = Subject::new(None).await else { return };
+    let machine = larder_store::SystemClock::default();
+    let told = subject.store.now(&options()).await.expect("the time is told");
+    // The node runs on this machine.
+    assert!(told.abs_diff(machine.now()) < 5_000_000, "{told}");
+    subject.drop_keyspaces(&[3]).await;
+}

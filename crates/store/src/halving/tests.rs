@@ -1,0 +1,116 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::wrappers::random::SplitMix64;
+use crate::{Kind, Row};
+
+fn name(random: &mut SplitMix64) -> Bytes {
+    let length = random.below(4) as usize;
+    (0..length).map(|_| [0, 1, b'a', b'b', 0xff][random.below(5) as usize]).collect()
+}
+
+#[test]
+fn halves_meet_and_are_smaller() {
+    let mut random = SplitMix64::new(1);
+    for _ in 0..20_000 {
+        let (from, to) = (name(&mut random), random.chance(800).then(|| name(&mut random)));
+        let range = Range { from: Some(from.clone()).filter(|_| random.chance(800)), to: to.clone() };
+        let from = range.from.clone().unwrap_or_default();
+        match halves(&range) {
+            Some((low, high)) => {
+                assert_eq!((&low.from, &high.to), (&range.from, &range.to), "{range:?}");
+                assert_eq!(low.to, high.from, "{range:?}");
+                assert!(low.to.as_ref().is_some_and(|middle| *middle > from), "{range:?}");
+                assert!(to.is_none() || low.to < to, "{range:?}");
+            }
+            // Only a name with zeros behind it has no name between.
+            None => assert!(to.is_some_and(|to| to <= from || to == [&from[..], &[0]].concat()), "{range:?}"),
+        }
+    }
+}
+
+#[test]
+fn any_two_names_are_apart_after_a_few_halves() {
+    let mut random = SplitMix64::new(2);
+    for _ in 0..1000 {
+        let (one, other) = (name(&mut random), name(&mut random));
+        let (mut range, mut steps) = (Range::default(), 0);
+        while one != other {
+            let (low, high) = halves(&range).expect("two names are in it");
+            let below = |name: &Bytes| Some(name) < low.to.as_ref();
+            if below(&one) != below(&other) {
+                break;
+            }
+            range = if below(&one) { low } else { high };
+            steps += 1;
+            assert!(steps < 100, "{one:?} {other:?}");
+        }
+    }
+}
+
+/// An engine with these names that gives up where more than `most` dead ones are in the way.
+fn engine(live: &BTreeSet<Bytes>, dead: &BTreeSet<Bytes>, most: usize, query: &ReadQuery) -> Result<Page> {
+    let inside = |name: &&Bytes| {
+        query.range.from.as_ref().is_none_or(|from| *name >= from)
+            && query.range.to.as_ref().is_none_or(|to| *name < to)
+    };
+    let mut all: Vec<&Bytes> = live.union(dead).filter(inside).collect();
+    if query.order == Order::Reverse {
+        all.reverse();
+    }
+    let (mut rows, mut met) = (Vec::new(), 0);
+    for name in all {
+        if rows.len() == query.limit {
+            return Ok(Page { rows, stopped: Stopped::Limit });
+        }
+        if live.contains(name) {
+            rows.push(Row { name: name.clone(), value: Bytes::new(), stamp: 1, expires: None });
+        } else {
+            met += 1;
+        }
+        if met > most {
+            return Err(Error::new(Kind::Io, "too many tombstones"));
+        }
+    }
+    Ok(Page { rows, stopped: Stopped::End })
+}
+
+fn in_pieces(query: &ReadQuery, read: impl Fn(&ReadQuery) -> Result<Page>) -> Result<Page> {
+    let mut halving = Halving::of(query);
+    while let Some(piece) = halving.next() {
+        match read(&piece) {
+            Ok(page) => halving.answered(page),
+            Err(error) => halving.gave_up(&piece, error)?,
+        }
+    }
+    Ok(halving.page())
+}
+
+#[test]
+fn a_page_in_pieces_is_the_page() {
+    let mut random = SplitMix64::new(3);
+    for _ in 0..300 {
+        let live: BTreeSet<Bytes> = (0..random.below(20)).map(|_| name(&mut random)).collect();
+        let dead: BTreeSet<Bytes> =
+            (0..random.below(100)).map(|_| name(&mut random)).filter(|one| !live.contains(one)).collect();
+        let order = if random.chance(500) { Order::Forward } else { Order::Reverse };
+        let range = Range {
+            from: random.chance(300).then(|| name(&mut random)),
+            to: random.chance(300).then(|| name(&mut random)),
+        };
+        let query = ReadQuery { range, limit: 1 + random.below(10) as usize, order };
+        let whole = engine(&live, &dead, usize::MAX, &query).expect("it never gives up");
+        let pieces = in_pieces(&query, |piece| engine(&live, &dead, 2, piece)).expect("small enough pieces");
+        assert_eq!(pieces.rows, whole.rows, "{query:?}");
+        // A page that is exactly full need not know that nothing is behind it.
+        assert!(pieces.stopped == whole.stopped || pieces.rows.len() == query.limit, "{query:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_halved_fails() {
+    let dead = BTreeSet::from([Bytes::from("a")]);
+    let one = ReadQuery::one("a".into());
+    let error = in_pieces(&one, |piece| engine(&BTreeSet::new(), &dead, 0, piece)).unwrap_err();
+    assert_eq!(error.kind, Kind::Io);
+}

@@ -1,0 +1,215 @@
+//! The folder of an export: its manifest, and which segments are there.
+//!
+//! ```text
+//! manifest.json      format, id, when and from which engine; once complete: types, totals, every segment's digest
+//! segment-000001 …   see [`crate::segment`]
+//! lock               held while an export writes
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_store::Micros;
+use serde::{Deserialize, Serialize};
+
+use crate::segment::{self, ExportId};
+use crate::totals::Totals;
+use crate::{Error, Result};
+
+const MANIFEST: &str = "manifest.json";
+const LOCK: &str = "lock";
+/// How often, and how many times, a lock is tried: two seconds in all.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const LOCK_TRIES: u32 = 40;
+/// The format that is written, and the only one that is read.
+const FORMAT: u32 = 1;
+
+/// What an export is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// Format of the folder.
+    pub(crate) format: u32,
+    /// Identity of the export: 32 letters and digits.
+    pub(crate) id: String,
+    /// When it was begun, in microseconds since 1970.
+    pub(crate) begun: Micros,
+    /// What it was taken from, for people.
+    pub(crate) source: String,
+    /// What is there, once it is complete.
+    pub(crate) complete: Option<Complete>,
+}
+
+/// What is in a complete export.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Complete {
+    /// The bucket types that were created with an n_val, and so ask for as many copies.
+    pub(crate) types: Vec<TypeCopies>,
+    /// Counts and checksums.
+    pub(crate) totals: Totals,
+    /// SHA-256 of each segment, as hexadecimal digits.
+    pub(crate) segments: Vec<String>,
+}
+
+/// A bucket type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TypeCopies {
+    /// Its name, for people.
+    pub(crate) name: String,
+    /// Copies of what is in it.
+    pub(crate) copies: u8,
+}
+
+impl Manifest {
+    /// Of a new export.
+    pub(crate) fn new(id: &ExportId, begun: Micros, source: String) -> Self {
+        let id = String::from_utf8_lossy(id).into_owned();
+        Self { format: FORMAT, id, begun, source, complete: None }
+    }
+
+    /// The export's identity.
+    pub(crate) fn id(&self, folder: &Folder) -> Result<ExportId> {
+        let id = self.id.as_bytes().try_into();
+        id.map_err(|_| Error::damaged(&folder.dir.join(MANIFEST), "its id has not 32 bytes"))
+    }
+}
+
+/// A folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    pub(crate) dir: PathBuf,
+    /// Locked as long as anybody may write, also whoever goes on in a thread of its own after the export was given up.
+    #[expect(dead_code, reason = "held, not read")]
+    held: Option<Arc<File>>,
+}
+
+impl Folder {
+    /// The folder of this name; it is made if it is not there, for its owner alone: secrets will be in it.
+    pub(crate) fn make(dir: &Path) -> Result<Self> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|error| Error::file(dir, error))?;
+        Ok(Self { dir: dir.to_owned(), held: None })
+    }
+
+    /// The folder of this name with a complete export in it.
+    pub(crate) fn open(dir: &Path) -> Result<(Self, Manifest, Complete)> {
+        let folder = Self { dir: dir.to_owned(), held: None };
+        let Some(manifest) = folder.manifest()? else {
+            return Err(Error::Refused(format!("there is no export in {}", dir.display())));
+        };
+        let Some(complete) = manifest.complete.clone() else {
+            let line = "the export in it was not finished: give the export command again";
+            return Err(Error::Refused(format!("{}: {line}", dir.display())));
+        };
+        Ok((folder, manifest, complete))
+    }
+
+    /// Keeps everybody else from exporting into this folder as long as the answer or a copy of it lives. Blocks for a moment
+    /// when somebody is about to end.
+    pub(crate) fn lock(self) -> Result<Self> {
+        let path = self.dir.join(LOCK);
+        let file = File::create(&path).map_err(|error| Error::file(&path, error))?;
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { held: Some(Arc::new(file)), ..self }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(Error::file(&path, error)),
+            }
+        }
+        Err(Error::Refused(format!("another export into {} is running", self.dir.display())))
+    }
+
+    /// What stands in the manifest, if there is one.
+    pub(crate) fn manifest(&self) -> Result<Option<Manifest>> {
+        let path = self.dir.join(MANIFEST);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| Error::file(&path, error))?,
+        };
+        let json: serde_json::Value =
+            serde_json::from_slice(&text).map_err(|error| Error::damaged(&path, error.to_string()))?;
+        if json.get("format") != Some(&FORMAT.into()) {
+            return Err(Error::damaged(&path, format!("its format is not {FORMAT}, the one this version reads")));
+        }
+        serde_json::from_value(json).map(Some).map_err(|error| Error::damaged(&path, error.to_string()))
+    }
+
+    /// Writes the manifest, whole or not at all.
+    pub(crate) fn put_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let path = self.dir.join(MANIFEST);
+        let json = serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(&path, error.into()))?;
+        segment::write_whole(&path, &json)
+    }
+
+    /// How many segments are there: from the first on, without a gap.
+    pub(crate) fn segments(&self) -> Result<u32> {
+        let mut found = BTreeSet::new();
+        for entry in fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))? {
+            let entry = entry.map_err(|error| Error::file(&self.dir, error))?;
+            found.extend(entry.file_name().to_str().and_then(segment::number_of));
+        }
+        let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        match (1..=count).find(|number| !found.contains(number)) {
+            Some(gap) => Err(Error::damaged(&self.dir.join(segment::name_of(gap)), "it is missing")),
+            None => Ok(count),
+        }
+    }
+
+    /// Whether anything is there that is not of an export.
+    pub(crate) fn has_others(&self) -> Result<bool> {
+        let mut entries = fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))?;
+        Ok(entries
+            .any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK && entry.file_name() != "manifest.part")))
+    }
+}
+
+/// What a complete export holds, as text.
+///
+/// # Errors
+/// There is none, or it was not finished.
+pub fn summary(dir: &Path) -> Result<String> {
+    let (_, manifest, complete) = Folder::open(dir)?;
+    Ok(format!("export {} of {}\n{}", manifest.id, manifest.source, complete.totals.text()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_between_segments_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(dir.path()).unwrap();
+        for number in [1, 2, 4] {
+            fs::write(dir.path().join(segment::name_of(number)), "").unwrap();
+        }
+        let error = folder.segments().unwrap_err().to_string();
+        assert!(error.contains("segment-000003") && error.contains("missing"), "{error}");
+        fs::write(dir.path().join(segment::name_of(3)), "").unwrap();
+        fs::write(dir.path().join("segment-000005.part"), "").unwrap();
+        assert_eq!(folder.segments().unwrap(), 4);
+    }
+
+    #[test]
+    fn an_unknown_format_is_not_guessed_at() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(MANIFEST), r#"{"format": 2}"#).unwrap();
+        let error = Folder::open(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("manifest.json is damaged: its format is not 1"), "{error}");
+    }
+
+    #[test]
+    fn one_export_writes_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(dir.path()).unwrap();
+        let held = folder.clone().lock().unwrap();
+        let copy = held.clone();
+        drop(held);
+        assert!(matches!(folder.clone().lock(), Err(Error::Refused(_))));
+        drop(copy);
+        assert!(folder.lock().is_ok());
+    }
+}

@@ -1,0 +1,104 @@
+//! Cassandra itself: its jars, through Maven, kept where the working copy keeps what is built.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Error, Result};
+
+/// What Maven is asked for.
+const GROUP: &str = "org.apache.cassandra";
+const ARTIFACT: &str = "cassandra-all";
+const VERSION: &str = "5.0.6";
+
+/// The folder of the jars below `dir`, made when it is not there or holds another version.
+///
+/// Several processes may ask at the same time: one of them fetches.
+///
+/// # Errors
+/// [`Error::Unavailable`] when there is no Maven or it cannot get the jars, with the first thing it complained about.
+pub(crate) fn fetch(dir: &Path) -> Result<PathBuf> {
+    let lib = dir.join("lib");
+    fs::create_dir_all(dir).map_err(|error| Error::file(dir, &error))?;
+    let lock = dir.join("lock");
+    let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(|e| Error::file(&lock, &e))?;
+    if are_in(dir) {
+        return Ok(lib);
+    }
+    let _ = fs::remove_dir_all(&lib);
+    let pom = dir.join("pom.xml");
+    fs::write(&pom, project()).map_err(|error| Error::file(&pom, &error))?;
+    copy(&pom, &lib)?;
+    let stamp = stamp(dir);
+    fs::write(&stamp, VERSION).map_err(|error| Error::file(&stamp, &error))?;
+    drop(lock);
+    Ok(lib)
+}
+
+/// Whether the jars are below `dir`, all of them.
+pub(crate) fn are_in(dir: &Path) -> bool {
+    fs::read_to_string(stamp(dir)).is_ok_and(|version| version == VERSION)
+}
+
+/// Written when all are there.
+fn stamp(dir: &Path) -> PathBuf {
+    dir.join("lib/larder-stamp")
+}
+
+/// A project that needs nothing but Cassandra.
+fn project() -> String {
+    format!(
+        "<project>\n  <modelVersion>4.0.0</modelVersion>\n  <groupId>larder</groupId>\n  \
+         <artifactId>cassandra-nodes</artifactId>\n  <version>1</version>\n  <packaging>pom</packaging>\n  \
+         <dependencies>\n    <dependency>\n      <groupId>{GROUP}</groupId>\n      <artifactId>{ARTIFACT}</artifactId>\n      \
+         <version>{VERSION}</version>\n    </dependency>\n  </dependencies>\n</project>\n"
+    )
+}
+
+fn copy(pom: &Path, lib: &Path) -> Result<()> {
+    let output = Command::new("mvn")
+        .args(["--batch-mode", "--quiet", "--file"])
+        .arg(pom)
+        .args(["dependency:copy-dependencies", "-DincludeScope=runtime"])
+        .arg(format!("-DoutputDirectory={}", lib.display()))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::Unavailable(format!("no Maven: mvn: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Err(Error::Unavailable(format!("Maven cannot get {ARTIFACT} {VERSION}: {}", complaint(&text))))
+}
+
+/// The first error in Maven's output.
+fn complaint(text: &str) -> &str {
+    let errors = text.lines().filter_map(|line| line.strip_prefix("[ERROR] "));
+    errors.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it does not say why")
+}
+
+/// The agent by which Cassandra measures its objects, which belongs on the command line.
+pub(crate) fn agent(lib: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(lib).map_err(|error| Error::file(lib, &error))?;
+    let is_agent = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("jamm-"));
+    let found = entries.flatten().map(|entry| entry.path()).find(is_agent);
+    found.ok_or_else(|| Error::failed(format!("{}: no jamm", lib.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_names_what_is_fetched() {
+        let text = project();
+        assert!(text.contains("<artifactId>cassandra-all</artifactId>\n      <version>5.0.6</version>"), "{text}");
+    }
+
+    #[test]
+    fn the_first_complaint_of_maven_is_told() {
+        let text = "[WARNING] slow\n[ERROR] \n[ERROR] Could not resolve cassandra-all\n[ERROR] more\n";
+        assert_eq!(complaint(text), "Could not resolve cassandra-all");
+        assert_eq!(complaint(""), "it does not say why");
+    }
+}

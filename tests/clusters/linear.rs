@@ -1,0 +1,216 @@
+//! What changes by compare-and-set is linearizable through two gateways while nodes and gateways fail: objects of `consistent`
+//! types, and objects of S3 under `If-Match`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_tests::{Act, Client, Machines, Node, Op, Random, Request, Response, S3, Scale, Value, figure, is_linearizable};
+
+/// Clients of each key.
+const CLIENTS: usize = 5;
+/// Operations of a key before the next key is taken: what is searched through as one.
+const KEY_OPERATIONS: u64 = 250;
+/// Longest wait for one answer, within which a paused cluster goes on.
+const TIMEOUT_MS: u64 = 8_000;
+
+const BUCKET: &str = "/types/cas/buckets/linear/keys";
+const S3_BUCKET: &str = "/linear";
+
+struct World {
+    begun: Instant,
+    gateways: RwLock<Vec<Node>>,
+    ended: AtomicBool,
+    /// Histories, key by key.
+    histories: Mutex<Vec<(String, Vec<Op>)>>,
+    done: AtomicU64,
+}
+
+#[test]
+fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
+    let Some(machines) = Machines::start(3) else { return };
+    let name = |name: &str| machines.gateway(&["--s3", "127.0.0.1:0", "--node-name", name]);
+    let gateways = vec![name("one@127.0.0.1"), name("other@127.0.0.1")];
+    gateways[0].admin().active_type("cas", r#"{"props":{"consistent":true}}"#);
+    S3::admin(&gateways[0]).put(S3_BUCKET, "").expect(200);
+    let world = World {
+        begun: Instant::now(),
+        gateways: RwLock::new(gateways),
+        ended: AtomicBool::new(false),
+        histories: Mutex::default(),
+        done: AtomicU64::new(0),
+    };
+    let wanted = Scale::current().of(5_000, 100_000);
+    thread::scope(|scope| {
+        let world = &world;
+        scope.spawn(|| faults(world, &machines));
+        let groups: Vec<_> = (0..2).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
+        groups.into_iter().for_each(|group| group.join().unwrap());
+        world.ended.store(true, Ordering::Relaxed);
+    });
+    let histories = world.histories.into_inner().unwrap();
+    let operations: usize = histories.iter().map(|(_, history)| history.len()).sum();
+    let swaps = |history: &Vec<Op>| history.iter().filter(|op| matches!(op.act, Act::Swap { .. })).count();
+    let swapped: usize = histories.iter().map(|(_, history)| swaps(history)).sum();
+    let unsure = |history: &Vec<Op>| history.iter().filter(|op| op.returned.is_none()).count();
+    let lost: usize = histories.iter().map(|(_, history)| unsure(history)).sum();
+    figure("linearizability: operations, swaps, without an answer", &format!("{operations}, {swapped}, {lost}"));
+    assert!(operations as u64 >= wanted && swapped > operations / 20);
+    for (key, history) in &histories {
+        assert!(is_linearizable(history), "{key}: {history:#?}");
+    }
+}
+
+/// Key after key with its own clients: even groups work on objects of a `consistent` type, odd ones on objects of S3.
+fn group(world: &World, number: usize, wanted: u64) {
+    let mut round = 0;
+    while world.done.load(Ordering::Relaxed) < wanted {
+        let key = format!("g{number}r{round}");
+        let (left, next) = (AtomicU64::new(KEY_OPERATIONS), AtomicU64::new(1));
+        let history = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let (left, next, history, key) = (&left, &next, &history, &key);
+                scope.spawn(move || {
+                    let mut client = One { world, key, s3: number % 2 == 1, at: client % 2, seed: client as u64 };
+                    let done = client.run(left, next);
+                    history.lock().unwrap().extend(done);
+                });
+            }
+        });
+        let history = history.into_inner().unwrap();
+        world.done.fetch_add(history.len() as u64, Ordering::Relaxed);
+        world.histories.lock().unwrap().push((key, history));
+        round += 1;
+    }
+}
+
+/// One client of one key.
+struct One<'a> {
+    world: &'a World,
+    key: &'a str,
+    s3: bool,
+    at: usize,
+    seed: u64,
+}
+
+/// What a read answered, and what a write has to send back.
+struct Seen {
+    value: Value,
+    token: Option<String>,
+}
+
+impl One<'_> {
+    fn run(&mut self, left: &AtomicU64, next: &AtomicU64) -> Vec<Op> {
+        let mut random = Random::seeded(self.seed);
+        let mut history = Vec::new();
+        while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let called = self.micros();
+            let Some(seen) = self.read() else { continue };
+            history.push(Op { act: Act::Read(seen.value), called, returned: Some(self.micros()) });
+            if random.below(3) == 0 {
+                continue;
+            }
+            let (called, expected, new) = (self.micros(), seen.value, next.fetch_add(1, Ordering::Relaxed));
+            let status = self.write(&seen, new);
+            let returned = Some(self.micros());
+            history.push(match status {
+                Some(200..=299) => Op { act: Act::Swap { expected, new }, called, returned },
+                Some(412) => Op { act: Act::Refused(expected), called, returned },
+                _ => Op { act: Act::Swap { expected, new }, called, returned: None },
+            });
+        }
+        history
+    }
+
+    fn micros(&self) -> u64 {
+        self.world.begun.elapsed().as_micros() as u64
+    }
+
+    fn read(&mut self) -> Option<Seen> {
+        let answer = self.send("GET", &[], Vec::new())?;
+        let token = if self.s3 { answer.header("ETag") } else { answer.header("X-Riak-Vclock") };
+        match answer.status {
+            200 => Some(Seen { value: answer.text().parse().expect("a number"), token: token.map(str::to_owned) }),
+            404 => Some(Seen { value: 0, token: token.map(str::to_owned) }),
+            _ => None,
+        }
+    }
+
+    fn write(&mut self, seen: &Seen, new: Value) -> Option<u16> {
+        let header = match (&seen.token, self.s3) {
+            (Some(token), true) => vec![("If-Match", token.as_str())],
+            (None, true) => vec![("If-None-Match", "*")],
+            (Some(token), false) => vec![("X-Riak-Vclock", token.as_str())],
+            (None, false) => Vec::new(),
+        };
+        self.send("PUT", &header, new.to_string().into_bytes()).map(|answer| answer.status)
+    }
+
+    /// Asks the own gateway, the other one when that does not answer. An answer that is lost is none.
+    fn send(&mut self, method: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Option<Response> {
+        let gateways = self.world.gateways.read().unwrap();
+        let gateway = &gateways[self.at];
+        let answer = if self.s3 {
+            let s3 = S3::admin(gateway);
+            let request = s3.signed(method, &format!("{S3_BUCKET}/{}", self.key), headers, body);
+            let at = gateway.s3_at();
+            drop(gateways);
+            Client::new(at).try_send(&request)
+        } else {
+            let target = format!("{BUCKET}/{}?timeout={TIMEOUT_MS}", self.key);
+            let request = Request::new(method, &target).header("Content-Type", "text/plain").body(body);
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+            let at = gateway.http();
+            drop(gateways);
+            Client::new(at).try_send(&request)
+        };
+        if !answer.as_ref().is_ok_and(|answer| answer.status < 500) {
+            self.at = 1 - self.at;
+            thread::sleep(Duration::from_millis(20));
+        }
+        answer.ok()
+    }
+}
+
+/// Until the clients have done enough: nodes are held, killed and started, gateways are held, killed and started.
+fn faults(world: &World, machines: &Machines) {
+    let mut random = Random::from_environment("faults");
+    let rest = |ms: u64| {
+        let until = Instant::now() + Duration::from_millis(ms);
+        while Instant::now() < until && !world.ended.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut turn = 0;
+    while !world.ended.load(Ordering::Relaxed) {
+        rest(1_000);
+        let number = 1 + random.below(3);
+        match turn % 4 {
+            0 => {
+                machines.node(number).stop().unwrap();
+                rest(1_500 + random.below(2_000) as u64);
+                machines.node(number).cont().unwrap();
+            }
+            1 => {
+                let mut gateways = world.gateways.write().unwrap();
+                gateways[1].kill();
+                gateways[1].restart();
+            }
+            2 => {
+                machines.node(number).kill().unwrap();
+                rest(3_000);
+                machines.node(number).start().unwrap();
+            }
+            _ => {
+                let stopped = random.below(2);
+                world.gateways.read().unwrap()[stopped].stop();
+                rest(1_000 + random.below(3_000) as u64);
+                world.gateways.read().unwrap()[stopped].cont();
+            }
+        }
+        turn += 1;
+    }
+    figure("linearizability: faults injected", &turn.to_string());
+}

@@ -1,0 +1,109 @@
+//! Latency over time, as a picture that a browser shows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::load::{Deed, Sample};
+
+const WIDTH: f64 = 1200.0;
+const HEIGHT: f64 = 520.0;
+/// Room for the axes: left and bottom.
+const MARGIN: f64 = 60.0;
+/// Lowest and highest latency shown, as powers of ten of a microsecond: 100 µs to 100 s.
+const DECADES: (f64, f64) = (2.0, 8.0);
+
+/// What is drawn, how it is called and its colour.
+const LINES: [(Deed, &str, &str); 4] = [
+    (Deed::Read, "KV read", "#1f77b4"),
+    (Deed::Write, "KV write", "#2ca02c"),
+    (Deed::S3Read, "S3 get", "#9467bd"),
+    (Deed::S3Write, "S3 put", "#ff7f0e"),
+];
+
+/// Something that was done to the cluster, and when.
+pub(crate) type Event = (Duration, String);
+
+/// Draws the median (thick) and the 99th percentile (thin) of each second, failures as red ticks, events as lines; writes it
+/// where `LARDER_PLOTS` says, else nowhere.
+pub(crate) fn write(name: &str, samples: &[Sample], events: &[Event]) {
+    let Some(dir) = std::env::var_os("LARDER_PLOTS").map(PathBuf::from) else { return };
+    let path = dir.join(format!("{name}.svg"));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(&path, draw(samples, events)).unwrap();
+    eprintln!("latency over time: {}", path.display());
+}
+
+/// The picture.
+pub(crate) fn draw(samples: &[Sample], events: &[Event]) -> String {
+    let end = samples.iter().map(|sample| sample.at + sample.took).max().unwrap_or_default().as_secs_f64().max(1.0);
+    let x = |at: f64| MARGIN + at / end * (WIDTH - MARGIN - 10.0);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    axes(&mut svg, end, x);
+    for (index, (at, what)) in events.iter().enumerate() {
+        let (at, low) = (x(at.as_secs_f64()), 20.0 + 14.0 * (index % 6) as f64);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{at:.1} 10V{:.1}\" stroke=\"#888\" stroke-dasharray=\"4 3\"/><text x=\"{:.1}\" y=\"{low}\">{what}</text>",
+            HEIGHT - MARGIN,
+            at + 3.0
+        );
+    }
+    for (index, (deed, called, colour)) in LINES.into_iter().enumerate() {
+        let seconds = by_second(samples, deed);
+        for (quantile, width) in [(0.5, 2.0), (0.99, 0.7)] {
+            let points = seconds.iter().map(|(second, took)| (x(*second as f64 + 0.5), y(quantile_of(took, quantile))));
+            let path: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let _ = writeln!(
+                svg,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
+                path.join(" ")
+            );
+        }
+        let at = MARGIN + 130.0 * index as f64;
+        let _ = writeln!(svg, "<text x=\"{at}\" y=\"{}\" fill=\"{colour}\">{called}</text>", HEIGHT - 8.0);
+    }
+    for failed in samples.iter().filter(|sample| sample.failed.is_some()) {
+        let (x, y) = (x(failed.at.as_secs_f64()), y(failed.took));
+        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\" fill=\"red\"/>");
+    }
+    svg + "</svg>\n"
+}
+
+fn axes(svg: &mut String, end: f64, x: impl Fn(f64) -> f64) {
+    for decade in DECADES.0 as u64..=DECADES.1 as u64 {
+        let took = Duration::from_micros(10_u64.pow(decade as u32));
+        let at = y(took);
+        let _ = writeln!(svg, "<path d=\"M{MARGIN} {at:.1}H{WIDTH}\" stroke=\"#ddd\"/><text x=\"4\" y=\"{at:.1}\">{took:?}</text>");
+    }
+    let step = [5.0, 10.0, 30.0, 60.0, 300.0, 1800.0].into_iter().find(|step| end / step < 20.0).unwrap_or(3600.0);
+    let mut at = 0.0;
+    while at <= end {
+        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{}\">{at} s</text>", x(at), HEIGHT - MARGIN + 20.0);
+        at += step;
+    }
+}
+
+fn y(took: Duration) -> f64 {
+    let power = (took.as_micros().max(1) as f64).log10().clamp(DECADES.0, DECADES.1);
+    HEIGHT - MARGIN - (power - DECADES.0) / (DECADES.1 - DECADES.0) * (HEIGHT - MARGIN - 10.0)
+}
+
+/// How long requests took that were answered, by the second they began in.
+fn by_second(samples: &[Sample], deed: Deed) -> BTreeMap<u64, Vec<Duration>> {
+    let mut seconds: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.deed == deed && sample.failed.is_none()) {
+        seconds.entry(sample.at.as_secs()).or_default().push(sample.took);
+    }
+    seconds.values_mut().for_each(|took| took.sort_unstable());
+    seconds
+}
+
+/// Of sorted times, which are not none.
+pub(crate) fn quantile_of(sorted: &[Duration], quantile: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * quantile) as usize]
+}
