@@ -87,7 +87,8 @@ fn a_type_is_created_activated_and_used() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
     admin.check(&["bucket-type", "list"], "default (active)\n");
-    admin.check(&["bucket-type", "create", "fruit", r#"{"props":{"n_val":1}}"#], "fruit created\n");
+    admin
+        .check(&["bucket-type", "create", "fruit", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)], "fruit created\n");
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (not active)\n");
     admin.check(&["bucket-type", "activate", "fruit"], "fruit has been activated\n");
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (active)\n");
@@ -150,10 +151,10 @@ fn type_default_is_neither_created_nor_updated_and_is_active() {
 fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("many", r#"{"props":{"n_val":1}}"#);
+    admin.active_type("many", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
     admin.active_type("single", r#"{"props":{"allow_mult":false}}"#);
     shows(&admin, "many", "allow_mult: true");
-    shows(&admin, "many", "n_val: 1");
+    shows(&admin, "many", &Engine::with_n_val("n_val: 2"));
     shows(&admin, "single", "allow_mult: false");
     for (name, status) in [("many", 300), ("single", 200)] {
         let url = format!("/types/{name}/buckets/b/keys/k");
@@ -167,14 +168,15 @@ fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
 fn creating_again_before_activation_keeps_only_the_last_call() {
     let node = Node::buffered();
     let admin = node.admin();
-    admin.check(&["bucket-type", "create", "t", r#"{"props":{"n_val":1,"allow_mult":false}}"#], "t created\n");
+    let first = Engine::with_n_val(r#"{"props":{"n_val":2,"allow_mult":false}}"#);
+    admin.check(&["bucket-type", "create", "t", &first], "t created\n");
     admin.check(&["bucket-type", "create", "t", r#"{"props":{"r":1}}"#], "t created\n");
     let props = status_props(&admin, "t");
     for line in ["r: 1", "n_val: 3", "allow_mult: true"] {
         assert!(props.contains(&line.to_owned()), "{line}: {props:?}");
     }
     admin.check(&["bucket-type", "activate", "t"], "t has been activated\n");
-    let again = ["bucket-type", "create", "t", r#"{"props":{"n_val":1}}"#];
+    let again = ["bucket-type", "create", "t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)];
     admin.refused(&again, "Error creating bucket type t:\nalready_active\n");
 }
 
@@ -183,7 +185,7 @@ fn create_and_activate_work_in_one_script() {
     let node = Node::buffered();
     let home = Home::new();
     let file = home.path().join("f.json");
-    fs::write(&file, "{\"props\":\n  {\"n_val\": 1, \"allow_mult\": false}}\n").unwrap();
+    fs::write(&file, Engine::with_n_val("{\"props\":\n  {\"n_val\":2, \"allow_mult\": false}}\n")).unwrap();
     let script = r#"set -e
         "$A" --socket "$S" bucket-type create t "$(cat "$F")"
         "$A" --socket "$S" bucket-type activate t
@@ -193,7 +195,7 @@ fn create_and_activate_work_in_one_script() {
     let ended = Admin::run_command(&mut command);
     assert_eq!(ended.stdout, "t created\nt has been activated\nt is active\n", "{}", ended.stderr);
     assert_eq!(ended.code, Some(0));
-    shows(&node.admin(), "t", "n_val: 1");
+    shows(&node.admin(), "t", &Engine::with_n_val("n_val: 2"));
     shows(&node.admin(), "t", "allow_mult: false");
 }
 
@@ -250,19 +252,22 @@ fn activating_twice_is_fine_and_an_unknown_type_is_named() {
 fn an_update_is_seen_by_the_buckets_of_the_type() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("t", r#"{"props":{"n_val":1}}"#);
+    admin.active_type("t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
     client.put("/types/t/buckets/b/keys/k", "v").expect(204);
     let update = ["bucket-type", "update", "t", r#"{"props":{"allow_mult":false,"r":1}}"#];
     admin.check(&update, "t updated\n");
     shows(&admin, "t", "allow_mult: false");
     shows(&admin, "t", "r: 1");
-    shows(&admin, "t", "n_val: 1");
+    shows(&admin, "t", &Engine::with_n_val("n_val: 2"));
     let props = client.get("/types/t/buckets/b/props").expect(200).json()["props"].clone();
-    assert_eq!((&props["allow_mult"], &props["r"], &props["n_val"]), (&false.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&props["allow_mult"], &props["r"], &props["n_val"]),
+        (&false.into(), &1.into(), &Engine::scaled(2, 1).into())
+    );
     client.put("/types/t/buckets/b/keys/k", "w").expect(204);
     assert_eq!(client.get("/types/t/buckets/b/keys/k").expect(200).text(), "w");
     for name in ["nosuch", "waiting"] {
-        let update = ["bucket-type", "update", name, r#"{"props":{"n_val":1}}"#];
+        let update = ["bucket-type", "update", name, &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)];
         admin.refused(&update, &format!("Error updating bucket type {name}:\nnot_active\n"));
         admin.check(&["bucket-type", "create", "waiting"], "waiting created\n");
     }
@@ -312,7 +317,7 @@ fn consistent_datatype_and_write_once_never_change_but_may_be_repeated() {
 fn what_a_client_got_over_http_it_may_put_back() {
     let node = Node::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("once", r#"{"props":{"write_once":true,"n_val":1}}"#);
+    admin.active_type("once", &Engine::with_n_val(r#"{"props":{"write_once":true,"n_val":2}}"#));
     admin.active_type("strong", r#"{"props":{"consistent":true}}"#);
     admin.active_type("maps", r#"{"props":{"datatype":"map"}}"#);
     for name in ["once", "strong", "maps"] {
@@ -397,7 +402,7 @@ fn types_survive_a_restart() {
     let mut node = Node::start(&[]);
     let before = {
         let admin = node.admin();
-        admin.active_type("t", r#"{"props":{"n_val":1}}"#);
+        admin.active_type("t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
         admin.check(&["bucket-type", "update", "t", r#"{"props":{"r":1}}"#], "t updated\n");
         admin.check(&["bucket-type", "create", "waiting", r#"{"props":{"w":1}}"#], "waiting created\n");
         node.client().put("/types/t/buckets/b/keys/k", "v").expect(204);

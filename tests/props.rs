@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use larder_tests::{Client, Node, Request};
+use larder_tests::{Client, Engine, Node, Request};
 use serde_json::{Value, json};
 
 const FORM: &str = "PUT must be a JSON object of the form:\n{\"props\":{...bucket properties...}}";
@@ -90,11 +90,12 @@ fn a_type_update_reaches_a_bucket_that_has_overrides_of_its_own() {
     let node = Node::buffered();
     let mut client = node.client();
     let admin = node.admin();
-    admin.active_type("t", r#"{"props":{"r":3}}"#);
+    admin.active_type("t", Engine::scaled(r#"{"props":{"n_val":3}}"#, r#"{"props":{"r":3}}"#));
     let url = "/types/t/buckets/b/props";
     client.put_json(url, r#"{"props":{"r":1}}"#).expect(204);
-    admin.check(&["bucket-type", "update", "t", r#"{"props":{"n_val":1,"r":2,"w":1}}"#], "t updated\n");
-    for (name, value) in [("n_val", 1), ("r", 1), ("w", 1)] {
+    let update = Engine::with_n_val(r#"{"props":{"n_val":2,"r":2,"w":1}}"#);
+    admin.check(&["bucket-type", "update", "t", &update], "t updated\n");
+    for (name, value) in [("n_val", Engine::scaled(2, 1)), ("r", 1), ("w", 1)] {
         assert_eq!(prop(&mut client, url, name), value, "{name}");
     }
     client.delete(url).expect(204);

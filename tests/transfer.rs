@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::Cql;
@@ -33,11 +34,13 @@ enum Place {
 }
 
 impl Place {
-    /// Somewhere else than in the embedded engine, if the run says where.
+    /// Somewhere else than in the embedded engine, if the run says where; nobody else is there.
     fn far() -> Self {
+        static PLACES: AtomicU32 = AtomicU32::new(0);
         match std::env::var("LARDER_CASSANDRA") {
             Ok(node) => {
-                let keyspaces = format!("transfer{}", std::process::id());
+                let number = PLACES.fetch_add(1, Ordering::Relaxed);
+                let keyspaces = format!("transfer{}_{number}", std::process::id());
                 Self::Cluster(node.parse().expect("LARDER_CASSANDRA is an address"), keyspaces)
             }
             Err(_) => Self::Local,
@@ -46,8 +49,8 @@ impl Place {
 
     /// A server there; each has a name of its own, so that nobody waits for the one that was killed.
     fn start(&self, home: Home) -> Node {
-        static STARTS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = STARTS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        static STARTS: AtomicU32 = AtomicU32::new(0);
+        let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("larder{number}@127.0.0.1");
         let mut args = vec!["--s3", "127.0.0.1:0", "--node-name", &name];
         let at;

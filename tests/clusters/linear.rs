@@ -6,7 +6,9 @@ use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Act, Client, Machines, Node, Op, Random, Request, Response, S3, Scale, Value, figure, is_linearizable};
+use larder_tests::{
+    Act, Client, Machines, Node, Op, Random, Request, Response, S3, Scale, Value, figure, is_linearizable,
+};
 
 /// Clients of each key.
 const CLIENTS: usize = 5;

@@ -23,12 +23,17 @@ pub(crate) const BUCKET: &str = "/types/kept/buckets/load/keys";
 const S3_BUCKET: &str = "/load";
 /// Bodies are up to so many bytes: some are blobs.
 const BODY_MAX: usize = 40_000;
+/// Shorter ones never are.
+const INLINE: usize = 16_000;
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Deed {
     Read,
+    /// A small body, or a deletion with a context.
     Write,
+    /// A body that is a blob, or a deletion that has to look first: these need a majority.
+    Heavy,
     S3Read,
     S3Write,
 }
@@ -202,7 +207,8 @@ impl One {
             None => Request::new("DELETE", &format!("{BUCKET}/{key}")),
         };
         let request = context.iter().fold(request, |request, context| request.header("X-Riak-Vclock", context));
-        let done = self.ask(Deed::Write, &request).is_some();
+        let small = body.as_ref().map_or(context.is_some(), |body| body.len() < INLINE);
+        let done = self.ask(if small { Deed::Write } else { Deed::Heavy }, &request).is_some();
         // What such a deletion did not find may still be there.
         let done = done && (body.is_some() || context.is_some());
         self.keys.entry(key).or_default().written(body.is_some().then_some(number), &seen, done);

@@ -4,11 +4,11 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking and runs in real time"
+    clippy::print_stderr,
+    reason = "a test fails by panicking, runs in real time and says what it does"
 )]
 
 mod failover;
 mod linear;
 mod load;
-mod one_down;
 mod plot;

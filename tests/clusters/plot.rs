@@ -15,9 +15,10 @@ const MARGIN: f64 = 60.0;
 const DECADES: (f64, f64) = (2.0, 8.0);
 
 /// What is drawn, how it is called and its colour.
-const LINES: [(Deed, &str, &str); 4] = [
+const LINES: [(Deed, &str, &str); 5] = [
     (Deed::Read, "KV read", "#1f77b4"),
     (Deed::Write, "KV write", "#2ca02c"),
+    (Deed::Heavy, "KV large write", "#8c564b"),
     (Deed::S3Read, "S3 get", "#9467bd"),
     (Deed::S3Write, "S3 put", "#ff7f0e"),
 ];
@@ -78,7 +79,10 @@ fn axes(svg: &mut String, end: f64, x: impl Fn(f64) -> f64) {
     for decade in DECADES.0 as u64..=DECADES.1 as u64 {
         let took = Duration::from_micros(10_u64.pow(decade as u32));
         let at = y(took);
-        let _ = writeln!(svg, "<path d=\"M{MARGIN} {at:.1}H{WIDTH}\" stroke=\"#ddd\"/><text x=\"4\" y=\"{at:.1}\">{took:?}</text>");
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{MARGIN} {at:.1}H{WIDTH}\" stroke=\"#ddd\"/><text x=\"4\" y=\"{at:.1}\">{took:?}</text>"
+        );
     }
     let step = [5.0, 10.0, 30.0, 60.0, 300.0, 1800.0].into_iter().find(|step| end / step < 20.0).unwrap_or(3600.0);
     let mut at = 0.0;

@@ -59,6 +59,13 @@ impl Engine {
             Self::Cassandra(_) => cassandra,
         }
     }
+
+    /// Properties, or what is shown of them, that say an n_val of 2: over a cluster, which has one node, they say 1.
+    #[must_use]
+    pub fn with_n_val(text: &str) -> String {
+        let fewer = || text.replace("\"n_val\":2", "\"n_val\":1").replace("n_val: 2", "n_val: 1");
+        Self::scaled(text.to_owned(), fewer())
+    }
 }
 
 /// Keyspaces of a cluster that nobody else uses as long as this value lives.
@@ -103,7 +110,8 @@ fn empty(node: SocketAddr, prefix: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The full name of a table, quoted because some are words of the language, when it is in a keyspace of this prefix: behind it stands `_n` and a number.
+/// The full name of a table, quoted because some are words of the language, when it is in a keyspace of this prefix: behind
+/// it stands `_n` and a number.
 fn named(row: &Row, prefix: &str) -> Option<String> {
     let text = |column: usize| row.get(column)?.as_deref().map(String::from_utf8_lossy);
     let (keyspace, table) = (text(0)?, text(1)?);

@@ -15,7 +15,7 @@ use crate::http::Client;
 use crate::process::{Ended, Process};
 
 /// How long a start may take; generous, because a debug machine under load is slow.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(120);
 /// How long a drain may take.
 const STOP: Duration = Duration::from_secs(30);
 /// What the banner says before the addresses.

@@ -97,8 +97,7 @@ fn recipe(told: &Told, cluster: &Cluster, scratch: &Path, which: u8) -> Result<R
 }
 
 /// The report of this command.
-const FACE: Face =
-    Face { command: "kv --engine cassandra", size, shows_moved: false, notes: NOTES };
+const FACE: Face = Face { command: "kv --engine cassandra", size, shows_moved: false, notes: NOTES };
 
 const NOTES: &str = "\
 - Node, gateways, bare driver and generator share the machine. A gateway has to win on what it costs beside the node.

@@ -118,7 +118,8 @@ fn a_start_that_cannot_be_is_one_line_and_an_exit_code() {
     let long = "x".repeat(120);
     for (arguments, exit, beginning) in [
         (&["--htp", "off"][..], 2, "larder: unexpected argument '--htp' found"),
-        (&["--engine", "cassandra"], 2, "larder: --engine is \"cassandra\": expected local or memory (the Cassandra"),
+        (&["--engine", "big"], 2, "larder: --engine is \"big\": expected local, memory or cassandra"),
+        (&["--engine", "cassandra"], 1, "larder: the engine is cassandra, but nobody says where the cluster is: "),
         (&["--config", "none.toml"], 1, "larder: cannot read the settings file none.toml: No such file"),
         (&["--data-dir", "file"], 1, "larder: file cannot be opened: "),
         (&["--http", &taken], 1, "larder: cannot listen on 127.0.0.1:"),

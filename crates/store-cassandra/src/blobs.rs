@@ -65,10 +65,11 @@ pub struct CassandraBlobs {
 }
 
 impl CassandraBlobs {
-    /// Opens the blobs of a keyspace, which is there; makes their tables where they are not.
+    /// Opens the blobs of a keyspace that a [`CassandraStore`](crate::CassandraStore) has made, with the tables of
+    /// [`cql::SCHEMA`].
     ///
     /// # Errors
-    /// `Unavailable`, `TimedOut`, `Io`.
+    /// `Unavailable`, `TimedOut`, `Io`; within a minute, also where there are no such tables.
     pub async fn open(session: Arc<Session>, keyspace: &str, options: BlobOptions) -> Result<Self> {
         let statements = Statements::open(session, keyspace, STATEMENT_MAX).await?;
         Ok(Self { records: Arc::new(Records::new(statements, &options)) })
@@ -101,7 +102,7 @@ impl Blobs for CassandraBlobs {
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
-        let records = self.records.find(id).await?;
+        let records = self.records.find_to_read(id).await?;
         let found = current(&records).and_then(|record| Some((record.name, record.head.clone()?, record.readable()?)));
         let Some((name, head, (length, _))) = found else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));

@@ -21,7 +21,9 @@ use crate::errors;
 use crate::figures::Counters;
 use crate::levels::{Copies, Deed, consistency};
 use crate::options::Replication;
+use crate::prepare::prepare;
 use crate::statements::{self, Statement};
+use crate::undecided::Undecided;
 use crate::writers::{Heads, Ids};
 
 /// Everything that the verbs share.
@@ -33,6 +35,7 @@ pub(crate) struct Cluster {
     pub(crate) counters: Counters,
     pub(crate) heads: Heads,
     pub(crate) ids: Ids,
+    pub(crate) undecided: Undecided,
     /// Whether nodes sync before they answer.
     pub(crate) syncs: bool,
     /// Keyspaces that are known to be there.
@@ -97,6 +100,7 @@ impl Cluster {
             counters: Counters::default(),
             heads: Heads::default(),
             ids: Ids::default(),
+            undecided: Undecided::default(),
             syncs,
             made: Mutex::default(),
             prepared: RwLock::default(),
@@ -171,7 +175,7 @@ impl Cluster {
             return Ok(prepared.clone());
         }
         let text = statement.text(&self.keyspace(partition.n_val), partition.table);
-        let prepared = self.session.prepare(text).await;
+        let prepared = prepare(&self.session, &text).await;
         let mut prepared =
             prepared.map_err(|error| errors::of_prepare(partition.table.name(), error)).map_err(Failure::Store)?;
         prepared.set_is_idempotent(statement.is_idempotent());

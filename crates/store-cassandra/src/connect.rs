@@ -18,11 +18,14 @@ use larder_store::{Clock, Kind, Partition};
 use crate::clock::ClusterClock;
 use crate::cluster::Cluster;
 use crate::options::{ConnectOptions, Replication, TlsOptions};
+use crate::retry::Retry;
 use crate::settings::Settings;
 use crate::tls;
 
-/// How long a start may take in all.
+/// How long a start may take until the cluster has been looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the tables may take to be made, the first time: all nodes have to agree on each.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(180);
 /// How long one connection may take.
 const CONNECTION: Duration = Duration::from_secs(5);
 /// A node that has not answered anything for these two together is not asked any more.
@@ -54,11 +57,13 @@ pub enum ConnectError {
 /// Connects, makes the schema and reads what the nodes say of themselves.
 ///
 /// # Errors
-/// Within half a minute.
+/// Within half a minute, or three where tables are to be made.
 pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<String>), ConnectError> {
     let deadline = Instant::now() + PATIENCE;
     check(&options)?;
-    let session = Arc::new(open(&options, deadline).await?);
+    let retry = Retry::default();
+    let session = Arc::new(open(&options, retry.clone(), deadline).await?);
+    retry.watch(&session);
     let settings = Settings::read(&session, deadline).await;
     let clock: Arc<dyn Clock> = match &options.clock {
         Some(clock) => clock.clone(),
@@ -73,7 +78,7 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<Str
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
-    let made = cluster.ensure_keyspace(Partition::N_VAL, deadline).await;
+    let made = cluster.ensure_keyspace(Partition::N_VAL, Instant::now() + SCHEMA_PATIENCE).await;
     made.map_err(|error| match error.kind {
         Kind::Misuse => ConnectError::Options(error.to_string()),
         _ => ConnectError::Schema(error.to_string()),
@@ -103,7 +108,7 @@ fn check(options: &ConnectOptions) -> Result<(), ConnectError> {
     Ok(())
 }
 
-async fn open(options: &ConnectOptions, deadline: Instant) -> Result<Session, ConnectError> {
+async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Result<Session, ConnectError> {
     let mut policy = DefaultPolicy::builder().token_aware(true);
     if let Some(local) = options.replication.local() {
         policy = policy.prefer_datacenter(local.to_owned()).permit_dc_failover(false);
@@ -112,6 +117,7 @@ async fn open(options: &ConnectOptions, deadline: Instant) -> Result<Session, Co
         .consistency(Consistency::Quorum)
         .request_timeout(Some(PATIENCE))
         .load_balancing_policy(policy.build())
+        .retry_policy(Arc::new(retry))
         .build();
     let mut builder = SessionBuilder::new()
         .known_nodes(&options.contact_points)
@@ -166,10 +172,13 @@ fn fewer_copies(cluster: &Cluster) -> Option<String> {
     let keyspace = cluster.keyspace(Partition::N_VAL);
     let nodes = cluster.nodes(cluster.replication.local()).1;
     (copies < n_val).then(|| {
-        format!(
-            "{keyspace} keeps {copies} of {n_val} copies, as it was made for {copies} nodes; the cluster has {nodes}"
-        )
+        let made_for = nodes_in_words(copies);
+        format!("{keyspace} keeps {copies} of {n_val} copies, as it was made for {made_for}; the cluster has {nodes}")
     })
+}
+
+fn nodes_in_words(nodes: usize) -> String {
+    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 
 #[cfg(test)]
@@ -203,6 +212,11 @@ mod tests {
         assert_eq!(check(&ConnectOptions { replication: both("a"), ..options("l") }), Ok(()));
         assert!(check(&ConnectOptions { replication: both("c"), ..options("l") }).is_err());
         assert!(check(&ConnectOptions { contact_points: Vec::new(), ..options("l") }).is_err());
+    }
+
+    #[test]
+    fn nodes_are_counted_in_words() {
+        assert_eq!([1, 2].map(nodes_in_words), ["1 node", "2 nodes"]);
     }
 
     #[tokio::test]

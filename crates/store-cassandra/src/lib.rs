@@ -24,7 +24,7 @@
 //! ```
 //! **Who decides what.** Expiry is judged by the store's clock, which is the cluster's time, on every read; a TTL only cleans up
 //! behind it. Retries repeat a statement with the same stamps, so they are the same write. A swap whose answer was lost looks
-//! itself up in the head it may have written.
+//! itself up in the head it may have written; until that succeeds, its partition is read at SERIAL.
 //!
 //! [`Table`]: larder_store::Table
 
@@ -38,7 +38,9 @@ mod figures;
 mod levels;
 mod options;
 mod partitions;
+mod prepare;
 mod read;
+mod retry;
 mod rows_max;
 mod schema;
 mod settings;
@@ -46,6 +48,7 @@ pub mod statements;
 mod store;
 mod swap;
 mod tls;
+mod undecided;
 mod write;
 mod writers;
 

@@ -6,23 +6,23 @@
 //! it, but no page fails.
 
 use bytes::Bytes;
+use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
 use tokio::time::Instant;
 
-use larder_store::{Error, Kind, Micros, Options, Order, Page, Partition, ReadQuery, Result, Row, Stopped};
+use larder_store::halving::Halving;
+use larder_store::writers::Writers;
+use larder_store::{Error, Kind, Micros, Options, Order, Page, Partition, Range, ReadQuery, Result, Row, Stopped};
 
 use crate::cluster::{Bound, Cluster, Failure, in_time};
 use crate::encoding::{Value, of_stored};
 use crate::errors;
 use crate::figures::count;
 use crate::statements::Statement;
-use crate::writers::{Known, Writers};
+use crate::writers::Known;
 
 /// Rows asked for at least when a page goes on.
 const READ_ON_MIN: usize = 64;
-
-/// How often a range is halved: what is still refused then is refused for another reason.
-const HALVINGS_MAX: usize = 256;
 
 /// A row as it is stored, live or not.
 #[derive(Debug, Clone)]
@@ -32,17 +32,9 @@ pub(crate) struct Stored {
     pub(crate) writers: Option<Writers>,
 }
 
-/// Names from one on, up to another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Span {
-    from: Bytes,
-    to: Option<Bytes>,
-}
-
 /// One read on its way.
 struct Reading<'a> {
     partition: &'a Partition,
-    order: Order,
     consistency: Consistency,
     deadline: Instant,
 }
@@ -63,27 +55,24 @@ impl Cluster {
             let rows = row.map(|stored| stored.row).filter(|row| row.is_live(now)).into_iter().collect();
             return Ok(Page { rows, stopped: Stopped::End });
         }
-        let reading = Reading { partition, order: query.order, consistency, deadline: options.deadline };
-        let mut rest = Span { from: query.range.from.clone().unwrap_or_default(), to: query.range.to.clone() };
-        let (mut rows, mut asked) = (Vec::new(), query.limit);
-        while !rest.is_empty() {
-            let found = self.gather(&reading, &rest, asked).await?;
-            let (count, last) = (found.len(), found.last().map(|stored| stored.row.name.clone()));
+        let reading = Reading { partition, consistency, deadline: options.deadline };
+        let mut rest = ReadQuery { range: query.range.clone(), ..*query };
+        let mut rows = Vec::new();
+        while !is_empty(&rest.range) {
+            let found = self.gather(&reading, &rest).await?;
+            let last = found.rows.last().map(|row| row.name.clone());
             let now = self.clock.now();
-            for stored in found.into_iter().filter(|stored| stored.row.is_live(now)) {
+            for row in found.rows.into_iter().filter(|row| row.is_live(now)) {
                 if rows.len() == query.limit {
                     return Ok(Page { rows, stopped: Stopped::Limit });
                 }
-                rows.push(stored.row);
+                rows.push(row);
             }
             match last {
-                Some(last) if count >= asked && rows.len() < query.limit => rest.go_on(query.order, &last),
-                _ => {
-                    let stopped = if count >= asked { Stopped::Limit } else { Stopped::End };
-                    return Ok(Page { rows, stopped });
-                }
+                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => go_on(&mut rest, &last),
+                _ => return Ok(Page { rows, stopped: found.stopped }),
             }
-            asked = (query.limit - rows.len()).max(READ_ON_MIN);
+            rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
         }
         Ok(Page { rows, stopped: Stopped::End })
     }
@@ -103,51 +92,56 @@ impl Cluster {
         Ok(Some(stored))
     }
 
-    /// The first `limit` rows of a range, live or not; in as many parts as replicas can answer.
-    async fn gather(&self, reading: &Reading<'_>, span: &Span, limit: usize) -> Result<Vec<Stored>> {
-        let (mut rows, mut spans) = (Vec::new(), vec![(span.clone(), 0)]);
-        while let Some((span, halvings)) = spans.pop() {
-            match self.fetch(reading, &span, limit - rows.len()).await {
-                Ok(found) => rows.extend(found),
-                Err(failure) if failure.is_read_failure() && halvings < HALVINGS_MAX => {
-                    let Some(middle) = middle(&span.from, span.to.as_deref()) else { return Err(failure.into()) };
+    /// A page of rows, live or not; in as many pieces as replicas can answer.
+    async fn gather(&self, reading: &Reading<'_>, query: &ReadQuery) -> Result<Page> {
+        let mut halving = Halving::of(query);
+        while let Some(piece) = halving.next() {
+            match self.fetch(reading, &piece).await {
+                Ok(page) => halving.answered(page),
+                Err(failure) if failure.is_read_failure() => {
+                    halving.gave_up(&piece, failure.into())?;
                     count(&self.counters.ranges_halved);
-                    let low = Span { from: span.from, to: Some(middle.clone()) };
-                    let high = Span { from: middle, to: span.to };
-                    let (first, second) = match reading.order {
-                        Order::Forward => (low, high),
-                        Order::Reverse => (high, low),
-                    };
-                    spans.push((second, halvings + 1));
-                    spans.push((first, halvings + 1));
                 }
                 Err(failure) => return Err(failure.into()),
             }
-            if rows.len() >= limit {
-                break;
-            }
         }
-        Ok(rows)
+        Ok(halving.page())
     }
 
     /// What one statement answers.
-    async fn fetch(
-        &self,
-        reading: &Reading<'_>,
-        span: &Span,
-        limit: usize,
-    ) -> std::result::Result<Vec<Stored>, Failure> {
-        let statement = match (reading.order, &span.to) {
+    async fn fetch(&self, reading: &Reading<'_>, piece: &ReadQuery) -> std::result::Result<Page, Failure> {
+        let ReadQuery { range, limit, order } = piece;
+        let statement = match (order, &range.to) {
             (Order::Forward, None) => Statement::Forward,
             (Order::Forward, Some(_)) => Statement::ForwardTo,
             (Order::Reverse, None) => Statement::Reverse,
             (Order::Reverse, Some(_)) => Statement::ReverseTo,
         };
-        let mut values = vec![Value::Blob(&reading.partition.key), Value::Blob(&span.from)];
-        values.extend(span.to.as_ref().map(|to| Value::Blob(to)));
-        values.push(Value::Int(i32::try_from(limit).unwrap_or(i32::MAX)));
+        let from = range.from.as_deref().unwrap_or_default();
+        let mut values = vec![Value::Blob(&reading.partition.key), Value::Blob(from)];
+        values.extend(range.to.as_ref().map(|to| Value::Blob(to)));
+        values.push(Value::Int(i32::try_from(*limit).unwrap_or(i32::MAX)));
         let bound = Bound { statement, partition: reading.partition, values };
-        self.select(bound, reading.consistency, reading.deadline).await
+        let found = self.select(bound, reading.consistency, reading.deadline).await?;
+        let stopped = if found.len() >= *limit { Stopped::Limit } else { Stopped::End };
+        Ok(Page { rows: found.into_iter().map(|stored| stored.row).collect(), stopped })
+    }
+
+    /// Sends a read: at SERIAL where a swap is undecided, which decides it.
+    async fn look_at(
+        &self,
+        bound: &Bound<'_>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> std::result::Result<QueryResult, Failure> {
+        let partition = bound.partition;
+        let guarded = partition.table.is_guarded() && is_decisive(consistency);
+        let Some(swap) = self.undecided.last(partition).filter(|_| guarded) else {
+            return self.execute(bound, consistency, deadline).await;
+        };
+        let answer = self.execute(bound, Consistency::Serial, deadline).await?;
+        self.undecided.decided(partition, swap);
+        Ok(answer)
     }
 
     /// Rows of an answer; heads among them are remembered.
@@ -159,7 +153,7 @@ impl Cluster {
     ) -> std::result::Result<Vec<Stored>, Failure> {
         let partition = bound.partition;
         let what = partition.table.name();
-        let answer = self.execute(&bound, consistency, deadline).await?;
+        let answer = self.look_at(&bound, consistency, deadline).await?;
         let answer = answer.into_rows_result().map_err(|error| errors::unreadable(what, error))?;
         let unreadable = |error| Failure::Store(errors::unreadable(what, error));
         let mut all = Vec::with_capacity(answer.rows_num());
@@ -193,49 +187,23 @@ fn stored(name: Bytes, value: Option<Bytes>, stamp: Option<i64>, writers: Option
     Ok(Some(Stored { row: Row { name, value, stamp, expires }, writers: writers.map(Writers::decode) }))
 }
 
-impl Span {
-    /// Whether there is no name in it.
-    fn is_empty(&self) -> bool {
-        self.to.as_ref().is_some_and(|to| *to <= self.from)
-    }
+/// Whether there is no name in a range.
+fn is_empty(range: &Range) -> bool {
+    range.to.as_ref().is_some_and(|to| *to <= range.from.clone().unwrap_or_default())
+}
 
-    /// Leaves out what comes up to `last`.
-    fn go_on(&mut self, order: Order, last: &Bytes) {
-        match order {
-            Order::Forward => self.from = [last, &[0][..]].concat().into(),
-            Order::Reverse => self.to = Some(last.clone()),
-        }
+/// Leaves out what comes up to `last`.
+fn go_on(query: &mut ReadQuery, last: &Bytes) {
+    match query.order {
+        Order::Forward => query.range.from = Some([last, &[0][..]].concat().into()),
+        Order::Reverse => query.range.to = Some(last.clone()),
     }
 }
 
-/// A name between two others, about half way; `None` when there is none.
-fn middle(low: &[u8], high: Option<&[u8]>) -> Option<Bytes> {
-    const WINDOW: usize = 16;
-    let same = high.map_or(0, |high| low.iter().zip(high).take_while(|(a, b)| a == b).count());
-    let number = |bytes: &[u8]| {
-        let mut window = [0; WINDOW];
-        let rest = bytes.get(same..).unwrap_or_default();
-        let length = rest.len().min(WINDOW);
-        window[..length].copy_from_slice(&rest[..length]);
-        u128::from_be_bytes(window)
-    };
-    let from = number(low);
-    let half = match high {
-        Some(high) => number(high).checked_sub(from)? / 2,
-        None => (u128::MAX - from) / 2,
-    };
-    let mut name = low[..same.min(low.len())].to_vec();
-    name.extend((from + half).to_be_bytes());
-    if half == 0 {
-        // The two differ further behind.
-        let behind = low.get(same + WINDOW..).unwrap_or_default();
-        name.extend_from_slice(&middle(behind, None)?);
-    } else {
-        name.truncate(name.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
-    }
-    let between = |name: &[u8]| *name > *low && high.is_none_or(|high| *name < *high);
-    let next = [low, &[0]].concat();
-    [name, next].into_iter().find(|name| between(name)).map(Bytes::from)
+/// Whether a read at this consistency tells what a swap has done, so that it must not miss one that is undecided. Others are
+/// asked for where most copies may be down, and promise less.
+fn is_decisive(consistency: Consistency) -> bool {
+    matches!(consistency, Consistency::Quorum | Consistency::All | Consistency::Serial)
 }
 
 /// Whether a row has expired: for those who look at rows that are perhaps not live.
@@ -246,48 +214,28 @@ pub(crate) fn live(stored: Option<&Stored>, now: Micros) -> Option<&Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    proptest! {
-        #[test]
-        fn the_middle_is_between(low: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
-            for high in [Some([&low[..], &more].concat()), Some(other), None] {
-                let middle = middle(&low, high.as_deref());
-                if let Some(middle) = &middle {
-                    prop_assert!(middle[..] > low[..] && high.as_ref().is_none_or(|high| middle[..] < high[..]));
-                }
-                prop_assert!(middle.is_some() || high.is_some(), "there is always one behind");
-            }
-        }
-
-        #[test]
-        fn halving_comes_to_an_end_at_single_names(names in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 0..20), 2..40)) {
-            // A range with one name at most is answered, others are not: as if every name weighed too much.
-            let (mut spans, mut singles) = (vec![(Vec::new(), None::<Vec<u8>>, 0)], 0);
-            while let Some((from, to, halvings)) = spans.pop() {
-                let inside = names.iter().filter(|name| **name >= from && to.as_ref().is_none_or(|to| *name < to)).count();
-                if inside <= 1 {
-                    singles += inside;
-                    continue;
-                }
-                prop_assert!(halvings < HALVINGS_MAX);
-                let half = middle(&from, to.as_deref()).expect("there is one, since two names differ").to_vec();
-                spans.push((from, Some(half.clone()), halvings + 1));
-                spans.push((half, to, halvings + 1));
-            }
-            prop_assert_eq!(singles, names.len());
+    #[test]
+    fn a_read_goes_on_behind_what_it_has() {
+        for (order, from, to) in [(Order::Forward, "m\0", "z"), (Order::Reverse, "a", "m")] {
+            let range = Range { from: Some("a".into()), to: Some("z".into()) };
+            let mut query = ReadQuery { range, limit: 1, order };
+            go_on(&mut query, &"m".into());
+            assert_eq!(query.range, Range { from: Some(from.into()), to: Some(to.into()) });
         }
     }
 
     #[test]
-    fn halves_are_about_even() {
-        let middle = |low: &'static [u8], high: Option<&'static [u8]>| middle(low, high);
-        assert_eq!(middle(b"", None).unwrap()[0], 0x7f);
-        assert_eq!(middle(b"", Some(b"\x80")).unwrap(), &b"\x40"[..]);
-        assert_eq!(middle(b"ab", Some(b"ad")).unwrap(), &b"ac"[..]);
-        assert_eq!(middle(b"user1", Some(b"user3")).unwrap(), &b"user2"[..]);
-        for (low, high) in [(&b"a"[..], &b"a\0"[..]), (b"a", b"a"), (b"b", b"a"), (b"", b"")] {
-            assert_eq!(middle(low, Some(high)), None, "{low:?} {high:?}");
+    fn a_range_is_empty_when_its_end_is_not_behind_its_beginning() {
+        let range = |from: Option<&'static str>, to: Option<&'static str>| Range {
+            from: from.map(Bytes::from),
+            to: to.map(Bytes::from),
+        };
+        for (from, to) in [(Some("a"), Some("a")), (Some("b"), Some("a")), (None, Some(""))] {
+            assert!(is_empty(&range(from, to)), "{from:?} {to:?}");
+        }
+        for (from, to) in [(Some("a"), Some("a\0")), (None, Some("a")), (Some("a"), None), (None, None)] {
+            assert!(!is_empty(&range(from, to)), "{from:?} {to:?}");
         }
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use larder_store::{Error, Kind, Partition, Result};
 
+use crate::blobs;
 use crate::cluster::{Cluster, Failure};
 use crate::errors;
 use crate::statements::{self, Schema};
@@ -24,6 +25,9 @@ const VERSION: u32 = 1;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a finished schema may take to reach every node.
+const AGREEMENT: Duration = Duration::from_secs(5);
 
 /// What errors are about.
 const WHAT: &str = "schema";
@@ -65,6 +69,10 @@ impl Cluster {
         loop {
             let error = match self.try_make(n_val, deadline).await {
                 Ok(true) => {
+                    // Who looked at one node may be ahead of the others. What they do not agree on in time is waited for
+                    // where it is needed.
+                    let _ = timeout_at(deadline.min(Instant::now() + AGREEMENT), self.session.await_schema_agreement())
+                        .await;
                     let known = self.session.refresh_metadata().await;
                     known.map_err(|error| Error::caused(Kind::Io, WHAT, error))?;
                     return Ok(());
@@ -82,7 +90,6 @@ impl Cluster {
 
     /// Whether the keyspace is complete now.
     async fn try_make(&self, n_val: u8, deadline: Instant) -> Result<bool> {
-        let keyspace = self.keyspace(n_val);
         if self.missing(n_val, deadline).await?.is_empty() {
             self.check_version(deadline).await?;
             return Ok(true);
@@ -97,17 +104,17 @@ impl Cluster {
         if !self.decide(Schema::Lock, Some(&holder), deadline).await? {
             return Ok(false);
         }
-        let made = self.make_missing(n_val, &keyspace, deadline).await;
+        let made = self.make_missing(n_val, deadline).await;
         // It ends on its own after a minute.
         let _ = self.decide(Schema::Unlock, Some(&holder), deadline).await;
         made?;
         Ok(self.missing(n_val, deadline).await?.is_empty())
     }
 
-    async fn make_missing(&self, n_val: u8, keyspace: &str, deadline: Instant) -> Result<()> {
+    async fn make_missing(&self, n_val: u8, deadline: Instant) -> Result<()> {
         self.create_keyspace(n_val, deadline).await?;
-        for table in self.missing(n_val, deadline).await? {
-            self.change(statements::create_table(keyspace, table), deadline).await?;
+        for (_, text) in self.missing(n_val, deadline).await? {
+            self.change(text, deadline).await?;
         }
         if n_val == Partition::N_VAL {
             self.decide(Schema::SetVersion, Some(&VERSION.to_string()), deadline).await?;
@@ -115,10 +122,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tables that are not there.
-    async fn missing(&self, n_val: u8, deadline: Instant) -> Result<Vec<larder_store::Table>> {
-        let there = self.names(statements::TABLES, Some(&self.keyspace(n_val)), deadline).await?;
-        Ok(statements::tables(n_val).iter().copied().filter(|table| !there.contains(table.name())).collect())
+    /// Tables that are not there, each with what makes it.
+    async fn missing(&self, n_val: u8, deadline: Instant) -> Result<Vec<(&'static str, String)>> {
+        let keyspace = self.keyspace(n_val);
+        let there = self.names(statements::TABLES, Some(&keyspace), deadline).await?;
+        Ok(tables(n_val, &keyspace).filter(|(name, _)| !there.contains(*name)).collect())
     }
 
     async fn create_keyspace(&self, n_val: u8, deadline: Instant) -> Result<()> {
@@ -196,5 +204,31 @@ impl Cluster {
         let answer = timeout_at(deadline, self.session.query_unpaged(text, &values[..])).await;
         let failed = |error: ExecutionError| Failure::Driver(WHAT, Box::new(error));
         answer.map_err(|_| Failure::Late(WHAT))?.map_err(failed)
+    }
+}
+
+/// The tables of a keyspace, each with what makes it: rows, and with the product's own also blobs.
+fn tables(n_val: u8, keyspace: &str) -> impl Iterator<Item = (&'static str, String)> {
+    let blobs = if n_val == Partition::N_VAL { &blobs::cql::SCHEMA[..] } else { &[] };
+    let rows = statements::tables(n_val).iter().map(|table| (table.name(), statements::create_table(keyspace, *table)));
+    rows.chain(blobs.iter().map(|(name, text)| (*name, text.replace("{k}", keyspace))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_a_name_of_its_own_in_its_keyspace() {
+        for n_val in [2, 3] {
+            let all: Vec<_> = tables(n_val, "ks").collect();
+            let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).chain([LAYOUT]).collect();
+            assert_eq!(names.len(), all.len() + 1);
+            for (name, text) in &all {
+                let made = [format!("EXISTS ks.{name} ("), format!("EXISTS ks.\"{name}\" (")];
+                assert!(made.iter().any(|made| text.contains(made)), "{name}: {text}");
+            }
+            assert_eq!(names.contains("blob_records"), n_val == Partition::N_VAL);
+        }
     }
 }

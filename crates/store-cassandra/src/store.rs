@@ -70,6 +70,12 @@ impl CassandraStore {
         self.notes.to_vec()
     }
 
+    /// Nodes of the local datacenter, or of the cluster where none is named: those that are connected, and all.
+    #[must_use]
+    pub fn nodes(&self) -> (usize, usize) {
+        self.cluster.nodes(self.cluster.replication.local())
+    }
+
     /// What happened since the start.
     #[must_use]
     pub fn figures(&self) -> Figures {

@@ -7,7 +7,8 @@
 //!   │       refused     the head is read: a conflict; or it has expired and its stamp is the guard now; or an attempt of
 //!   │                   this swap that seemed lost was applied
 //!   │       unknown     the head is read at SERIAL, which decides what was under way: applied, a conflict, or
-//!   └───────────────────not applied: again, with the same head and the same id
+//!   └───────────────────not applied: again, with the same head and the same id; or so many others have written since that
+//!                       the head does not say: `TimedOut`
 //! ```
 //! Transactions are as many datacenters as there are: SERIAL, never LOCAL_SERIAL. Two groups that agree on their own are two
 //! heads. The rows beside the head carry the transaction's timestamps, so the order of their writes is that of the heads.
@@ -21,6 +22,7 @@ use scylla::statement::batch::BatchType;
 use scylla::value::{CqlValue, Row as CqlRow};
 use tokio::time::{Instant, sleep_until};
 
+use larder_store::writers::{Verdict, Writers};
 use larder_store::{Change, Error, Kind, Level, Micros, Options, Partition, Result, Row, Stamp, Swap};
 
 use crate::cluster::{Bound, Cluster, Failure, in_time};
@@ -29,7 +31,7 @@ use crate::errors;
 use crate::figures::count;
 use crate::read::{Stored, live};
 use crate::statements::Statement;
-use crate::writers::{Known, Writers};
+use crate::writers::Known;
 
 /// The first pause after an attempt that was not decided; each is twice as long, and up to half as much again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -47,6 +49,8 @@ struct Attempt<'a> {
     id: u64,
     /// How often it was sent without an answer.
     unknown: u32,
+    /// The writers of the head that the last attempt was to replace.
+    replaced: Writers,
 }
 
 /// What the guard has to be, and the writers of the head that goes.
@@ -58,10 +62,12 @@ struct Guard {
 
 /// What a look at the head says.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum Found {
     Applied,
     Conflict(Option<Row>),
     Go(Guard),
+    /// An attempt was not answered, and too many have written since.
+    Forgotten,
 }
 
 /// What became of an attempt.
@@ -89,19 +95,21 @@ impl Cluster {
         }
         self.ensure(partition, options.deadline).await?;
         let id = self.ids.next();
-        let mut attempt = Attempt { partition, expected, head, changes, options, id, unknown: 0 };
+        let mut attempt =
+            Attempt { partition, expected, head, changes, options, id, unknown: 0, replaced: Writers::default() };
         let mut guard = match self.remembered(&attempt) {
             Some(guard) => guard,
             None => {
                 count(&self.counters.heads_looked_up);
                 match self.look(&attempt, None).await? {
-                    Verdict::Go(guard) => guard,
-                    verdict => return Ok(self.answer(&attempt, verdict)),
+                    Found::Go(guard) => guard,
+                    found => return self.answer(&attempt, found),
                 }
             }
         };
         loop {
-            let verdict = match self.attempt(&attempt, guard).await? {
+            attempt.replaced = guard.writers;
+            let found = match self.attempt(&attempt, guard).await? {
                 Outcome::Applied => {
                     self.remember(&attempt, guard);
                     return Ok(Swap::Applied);
@@ -113,9 +121,9 @@ impl Cluster {
                     self.decided(&attempt, failure).await?
                 }
             };
-            match verdict {
-                Verdict::Go(next) => guard = next,
-                verdict => return Ok(self.answer(&attempt, verdict)),
+            match found {
+                Found::Go(next) => guard = next,
+                found => return self.answer(&attempt, found),
             }
             count(&self.counters.swaps_repeated);
             pause(&attempt).await?;
@@ -138,14 +146,19 @@ impl Cluster {
         self.heads.put(attempt.partition, name, Known { stamp, expires, writers });
     }
 
-    fn answer(&self, attempt: &Attempt<'_>, verdict: Verdict) -> Swap {
-        match verdict {
-            Verdict::Conflict(head) => Swap::Conflict(head),
-            Verdict::Applied | Verdict::Go(_) => {
+    fn answer(&self, attempt: &Attempt<'_>, found: Found) -> Result<Swap> {
+        match found {
+            Found::Conflict(head) => Ok(Swap::Conflict(head)),
+            Found::Applied | Found::Go(_) => {
                 if attempt.unknown > 0 {
                     count(&self.counters.swaps_found_applied);
                 }
-                Swap::Applied
+                Ok(Swap::Applied)
+            }
+            Found::Forgotten => {
+                let what = attempt.partition.table.name();
+                let text = format!("{what}: a swap was not answered, and so many followed that its head does not tell");
+                Err(Error::new(Kind::TimedOut, text))
             }
         }
     }
@@ -170,6 +183,7 @@ impl Cluster {
             all.push(beside(partition, change, now)?);
         }
         let consistency = self.consistency(partition, options.level.max(Level::Quorum), true);
+        let under_way = self.undecided.begin(partition);
         let sent = match &all[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
             several => self.batch(BatchType::Unlogged, several, consistency, options.deadline).await,
@@ -177,15 +191,19 @@ impl Cluster {
         match sent {
             Ok(answer) => {
                 let applied = is_applied(partition.table.name(), answer)?;
+                under_way.ended();
                 Ok(if applied { Outcome::Applied } else { Outcome::Refused })
             }
             Err(failure) if is_undecided(&failure) || attempt.unknown > 0 => Ok(Outcome::Unknown(failure)),
-            Err(failure) => Err(failure.into()),
+            Err(failure) => {
+                under_way.ended();
+                Err(failure.into())
+            }
         }
     }
 
     /// Looks what became of an attempt that nobody answered, until that can be said.
-    async fn decided(&self, attempt: &Attempt<'_>, failure: Failure) -> Result<Verdict> {
+    async fn decided(&self, attempt: &Attempt<'_>, failure: Failure) -> Result<Found> {
         let what = attempt.partition.table.name();
         let Attempt { partition, head, options, .. } = *attempt;
         let mut tries = Attempt { unknown: 0, ..*attempt };
@@ -201,18 +219,18 @@ impl Cluster {
     }
 
     /// Looks at the head. An answer that may be older than what is known already is looked for again at SERIAL.
-    async fn look(&self, attempt: &Attempt<'_>, refused: Option<Guard>) -> Result<Verdict> {
+    async fn look(&self, attempt: &Attempt<'_>, refused: Option<Guard>) -> Result<Found> {
         let Attempt { partition, head, expected, options, .. } = *attempt;
         let consistency = self.consistency(partition, Level::Quorum, false);
         let stored = self.row(partition, &head.name, consistency, options.deadline).await?;
-        let verdict = judge(attempt, stored.as_ref(), self.clock.now());
-        let is_new = match &verdict {
-            Verdict::Applied => true,
-            Verdict::Conflict(found) => found.as_ref().is_some_and(|row| Some(row.stamp) > expected),
-            Verdict::Go(guard) => refused.is_none_or(|refused| refused.stamp != guard.stamp),
+        let found = judge(attempt, stored.as_ref(), self.clock.now());
+        let is_new = match &found {
+            Found::Applied | Found::Forgotten => true,
+            Found::Conflict(found) => found.as_ref().is_some_and(|row| Some(row.stamp) > expected),
+            Found::Go(guard) => refused.is_none_or(|refused| refused.stamp != guard.stamp),
         };
         if is_new {
-            return Ok(verdict);
+            return Ok(found);
         }
         let stored = self.row(partition, &head.name, Consistency::Serial, options.deadline).await?;
         Ok(judge(attempt, stored.as_ref(), self.clock.now()))
@@ -220,17 +238,18 @@ impl Cluster {
 }
 
 /// What a head means for a swap.
-fn judge(attempt: &Attempt<'_>, stored: Option<&Stored>, now: Micros) -> Verdict {
+fn judge(attempt: &Attempt<'_>, stored: Option<&Stored>, now: Micros) -> Found {
     let writers = stored.and_then(|stored| stored.writers).unwrap_or_default();
-    if writers.names(attempt.id) {
-        return Verdict::Applied;
-    }
     let head = live(stored, now);
-    if head.map(|row| row.stamp) == attempt.expected {
+    let unchanged = head.map(|row| row.stamp) == attempt.expected;
+    match writers.verdict(attempt.id, &attempt.replaced, unchanged) {
+        Verdict::Done => Found::Applied,
         // One that has expired may still be there for Cassandra, and is what its guard sees.
-        return Verdict::Go(Guard { stamp: stored.map(|stored| stored.row.stamp), writers });
+        Verdict::Open => Found::Go(Guard { stamp: stored.map(|stored| stored.row.stamp), writers }),
+        Verdict::Forgotten if attempt.unknown > 0 => Found::Forgotten,
+        // Whatever was sent was answered: nothing of it is there.
+        Verdict::Lost | Verdict::Forgotten => Found::Conflict(head.cloned()),
     }
-    Verdict::Conflict(head.cloned())
 }
 
 fn beside<'a>(partition: &'a Partition, change: &'a Change, now: Micros) -> Result<Bound<'a>> {
@@ -300,13 +319,21 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(expected: Option<Stamp>, stored: Option<&Stored>, verdict: Verdict) {
+    fn check(expected: Option<Stamp>, stored: Option<&Stored>, found: Found) {
+        check_after(0, expected, stored, found);
+    }
+
+    /// After so many attempts to replace a head of the writers 1 and 2 that were not answered.
+    #[track_caller]
+    fn check_after(unknown: u32, expected: Option<Stamp>, stored: Option<&Stored>, found: Found) {
         let options = Options { level: Level::Quorum, deadline: Instant::now(), durability: Durability::Disk };
         let partition = Partition::own(Table::Heads, "p");
         let new = head(100, None, &[]).row;
+        let replaced = head(5, None, &[1, 2]).writers.unwrap();
+        let (changes, id) = (&[], 7);
         let attempt =
-            Attempt { partition: &partition, expected, head: &new, changes: &[], options: &options, id: 7, unknown: 0 };
-        assert_eq!(judge(&attempt, stored, 50), verdict);
+            Attempt { partition: &partition, expected, head: &new, changes, options: &options, id, unknown, replaced };
+        assert_eq!(judge(&attempt, stored, 50), found);
     }
 
     #[test]
@@ -314,30 +341,38 @@ mod tests {
         let go = |stored: &Stored| Guard { stamp: Some(stored.row.stamp), writers: stored.writers.unwrap() };
         let nothing = Guard { stamp: None, writers: Writers::default() };
         let (old, other) = (head(5, None, &[1, 2]), head(6, None, &[1, 2, 3]));
-        check(Some(5), Some(&old), Verdict::Go(go(&old)));
-        check(Some(5), Some(&other), Verdict::Conflict(Some(other.row.clone())));
-        check(Some(5), None, Verdict::Conflict(None));
-        check(None, None, Verdict::Go(nothing));
-        check(None, Some(&old), Verdict::Conflict(Some(old.row.clone())));
+        check(Some(5), Some(&old), Found::Go(go(&old)));
+        check(Some(5), Some(&other), Found::Conflict(Some(other.row.clone())));
+        check(Some(5), None, Found::Conflict(None));
+        check(None, None, Found::Go(nothing));
+        check(None, Some(&old), Found::Conflict(Some(old.row.clone())));
     }
 
     #[test]
     fn a_swap_whose_head_was_replaced_had_been_applied() {
         for since in 0..8 {
-            let ids: Vec<u64> = [7].into_iter().chain(100..100 + since).collect();
-            check(Some(5), Some(&head(200, None, &ids)), Verdict::Applied);
+            let ids: Vec<u64> = [1, 2, 7].into_iter().chain(100..100 + since).collect();
+            check_after(1, Some(5), Some(&head(200, None, &ids)), Found::Applied);
         }
-        let ids: Vec<u64> = [7].into_iter().chain(100..108).collect();
-        let later = head(200, None, &ids);
-        check(Some(5), Some(&later), Verdict::Conflict(Some(later.row.clone())));
+    }
+
+    #[test]
+    fn a_swap_that_was_not_answered_conflicts_only_where_it_certainly_was_not_applied() {
+        for since in [5, 7, 8, 30] {
+            let ids: Vec<u64> = [1, 2].into_iter().chain(100..100 + since).collect();
+            let later = head(200, None, &ids);
+            let conflict = || Found::Conflict(Some(later.row.clone()));
+            check_after(0, Some(5), Some(&later), conflict());
+            check_after(1, Some(5), Some(&later), if since < 8 { conflict() } else { Found::Forgotten });
+        }
     }
 
     #[test]
     fn an_expired_head_is_absent_but_guards() {
         let expired = head(5, Some(50), &[1]);
-        check(Some(5), Some(&expired), Verdict::Conflict(None));
-        check(None, Some(&expired), Verdict::Go(Guard { stamp: Some(5), writers: expired.writers.unwrap() }));
+        check(Some(5), Some(&expired), Found::Conflict(None));
+        check(None, Some(&expired), Found::Go(Guard { stamp: Some(5), writers: expired.writers.unwrap() }));
         let lives = head(5, Some(51), &[1]);
-        check(None, Some(&lives), Verdict::Conflict(Some(lives.row.clone())));
+        check(None, Some(&lives), Found::Conflict(Some(lives.row.clone())));
     }
 }

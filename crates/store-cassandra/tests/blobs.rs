@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     reason = "a test says what it expects by failing"
 )]
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::conformance::{ManualClock, blob_conformance};
 use larder_store::{BlobOwner, Blobs, Durability, Kind, Partition, Table};
+use larder_store_cassandra::blobs::cql::SCHEMA;
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -43,6 +45,9 @@ impl Cluster {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
         let text = format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}");
         session.query_unpaged(text, ()).await.unwrap();
+        for (_, text) in SCHEMA {
+            session.query_unpaged(text.replace("{k}", &keyspace), ()).await.unwrap();
+        }
         Some(Self { session, keyspace, clock: Arc::new(ManualClock::default()) })
     }
 

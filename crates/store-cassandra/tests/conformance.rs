@@ -1,15 +1,18 @@
 //! Every promise of the store over a real node: run where `LARDER_CASSANDRA` names one, as `127.0.0.1:9042`.
 
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "a test says what it expects by failing")]
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_store::conformance::{ManualClock, conformance};
 use larder_store::{
-    Batch, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Store, Swap,
-    Table,
+    Batch, Blobs, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Store,
+    Swap, Table,
 };
-use larder_store_cassandra::{CassandraStore, ConnectOptions, Replication};
+use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs, GRACE, LEASE};
+use larder_store_cassandra::{CassandraStore, ConnectError, ConnectOptions, Replication};
 use tokio::time::Instant;
 
 /// A store in keyspaces of its own.
@@ -56,6 +59,11 @@ fn options_of(node: &str, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Connec
     }
 }
 
+async fn open_blobs(store: &CassandraStore) -> larder_store::Result<CassandraBlobs> {
+    let options = BlobOptions { grace: GRACE, lease: LEASE, clock: store.clock(), process: 1 };
+    CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::N_VAL), options).await
+}
+
 fn options() -> Options {
     let deadline = Instant::now() + Duration::from_secs(60);
     Options { level: Level::Quorum, deadline, durability: Durability::Buffered }
@@ -81,9 +89,18 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
     let mut starts = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let options = options_of(&subject.node, &prefix, None);
-        starts.spawn(CassandraStore::connect(options));
+        starts.spawn(async move {
+            let store = CassandraStore::connect(options).await?;
+            Ok::<_, ConnectError>((open_blobs(&store).await, store))
+        });
     }
-    let stores: Vec<_> = starts.join_all().await.into_iter().map(|store| store.expect("a gateway starts")).collect();
+    let mut stores = Vec::new();
+    for started in starts.join_all().await {
+        let (blobs, store) = started.expect("a gateway starts");
+        let blobs = blobs.expect("its blobs are opened");
+        assert_eq!(blobs.list(None, 1).await.expect("a listing is answered"), []);
+        stores.push(store);
+    }
     for (stamp, store) in (1..).zip(&stores) {
         for table in [Table::Objects, Table::Usage] {
             let partition = Partition::own(table, "p");
@@ -139,7 +156,11 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
     let elsewhere = Partition { table: Table::Heads, n_val: 2, key: "p".into() };
     let refused = store.read(&elsewhere, &ReadQuery::all(1), &options()).await;
     assert_eq!(refused.expect_err("refused").kind, Kind::Misuse);
-    assert!(store.notes().iter().any(|note| note.contains("1 of 3 copies")), "{:?}", store.notes());
+    assert!(
+        store.notes().iter().any(|note| note.contains("1 of 3 copies, as it was made for 1 node;")),
+        "{:?}",
+        store.notes()
+    );
     subject.drop_keyspaces(&[1, 2, 3]).await;
 }
 

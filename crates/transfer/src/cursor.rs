@@ -81,7 +81,7 @@ impl TryFrom<String> for Name {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        if text.len() % 2 != 0 {
+        if !text.len().is_multiple_of(2) {
             return Err("an odd number of digits");
         }
         (0..text.len())

@@ -119,7 +119,10 @@ impl Gateway {
     async fn list(&self, address: &Address, write: &Write, asked: Asked) -> Result<()> {
         let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
         let listed = self.known_buckets.change(&address.bucket);
-        batch.add(Partition::buckets(&address.bucket.bucket_type, self.copies(&address.bucket)), listed.into_iter().collect());
+        batch.add(
+            Partition::buckets(&address.bucket.bucket_type, self.copies(&address.bucket)),
+            listed.into_iter().collect(),
+        );
         self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
         self.known_buckets.written(&address.bucket);
         Ok(())

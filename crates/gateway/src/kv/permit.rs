@@ -95,7 +95,9 @@ impl Asked {
         let wanted = |count: u32| if count > got { count } else { required };
         let Words { reading, sloppy, strict, confirms } = self.words;
         match strict {
-            Some((which, count, replicas)) if got < replicas => Error::Unsatisfied { which, got, wanted: wanted(count) },
+            Some((which, count, replicas)) if got < replicas => {
+                Error::Unsatisfied { which, got, wanted: wanted(count) }
+            }
             _ if got < confirms => Error::NodeConfirms { got, wanted: confirms, reading },
             _ => Error::Unsatisfied { which: sloppy.0, got, wanted: wanted(sloppy.1) },
         }

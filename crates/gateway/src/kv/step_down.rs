@@ -151,7 +151,11 @@ impl Gateway {
 
 /// Reads a page of the gateways' own tables, from fewer replicas when others are down. It may then be older than what was
 /// read before: the caller goes back to nothing it has seen.
-pub(crate) async fn read_own(store: &dyn Store, partition: &Partition, query: &ReadQuery) -> larder_store::Result<Page> {
+pub(crate) async fn read_own(
+    store: &dyn Store,
+    partition: &Partition,
+    query: &ReadQuery,
+) -> larder_store::Result<Page> {
     let mut steps = Steps::new(own_options(Level::Quorum), Partition::N_VAL.into(), READ_FLOOR);
     loop {
         match store.read(partition, query, &steps.options).await {

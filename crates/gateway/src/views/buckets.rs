@@ -60,7 +60,11 @@ impl Gateway {
             self.knowing(bucket_type).await?;
             let options = self.reading_for(timeout);
             let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
-            let page = self.ports.store.read(&Partition::buckets(bucket_type, self.copies_of_type(bucket_type)), &query, &options).await?;
+            let page = self
+                .ports
+                .store
+                .read(&Partition::buckets(bucket_type, self.copies_of_type(bucket_type)), &query, &options)
+                .await?;
             let last = page.rows.last().map(|row| row.name.clone());
             let mut names = Vec::with_capacity(page.rows.len());
             for row in page.rows {

@@ -29,7 +29,8 @@ fn consistent_types_are_linearizable() {
 
 #[test]
 fn without_the_guard_they_are_not() {
-    let broken = |seed| run(histories(seed, Rules::without(Rule::RefuseConflicts))).iter().any(|one| !is_linearizable(one));
+    let broken =
+        |seed| run(histories(seed, Rules::without(Rule::RefuseConflicts))).iter().any(|one| !is_linearizable(one));
     assert!((0..SEEDS).any(broken), "the guard seems not to be needed");
 }
 

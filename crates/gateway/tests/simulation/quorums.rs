@@ -102,7 +102,10 @@ fn proves(rule: Rule, schedule: impl AsyncFn(Cluster) -> Outcome) {
     for seed in 0..20 {
         assert_eq!(attempt(Rules::default(), seed), Ok(()), "with every rule, seed {seed}");
     }
-    assert!((0..20).any(|seed| attempt(Rules::without(rule), seed).is_err()), "{rule:?} is not needed by this schedule");
+    assert!(
+        (0..20).any(|seed| attempt(Rules::without(rule), seed).is_err()),
+        "{rule:?} is not needed by this schedule"
+    );
 }
 
 fn expect(found: Result<Vec<String>, Error>, wanted: &[&str]) -> Outcome {

@@ -128,7 +128,8 @@ impl Reason {
             Self::ConsistentNVal => "n_val cannot be modified for existing consistent type",
             Self::WriteOnceForever => "Cannot modify write_once property once set to true",
             Self::NValAboveNodes(nodes) => {
-                return format!("n_val cannot be greater than the number of nodes that hold data, which is {nodes}").into();
+                return format!("n_val cannot be greater than the number of nodes that hold data, which is {nodes}")
+                    .into();
             }
             Self::WriteOnceExisting => "Cannot set existing bucket type to `write_once`",
             Self::NotBoolean

@@ -209,4 +209,6 @@ fn count(raw: &Raw, setting: &table::Setting) -> Result<usize, SettingError> {
 }
 
 #[cfg(test)]
+mod packaging_tests;
+#[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_store::{Error, Result};
+use larder_store::{Error, Kind, Result};
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
@@ -21,11 +21,12 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::errors;
+use crate::prepare::prepare;
 
 /// What errors say was being done.
 const BLOBS: &str = "blobs";
 
-/// What makes the tables; `{k}` is the keyspace.
+/// What makes the tables, by whoever makes those of rows; `{k}` is the keyspace.
 pub const SCHEMA: [(&str, &str); 2] = [
     (
         "blob_records",
@@ -39,9 +40,6 @@ pub const SCHEMA: [(&str, &str); 2] = [
          PRIMARY KEY ((id, run, grp), n)) WITH compaction = {'class': 'SizeTieredCompactionStrategy'}",
     ),
 ];
-
-/// Whether a table is there.
-pub const FIND_TABLE: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
@@ -96,21 +94,12 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    /// Makes the tables where they are not there, and prepares everything. Each call ends within `timeout`.
+    /// Prepares everything. Each call ends within `timeout`.
     pub(super) async fn open(session: Arc<Session>, keyspace: &str, timeout: Duration) -> Result<Self> {
-        for (table, text) in SCHEMA {
-            let found = session.query_unpaged(FIND_TABLE, (keyspace, table)).await.map_err(failed)?;
-            if found.into_rows_result().map_err(unreadable)?.rows_num() == 0 {
-                let text = text.replace("{k}", keyspace);
-                session.query_unpaged(text, ()).await.map_err(failed)?;
-            }
-        }
         let mut prepared = Vec::with_capacity(Cql::ALL.len());
         for (_, text) in Cql::ALL {
-            let mut one = session
-                .prepare(text.replace("{k}", keyspace))
-                .await
-                .map_err(|error| errors::of_prepare(BLOBS, error))?;
+            let one = prepare(&session, &text.replace("{k}", keyspace)).await;
+            let mut one = one.map_err(|error| errors::of_prepare(BLOBS, error))?;
             one.set_consistency(Consistency::LocalQuorum);
             one.set_is_idempotent(true);
             one.set_request_timeout(Some(timeout));
@@ -129,6 +118,21 @@ impl Statements {
     pub(super) async fn run(&self, cql: Cql, values: impl SerializeRow) -> Result<QueryResult> {
         let prepared = &self.prepared[cql as usize];
         self.session.execute_unpaged(prepared, values).await.map_err(failed)
+    }
+
+    /// Runs a statement that reads what never changes once it is there: a replica that has it will do where too few are up.
+    /// What that one does not have may be elsewhere.
+    pub(super) async fn read(&self, cql: Cql, values: impl SerializeRow) -> Result<QueryResult> {
+        let prepared = &self.prepared[cql as usize];
+        let refused = match self.session.execute_unpaged(prepared, &values).await.map_err(failed) {
+            Err(error) if matches!(error.kind, Kind::Unavailable { .. } | Kind::TimedOut) => error,
+            other => return other,
+        };
+        let mut prepared = prepared.clone();
+        prepared.set_consistency(Consistency::LocalOne);
+        let answer = self.session.execute_unpaged(&prepared, &values).await.map_err(failed)?;
+        let is_there = answer.is_rows() && answer.clone().into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
+        if is_there { Ok(answer) } else { Err(refused) }
     }
 
     /// Writes a record and takes its lease.

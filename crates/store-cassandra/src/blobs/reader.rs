@@ -103,7 +103,7 @@ impl BlobReader for Reader {
 async fn get(records: &Records, name: Name, index: u64) -> Result<Option<(i32, Bytes)>> {
     let (_, id, run) = name.key();
     let (group, number) = place(index);
-    let answer = records.cql.run(Cql::GetBlock, (id, run, group, number)).await?;
+    let answer = records.cql.read(Cql::GetBlock, (id, run, group, number)).await?;
     let rows = answer.into_rows_result().map_err(unreadable)?;
     rows.maybe_first_row::<(i32, Bytes)>().map_err(unreadable)
 }

@@ -147,6 +147,11 @@ impl Records {
         read(self.cql.run(Cql::Find, (shard_of(&id), Bytes::copy_from_slice(&id.0))).await?)
     }
 
+    /// As [`Self::find`], for readers: of one replica where too few are up.
+    pub(super) async fn find_to_read(&self, id: BlobId) -> Result<Vec<Record>> {
+        read(self.cql.read(Cql::Find, (shard_of(&id), Bytes::copy_from_slice(&id.0))).await?)
+    }
+
     /// A page of the records behind an id in a shard, all records of each id in it; and whether there may be more.
     pub(super) async fn page(&self, shard: i32, after: &[u8]) -> Result<(Vec<Record>, bool)> {
         let values = (shard, Bytes::copy_from_slice(after), PAGE_RECORDS as i32);

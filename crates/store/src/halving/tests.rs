@@ -34,8 +34,11 @@ fn any_two_names_are_apart_after_a_few_halves() {
     let mut random = SplitMix64::new(2);
     for _ in 0..1000 {
         let (one, other) = (name(&mut random), name(&mut random));
+        if one == other {
+            continue;
+        }
         let (mut range, mut steps) = (Range::default(), 0);
-        while one != other {
+        loop {
             let (low, high) = halves(&range).expect("two names are in it");
             let below = |name: &Bytes| Some(name) < low.to.as_ref();
             if below(&one) != below(&other) {
@@ -45,6 +48,39 @@ fn any_two_names_are_apart_after_a_few_halves() {
             steps += 1;
             assert!(steps < 100, "{one:?} {other:?}");
         }
+    }
+}
+
+#[test]
+fn halves_are_about_even() {
+    let middle = |low: &[u8], high: Option<&[u8]>| middle(low, high);
+    assert_eq!(middle(b"", None).unwrap(), &b"\x80"[..]);
+    assert_eq!(middle(b"", Some(b"\x80")).unwrap(), &b"\x40"[..]);
+    assert_eq!(middle(b"ab", Some(b"ad")).unwrap(), &b"ac"[..]);
+    assert_eq!(middle(b"user1", Some(b"user3")).unwrap(), &b"user2"[..]);
+    for (low, high) in [(&b"a"[..], &b"a\0"[..]), (b"a", b"a"), (b"b", b"a"), (b"", b"")] {
+        assert_eq!(middle(low, Some(high)), None, "{low:?} {high:?}");
+    }
+}
+
+#[test]
+fn halving_comes_to_an_end_at_single_names() {
+    let mut random = SplitMix64::new(4);
+    for _ in 0..100 {
+        let mut long = || (0..random.below(20)).map(|_| random.below(256) as u8).collect::<Bytes>();
+        let names: BTreeSet<Bytes> = (0..40).map(|_| long()).collect();
+        let (mut ranges, mut singles, mut steps) = (vec![Range::default()], 0, 0);
+        while let Some(range) = ranges.pop() {
+            let from = range.from.clone().unwrap_or_default();
+            let inside = |name: &&Bytes| **name >= from && range.to.as_ref().is_none_or(|to| *name < to);
+            match names.iter().filter(inside).count() {
+                inside @ 0..=1 => singles += inside,
+                _ => ranges.extend(halves(&range).map(<[Range; 2]>::from).expect("two names are in it")),
+            }
+            steps += 1;
+            assert!(steps < 20_000, "{names:?}");
+        }
+        assert_eq!(singles, names.len());
     }
 }
 

@@ -222,7 +222,6 @@ impl Replicas {
         state.tick();
         state
     }
-
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use super::reads::{PATIENCE, until};
 use super::{Replicas, Setup};
 use crate::{Batch, Change, Error, Kind, Level, Options, ReadQuery, Result};
 
+/// For each partition how many must answer, and those who have.
+type Waits = Vec<(usize, Answers)>;
+
 impl Replicas {
     pub(super) async fn refuse_too_many_rows(&self, batch: &Batch, options: &Options) -> Result<()> {
         for one in &batch.partitions {
@@ -42,7 +45,7 @@ impl Replicas {
     }
 
     /// Sends a batch on its way: for each partition how many must answer, and those who have; and its place in the batch log.
-    pub(super) fn send(&self, batch: &Batch, level: Level) -> Result<(Vec<(usize, Answers)>, Option<u64>)> {
+    pub(super) fn send(&self, batch: &Batch, level: Level) -> Result<(Waits, Option<u64>)> {
         let mut state = self.now_state();
         let now = self.clock.now();
         let mut sent = Vec::new();

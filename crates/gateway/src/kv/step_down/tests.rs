@@ -95,8 +95,7 @@ proptest! {
     #[test]
     fn steps_end_and_only_fall(level in 0_usize..6, copies in 1_u32..12, floor in 0_u32..4, alive in proptest::collection::vec(0_u32..12, 12)) {
         let mut steps = steps(LEVELS[level], copies, floor);
-        let mut answers = alive.into_iter();
-        while let Some(alive) = answers.next() {
+        for alive in alive {
             let before = needs(steps.options.level, copies);
             if steps.lower(down(alive)).is_err() {
                 return Ok(());

@@ -108,8 +108,7 @@ impl Bench {
         let page = self.desk.world.store.partitions(table, None, 1000, &options).await.unwrap();
         let mut count = 0;
         for partition in page.partitions {
-            let rows =
-                self.desk.world.store.read(&partition, &ReadQuery::all(1), &options).await.unwrap();
+            let rows = self.desk.world.store.read(&partition, &ReadQuery::all(1), &options).await.unwrap();
             count += usize::from(!rows.rows.is_empty());
         }
         count

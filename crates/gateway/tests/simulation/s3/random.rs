@@ -232,7 +232,7 @@ fn the_walk_finds_what_a_missing_rule_breaks() {
         [Rule::CopyBytes, Rule::KeepPartsUntilEnd, Rule::FenceSweeper, Rule::KeepDeletedHeads, Rule::CloseBuckets]
     {
         let laws = Laws { gateway: Rules::without(rule), shadows: None };
-        let finds = (0..1000).any(|seed| run(LocalSet::new().run_until(schedule(seed, laws))).is_err());
+        let finds = (0..6000).any(|seed| run(LocalSet::new().run_until(schedule(seed, laws))).is_err());
         assert!(finds, "{rule:?} is not missed");
     }
 }

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    Batch, Change, EngineLimits, Error, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
-    Stamp, Store, Swap, Table,
+    Batch, Change, EngineLimits, Error, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery,
+    Result, Stamp, Store, Swap, Table,
 };
 
 use hand::{Hand, Terms};

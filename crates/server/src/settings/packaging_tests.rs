@@ -1,0 +1,79 @@
+//! What `packaging/` tells the server, held against the table: a renamed setting must not be found out by who installs it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cli::{Invocation, command, read};
+use super::{Engine, Listener, Settings};
+
+/// Where `larder.service` expects its settings.
+const INSTALLED: &str = "/etc/larder/larder.toml";
+
+fn packaging(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(packaging(name)).unwrap()
+}
+
+/// What a server that is started with these words is told; the settings file is the one that is shipped.
+fn settings(words: impl IntoIterator<Item = String>) -> Settings {
+    let words = std::iter::once("larder".to_owned()).chain(words).map(OsString::from);
+    let file = |path: &Path| {
+        assert_eq!(path, Path::new(INSTALLED));
+        fs::read_to_string(packaging("larder.toml"))
+    };
+    match read(words, &[], file) {
+        Ok(Invocation::Serve(settings)) => *settings,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_settings_file_is_one() {
+    let told = settings(["--config".to_owned(), INSTALLED.to_owned()]);
+    assert_eq!(told.engine, Engine::Cassandra);
+    assert_eq!(told.cassandra.unwrap().nodes.len(), 3);
+    assert_eq!(told.http, Listener::At("0.0.0.0:8098".to_owned()));
+}
+
+#[test]
+fn the_service_starts_with_settings_that_there_are() {
+    let service = text("larder.service");
+    let start = service.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let told = settings(start.split_whitespace().skip(1).map(str::to_owned));
+    assert_eq!((told.engine, told.data_dir.as_path()), (Engine::Cassandra, Path::new("/var/lib/larder")));
+}
+
+#[test]
+fn the_gateways_of_compose_start_with_settings_that_there_are() {
+    let compose = text("compose.yaml");
+    let commands: Vec<Vec<String>> = compose
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("command: "))
+        .map(|words| serde_json::from_str(words).unwrap())
+        .collect();
+    let names: BTreeSet<_> = commands.into_iter().map(|words| settings(words).node_name.unwrap()).collect();
+    assert_eq!(names.len(), 2, "two gateways, each with a name of its own: {names:?}");
+}
+
+#[test]
+fn every_flag_that_is_mentioned_is_one() {
+    let command = command();
+    let settings = command.find_subcommand("settings").unwrap();
+    let flags: BTreeSet<_> =
+        command.get_arguments().chain(settings.get_arguments()).filter_map(clap::Arg::get_long).collect();
+    let mut seen = 0;
+    for name in ["compose.yaml", "larder.service", "larder.toml"] {
+        let text = text(name);
+        for word in text.split(|letter: char| letter.is_whitespace() || "\"`[](),=".contains(letter)) {
+            let Some(flag) = word.strip_prefix("--") else { continue };
+            assert!(flags.contains(flag), "{name}: --{flag}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
