@@ -11,4 +11,5 @@
 mod failover;
 mod linear;
 mod load;
+mod partition;
 mod plot;

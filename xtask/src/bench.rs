@@ -1,6 +1,11 @@
 //! Measuring: release binaries and the load generator of `benches`.
 
+use larder_cassandra_nodes::{Cluster, Error};
+
 use crate::shell::{Result, Shell};
+
+/// Heap of the node that a run is over, in MiB.
+const HEAP_MIB: u32 = 2048;
 
 /// What is measured.
 #[derive(Debug, Clone, clap::Subcommand)]
@@ -17,6 +22,9 @@ pub(crate) struct Told {
     /// Short cells and small loads.
     #[arg(long)]
     quick: bool,
+    /// What keeps the data: with `cassandra`, gateways over a node that is started for the run, beside a bare driver.
+    #[arg(long)]
+    engine: Option<String>,
     /// Passed on to the load generator, such as `-- --url http://127.0.0.1:8098`.
     #[arg(last = true)]
     rest: Vec<String>,
@@ -33,6 +41,9 @@ struct Command {
 
 const KV: Command = Command { name: "kv", report: "docs/benchmarks.md", quick_report: ".work/bench-quick.md" };
 
+const CASSANDRA: Command =
+    Command { name: "kv", report: "docs/benchmarks-cassandra.md", quick_report: ".work/bench-cassandra-quick.md" };
+
 const S3: Command = Command { name: "s3", report: "docs/benchmarks-s3.md", quick_report: ".work/bench-s3-quick.md" };
 
 /// Builds and measures.
@@ -41,6 +52,7 @@ const S3: Command = Command { name: "s3", report: "docs/benchmarks-s3.md", quick
 /// When something does not build, or the run fails.
 pub(crate) fn bench(shell: &Shell, what: &What) -> Result<()> {
     let (command, told) = match what {
+        What::Kv(told) if told.is_over_cassandra() => (CASSANDRA, told),
         What::Kv(told) => (KV, told),
         What::S3(told) => (S3, told),
     };
@@ -48,26 +60,53 @@ pub(crate) fn bench(shell: &Shell, what: &What) -> Result<()> {
     std::fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
     let commit = shell.output("git", &["describe", "--always", "--dirty"]).unwrap_or_else(|_| "unknown".to_owned());
     let date = shell.output("date", &["-u", "+%F"]).unwrap_or_else(|_| "unknown".to_owned());
-    let args = args(&command, told, &commit, &date);
+    let node = if told.is_over_cassandra() && !told.names("--cassandra") { Some(node(shell)?) } else { None };
+    let mut args = args(&command, told, &commit, &date);
+    if let Some(node) = &node {
+        args.extend(["--cassandra".to_owned(), node.contact_points()]);
+    }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     shell.run(&shell.path("target/release/larder-bench"), &args)
+}
+
+impl Told {
+    fn is_over_cassandra(&self) -> bool {
+        self.engine.as_deref() == Some("cassandra")
+    }
+
+    fn names(&self, flag: &str) -> bool {
+        self.rest.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")))
+    }
+}
+
+/// A node that ends with this value.
+fn node(shell: &Shell) -> Result<Cluster> {
+    let said = |error: Error| error.to_string();
+    Cluster::prepare().map_err(said)?;
+    let dir = shell.path("target/cassandra/bench");
+    let _ = std::fs::remove_dir_all(&dir);
+    let node = Cluster::bound(&dir, 1, HEAP_MIB).map_err(said)?;
+    node.up().map_err(said)?;
+    Ok(node)
 }
 
 /// What the load generator is told; whatever was passed on comes last and is not contradicted.
 fn args(command: &Command, told: &Told, commit: &str, date: &str) -> Vec<String> {
     let report = if told.quick { command.quick_report } else { command.report };
-    let given = |flag: &str| told.rest.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")));
     let mut args = vec![command.name.to_owned()];
     let mut add = |flag: &str, value: &str| {
-        if !given(flag) {
+        if !told.names(flag) {
             args.extend([flag.to_owned(), value.to_owned()]);
         }
     };
     add("--commit", commit);
     add("--date", date);
     add("--out", report);
-    if !given("--url") {
+    if !told.names("--url") {
         add("--larder", "target/release/larder");
+    }
+    if let Some(engine) = &told.engine {
+        args.extend(["--engine".to_owned(), engine.clone()]);
     }
     if told.quick {
         args.push("--quick".to_owned());
@@ -83,18 +122,29 @@ mod tests {
     #[test]
     fn a_server_elsewhere_is_not_started_here() {
         let rest = vec!["--url".to_owned(), "http://127.0.0.1:1".to_owned()];
-        let quick = args(&KV, &Told { quick: true, rest }, "c", "d").join(" ");
+        let quick = args(&KV, &Told { quick: true, engine: None, rest }, "c", "d").join(" ");
         let expected = "kv --commit c --date d --out .work/bench-quick.md --quick --url http://127.0.0.1:1";
         assert_eq!(quick, expected);
-        let full = args(&KV, &Told { quick: false, rest: Vec::new() }, "c", "d").join(" ");
+        let full = args(&KV, &Told { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert_eq!(full, "kv --commit c --date d --out docs/benchmarks.md --larder target/release/larder");
     }
 
     #[test]
+    fn over_cassandra_the_report_is_another() {
+        let told = Told { quick: false, engine: Some("cassandra".into()), rest: Vec::new() };
+        assert!(told.is_over_cassandra());
+        let full = args(&CASSANDRA, &told, "c", "d").join(" ");
+        assert!(
+            full.contains("--out docs/benchmarks-cassandra.md ") && full.ends_with(" --engine cassandra"),
+            "{full}"
+        );
+    }
+
+    #[test]
     fn each_command_has_its_own_reports() {
-        let full = args(&S3, &Told { quick: false, rest: Vec::new() }, "c", "d").join(" ");
+        let full = args(&S3, &Told { quick: false, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert_eq!(full, "s3 --commit c --date d --out docs/benchmarks-s3.md --larder target/release/larder");
-        let quick = args(&S3, &Told { quick: true, rest: Vec::new() }, "c", "d").join(" ");
+        let quick = args(&S3, &Told { quick: true, engine: None, rest: Vec::new() }, "c", "d").join(" ");
         assert!(quick.contains("--out .work/bench-s3-quick.md ") && quick.ends_with(" --quick"), "{quick}");
     }
 }

@@ -5,6 +5,7 @@
 //! several, which add elsewhere            each as above, all at once
 //! several, which remove elsewhere         one logged batch: once the cluster has it, all of it will be done
 //! the last, but too large for that        additions elsewhere first; then the others, each partition whole, in logged batches
+//! the same, below a majority              the first partition, then the others at once: a log needs two nodes that are up
 //! ```
 //! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses logged batches above 50 KiB; a batch
 //! that is one mutation has no such limit. Every statement carries its stamp, so that sending it again is the same write.
@@ -46,7 +47,7 @@ impl Cluster {
         }
         let shares = shares(batch);
         self.refuse_too_many_rows(batch, &shares, options).await?;
-        let stages = stages(shares);
+        let stages = stages(shares, options.level >= Level::Quorum);
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
@@ -119,15 +120,19 @@ fn shares(batch: &Batch) -> Vec<Share<'_>> {
     shares
 }
 
-/// What is sent one after the other, and at once within.
-fn stages(mut shares: Vec<Share<'_>>) -> Vec<Vec<Request<'_>>> {
+/// What is sent one after the other, and at once within; `logs` if there is a log for what removes in several places.
+fn stages(mut shares: Vec<Share<'_>>, logs: bool) -> Vec<Vec<Request<'_>>> {
     let removes_elsewhere = shares.iter().skip(1).any(removes);
     shares.retain(|share| !share.changes.is_empty());
     if shares.is_empty() {
         return Vec::new();
     }
     if !removes_elsewhere {
-        return vec![shares.into_iter().map(|share| vec![share]).collect()];
+        return vec![each_alone(shares)];
+    }
+    if !logs {
+        let others = shares.split_off(1);
+        return [shares, others].map(each_alone).into_iter().filter(|stage| !stage.is_empty()).collect();
     }
     if shares.iter().map(weight).sum::<usize>() <= LOGGED_BYTES_MAX {
         return vec![vec![shares]];
@@ -136,7 +141,7 @@ fn stages(mut shares: Vec<Share<'_>>) -> Vec<Vec<Request<'_>>> {
     let (others, additions): (Vec<_>, Vec<_>) = shares.into_iter().partition(removes);
     let mut stages: Vec<Vec<Request<'_>>> = Vec::new();
     if !additions.is_empty() {
-        stages.push(additions.into_iter().map(|share| vec![share]).collect());
+        stages.push(each_alone(additions));
     }
     let mut request = Vec::new();
     for share in std::iter::once(first).chain(others) {
@@ -148,6 +153,11 @@ fn stages(mut shares: Vec<Share<'_>>) -> Vec<Vec<Request<'_>>> {
     }
     stages.push(vec![request]);
     stages
+}
+
+/// Each in a request of its own.
+fn each_alone(shares: Vec<Share<'_>>) -> Vec<Request<'_>> {
+    shares.into_iter().map(|share| vec![share]).collect()
 }
 
 fn removes(share: &Share<'_>) -> bool {
@@ -174,15 +184,20 @@ mod tests {
         Change::Remove { name: vec![7; bytes].into(), stamp: 1 }
     }
 
-    /// Partitions of the requests of each stage, by number.
     #[track_caller]
     fn check(changes: &[&[Change]], expected: &[&[&[usize]]]) {
+        check_sent(true, changes, expected);
+    }
+
+    /// Partitions of the requests of each stage, by number.
+    #[track_caller]
+    fn check_sent(logs: bool, changes: &[&[Change]], expected: &[&[&[usize]]]) {
         let mut batch = Batch::default();
         for (number, changes) in changes.iter().enumerate() {
             let partition = Partition::own(Table::Keys, Bytes::from(vec![number as u8]));
             batch.partitions.extend(Batch::of(partition, changes.to_vec()).partitions);
         }
-        let stages = stages(shares(&batch));
+        let stages = stages(shares(&batch), logs);
         let numbers = |request: &Request<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
         let found: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
         assert_eq!(
@@ -218,6 +233,13 @@ mod tests {
         check(&[&[put(30 << 10)], &[put(20 << 10)], &[remove(9)]], &[&[&[1]], &[&[0, 2]]]);
         check(&[&[put(60 << 10)], &[remove(9)], &[put(9), remove(9)]], &[&[&[0]], &[&[1, 2]]]);
         check(&[&[remove(9)], &[remove(30 << 10)], &[remove(30 << 10)]], &[&[&[0, 1]], &[&[2]]]);
+    }
+
+    #[test]
+    fn without_a_log_the_first_partition_goes_first() {
+        check_sent(false, &[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0]], &[&[1], &[2]]]);
+        check_sent(false, &[&[remove(9)], &[put(9)]], &[&[&[0], &[1]]]);
+        check_sent(false, &[&[], &[remove(9)]], &[&[&[1]]]);
     }
 
     #[test]
