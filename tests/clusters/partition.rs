@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Machines, Node, Request};
+use larder_tests::{Machines, Node, Request, Scale};
 
 const BUCKET: &str = "/types/sides/buckets/cut/keys";
 /// Keys of each kind.
@@ -35,6 +35,10 @@ enum Deed {
 
 #[test]
 fn what_both_sides_wrote_are_siblings_and_nothing_else_is() {
+    if Scale::current() == Scale::Test {
+        eprintln!("skipped: four minutes, `cargo xtask soak` runs it; the simulation cuts networks in every run");
+        return;
+    }
     let Some(machines) = Machines::start(3) else { return };
     let left = machines.gateway(&["--node-name", "left@127.0.0.1"]);
     let right = machines.gateway(&["--node-name", "right@127.0.0.1"]);
@@ -108,7 +112,9 @@ fn differences(gateway: &Node, contexts: &[(&str, String, String)]) -> Vec<Strin
         let read = Request::get(&format!("{target}?r=quorum&pr=quorum")).header("Accept", "multipart/mixed, */*;q=0.5");
         let answer = gateway.client().send(&read);
         let text = answer.text();
-        let found: Vec<&str> = text.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0)).collect();
+        let texts = text.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0));
+        // Parts have links, too.
+        let found: Vec<&str> = texts.filter(|text| !text.starts_with('/')).collect();
         let known = matches!(answer.status, 200 | 300 | 404);
         if !known || found.iter().copied().collect::<BTreeSet<_>>() != expected || found.len() != expected.len() {
             wrong.push(format!("{target} is {} {found:?}, not {expected:?}", answer.status));

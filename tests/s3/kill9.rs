@@ -160,6 +160,10 @@ fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
 
 /// Without objects and uploads, no body stays on disk.
 fn reclaim(node: &Node, writers: Vec<Writer>) {
+    // Several gateways leave what a dead one was completing to the sweeper.
+    if !Engine::is_local_for("bodies that stay on disk") {
+        return;
+    }
     let mut s3 = S3::admin(node);
     for key in writers.iter().flat_map(|writer| writer.may.keys()) {
         s3.delete(key).expect(204);
@@ -170,10 +174,6 @@ fn reclaim(node: &Node, writers: Vec<Writer>) {
         let (key, id) = (element(&upload, "Key").unwrap(), element(&upload, "UploadId").unwrap());
         let answer = s3.delete(&format!("/kill/{key}?uploadId={id}"));
         assert!([204, 404].contains(&answer.status), "{}", answer.text());
-    }
-    if !Engine::is_local_for("bodies that stay on disk") {
-        s3.delete("/kill").expect(204);
-        return;
     }
     let blobs = node.home().data().join("blobs");
     let deadline = Instant::now() + Duration::from_secs(60);
