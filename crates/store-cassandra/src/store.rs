@@ -38,7 +38,7 @@ impl CassandraStore {
     /// Connects to a cluster and makes there what is missing.
     ///
     /// # Errors
-    /// Within half a minute.
+    /// [`ConnectError`], within half a minute, or three where tables are to be made.
     pub async fn connect(options: ConnectOptions) -> std::result::Result<Self, ConnectError> {
         let (cluster, notes) = connect(options).await?;
         let cluster = Arc::new(cluster);
