@@ -12,7 +12,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Engine, Node, Request, Response, S3, element};
+use larder_cassandra_nodes::Cql;
+use larder_tests::{Client, Engine, Home, Node, Request, Response, S3, element};
 
 /// A change that takes longer to be seen elsewhere is a failure on any machine; it should take two seconds at most.
 const SEEN_MAX: Duration = Duration::from_secs(10);
@@ -79,6 +80,23 @@ fn what_one_gateway_changes_the_other_shows() {
         "{shown}"
     );
     one.admin().check(&["ringready"], &two.admin().says(&["ringready"]));
+}
+
+#[test]
+fn an_activated_type_has_its_keyspace_before_a_request_needs_it() {
+    let Engine::Cassandra(at) = Engine::current() else { return };
+    let mut cql = Cql::connect(at, EXPIRED_MAX).unwrap();
+    let (prefix, at) = (format!("place{}", std::process::id()), at.to_string());
+    let args = ["--engine", "cassandra", "--cassandra", &at, "--cassandra-keyspace", &prefix];
+    let node = Node::start_in(Home::new(), &args);
+    node.admin().active_type("t", r#"{"props":{"n_val":1}}"#);
+    let named = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{prefix}_n1'");
+    let tables = cql.query(&named).unwrap();
+    drop(node);
+    for copies in [1, 3] {
+        cql.query(&format!("DROP KEYSPACE IF EXISTS {prefix}_n{copies}")).unwrap();
+    }
+    assert!(!tables.is_empty(), "the first request would have to make it");
 }
 
 #[test]

@@ -290,9 +290,7 @@ fn with_kills(place: &Place, mut node: Node, words: &[&str], dir: &Path, random:
 fn killed_at_any_moment_it_goes_on_and_comes_to_the_same() {
     let keys = Scale::current().of(3000, 30_000);
     let mut random = Random::from_environment("transfer");
-    // Over Cassandra a killed import's lease hides a body for a minute, and the comparison would be told so: soak only.
-    let far = if Scale::current() == Scale::Soak { Place::far() } else { Place::Local };
-    let near = Place::Local;
+    let (near, far) = (Place::Local, Place::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
     let mut s3 = S3::admin(&first);

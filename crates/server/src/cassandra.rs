@@ -39,12 +39,12 @@ pub(crate) async fn open(settings: &Cassandra, clock: &Arc<dyn Clock>, actor: u6
     let blobs = CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::N_VAL), options).await;
     let blobs = blobs.map_err(|error| Failure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
     let blobs = Arc::new(blobs);
-    let up = count_of(store.limits().nodes);
+    let up = count_of(store.rows().limits().nodes);
     Ok(Opened {
         about: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
         notes: store.notes(),
         view: Arc::new(ClusterFigures { store: store.clone(), blobs: Arc::clone(&blobs) }),
-        store: Arc::new(store),
+        store: Arc::clone(store.rows()),
         blobs,
     })
 }
@@ -98,11 +98,13 @@ impl EngineView for ClusterFigures {
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     fn gauges(&self) -> Vec<Gauge> {
-        let (seen, limits) = (self.store.figures(), self.store.limits());
+        let (seen, limits) = (self.store.figures(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [
             ("larder_cassandra_nodes_up", limits.nodes.into(), "Nodes of the local datacenter that are connected."),
             ("larder_cassandra_syncs", limits.syncs.into(), "1 when nodes sync their commit log before they answer."),
+            ("larder_cassandra_requests_total", seen.requests, "Requests sent to nodes."),
+            ("larder_cassandra_retries_total", seen.retries, "Those sent because another node had not done it."),
             ("larder_cassandra_swaps_unknown_total", seen.swaps_unknown, "Swaps whose outcome had to be looked up."),
             ("larder_cassandra_swaps_found_applied_total", seen.swaps_found_applied, "Those that had been applied."),
             ("larder_cassandra_swaps_repeated_total", seen.swaps_repeated, "Those that were sent again."),

@@ -47,7 +47,7 @@ async fn main() {
     for verb in [Verb::Put, Verb::PutWithKey, Verb::Get, Verb::SwapNew, Verb::SwapAgain] {
         let (done, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let tasks: Vec<_> = (0..in_flight)
-            .map(|task| tokio::spawn(work(store.clone(), verb, task, done.clone(), start + time)))
+            .map(|task| tokio::spawn(work(Arc::clone(store.rows()), verb, task, done.clone(), start + time)))
             .collect();
         for task in tasks {
             task.await.unwrap();
@@ -59,7 +59,7 @@ async fn main() {
     store.session().query_unpaged(text, ()).await.unwrap();
 }
 
-async fn work(store: CassandraStore, verb: Verb, task: u64, done: Arc<AtomicU64>, end: Instant) {
+async fn work(store: Arc<dyn Store>, verb: Verb, task: u64, done: Arc<AtomicU64>, end: Instant) {
     let mut at = task * 1_000_003;
     let mut stamp = None;
     while Instant::now() < end {

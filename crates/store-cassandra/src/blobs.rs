@@ -27,7 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use larder_model::content::BlobId;
-use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Clock, Error, Kind, Result};
+use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Clock, Error, Kind, ListedBlob, Result};
 use scylla::client::session::Session;
 
 use cql::{Cql, Statements};
@@ -117,7 +117,7 @@ impl Blobs for CassandraBlobs {
         Ok(())
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let first = after.map_or(0, |after| i32::from(after.0[0]));
         let behind = after.map_or_else(Vec::new, |after| after.0.to_vec());
         let mut found = list_shard(self.records.clone(), first, behind, limit).await?;
@@ -141,12 +141,7 @@ impl Blobs for CassandraBlobs {
 }
 
 /// Up to `limit` blobs of one shard.
-async fn list_shard(
-    records: Arc<Records>,
-    shard: i32,
-    mut after: Vec<u8>,
-    limit: usize,
-) -> Result<Vec<(BlobId, BlobOwner)>> {
+async fn list_shard(records: Arc<Records>, shard: i32, mut after: Vec<u8>, limit: usize) -> Result<Vec<ListedBlob>> {
     let mut found = Vec::new();
     loop {
         let (page, more) = records.page(shard, &after).await?;
@@ -160,10 +155,11 @@ async fn list_shard(
     }
 }
 
-/// A blob as listed; not while leased, nor damaged.
-fn listed(records: &Records, blob: &[Record]) -> Option<(BlobId, BlobOwner)> {
-    let current = current(blob).filter(|_| !blob.iter().any(|record| records.is_leased(record)))?;
+/// A blob as listed; `None` for one that is damaged.
+fn listed(records: &Records, blob: &[Record]) -> Option<ListedBlob> {
+    let current = current(blob)?;
     let head = Head::decode(current.head.clone()?);
     let head = head.inspect_err(|error| tracing::error!(blob = current.name.id.hex(), %error, "blob skipped"));
-    Some((current.name.id, head.ok()?.owner))
+    let leased = blob.iter().any(|record| records.is_leased(record));
+    Some(ListedBlob { id: current.name.id, owner: head.ok()?.owner, leased })
 }

@@ -2,9 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use scylla::observability::metrics::Metrics;
+
 /// What happened since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
+    /// Requests that were sent to nodes.
+    pub requests: u64,
+    /// Those of them that were sent because another node had not done the same.
+    pub retries: u64,
     /// Swaps whose outcome a node did not tell, so that it was looked up in the head.
     pub swaps_unknown: u64,
     /// Those of them that had been applied.
@@ -31,9 +37,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn read(&self) -> Figures {
+    /// With what the driver counts itself.
+    pub(crate) fn read(&self, driver: &Metrics) -> Figures {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Figures {
+            requests: driver.get_requests_unpaged_num(),
+            retries: driver.get_retries_num(),
             swaps_unknown: of(&self.swaps_unknown),
             swaps_found_applied: of(&self.swaps_found_applied),
             swaps_repeated: of(&self.swaps_repeated),

@@ -27,12 +27,9 @@ const INLINE_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone)]
 pub struct CassandraStore {
     cluster: Arc<Cluster>,
-    shadowed: Arc<Shadowed<Rows>>,
+    rows: Arc<dyn Store>,
     notes: Arc<[String]>,
 }
-
-/// The same without shadows.
-struct Rows(Arc<Cluster>);
 
 impl CassandraStore {
     /// Connects to a cluster and makes there what is missing.
@@ -42,8 +39,14 @@ impl CassandraStore {
     pub async fn connect(options: ConnectOptions) -> std::result::Result<Self, ConnectError> {
         let (cluster, notes) = connect(options).await?;
         let cluster = Arc::new(cluster);
-        let shadowed = Arc::new(Shadowed::new(Arc::new(Rows(cluster.clone()))));
-        Ok(Self { cluster, shadowed, notes: notes.into() })
+        let rows = Arc::new(Shadowed::new(Arc::clone(&cluster)));
+        Ok(Self { cluster, rows, notes: notes.into() })
+    }
+
+    /// The rows, as the rest of Larder knows them: with their shadows.
+    #[must_use]
+    pub fn rows(&self) -> &Arc<dyn Store> {
+        &self.rows
     }
 
     /// The connections, for blobs.
@@ -79,7 +82,7 @@ impl CassandraStore {
     /// What happened since the start.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        self.cluster.counters.read()
+        self.cluster.counters.read(&self.cluster.session.get_metrics())
     }
 
     /// Makes the keyspace of a number of copies if it is not there. The first call that needs it does so too.
@@ -91,14 +94,15 @@ impl CassandraStore {
     }
 }
 
+/// The rows without shadows.
 #[async_trait]
-impl Store for CassandraStore {
+impl Store for Cluster {
     async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        self.shadowed.read(partition, query, options).await
+        self.page(partition, query, options).await
     }
 
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        self.shadowed.apply(batch, options).await
+        self.write(&batch, options).await
     }
 
     async fn apply_if(
@@ -109,7 +113,7 @@ impl Store for CassandraStore {
         changes: Vec<Change>,
         options: &Options,
     ) -> Result<Swap> {
-        self.shadowed.apply_if(partition, expected, head, changes, options).await
+        self.swap(partition, expected, &head.row, &changes, options).await
     }
 
     async fn partitions(
@@ -119,71 +123,27 @@ impl Store for CassandraStore {
         limit: usize,
         options: &Options,
     ) -> Result<PartitionPage> {
-        self.shadowed.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &Options) -> Result<Micros> {
-        self.shadowed.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.shadowed.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.shadowed.is_ready()
-    }
-}
-
-#[async_trait]
-impl Store for Rows {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        self.0.page(partition, query, options).await
-    }
-
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        self.0.write(&batch, options).await
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: Head,
-        changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        self.0.swap(partition, expected, &head.row, &changes, options).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &Options,
-    ) -> Result<PartitionPage> {
-        self.0.list(table, after, limit, options).await
+        self.list(table, after, limit, options).await
     }
 
     async fn now(&self, options: &Options) -> Result<Micros> {
         in_time(options, "the time")?;
-        Ok(self.0.clock.now())
+        Ok(self.clock.now())
     }
 
     fn limits(&self) -> EngineLimits {
-        let (up, _) = self.0.nodes(self.0.replication.local());
+        let (up, _) = self.nodes(self.replication.local());
         EngineLimits {
             inline_max: INLINE_BYTES_MAX,
             batch_max: BATCH_BYTES_MAX,
             nodes: u32::try_from(up).unwrap_or(u32::MAX),
             replicated: true,
-            syncs: self.0.syncs,
+            syncs: self.syncs,
             keeps_tombstones: true,
         }
     }
 
     fn is_ready(&self) -> bool {
-        self.0.nodes(None).0 > 0
+        self.nodes(None).0 > 0
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::conformance::{ManualClock, blob_conformance};
-use larder_store::{BlobOwner, Blobs, Durability, Kind, Partition, Table};
+use larder_store::{BlobOwner, Blobs, Durability, Kind, ListedBlob, Partition, Table};
 use larder_store_cassandra::blobs::cql::SCHEMA;
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs};
 use scylla::client::session::Session;
@@ -116,8 +116,10 @@ async fn write(blobs: &CassandraBlobs, which: u8, body: Bytes) -> Box<dyn Send +
     writer.finish(Durability::Disk).await.unwrap()
 }
 
-async fn listed(blobs: &CassandraBlobs) -> Vec<BlobId> {
-    blobs.list(None, 100).await.unwrap().into_iter().map(|(id, _)| id).collect()
+/// What a sweeper may look at.
+async fn free(blobs: &CassandraBlobs) -> Vec<BlobId> {
+    let listed = blobs.list(None, 100).await.unwrap();
+    listed.into_iter().filter(|blob| !blob.leased).map(|blob| blob.id).collect()
 }
 
 /// Waits until something becomes true.
@@ -176,7 +178,7 @@ on_a_cluster! {
             all.extend_from_slice(&reader.read(all.len() as u64, 1 << 20).await.unwrap());
         }
         assert!(all == body, "other bytes came back");
-        assert_eq!(blobs.list(None, 1).await.unwrap(), [(id(1), owner())]);
+        assert_eq!(blobs.list(None, 1).await.unwrap(), [ListedBlob { id: id(1), owner: owner(), leased: false }]);
         assert_eq!(cluster.rows().await, (1, 66));
         blobs.remove(id(1)).await.unwrap();
         cluster.clock.advance(GRACE);
@@ -189,17 +191,17 @@ on_a_cluster! {
         let lease = write(&writing, 1, body(10)).await;
         let unfinished = writing.create(id(2), owner()).await.unwrap();
         tokio::time::sleep(LEASE * 2).await;
-        assert_eq!(listed(&sweeping).await, [], "the lease is renewed while it is held");
+        assert_eq!(free(&sweeping).await, [], "the lease is renewed while it is held");
         assert_eq!(sweeping.purge().await.unwrap(), 0);
         drop((lease, unfinished));
-        until("the lease given up is seen", async || listed(&sweeping).await == [id(1)]).await;
+        until("the lease given up is seen", async || free(&sweeping).await == [id(1)]).await;
         until("the unfinished one is gone", async || cluster.rows().await.0 == 1).await;
     }
 
     the_lease_of_a_dead_writer_ends(cluster) {
         let sweeping = cluster.process().await;
         die_writing(&cluster, true);
-        until("the lease ends", async || listed(&sweeping).await == [id(1)]).await;
+        until("the lease ends", async || free(&sweeping).await == [id(1)]).await;
     }
 
     what_a_dead_writer_left_behind_is_purged(cluster) {
@@ -234,10 +236,10 @@ on_a_cluster! {
         let body = body(3 * BLOCK);
         drop(write(&here, 1, body.clone()).await);
         let mut reader = there.open(id(1)).await.unwrap();
-        until("the lease given up is seen", async || listed(&there).await == [id(1)]).await;
+        until("the lease given up is seen", async || free(&there).await == [id(1)]).await;
         here.remove(id(1)).await.unwrap();
         assert_eq!(there.open(id(1)).await.map(|_| ()).map_err(|error| error.kind), Err(Kind::NoSuchBlob));
-        assert_eq!(listed(&there).await, []);
+        assert_eq!(free(&there).await, []);
         cluster.clock.advance(GRACE - Duration::from_secs(1));
         assert_eq!(there.purge().await.unwrap(), 0);
         assert_eq!(reader.read(BLOCK as u64, 1).await.unwrap(), body.slice(BLOCK..=BLOCK));
@@ -284,9 +286,9 @@ on_a_cluster! {
             loop {
                 let page = blobs.list(after, limit).await.unwrap();
                 assert!(page.len() <= limit);
-                let Some((last, _)) = page.last() else { break };
-                after = Some(*last);
-                all.extend(page.into_iter().map(|(id, _)| id));
+                let Some(last) = page.last() else { break };
+                after = Some(last.id);
+                all.extend(page.into_iter().map(|blob| blob.id));
             }
             assert_eq!(all, which.map(id), "pages of {limit}");
         }

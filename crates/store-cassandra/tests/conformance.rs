@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use larder_store::conformance::{ManualClock, conformance};
 use larder_store::{
-    Batch, Blobs, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Store,
-    Swap, Table,
+    Batch, Blobs, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Swap,
+    Table,
 };
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs, GRACE, LEASE};
 use larder_store_cassandra::{CassandraStore, ConnectError, ConnectOptions, Replication};
@@ -77,7 +77,7 @@ fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {
 async fn every_promise_holds() {
     let clock = Arc::new(ManualClock::default());
     let Some(subject) = Subject::new(Some(clock.clone())).await else { return };
-    conformance(Arc::new(subject.store.clone()), clock).await;
+    conformance(Arc::clone(subject.store.rows()), clock).await;
     println!("{:?}", subject.store.figures());
     subject.drop_keyspaces(&[3]).await;
 }
@@ -105,8 +105,9 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
         for table in [Table::Objects, Table::Usage] {
             let partition = Partition::own(table, "p");
             let batch = Batch::of(partition.clone(), vec![Change::Put(row("r", "v", stamp))]);
-            store.apply(batch, &options()).await.expect("a write is taken");
-            let page = stores[0].read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
+            store.rows().apply(batch, &options()).await.expect("a write is taken");
+            let page =
+                stores[0].rows().read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
             assert_eq!(page.rows, [row("r", "v", stamp)], "{table:?}");
         }
     }
@@ -129,9 +130,10 @@ async fn a_layout_of_a_newer_server_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_number_of_copies_has_a_keyspace_of_its_own() {
     let Some(subject) = Subject::new(None).await else { return };
-    let store = &subject.store;
+    let store = subject.store.rows();
     let at = |n_val: u8| Partition { table: Table::Objects, n_val, key: "\u{1}t\u{1}bkey".into() };
     let other = subject.another().await;
+    let other = other.rows();
     assert_eq!(other.read(&at(1), &ReadQuery::all(9), &options()).await.expect("a read is answered").rows, []);
     for n_val in [1, 2, 3] {
         let batch = Batch::of(at(n_val), vec![Change::Put(row("r", "v", u64::from(n_val)))]);
@@ -157,9 +159,9 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
     let refused = store.read(&elsewhere, &ReadQuery::all(1), &options()).await;
     assert_eq!(refused.expect_err("refused").kind, Kind::Misuse);
     assert!(
-        store.notes().iter().any(|note| note.contains("1 of 3 copies, as it was made for 1 node;")),
+        subject.store.notes().iter().any(|note| note.contains("1 of 3 copies, as it was made for 1 node;")),
         "{:?}",
-        store.notes()
+        subject.store.notes()
     );
     subject.drop_keyspaces(&[1, 2, 3]).await;
 }
@@ -167,7 +169,7 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_full_of_removals_is_read_in_halves() {
     let Some(subject) = Subject::new(None).await else { return };
-    let (store, partition) = (&subject.store, Partition::own(Table::Keys, "p"));
+    let (store, partition) = (subject.store.rows(), Partition::own(Table::Keys, "p"));
     let name = |at: u32| format!("user/{at:08}");
     for page in 0..120 {
         let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: 1 });
@@ -181,8 +183,8 @@ async fn a_range_full_of_removals_is_read_in_halves() {
     let back = ReadQuery { order: Order::Reverse, ..ReadQuery::all(9) };
     let page = store.read(&partition, &back, &options()).await.expect("a read is answered");
     assert_eq!(page.rows, [last[1].clone(), last[0].clone()]);
-    println!("{:?}", store.figures());
-    assert!(store.figures().ranges_halved > 0, "the node gave no read up: nothing was shown here");
+    println!("{:?}", subject.store.figures());
+    assert!(subject.store.figures().ranges_halved > 0, "the node gave no read up: nothing was shown here");
     subject.drop_keyspaces(&[3]).await;
 }
 
@@ -193,7 +195,7 @@ async fn a_swap_knows_heads_that_another_gateway_wrote() {
     let at = Partition::own(Table::Users, "p");
     let swap = async |store: &CassandraStore, expected: Option<u64>, stamp: u64| {
         let head = row("", "v", stamp);
-        store.apply_if(&at, expected, head.into(), Vec::new(), &options()).await.expect("a swap is answered")
+        store.rows().apply_if(&at, expected, head.into(), Vec::new(), &options()).await.expect("a swap is answered")
     };
     assert_eq!(swap(&one, None, 1).await, Swap::Applied);
     for stamp in (1..40).step_by(2) {
@@ -212,7 +214,7 @@ async fn a_swap_knows_heads_that_another_gateway_wrote() {
 async fn the_time_of_the_cluster_is_told() {
     let Some(subject) = Subject::new(None).await else { return };
     let machine = larder_store::SystemClock::default();
-    let told = subject.store.now(&options()).await.expect("the time is told");
+    let told = subject.store.rows().now(&options()).await.expect("the time is told");
     // The node runs on this machine.
     assert!(told.abs_diff(machine.now()) < 5_000_000, "{told}");
     subject.drop_keyspaces(&[3]).await;

@@ -16,6 +16,17 @@ pub struct BlobOwner {
     pub row: Bytes,
 }
 
+/// A blob that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedBlob {
+    /// Its name.
+    pub id: BlobId,
+    /// The row it belongs to.
+    pub owner: BlobOwner,
+    /// Whether somebody may be about to write that row, or this blob anew: a sweeper leaves it alone.
+    pub leased: bool,
+}
+
 /// Where blobs are kept.
 #[async_trait]
 pub trait Blobs: Send + Sync {
@@ -37,11 +48,12 @@ pub trait Blobs: Send + Sync {
     /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be removed nevertheless.
     async fn remove(&self, id: BlobId) -> Result<()>;
 
-    /// Blobs in the order of their ids, with their owners, for the sweeper. Blobs being written are left out.
+    /// Blobs that can be read, in the order of their ids. Whether one is leased is looked at after it was seen, so one that is
+    /// not has its row, or never will.
     ///
     /// # Errors
     /// `Io`.
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>>;
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>>;
 
     /// Whether blobs are taken: false once poisoned.
     fn is_ready(&self) -> bool;

@@ -26,7 +26,7 @@ pub mod shadows;
 pub mod wrappers;
 pub mod writers;
 
-pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs};
+pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, Kind, Result};
 pub use larder_model::keyspace::{Layout, Partition, Table};

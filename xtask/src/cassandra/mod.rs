@@ -74,6 +74,10 @@ fn up(told: &Up) -> Result<()> {
     let text = |error: larder_cassandra_nodes::Error| error.to_string();
     let before = Cluster::open(&Cluster::home()).ok();
     let options = options(told, before.as_ref()).map_err(text)?;
+    if let Some(before) = before.as_ref().map(|before| before.options().nodes).filter(|before| *before > options.nodes)
+    {
+        return Err(fewer(options.nodes, before));
+    }
     if before.is_some_and(|before| before.options().ports != options.ports && before.nodes().iter().any(runs)) {
         return Err("it runs on other ports: `down` ends it".to_owned());
     }
@@ -85,6 +89,12 @@ fn up(told: &Up) -> Result<()> {
     cluster.up_with(|node| println!("node {} answers on {}", node.number(), node.address())).map_err(text)?;
     println!("try:  larder --engine cassandra --cassandra {}", cluster.contact_points());
     Ok(())
+}
+
+/// A cluster does not forget its nodes: those that are not started count as down.
+fn fewer(wanted: usize, before: usize) -> String {
+    let home = Cluster::home();
+    format!("a cluster of {before} nodes is in {}: `up {before}`, or remove its node* for {wanted} new", home.display())
 }
 
 fn runs(node: &Node) -> bool {

@@ -20,7 +20,7 @@ use larder_model::address::Address;
 use larder_model::causality::{ANY_SLOT, Mode, Write};
 use larder_model::content::{BlobId, Body};
 use larder_model::rows::{Batch, Change, Micros, ObjectRow, Row, view_row_name};
-use larder_store::{BlobOwner, Kind, Level, Options, Partition, ReadQuery, Swap, Table};
+use larder_store::{BlobOwner, Kind, Level, ListedBlob, Options, Partition, ReadQuery, Swap, Table};
 
 use super::consistent::DELETED_HEAD_MICROS;
 use super::put::Target;
@@ -50,10 +50,10 @@ impl Gateway {
         let mut after = None;
         loop {
             let page = self.ports.blobs.list(after, PAGE).await?;
-            let Some((last, _)) = page.last() else { return Ok(swept) };
-            after = Some(*last);
+            let Some(last) = page.last() else { return Ok(swept) };
+            after = Some(last.id);
             let ours = |owner: &BlobOwner| matches!(owner.partition.table, Table::Objects | Table::Consistent);
-            for (id, owner) in page.iter().filter(|(_, owner)| ours(owner)) {
+            for ListedBlob { id, owner, .. } in page.iter().filter(|blob| !blob.leased && ours(&blob.owner)) {
                 match self.is_waste(*id, &owner.partition).await {
                     Ok(false) => {}
                     Ok(true) => {

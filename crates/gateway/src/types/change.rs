@@ -54,7 +54,7 @@ impl Gateway {
     /// Activates a type that every running node has; one that is active stays so.
     ///
     /// # Errors
-    /// [`Error::Type`] when there is no such type or a running node does not have it.
+    /// [`Error::Type`] when there is no such type or a running node does not have it; what the store answers.
     pub async fn activate_type(&self, name: &Bytes) -> Result<()> {
         if name == DEFAULT_TYPE {
             return Ok(());
@@ -63,6 +63,7 @@ impl Gateway {
             if self.type_status(name).await?.stage == Stage::Created {
                 return Err(Refusal::NotReady.into());
             }
+            self.make_place(name).await?;
             let number = self
                 .change(|catalogue| {
                     let found = catalogue.types().get(name).ok_or(Refusal::Unknown)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_gateway::body::{Download, Upload};
-use larder_gateway::kv::{GetObject, PutObject, Quorums};
+use larder_gateway::kv::{PutObject, Quorums};
 use larder_gateway::{Error, Gateway, Rule, Rules};
 use larder_model::causality::Conditions;
 use larder_model::content::Content;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::random::Dice;
 use crate::s3::cloud::{Cloud, Laws};
 use crate::s3::gate::Step;
-use crate::world::{address, run};
+use crate::world::{address, get_of, run};
 
 type Outcome = Result<(), String>;
 
@@ -89,7 +89,7 @@ fn spawn(cloud: &Cloud, at: usize, kind: &'static str, text: &str, context: Opti
 }
 
 async fn read(cloud: &Cloud, at: usize, kind: &'static str) -> Result<Shown, String> {
-    let request = GetObject { address: address(kind, "k"), quorums: Quorums::default(), bodies: true, timeout: None };
+    let request = get_of(kind, "k");
     let found = gateway(cloud, at).get(request).await.map_err(|error| format!("a read: {error}"))?;
     let mut texts = Vec::new();
     for mut body in found.bodies {

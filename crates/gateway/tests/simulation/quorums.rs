@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::body::Upload;
-use larder_gateway::kv::{DeleteObject, Deleted, Found, GetObject, PutObject, Quorums};
+use larder_gateway::kv::{Deleted, Found, GetObject, PutObject, Quorums};
 use larder_gateway::{Config, Error, Gateway, Ports, Rule, Rules, Which};
 use larder_model::causality::Conditions;
 use larder_model::content::{Body, Content};
@@ -15,7 +15,7 @@ use larder_store::memory::MemoryStore;
 use larder_store::replicas::{Replicas, Setup, Weather};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{SimClock, address, run};
+use crate::world::{SimClock, address, delete_of, run};
 
 type Outcome = Result<(), String>;
 
@@ -70,14 +70,7 @@ impl Cluster {
     }
 
     async fn delete(&self, kind: &'static str) -> Result<bool, Error> {
-        let request = DeleteObject {
-            address: address(kind, "k"),
-            context: None,
-            conditions: Conditions::default(),
-            quorums: Quorums::default(),
-            timeout: None,
-        };
-        Ok(matches!(self.gateway.delete(request).await?, Deleted::Done))
+        Ok(matches!(self.gateway.delete(delete_of(kind, "k", None)).await?, Deleted::Done))
     }
 
     fn stat(&self, name: &str) -> u64 {

@@ -222,9 +222,7 @@ impl World {
     }
 
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<Shown, Error> {
-        let request =
-            GetObject { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None };
-        shown(self.nodes[at].gateway.get(request).await?).await
+        shown(self.nodes[at].gateway.get(get_of(kind, key)).await?).await
     }
 
     /// The keys listed, and the buckets.
@@ -243,14 +241,23 @@ impl World {
         key: &str,
         context: Option<&Bytes>,
     ) -> Result<bool, Error> {
-        let request = DeleteObject {
-            address: address(kind, key),
-            context: context.cloned(),
-            conditions: Conditions::default(),
-            quorums: Quorums::default(),
-            timeout: None,
-        };
-        Ok(matches!(self.nodes[at].gateway.delete(request).await?, Deleted::Done))
+        Ok(matches!(self.nodes[at].gateway.delete(delete_of(kind, key, context)).await?, Deleted::Done))
+    }
+}
+
+/// A read as most clients ask for it.
+pub(crate) fn get_of(kind: &'static str, key: &str) -> GetObject {
+    GetObject { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None }
+}
+
+/// A removal as most clients ask for it.
+pub(crate) fn delete_of(kind: &'static str, key: &str, context: Option<&Bytes>) -> DeleteObject {
+    DeleteObject {
+        address: address(kind, key),
+        context: context.cloned(),
+        conditions: Conditions::default(),
+        quorums: Quorums::default(),
+        timeout: None,
     }
 }
 

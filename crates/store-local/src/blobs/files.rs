@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::content::BlobId;
 use larder_store::leases::Leases;
-use larder_store::{BlobOwner, Durability, Error, Kind, Result};
+use larder_store::{BlobOwner, Durability, Error, Kind, ListedBlob, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
@@ -108,16 +108,11 @@ impl Files {
         }
     }
 
-    /// Files in the order of their ids, without those that are leased or cannot be read; these are logged.
+    /// Files in the order of their ids, without those that cannot be read; these are logged.
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn list(
-        &self,
-        after: Option<BlobId>,
-        limit: usize,
-        leases: &Leases,
-    ) -> Result<Vec<(BlobId, BlobOwner)>> {
+    pub(super) fn list(&self, after: Option<BlobId>, limit: usize, leases: &Leases) -> Result<Vec<ListedBlob>> {
         let mut found = Vec::new();
         for shard in after.map_or(0, |after| after.0[0])..=u8::MAX {
             let ids = self.ids(shard, after).map_err(|error| failed("list blobs", error))?;
@@ -125,9 +120,8 @@ impl Files {
                 if found.len() >= limit {
                     return Ok(found);
                 }
-                if !leases.holds(&id) {
-                    found.extend(self.owner(id).map(|owner| (id, owner)));
-                }
+                let owner = self.owner(id);
+                found.extend(owner.map(|owner| ListedBlob { id, owner, leased: leases.holds(&id) }));
             }
         }
         Ok(found)

@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::leases::Leases;
-use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Result};
+use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Result};
 
 use crate::bulk::BulkRows;
 use disk::{Disk, RealDisk, blocking};
@@ -87,7 +87,7 @@ impl LocalBlobs {
     }
 
     /// Bulk rows as [`Files::list`] lists files.
-    async fn list_rows(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list_rows(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let mut found = Vec::new();
         let mut after = after.map(|after| Bytes::copy_from_slice(&after.0));
         while found.len() < limit {
@@ -99,14 +99,13 @@ impl LocalBlobs {
         Ok(found)
     }
 
-    /// A bulk row as listed; not while leased, nor damaged.
-    fn listed_row(&self, key: &[u8], value: Bytes) -> Option<(BlobId, BlobOwner)> {
-        let owner = match key.try_into() {
-            Ok(id) if self.leases.holds(&BlobId(id)) => return None,
-            Ok(id) => row::owner(BlobId(id), value).map(|owner| (BlobId(id), owner)),
+    /// A bulk row as listed; `None` for one that is damaged.
+    fn listed_row(&self, key: &[u8], value: Bytes) -> Option<ListedBlob> {
+        let listed = match key.try_into().map(BlobId) {
+            Ok(id) => row::owner(id, value).map(|owner| ListedBlob { id, owner, leased: self.leases.holds(&id) }),
             Err(_) => Err(format::damaged("a key that is no id")),
         };
-        owner.inspect_err(|error| tracing::error!(?key, %error, "blob row skipped: it is damaged")).ok()
+        listed.inspect_err(|error| tracing::error!(?key, %error, "blob row skipped: it is damaged")).ok()
     }
 }
 
@@ -135,7 +134,7 @@ impl Blobs for LocalBlobs {
         self.bulk.remove(Bytes::copy_from_slice(&id.0)).await
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let (files, leases) = (self.files.clone(), self.leases.clone());
         let files = blocking(move || files.list(after, limit, &leases)).await?;
         let rows = self.list_rows(after, limit).await?;
@@ -148,14 +147,10 @@ impl Blobs for LocalBlobs {
 }
 
 /// Two lists in the order of ids as one; each id once.
-fn merged(
-    mut files: Vec<(BlobId, BlobOwner)>,
-    rows: Vec<(BlobId, BlobOwner)>,
-    limit: usize,
-) -> Vec<(BlobId, BlobOwner)> {
+fn merged(mut files: Vec<ListedBlob>, rows: Vec<ListedBlob>, limit: usize) -> Vec<ListedBlob> {
     files.extend(rows);
-    files.sort_by_key(|(id, _)| *id);
-    files.dedup_by_key(|(id, _)| *id);
+    files.sort_by_key(|blob| blob.id);
+    files.dedup_by_key(|blob| blob.id);
     files.truncate(limit);
     files
 }

@@ -108,7 +108,7 @@ pub(super) async fn a_removed_blob_is_gone(subject: BlobSubject) {
     subject.blobs.remove(subject.id(0)).await.expect("a blob is removed");
     assert_absent(&subject, subject.id(0)).await;
     assert_holds(&subject, subject.id(1), &body(2_000)).await;
-    assert_eq!(subject.listed(10).await, [(subject.id(1), subject.owner(1))]);
+    assert_eq!(subject.listed(10).await, [subject.blob(1, false)]);
 }
 
 pub(super) async fn removing_an_absent_blob_is_no_error(subject: BlobSubject) {
@@ -133,19 +133,19 @@ pub(super) async fn blobs_are_listed_in_order_with_their_owners(subject: BlobSub
     let mut written = Vec::new();
     for which in 0..9 {
         drop(subject.write(which, &[&body(3_000)]).await);
-        written.push((subject.id(which), subject.owner(which)));
+        written.push(subject.blob(which, false));
     }
-    written.sort_by_key(|(id, _)| *id);
+    written.sort_by_key(|blob| blob.id);
     for limit in [1, 4, 1000] {
         assert_eq!(subject.listed(limit).await, written, "pages of {limit}");
     }
 }
 
-pub(super) async fn a_leased_blob_is_not_listed(subject: BlobSubject) {
+pub(super) async fn a_blob_is_listed_as_leased_until_its_lease_is_dropped(subject: BlobSubject) {
     let lease = subject.write(0, &[&body(3_000)]).await;
     let writer = subject.blobs.create(subject.id(1), subject.owner(1)).await.expect("a blob begins");
-    assert_eq!(subject.listed(10).await, [], "a row may yet be written");
+    assert_eq!(subject.listed(10).await, [subject.blob(0, true)], "its row may yet be written");
     assert_holds(&subject, subject.id(0), &body(3_000)).await;
     drop((lease, writer));
-    assert_eq!(subject.listed(10).await, [(subject.id(0), subject.owner(0))]);
+    assert_eq!(subject.listed(10).await, [subject.blob(0, false)]);
 }

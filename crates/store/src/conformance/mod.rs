@@ -140,7 +140,7 @@ const BLOBS: &[Promise<BlobSubject>] = promises![
     blobs::removing_an_absent_blob_is_no_error,
     blobs::a_reader_keeps_a_removed_blob,
     blobs::blobs_are_listed_in_order_with_their_owners,
-    blobs::a_leased_blob_is_not_listed,
+    blobs::a_blob_is_listed_as_leased_until_its_lease_is_dropped,
 ];
 
 /// Proves every promise of `store`, whose clock is `clock`.

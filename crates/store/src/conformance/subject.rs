@@ -13,8 +13,8 @@ use larder_model::content::BlobId;
 
 use super::ManualClock;
 use crate::{
-    Batch, BlobOwner, Blobs, Change, Clock, Durability, Head, Level, Micros, Options, Order, Page, Partition,
-    PartitionPage, Range, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, Blobs, Change, Clock, Durability, Head, Level, ListedBlob, Micros, Options, Order, Page,
+    Partition, PartitionPage, Range, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 
 /// A plain table of either layout: packed, wide.
@@ -150,6 +150,11 @@ impl BlobSubject {
         BlobOwner { partition, row: vec![which].into() }
     }
 
+    /// A blob as it is listed.
+    pub(super) fn blob(&self, which: u8, leased: bool) -> ListedBlob {
+        ListedBlob { id: self.id(which), owner: self.owner(which), leased }
+    }
+
     /// The blob of an owner.
     pub(super) fn id(&self, which: u8) -> BlobId {
         BlobId::of(self.scope.0.as_bytes(), &[which], 1)
@@ -164,21 +169,21 @@ impl BlobSubject {
         writer.finish(Durability::Buffered).await.expect("a blob is finished")
     }
 
-    /// Those of the blobs `0..=255` of this check that a sweeper sees, read in pages of `limit`.
-    pub(super) async fn listed(&self, limit: usize) -> Vec<(BlobId, BlobOwner)> {
+    /// Those of the blobs `0..=255` of this check that are listed, read in pages of `limit`.
+    pub(super) async fn listed(&self, limit: usize) -> Vec<ListedBlob> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let page = self.blobs.list(after, limit).await.expect("a listing is answered");
             assert!(page.len() <= limit, "a page of {} blobs, {limit} were asked for", page.len());
-            assert!(page.iter().all(|(id, _)| Some(*id) > after), "the listing goes back");
-            after = page.last().map(|(id, _)| *id);
+            assert!(page.iter().all(|blob| Some(blob.id) > after), "the listing goes back");
+            after = page.last().map(|blob| blob.id);
             all.extend(page);
             if after.is_none() {
                 break;
             }
         }
         let own: Vec<BlobId> = (0..=u8::MAX).map(|which| self.id(which)).collect();
-        all.retain(|(id, _)| own.contains(id));
+        all.retain(|blob| own.contains(&blob.id));
         all
     }
 }

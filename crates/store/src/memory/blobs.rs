@@ -12,7 +12,7 @@ use larder_model::content::BlobId;
 
 use super::MemoryStore;
 use crate::leases::Lease;
-use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, Result};
+use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result};
 
 /// All blobs with their owners.
 pub(super) type BlobMap = Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>;
@@ -49,12 +49,16 @@ impl Blobs for MemoryStore {
         Ok(())
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let blobs = self.blobs.lock();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = blobs.range((from, Bound::Unbounded));
-        let free = behind.filter(|(id, _)| !self.leases.holds(id));
-        Ok(free.take(limit).map(|(id, (owner, _))| (*id, owner.clone())).collect())
+        let listed = |(id, (owner, _)): (&BlobId, &(BlobOwner, Bytes))| ListedBlob {
+            id: *id,
+            owner: owner.clone(),
+            leased: self.leases.holds(id),
+        };
+        Ok(behind.take(limit).map(listed).collect())
     }
 
     fn is_ready(&self) -> bool {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance, random_changes_match_the_model};
-use crate::{BlobOwner, Blobs, Durability, Level, Row};
+use crate::{BlobOwner, Blobs, Durability, Level, ListedBlob, Row};
 use larder_model::content::BlobId;
 
 fn engine() -> (Arc<MemoryStore>, Arc<ManualClock>) {
@@ -110,10 +110,11 @@ async fn another_process_sees_rows_and_blobs_but_no_leases() {
     let owner = BlobOwner { partition: Partition::marks(), row: "a".into() };
     let writer = one.create(BlobId([1; 24]), owner.clone()).await.unwrap();
     let lease = writer.finish(Durability::Disk).await.unwrap();
-    assert_eq!(one.list(None, 9).await.unwrap(), []);
-    assert_eq!(other.list(None, 9).await.unwrap(), [(BlobId([1; 24]), owner)]);
+    let listed = |leased| [ListedBlob { id: BlobId([1; 24]), owner: owner.clone(), leased }];
+    assert_eq!(one.list(None, 9).await.unwrap(), listed(true));
+    assert_eq!(other.list(None, 9).await.unwrap(), listed(false));
     drop(lease);
-    assert_eq!(one.list(None, 9).await.unwrap().len(), 1);
+    assert_eq!(one.list(None, 9).await.unwrap(), listed(false));
     one.apply(Batch::of(Partition::marks(), vec![put("a", 1, None)]), &options()).await.unwrap();
     let page = other.read(&Partition::marks(), &ReadQuery::one("a".into()), &options()).await.unwrap();
     assert_eq!(page.rows.len(), 1);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 
 use crate::{
-    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, EngineLimits, Head, Micros, Options, Page,
-    Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, EngineLimits, Head, ListedBlob, Micros, Options,
+    Page, Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
 };
 
 /// What a store can be asked.
@@ -207,7 +207,7 @@ impl<S: Blobs + ?Sized> Blobs for Metered<S> {
         self.meter(Verb::BlobRemove, self.inner.remove(id)).await
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         self.meter(Verb::BlobList, self.inner.list(after, limit)).await
     }
 

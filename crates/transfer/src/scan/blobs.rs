@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use larder_model::content::BlobId;
-use larder_store::{BlobOwner, BlobReader, Kind};
+use larder_store::{BlobOwner, BlobReader, Kind, ListedBlob};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -25,7 +25,7 @@ const PAGE: usize = 64;
 pub(super) struct BlobWalk {
     ends: Ends,
     /// Listed, and the first of them being read.
-    listed: VecDeque<(BlobId, BlobOwner)>,
+    listed: VecDeque<ListedBlob>,
     ahead: VecDeque<JoinHandle<Result<Fetched>>>,
     /// Whether there may be more behind the last one listed.
     done: bool,
@@ -78,7 +78,8 @@ impl BlobWalk {
         }
         loop {
             self.fill(cursor).await?;
-            let (Some((id, owner)), Some(reading)) = (self.listed.pop_front(), self.ahead.pop_front()) else {
+            let (Some(ListedBlob { id, owner, .. }), Some(reading)) = (self.listed.pop_front(), self.ahead.pop_front())
+            else {
                 return Ok(None);
             };
             let (length, rest) = match landed(WHAT, reading.await)? {
@@ -126,9 +127,9 @@ impl BlobWalk {
             self.listed = page.into();
         }
         while self.ahead.len() < AHEAD
-            && let Some((id, _)) = self.listed.get(self.ahead.len())
+            && let Some(blob) = self.listed.get(self.ahead.len())
         {
-            let (id, ends) = (*id, self.ends.clone());
+            let (id, ends) = (blob.id, self.ends.clone());
             self.ahead.push_back(tokio::spawn(async move { fetch(&ends, id).await }));
         }
         Ok(())

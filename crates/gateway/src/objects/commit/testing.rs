@@ -150,7 +150,7 @@ impl Desk {
     /// Every blob, once what goes on behind the backs of requests is done.
     pub(in crate::objects) async fn blobs(&self) -> BTreeSet<BlobId> {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        self.world.store.list(None, 1000).await.unwrap().into_iter().map(|(id, _)| id).collect()
+        self.world.store.list(None, 1000).await.unwrap().into_iter().map(|blob| blob.id).collect()
     }
 
     /// Puts an object made of these parts, as a completed upload would.

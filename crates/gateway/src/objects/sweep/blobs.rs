@@ -7,7 +7,7 @@ use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::UploadId;
 use larder_model::rows::{Change, Row};
-use larder_store::{Batch, Partition, Table};
+use larder_store::{Batch, ListedBlob, Partition, Table};
 
 use super::Sweep;
 use super::named::Wanted;
@@ -29,10 +29,10 @@ impl Objects {
         let mut after = None;
         loop {
             let page = self.gateway.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = Some(*last);
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id);
             let mut keys: BTreeMap<Partition, Owned> = BTreeMap::new();
-            for (id, owner) in page {
+            for ListedBlob { id, owner, .. } in page.into_iter().filter(|blob| !blob.leased) {
                 if owner.partition.table == Table::Heads {
                     keys.entry(owner.partition).or_default().push((id, owner.row));
                 }

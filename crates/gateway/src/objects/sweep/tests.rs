@@ -30,7 +30,7 @@ async fn write_blob(store: &MemoryStore, id: u8, partition: Partition, row: &[u8
 }
 
 async fn left(store: &MemoryStore) -> Vec<u8> {
-    store.list(None, 100).await.unwrap().into_iter().map(|(id, _)| id.0[0]).collect()
+    store.list(None, 100).await.unwrap().into_iter().map(|blob| blob.id.0[0]).collect()
 }
 
 async fn write_row(store: &MemoryStore, objects: &Objects, partition: Partition, name: &[u8]) {

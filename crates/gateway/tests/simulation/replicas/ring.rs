@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_gateway::body::Upload;
-use larder_gateway::kv::{DeleteObject, Deleted, GetObject, PutObject, Quorums};
+use larder_gateway::kv::{Deleted, PutObject, Quorums};
 use larder_gateway::{Config, Error, Gateway, Ports, Rules};
 use larder_model::causality::Conditions;
 use larder_model::content::Content;
@@ -14,7 +14,7 @@ use larder_store::memory::MemoryStore;
 use larder_store::replicas::{Replicas, Setup};
 use tokio::time::Instant;
 
-use crate::world::{Shown, SimClock, address, bucket, padded, shown};
+use crate::world::{Shown, SimClock, address, bucket, delete_of, get_of, padded, shown};
 
 /// One gateway.
 pub(crate) struct Gate {
@@ -127,9 +127,7 @@ impl Ring {
     }
 
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<Shown, Error> {
-        let request =
-            GetObject { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None };
-        shown(self.gates[at].gateway.get(request).await?).await
+        shown(self.gates[at].gateway.get(get_of(kind, key)).await?).await
     }
 
     /// Answers whether there was something to delete.
@@ -140,14 +138,7 @@ impl Ring {
         key: &str,
         context: Option<&Bytes>,
     ) -> Result<bool, Error> {
-        let request = DeleteObject {
-            address: address(kind, key),
-            context: context.cloned(),
-            conditions: Conditions::default(),
-            quorums: Quorums::default(),
-            timeout: None,
-        };
-        Ok(matches!(self.gates[at].gateway.delete(request).await?, Deleted::Done))
+        Ok(matches!(self.gates[at].gateway.delete(delete_of(kind, key, context)).await?, Deleted::Done))
     }
 
     pub(crate) async fn keys(&self, at: usize, kind: &'static str) -> Result<Vec<Bytes>, Error> {

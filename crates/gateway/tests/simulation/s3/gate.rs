@@ -8,8 +8,8 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Stamp};
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, Durability, EngineLimits, Head, Options, Page, Partition, PartitionPage,
-    ReadQuery, Result, Store, Swap, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, Durability, EngineLimits, Head, ListedBlob, Options, Page, Partition,
+    PartitionPage, ReadQuery, Result, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -163,7 +163,7 @@ impl<S: Blobs + ?Sized> Blobs for Gate<S> {
         self.inner.remove(id).await
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         self.inner.list(after, limit).await
     }
 

@@ -9,7 +9,7 @@ use larder_model::content::BlobId;
 
 use super::Faulty;
 use super::hand::{Hand, Terms};
-use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, Result};
+use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, ListedBlob, Result};
 
 const TERMS: Terms = Terms { deadline: None, refused: Kind::Io, lost: Kind::Io };
 
@@ -47,7 +47,7 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
         call(&self.hand, self.inner.remove(id)).await
     }
 
-    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<(BlobId, BlobOwner)>> {
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         call(&self.hand, self.inner.list(after, limit)).await
     }
 
