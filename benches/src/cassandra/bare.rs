@@ -24,6 +24,9 @@ const TABLES: [&str; 2] = ["objects", "keys"];
 /// Rows that the gateway asks for in one read of a key.
 const PAGE_ROWS: i32 = 1000;
 
+/// Partitions of a listing, as the gateway has them.
+const SHARDS: u8 = 4;
+
 /// Tasks that load.
 const LOADERS: u64 = 64;
 
@@ -164,7 +167,8 @@ impl Bare {
     async fn put(&self, name: &[u8], value: &[u8]) -> Result<()> {
         let stamp = now();
         let object = self.session.execute_unpaged(&self.object, (name, name, value, stamp));
-        let entry = self.session.execute_unpaged(&self.entry, (&name[..4], name, &[][..] as &[u8], stamp));
+        let shard = [name[0], name[name.len() - 1] % SHARDS];
+        let entry = self.session.execute_unpaged(&self.entry, (&shard[..], name, &[][..] as &[u8], stamp));
         let (object, entry) = tokio::join!(object, entry);
         object?;
         entry?;

@@ -33,6 +33,9 @@ use bare::Bare;
 /// Keys that reads choose from.
 const READ_KEYS: u64 = 10_000;
 
+/// Length of one turn of warming up.
+const WARM_UP: Duration = Duration::from_secs(2);
+
 /// Operations that are compared with the bare driver, and the promise about each.
 const COMPARED: [(Operation, (&str, targets::Wanted, &str)); 3] = [
     (Operation::Get, targets::CLUSTER_GET),
@@ -42,6 +45,8 @@ const COMPARED: [(Operation, (&str, targets::Wanted, &str)); 3] = [
 
 /// How much is done.
 struct Plan {
+    /// Times that each side does each operation before anything is measured.
+    warm_ups: usize,
     rounds: Rounds,
     overwrites: u64,
 }
@@ -50,6 +55,7 @@ impl Plan {
     fn new(told: &Told) -> Self {
         let length = Duration::from_secs(told.seconds.unwrap_or(if told.quick { 1 } else { 5 }));
         Self {
+            warm_ups: if told.quick { 1 } else { 5 },
             rounds: Rounds { count: if told.quick { 2 } else { 6 }, length },
             overwrites: told.overwrites.unwrap_or(if told.quick { 2_000 } else { 100_000 }),
         }
@@ -104,7 +110,8 @@ const NOTES: &str = "\
 - The bare driver runs inside the generator: 64 tasks, each waiting for its own answer, over one session. A get is one read
   of a partition at QUORUM; a put, in a bucket without `allow_mult` and without a context, is such a read and then the
   object's row and its entry in the listing, two inserts at once; read-modify-write is a get and those two inserts.
-- Both sides are measured in turns; the ratio is of medians.
+- Both sides are measured in turns; the ratio is of medians. The gateway has as many threads as half the cores: the node has the
+  other half.
 - An overwritten key is read and written with its context through two gateways in turn, so each finds the other's row. Held
   against it: a fresh key; and a key that a bare driver overwrote as often with a fresh row each time.
 ";
@@ -124,6 +131,7 @@ impl Run {
         eprintln!("loading {READ_KEYS} keys on both sides");
         load::fill(&subject, READ_KEYS).await?;
         self.bare.fill(&self.values, READ_KEYS).await?;
+        self.warm_up(&subject).await?;
         for (operation, promise) in COMPARED {
             eprintln!("comparing {} with the bare driver", operation.name());
             let compared = self.compare(&subject, operation).await?;
@@ -140,6 +148,18 @@ impl Run {
         self.worn([&one, &other]).await?;
         one.stop()?;
         other.stop()
+    }
+
+    /// A node's own program gets several times as fast in its first minutes: neither side is to pay for that.
+    async fn warm_up(&self, subject: &Subject) -> Result<()> {
+        eprintln!("warming up the node from both sides");
+        for _ in 0..self.plan.warm_ups {
+            for (operation, _) in COMPARED {
+                cells::run(subject, operation, BARE_CONNECTIONS, WARM_UP).await?;
+                self.bare.run(subject, operation, BARE_CONNECTIONS, WARM_UP).await?;
+            }
+        }
+        Ok(())
     }
 
     fn subject(&self, server: &Server) -> Subject {

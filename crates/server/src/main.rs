@@ -3,14 +3,14 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use larder_server::settings::Settings;
 use larder_server::settings::cli::{Invocation, read};
+use larder_server::settings::{Engine, Settings};
 
 /// Small rows come and go by the hundred thousand a second: the system's allocator takes a fifth of a durable put.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Reads run on the threads of the runtime, so a small machine gets more of them than it has cores.
+/// Reads of an engine of our own run on the threads of the runtime, so a small machine gets more of them than it has cores.
 const WORKERS_MIN: usize = 4;
 
 fn main() -> ExitCode {
@@ -27,9 +27,7 @@ fn main() -> ExitCode {
 
 fn run(settings: &Settings) -> ExitCode {
     larder_server::log::start(settings.log_level, settings.log_format);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(cores.max(WORKERS_MIN)).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads(settings)).enable_all().build();
     let served = match runtime {
         Ok(runtime) => runtime.block_on(larder_server::serve(settings)).map_err(|failure| failure.to_string()),
         Err(error) => Err(format!("cannot start threads: {error}")),
@@ -37,6 +35,15 @@ fn run(settings: &Settings) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => fail(&line, 1),
+    }
+}
+
+fn threads(settings: &Settings) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    match (settings.threads, settings.engine) {
+        (0, Engine::Cassandra) => cores,
+        (0, _) => cores.max(WORKERS_MIN),
+        (told, _) => told,
     }
 }
 

@@ -105,10 +105,10 @@ impl HttpService {
         }
         match (route.resource, call.method) {
             (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,
-            (Resource::Object, &Method::DELETE) => delete::delete(&call).await,
-            (Resource::Object, _) => put::put(&call, body).await,
-            (Resource::NewObject, _) => put::post_new(&call, body).await,
-            // The rest is rarer: a box keeps the requests above small.
+            // A box keeps what every request moves small: the future of a put is four times that of a get.
+            (Resource::Object, &Method::DELETE) => Box::pin(delete::delete(&call)).await,
+            (Resource::Object, _) => Box::pin(put::put(&call, body)).await,
+            (Resource::NewObject, _) => Box::pin(put::post_new(&call, body)).await,
             _ => Box::pin(self.other(&call, body)).await,
         }
     }

@@ -121,6 +121,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     pub connections_max: usize,
     pub sweep_interval: Duration,
+    /// 0: as many as there are cores.
+    pub threads: usize,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
     pub accept_damaged_journal: bool,
@@ -182,6 +184,7 @@ impl Settings {
             request_timeout: raw.value(&table::REQUEST_TIMEOUT, text::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
             sweep_interval: raw.value(&table::SWEEP_INTERVAL, text::time)?,
+            threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, text::log_level)?,
             log_format: raw.value(&table::LOG_FORMAT, text::log_format)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, text::switch)?,

@@ -159,6 +159,8 @@ settings! {
         "Most HTTP connections at a time; one more is answered 503 and closed.";
     SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
         "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
+    THREADS = "threads", Kind::Count(0, 1024), "0",
+        "Threads that serve requests; 0 takes as many as there are cores. Fewer where a node of the cluster shares the machine.";
     LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",
