@@ -1,4 +1,5 @@
-//! The driver alone: the reads and writes a gateway makes of each operation, and nothing else.
+//! The driver alone: the reads and writes a gateway makes of each operation, and nothing else. Tables and statements are those
+//! of the gateway, word by word: a node compiles what it is asked often, so another statement is another speed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +20,17 @@ use crate::load;
 use crate::worker::{Repeat, Surprise, Window};
 
 /// Tables of the same shape as the gateway's: rows of an object, and its entry in a listing.
-const TABLES: [&str; 2] = ["objects", "keys"];
+const TABLES: [&str; 2] = ["objects", LISTING];
+const LISTING: &str = "keys";
 
 /// Rows that the gateway asks for in one read of a key.
 const PAGE_ROWS: i32 = 1000;
+
+/// The name that no row comes before; nothing.
+const FIRST: &[u8] = &[];
+
+/// A time to live that does not end.
+const FOR_EVER: i32 = 0;
 
 /// Partitions of a listing, as the gateway has them.
 const SHARDS: u8 = 4;
@@ -71,7 +79,9 @@ impl Bare {
         session.query_unpaged(format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}"), ()).await?;
         for table in TABLES {
             let columns = "(p blob, r blob, v blob, PRIMARY KEY (p, r))";
-            session.query_unpaged(format!("CREATE TABLE {keyspace}.{table} {columns}"), ()).await?;
+            let derived = " WITH gc_grace_seconds = 86400 AND compaction = {'class': 'LeveledCompactionStrategy'}";
+            let options = if table == LISTING { derived } else { "" };
+            session.query_unpaged(format!("CREATE TABLE {keyspace}.{table} {columns}{options}"), ()).await?;
         }
         let prepare = async |text: String| -> Result<PreparedStatement> {
             let mut prepared = session.prepare(text).await?;
@@ -79,12 +89,13 @@ impl Bare {
             prepared.set_is_idempotent(true);
             Ok(prepared)
         };
-        let insert = |table| format!("INSERT INTO {keyspace}.{table} (p, r, v) VALUES (?, ?, ?) USING TIMESTAMP ?");
+        let update =
+            |table| format!("UPDATE {keyspace}.{table} USING TIMESTAMP ? AND TTL ? SET v = ? WHERE p = ? AND r = ?");
+        let rows = "p = ? AND r >= ? ORDER BY r ASC LIMIT ?";
         Ok(Self {
-            read: prepare(format!("SELECT r, v, WRITETIME(v) FROM {keyspace}.objects WHERE p = ? LIMIT {PAGE_ROWS}"))
-                .await?,
-            object: prepare(insert("objects")).await?,
-            entry: prepare(insert("keys")).await?,
+            read: prepare(format!("SELECT r, v, WRITETIME(v) FROM {keyspace}.objects WHERE {rows}")).await?,
+            object: prepare(update("objects")).await?,
+            entry: prepare(update(LISTING)).await?,
             remove: prepare(format!("DELETE FROM {keyspace}.objects USING TIMESTAMP ? WHERE p = ? AND r = ?")).await?,
             session,
         })
@@ -160,15 +171,15 @@ impl Bare {
 
     /// The rows of a key; how many.
     async fn get(&self, name: &[u8]) -> Result<usize> {
-        let rows = self.session.execute_unpaged(&self.read, (name,)).await?.into_rows_result()?;
+        let rows = self.session.execute_unpaged(&self.read, (name, FIRST, PAGE_ROWS)).await?.into_rows_result()?;
         Ok(rows.rows_num())
     }
 
     async fn put(&self, name: &[u8], value: &[u8]) -> Result<()> {
         let stamp = now();
-        let object = self.session.execute_unpaged(&self.object, (name, name, value, stamp));
+        let object = self.session.execute_unpaged(&self.object, (stamp, FOR_EVER, value, name, name));
         let shard = [name[0], name[name.len() - 1] % SHARDS];
-        let entry = self.session.execute_unpaged(&self.entry, (&shard[..], name, &[][..] as &[u8], stamp));
+        let entry = self.session.execute_unpaged(&self.entry, (stamp, FOR_EVER, FIRST, &shard[..], name));
         let (object, entry) = tokio::join!(object, entry);
         object?;
         entry?;
@@ -189,7 +200,7 @@ impl Bare {
             batch.set_consistency(Consistency::Quorum);
             let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES);
             let (row, before) = (turn.to_be_bytes(), (turn - 1).to_be_bytes());
-            let rows = ((&name[..], &row[..], value, turn + 1), (turn, &name[..], &before[..]));
+            let rows = ((turn + 1, FOR_EVER, value, &name[..], &row[..]), (turn, &name[..], &before[..]));
             self.session.batch(&batch, rows).await?;
         }
         let mut times = Vec::with_capacity(READS);

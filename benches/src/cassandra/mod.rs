@@ -55,7 +55,7 @@ impl Plan {
     fn new(told: &Told) -> Self {
         let length = Duration::from_secs(told.seconds.unwrap_or(if told.quick { 1 } else { 5 }));
         Self {
-            warm_ups: if told.quick { 1 } else { 5 },
+            warm_ups: if told.quick { 1 } else { 12 },
             rounds: Rounds { count: if told.quick { 2 } else { 6 }, length },
             overwrites: told.overwrites.unwrap_or(if told.quick { 2_000 } else { 100_000 }),
         }
