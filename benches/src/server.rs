@@ -135,9 +135,6 @@ impl Recipe {
         if let Some((cluster, which)) = &self.cluster {
             command.args(["--cassandra", &cluster.nodes, "--cassandra-keyspace", &cluster.keyspace]);
             command.arg("--node-name").arg(format!("bench{which}@127.0.0.1"));
-            // The nodes have the other half.
-            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            command.arg("--threads").arg((cores / 2).max(1).to_string());
         }
         for (flag, value) in [("--engine", &self.engine), ("--durability", &self.durability)] {
             if let Some(value) = value {

@@ -1,5 +1,7 @@
 //! Measuring: release binaries and the load generator of `benches`.
 
+use std::path::Path;
+
 use larder_cassandra_nodes::{Cluster, Error};
 
 use crate::shell::{Result, Shell};
@@ -65,8 +67,29 @@ pub(crate) fn bench(shell: &Shell, what: &What) -> Result<()> {
     if let Some(node) = &node {
         args.extend(["--cassandra".to_owned(), node.contact_points()]);
     }
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    shell.run(&shell.path("target/release/larder-bench"), &args)
+    let bench = shell.path("target/release/larder-bench");
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let Some(apart) = node.as_ref().and_then(|node| apart(node)) else { return shell.run(&bench, &args) };
+    shell.output("taskset", &["-a", "-c", "-p", &apart.node, &apart.pid])?;
+    let bench = bench.display().to_string();
+    args.splice(0..0, ["-c", &apart.others, &bench]);
+    shell.run(Path::new("taskset"), &args)
+}
+
+/// Which cores the node has, and which everybody else.
+struct Apart {
+    pid: String,
+    node: String,
+    others: String,
+}
+
+/// Half of the cores for each, as they would have machines of their own: on shared ones a gateway is measured by what its
+/// clients take from the node. `None` on a single core.
+fn apart(node: &Cluster) -> Option<Apart> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let half = cores / 2;
+    let pid = node.nodes().first()?.pid()?.to_string();
+    (half > 0).then(|| Apart { pid, node: format!("0-{}", half - 1), others: format!("{half}-{}", cores - 1) })
 }
 
 impl Told {
