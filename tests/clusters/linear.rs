@@ -47,7 +47,8 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     thread::scope(|scope| {
         let world = &world;
         scope.spawn(|| faults(world, &machines));
-        let groups: Vec<_> = (0..2).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
+        let groups: Vec<_> =
+            (0..Scale::current().of(2, 12)).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
         groups.into_iter().for_each(|group| group.join().unwrap());
         world.ended.store(true, Ordering::Relaxed);
     });

@@ -69,7 +69,7 @@ pub(crate) fn bench(shell: &Shell, what: &What) -> Result<()> {
     }
     let bench = shell.path("target/release/larder-bench");
     let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let Some(apart) = node.as_ref().and_then(|node| apart(node)) else { return shell.run(&bench, &args) };
+    let Some(apart) = node.as_ref().and_then(apart) else { return shell.run(&bench, &args) };
     shell.output("taskset", &["-a", "-c", "-p", &apart.node, &apart.pid])?;
     let bench = bench.display().to_string();
     args.splice(0..0, ["-c", &apart.others, &bench]);
