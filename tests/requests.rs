@@ -7,7 +7,7 @@ use larder_tests::{Client, Engine, Node, Request, S3};
 
 /// Times that each operation is done: heartbeats and sweeps, a few in a second, are noise beside it.
 const TIMES: u64 = 150;
-/// A body of this many blocks does not fit into a row.
+/// Bytes of a body of three blocks.
 const LARGE: usize = 3 * 256 * 1024 - 1;
 
 const PLAIN: &str = "/buckets/b/keys";

@@ -106,12 +106,11 @@ fn recipe(told: &Told, cluster: &Cluster, scratch: &Path, which: u8) -> Result<R
 const FACE: Face = Face { command: "kv --engine cassandra", size, shows_moved: false, notes: NOTES };
 
 const NOTES: &str = "\
-- The node has one half of the cores, gateways, bare driver and generator the other, as if on machines of their own: `taskset`.
-  On shared cores a gateway is measured by what the generator takes from the node: then the same run on two cores gave 0.42,
-  0.55 and 0.43 of the bare driver, whose generator is itself.
+- A node that was started for the run has one half of the cores (`taskset`), gateways, bare driver and generator the other: those
+  are the ones counted above. Decision 13 says why, and what the ratios are on shared cores.
 - The bare driver runs inside the generator: 64 tasks, each waiting for its own answer, over one session. A get is one read
   of a partition at QUORUM; a put, in a bucket without `allow_mult` and without a context, is such a read and then the
-  object's row and its entry in the listing, two inserts at once; read-modify-write is a get and those two inserts.
+  object's row and its entry in the listing, two updates at once; read-modify-write is a get and those two updates.
 - Both sides are measured in turns; the ratio is of medians.
 - An overwritten key is read and written with its context through two gateways in turn, so each finds the other's row. Held
   against it: a fresh key; and a key that a bare driver overwrote as often with a fresh row each time.

@@ -160,7 +160,7 @@ settings! {
     SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
         "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
     THREADS = "threads", Kind::Count(0, 1024), "0",
-        "Threads that serve requests; 0 takes as many as there are cores. Fewer where a node of the cluster shares the machine.";
+        "Threads that serve requests; 0 takes as many as there are cores, and four at least with an engine of its own. Fewer where a node of the cluster shares the machine.";
     LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
         "How much is logged to standard error.";
     LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",
