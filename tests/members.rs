@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::Cql;
-use larder_tests::{Client, Engine, Home, Node, Request, Response, S3, element};
+use larder_tests::{Client, Engine, Home, Node, OwnKeyspaces, Request, Response, S3, element};
 
 /// A change that takes longer to be seen elsewhere is a failure on any machine; it should take two seconds at most.
 const SEEN_MAX: Duration = Duration::from_secs(10);
@@ -25,10 +25,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Two gateways; `None` where there is no cluster.
 fn gateways(args: &[&str]) -> Option<(Node, Node)> {
-    if Engine::current() == Engine::Local {
-        eprintln!("skipped: needs LARDER_TEST_ENGINE=cassandra and LARDER_CASSANDRA=host:port");
-        return None;
-    }
+    Engine::cluster()?;
     let one = Node::start(&[&["--node-name", "one@h"], args].concat());
     let two = one.beside(&[&["--node-name", "two@h"], args].concat());
     Some((one, two))
@@ -84,18 +81,12 @@ fn what_one_gateway_changes_the_other_shows() {
 
 #[test]
 fn an_activated_type_has_its_keyspace_before_a_request_needs_it() {
-    let Engine::Cassandra(at) = Engine::current() else { return };
-    let mut cql = Cql::connect(at, EXPIRED_MAX).unwrap();
-    let (prefix, at) = (format!("place{}", std::process::id()), at.to_string());
-    let args = ["--engine", "cassandra", "--cassandra", &at, "--cassandra-keyspace", &prefix];
-    let node = Node::start_in(Home::new(), &args);
+    let Some(cluster) = Engine::cluster() else { return };
+    let keyspaces = OwnKeyspaces::new(cluster, "place");
+    let node = keyspaces.start(Home::new(), &[]);
     node.admin().active_type("t", r#"{"props":{"n_val":1}}"#);
-    let named = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{prefix}_n1'");
-    let tables = cql.query(&named).unwrap();
-    drop(node);
-    for copies in [1, 3] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {prefix}_n{copies}")).unwrap();
-    }
+    let named = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{}'", keyspaces.of(1));
+    let tables = Cql::connect(cluster, EXPIRED_MAX).unwrap().query(&named).unwrap();
     assert!(!tables.is_empty(), "the first request would have to make it");
 }
 

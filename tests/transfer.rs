@@ -12,14 +12,12 @@
 )]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_cassandra_nodes::Cql;
-use larder_tests::{Admin, Ended, Home, Node, Process, Random, Request, S3, Scale, figure};
+use larder_tests::{Admin, Ended, Home, Node, OwnKeyspaces, Process, Random, Request, S3, Scale, figure};
 
 /// How long an export or an import may take.
 const TRANSFER: Duration = Duration::from_secs(300);
@@ -29,19 +27,16 @@ const KV: &str = "/types/t/buckets/b/keys";
 #[derive(Debug)]
 enum Place {
     Local,
-    /// Keyspaces of a cluster, dropped at the end.
-    Cluster(SocketAddr, String),
+    Cluster(OwnKeyspaces),
 }
 
 impl Place {
     /// Somewhere else than in the embedded engine, if the run says where; nobody else is there.
     fn far() -> Self {
-        static PLACES: AtomicU32 = AtomicU32::new(0);
         match std::env::var("LARDER_CASSANDRA") {
             Ok(node) => {
-                let number = PLACES.fetch_add(1, Ordering::Relaxed);
-                let keyspaces = format!("transfer{}_{number}", std::process::id());
-                Self::Cluster(node.parse().expect("LARDER_CASSANDRA is an address"), keyspaces)
+                let node = node.parse().expect("LARDER_CASSANDRA is an address");
+                Self::Cluster(OwnKeyspaces::new(node, "transfer"))
             }
             Err(_) => Self::Local,
         }
@@ -52,25 +47,10 @@ impl Place {
         static STARTS: AtomicU32 = AtomicU32::new(0);
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("larder{number}@127.0.0.1");
-        let mut args = vec!["--s3", "127.0.0.1:0", "--node-name", &name];
-        let at;
+        let args = ["--s3", "127.0.0.1:0", "--node-name", &name];
         match self {
-            Self::Local => args.extend(["--engine", "local"]),
-            Self::Cluster(node, keyspaces) => {
-                at = node.to_string();
-                args.extend(["--engine", "cassandra", "--cassandra", &at, "--cassandra-keyspace", keyspaces]);
-            }
-        }
-        Node::start_in(home, &args)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Self::Cluster(node, keyspaces) = self else { return };
-        let Ok(mut cql) = Cql::connect(*node, Duration::from_secs(60)) else { return };
-        for copies in 1..=5 {
-            let _ = cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspaces}_n{copies}"));
+            Self::Local => Node::start_in(home, &[&args[..], &["--engine", "local"]].concat()),
+            Self::Cluster(keyspaces) => keyspaces.start(home, &args),
         }
     }
 }

@@ -8,12 +8,17 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use larder_cassandra_nodes::{Cql, Row};
 
+use crate::node::{Home, Node};
+
 /// How long the cluster has to empty a table.
 const ANSWER: Duration = Duration::from_secs(60);
+/// Most copies that a type of a test has.
+const COPIES_MAX: u8 = 5;
 /// More servers than this at a time are a mistake in a test.
 const KEYSPACES_MAX: usize = 64;
 
@@ -51,6 +56,17 @@ impl Engine {
         local
     }
 
+    /// A node of the cluster that the servers under test are gateways over. `None`, and a line that says so, where they keep
+    /// their data themselves: a test that is about gateways ends there.
+    #[must_use]
+    pub fn cluster() -> Option<SocketAddr> {
+        let Self::Cassandra(node) = Self::current() else {
+            eprintln!("skipped: needs LARDER_TEST_ENGINE=cassandra and LARDER_CASSANDRA=host:port");
+            return None;
+        };
+        Some(node)
+    }
+
     /// One of two numbers: a cluster on the same machine takes a multiple of the time and disk for the same bytes.
     #[must_use]
     pub fn scaled<T>(local: T, cassandra: T) -> T {
@@ -65,6 +81,47 @@ impl Engine {
     pub fn with_n_val(text: &str) -> String {
         let fewer = || text.replace("\"n_val\":2", "\"n_val\":1").replace("n_val: 2", "n_val: 1");
         Self::scaled(text.to_owned(), fewer())
+    }
+}
+
+/// Keyspaces that a test names itself, where it is about what becomes of them. They are not there before a server of
+/// [`start`](Self::start) makes them, and are dropped with this value.
+#[derive(Debug)]
+pub struct OwnKeyspaces {
+    cluster: SocketAddr,
+    prefix: String,
+}
+
+impl OwnKeyspaces {
+    /// Keyspaces of this cluster; `what` they are for is the beginning of their names.
+    #[must_use]
+    pub fn new(cluster: SocketAddr, what: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { cluster, prefix: format!("{what}{}_{number}", std::process::id()) }
+    }
+
+    /// The keyspace of a number of copies.
+    #[must_use]
+    pub fn of(&self, copies: u8) -> String {
+        format!("{}_n{copies}", self.prefix)
+    }
+
+    /// A server over them, with these arguments besides.
+    #[must_use]
+    pub fn start(&self, home: Home, args: &[&str]) -> Node {
+        let at = self.cluster.to_string();
+        let engine = ["--engine", "cassandra", "--cassandra", &at, "--cassandra-keyspace", &self.prefix];
+        Node::start_in(home, &[&engine, args].concat())
+    }
+}
+
+impl Drop for OwnKeyspaces {
+    fn drop(&mut self) {
+        let Ok(mut cql) = Cql::connect(self.cluster, ANSWER) else { return };
+        for copies in 1..=COPIES_MAX {
+            let _ = cql.query(&format!("DROP KEYSPACE IF EXISTS {}", self.of(copies)));
+        }
     }
 }
 

@@ -34,7 +34,7 @@ mod s3;
 mod scale;
 
 pub use admin::Admin;
-pub use engine::Engine;
+pub use engine::{Engine, OwnKeyspaces};
 pub use http::{Client, Request, Response};
 pub use linear::{Act, Op, Value, is_linearizable};
 pub use machines::Machines;

@@ -11,10 +11,11 @@
 //!
 //! Gateways are ended before the nodes when they are declared after them. Nothing of it outlives the test, however that ends.
 
-use larder_cassandra_nodes::{self as cassandra, Cluster};
+use larder_cassandra_nodes::{self as cassandra, Cluster, Options};
 use tempfile::TempDir;
 
-use crate::node::Node;
+use crate::node::{Home, Node};
+use crate::process::Ended;
 
 /// Heap of each node in MiB.
 const HEAP_MIB: u32 = 768;
@@ -39,12 +40,22 @@ impl Machines {
     /// When a node does not start.
     #[must_use]
     pub fn start(nodes: usize) -> Option<Self> {
+        Self::start_with(nodes, |options| options)
+    }
+
+    /// As [`Self::start`], of a cluster whose options are changed first.
+    ///
+    /// # Panics
+    /// When a node does not start.
+    #[must_use]
+    pub fn start_with(nodes: usize, change: impl FnOnce(Options) -> Options) -> Option<Self> {
         if std::env::var_os("LARDER_TEST_CLUSTERS").is_none() {
             eprintln!("skipped: this run starts no clusters, `cargo xtask test --only clusters` does");
             return None;
         }
         let dir = tempfile::Builder::new().prefix("larder-cassandra-").tempdir().expect("a temporary directory");
-        let cluster = Cluster::bound(dir.path(), nodes, HEAP_MIB).expect("there is room for a cluster");
+        let options = Options::bound(dir.path(), nodes, HEAP_MIB).expect("ports are free");
+        let cluster = Cluster::new(change(options)).expect("there is room for a cluster");
         cluster.up().unwrap_or_else(|error| panic!("{error}"));
         Some(Self { cluster, _dir: dir })
     }
@@ -58,8 +69,19 @@ impl Machines {
     /// Starts a gateway that is told these nodes alone (`host:port,…`); it finds the others through them.
     #[must_use]
     pub fn gateway_of(&self, nodes: &str, args: &[&str]) -> Node {
+        match self.try_gateway_of(nodes, args) {
+            Ok(gateway) => gateway,
+            Err(ended) => panic!("no gateway over {nodes}: {ended:?}"),
+        }
+    }
+
+    /// As [`Self::gateway_of`], where the nodes may not let it in.
+    ///
+    /// # Errors
+    /// How it ended and what it said.
+    pub fn try_gateway_of(&self, nodes: &str, args: &[&str]) -> Result<Node, Ended> {
         let engine = ["--engine", "cassandra", "--cassandra", nodes, "--cassandra-keyspace", KEYSPACE];
-        Node::start(&[&engine, args].concat())
+        Node::try_start(Home::new(), &[&engine, args].concat())
     }
 
     /// Node `number`, counted from 1: to be killed, started, held and let go.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use larder_cassandra_nodes::{Cluster, Error};
+use larder_cassandra_nodes::{Cluster, Error, Options};
 
 use crate::shell::{Result, Shell};
 
@@ -108,7 +108,7 @@ fn node(shell: &Shell) -> Result<Cluster> {
     Cluster::prepare().map_err(said)?;
     let dir = shell.path("target/cassandra/bench");
     let _ = std::fs::remove_dir_all(&dir);
-    let node = Cluster::bound(&dir, 1, HEAP_MIB).map_err(said)?;
+    let node = Options::bound(&dir, 1, HEAP_MIB).and_then(Cluster::new).map_err(said)?;
     node.up().map_err(said)?;
     Ok(node)
 }

@@ -42,6 +42,45 @@ pub struct Options {
     /// Whether a change of the schema is synced to disk. Without, tables are made far faster, and a node that is killed
     /// loses those it made last: for one that is started once and thrown away.
     pub keeps_schema: bool,
+    /// How many datacenters, `dc1` and so on: the nodes are in them in turn.
+    pub datacenters: usize,
+    /// Whom its nodes let in; `None`: everybody.
+    pub lock: Option<Lock>,
+}
+
+/// Nodes that let in who shows a certificate and says [`Lock::USER`] and [`Lock::PASSWORD`], in TLS alone.
+#[derive(Debug, Clone)]
+pub struct Lock {
+    /// The key of the nodes and their certificate, PEM.
+    pub identity: PathBuf,
+    /// Who signs the certificates of clients, PEM.
+    pub trusted: PathBuf,
+}
+
+impl Lock {
+    /// The user that a new cluster has.
+    pub const USER: &str = "cassandra";
+    /// Its password.
+    pub const PASSWORD: &str = "cassandra";
+}
+
+impl Options {
+    /// A cluster on free ports that ends with its value: what tests use. One of several nodes may be killed and started
+    /// again; of one node alone, that loses the tables it made last.
+    ///
+    /// # Errors
+    /// When no ports are free.
+    pub fn bound(dir: impl Into<PathBuf>, nodes: usize, heap_mib: u32) -> Result<Self> {
+        let detached = Self::detached(dir, nodes, Ports::free()?, heap_mib);
+        Ok(Self { life: Life::Bound, keeps_schema: nodes > 1, ..detached })
+    }
+
+    /// What `cargo xtask cassandra` starts: it stays.
+    #[must_use]
+    pub fn detached(dir: impl Into<PathBuf>, nodes: usize, ports: Ports, heap_mib: u32) -> Self {
+        let (dir, life) = (dir.into(), Life::Detached);
+        Self { dir, nodes, ports, heap_mib, life, keeps_schema: true, datacenters: 1, lock: None }
+    }
 }
 
 /// A cluster on 127.0.0.1 and the addresses behind it. Its methods may be called from several threads.
@@ -93,16 +132,6 @@ impl Cluster {
         Ok(Self { options, nodes })
     }
 
-    /// A cluster on free ports, its data in `dir`, that ends with the value: what tests use. Not started yet. One of
-    /// several nodes may be killed and started again; of one node alone, that loses the tables it made last.
-    ///
-    /// # Errors
-    /// As [`Self::new`], and when no ports are free.
-    pub fn bound(dir: &Path, nodes: usize, heap_mib: u32) -> Result<Self> {
-        let ports = Ports::free()?;
-        Self::new(Options { dir: dir.to_owned(), nodes, ports, heap_mib, life: Life::Bound, keeps_schema: nodes > 1 })
-    }
-
     /// The detached cluster that was started on `dir`, running or not.
     ///
     /// # Errors
@@ -117,7 +146,7 @@ impl Cluster {
         };
         let ports = Ports::at(u16::try_from(base).unwrap_or(u16::MAX))?;
         let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
-        Self::new(Options { dir: dir.to_owned(), nodes, ports, heap_mib, life: Life::Detached, keeps_schema: true })
+        Self::new(Options::detached(dir, nodes, ports, heap_mib))
     }
 
     /// Starts the nodes that do not run, one after the other, and returns when all answer and know each other.
@@ -142,7 +171,9 @@ impl Cluster {
             node.start()?;
             told(node);
         }
-        self.nodes.iter().try_for_each(|node| self.wait_until_met(node))
+        // One node has nobody to meet.
+        let several = if self.nodes.len() > 1 { &self.nodes[..] } else { &[] };
+        several.iter().try_for_each(|node| self.wait_until_met(node))
     }
 
     /// Its nodes, the first one first.

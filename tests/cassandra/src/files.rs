@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use crate::cluster::Lock;
 use crate::ports::Ports;
 
 /// What the files of one node say.
@@ -22,6 +23,10 @@ pub(crate) struct Told<'a> {
     pub(crate) heap_mib: u32,
     /// Whether a change of the schema is synced to disk.
     pub(crate) keeps_schema: bool,
+    /// Number of its datacenter, from 1.
+    pub(crate) datacenter: usize,
+    /// Whom it lets in.
+    pub(crate) lock: Option<&'a Lock>,
 }
 
 /// Packages of Java itself that Cassandra calls though they are not for everyone.
@@ -78,7 +83,7 @@ impl Told<'_> {
              rpc_address: {address}\n\
              start_native_transport: true\n\
              native_transport_port: {native}\n\
-             authenticator: AllowAllAuthenticator\n\
+             {door}\
              authorizer: AllowAllAuthorizer\n\
              data_file_directories:\n  - {dir}/data\n\
              commitlog_directory: {dir}/commitlog\n\
@@ -102,12 +107,28 @@ impl Told<'_> {
             address = self.address,
             storage = self.ports.storage(),
             native = self.ports.native(),
+            door = self.door(),
         )
     }
 
-    /// `cassandra-rackdc.properties`: one datacenter, a rack for each node.
+    /// Who is let in, and in which way.
+    fn door(&self) -> String {
+        let Some(Lock { identity, trusted }) = self.lock else {
+            return "authenticator: AllowAllAuthenticator\n".into();
+        };
+        format!(
+            "authenticator: PasswordAuthenticator\n\
+             client_encryption_options:\n  enabled: true\n  optional: false\n  require_client_auth: true\n  \
+             ssl_context_factory:\n    class_name: org.apache.cassandra.security.PEMBasedSslContextFactory\n  \
+             keystore: {}\n  truststore: {}\n",
+            identity.display(),
+            trusted.display(),
+        )
+    }
+
+    /// `cassandra-rackdc.properties`: a rack for each node.
     pub(crate) fn rackdc(&self) -> String {
-        format!("dc=dc1\nrack=rack{}\n", self.number)
+        format!("dc=dc{}\nrack=rack{}\n", self.datacenter, self.number)
     }
 
     /// `logback.xml`: one file.
@@ -144,6 +165,7 @@ impl Told<'_> {
             "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             "-Dcassandra.ring_delay_ms=3000",
             "-Dcassandra.consistent.rangemovement=false",
+            "-Dcassandra.superuser_setup_delay_ms=0",
         ];
         words.extend(quick.map(str::to_owned));
         words.push(format!("-Dcassandra.test.flush_local_schema_changes={}", self.keeps_schema));
@@ -168,6 +190,8 @@ mod tests {
             ports: Ports::at(10_000).unwrap(),
             heap_mib: 768,
             keeps_schema: true,
+            datacenter: 1,
+            lock: None,
         };
         let yaml = told.cassandra_yaml();
         for line in ["listen_address: 127.0.0.2", "storage_port: 17000", "native_transport_port: 19042"] {
@@ -175,6 +199,10 @@ mod tests {
         }
         assert!(yaml.contains("- seeds: \"127.0.0.1,127.0.0.2\"\n") && yaml.contains("  - /d/node2/data\n"), "{yaml}");
         assert_eq!(told.rackdc(), "dc=dc1\nrack=rack2\n");
+        let (identity, trusted) = ("/d/node.pem".into(), "/d/ca.pem".into());
+        let (yaml, locked) = (told.cassandra_yaml(), Told { lock: Some(&Lock { identity, trusted }), ..told.clone() });
+        assert!(yaml.contains("\nauthenticator: AllowAllAuthenticator\n") && !yaml.contains("_encryption_"), "{yaml}");
+        assert!(locked.cassandra_yaml().contains("\n  keystore: /d/node.pem\n  truststore: /d/ca.pem\n"));
         let words = told.java(Path::new("/l"), Path::new("/l/jamm.jar"));
         assert!(words.contains(&told.mark()) && words.contains(&"-Dcassandra.jmx.local.port=17200".to_owned()));
     }

@@ -29,7 +29,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-pub use cluster::{Cluster, Life, Options};
+pub use cluster::{Cluster, Life, Lock, Options};
 pub use cql::{Cql, Row};
 pub use java::Java;
 pub use node::{Node, State};

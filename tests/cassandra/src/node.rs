@@ -1,7 +1,7 @@
 //! One node: its files, its process, what state it is in.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::cluster::{Life, Options};
+use crate::cluster::{Life, Lock, Options};
 use crate::cql::Cql;
 use crate::files::Told;
 use crate::ports::{Ports, address};
@@ -59,6 +59,9 @@ pub struct Node {
     heap_mib: u32,
     life: Life,
     keeps_schema: bool,
+    /// Number of its datacenter, from 1.
+    datacenter: usize,
+    lock: Option<Lock>,
     /// Ends the node when this process ends.
     guard: Mutex<Option<Child>>,
 }
@@ -74,6 +77,8 @@ impl Node {
             heap_mib: options.heap_mib,
             life: options.life,
             keeps_schema: options.keeps_schema,
+            datacenter: (number - 1) % options.datacenters + 1,
+            lock: options.lock.clone(),
             guard: Mutex::default(),
         }
     }
@@ -108,7 +113,7 @@ impl Node {
         match self.process() {
             None => State::Down,
             Some(process) if process.is_held => State::Stopped,
-            Some(_) if Cql::answers(self.address(), ANSWER) => State::Up,
+            Some(_) if self.answers() => State::Up,
             Some(_) => State::Silent,
         }
     }
@@ -155,7 +160,7 @@ impl Node {
     pub fn wait_until_up(&self) -> Result<()> {
         let deadline = Instant::now() + START;
         loop {
-            if Cql::answers(self.address(), ANSWER) {
+            if self.answers() {
                 return Ok(());
             }
             let what = if self.process().is_none() {
@@ -167,6 +172,14 @@ impl Node {
                 continue;
             };
             return Err(Error::failed(format!("node {} {what}: {}", self.number, self.complaint())));
+        }
+    }
+
+    /// Whether it takes clients. One that lets in who it knows is only listened for: it listens when it is ready.
+    fn answers(&self) -> bool {
+        match self.lock {
+            None => Cql::answers(self.address(), ANSWER),
+            Some(_) => TcpStream::connect_timeout(&self.address(), ANSWER).is_ok(),
         }
     }
 
@@ -255,6 +268,8 @@ impl Node {
             ports: self.ports,
             heap_mib: self.heap_mib,
             keeps_schema: self.keeps_schema,
+            datacenter: self.datacenter,
+            lock: self.lock.as_ref(),
         }
     }
 
@@ -354,15 +369,7 @@ mod tests {
 
     /// A node whose Java is a shell that waits.
     fn waiting(dir: &Path) -> Node {
-        let options = Options {
-            dir: dir.to_owned(),
-            nodes: 1,
-            ports: Ports::free().unwrap(),
-            heap_mib: 512,
-            life: Life::Bound,
-            keeps_schema: false,
-        };
-        let node = Node::new(1, &options);
+        let node = Node::new(1, &Options::bound(dir, 1, 512).unwrap());
         fs::create_dir_all(&node.dir).unwrap();
         let java = Java { program: "sh".into(), major: 17 };
         node.spawn(&java, &["-c".into(), "while :; do sleep 1; done".into(), node.told().mark()]).unwrap();

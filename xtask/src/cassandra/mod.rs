@@ -2,7 +2,7 @@
 
 pub(crate) mod stage;
 
-use larder_cassandra_nodes::{Cluster, Life, NODES_MAX, Node, Options, Ports, State};
+use larder_cassandra_nodes::{Cluster, NODES_MAX, Node, Options, Ports, State};
 
 use crate::shell::Result;
 
@@ -111,7 +111,7 @@ fn options(told: &Up, before: Option<&Cluster>) -> larder_cassandra_nodes::Resul
     let had = before.map_or(1, |before| before.nodes);
     let nodes = told.nodes.map_or(had, usize::from).min(NODES_MAX);
     let heap_mib = told.heap.or(before.map(|before| before.heap_mib)).unwrap_or(HEAP_MIB);
-    Ok(Options { dir: Cluster::home(), nodes, ports, heap_mib, life: Life::Detached, keeps_schema: true })
+    Ok(Options::detached(Cluster::home(), nodes, ports, heap_mib))
 }
 
 /// A line for each node.

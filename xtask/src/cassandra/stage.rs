@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use larder_cassandra_nodes::{Cluster, Error};
+use larder_cassandra_nodes::{Cluster, Error, Options};
 
 use crate::shell::{Result, Shell};
 use crate::stages::{self, Ended};
@@ -33,7 +33,7 @@ pub(crate) fn one_node(shell: &Shell) -> Result<Ended> {
 
 /// The node ends with the value that stands for it, or with this process.
 fn over_one_node(shell: &Shell, dir: &std::path::Path) -> Result<()> {
-    let cluster = Cluster::bound(dir, 1, HEAP_MIB).map_err(|error| error.to_string())?;
+    let cluster = Options::bound(dir, 1, HEAP_MIB).and_then(Cluster::new).map_err(|error| error.to_string())?;
     cluster.up().map_err(|error| error.to_string())?;
     println!("a node of Cassandra answers on {}", cluster.contact_points());
     let shell = shell.clone().with("LARDER_CASSANDRA", cluster.contact_points());
