@@ -177,43 +177,80 @@ impl One<'_> {
     }
 }
 
+/// What goes wrong, and how often it did.
+struct Faults<'a> {
+    world: &'a World,
+    machines: &'a Machines,
+    random: Random,
+    injected: usize,
+}
+
 /// Until the clients have done enough: nodes are held, killed and started, gateways are held, killed and started.
 fn faults(world: &World, machines: &Machines) {
-    let mut random = Random::from_environment("faults");
-    let rest = |ms: u64| {
+    let mut faults = Faults { world, machines, random: Random::from_environment("faults"), injected: 0 };
+    while !faults.over() {
+        faults.node_held();
+        faults.gateway();
+        faults.node_held();
+        faults.gateway();
+        faults.node_killed();
+    }
+    figure("linearizability: faults injected", &faults.injected.to_string());
+}
+
+impl Faults<'_> {
+    fn over(&self) -> bool {
+        self.world.ended.load(Ordering::Relaxed)
+    }
+
+    fn rest(&self, ms: u64) {
         let until = Instant::now() + Duration::from_millis(ms);
-        while Instant::now() < until && !world.ended.load(Ordering::Relaxed) {
+        while Instant::now() < until && !self.over() {
             thread::sleep(Duration::from_millis(20));
         }
-    };
-    let mut turn = 0;
-    while !world.ended.load(Ordering::Relaxed) {
-        rest(1_000);
-        let number = 1 + random.below(3);
-        match turn % 4 {
-            0 => {
-                machines.node(number).stop().unwrap();
-                rest(1_500 + random.below(2_000) as u64);
-                machines.node(number).cont().unwrap();
-            }
-            1 => {
-                let mut gateways = world.gateways.write().unwrap();
-                gateways[1].kill();
-                gateways[1].restart();
-            }
-            2 => {
-                machines.node(number).kill().unwrap();
-                rest(3_000);
-                machines.node(number).start().unwrap();
-            }
-            _ => {
-                let stopped = random.below(2);
-                world.gateways.read().unwrap()[stopped].stop();
-                rest(1_000 + random.below(3_000) as u64);
-                world.gateways.read().unwrap()[stopped].cont();
-            }
-        }
-        turn += 1;
     }
-    figure("linearizability: faults injected", &turn.to_string());
+
+    /// Some time between these two numbers of milliseconds passes with a fault that has begun.
+    fn meanwhile(&mut self, least: u64, most: u64) {
+        self.injected += 1;
+        let more = self.random.below((most - least) as usize) as u64;
+        self.rest(least + more);
+    }
+
+    fn node_held(&mut self) {
+        self.rest(1_000);
+        let node = self.machines.node(1 + self.random.below(3));
+        node.stop().unwrap();
+        self.meanwhile(1_500, 3_500);
+        node.cont().unwrap();
+    }
+
+    /// A node takes long to come back: gateways fail meanwhile.
+    fn node_killed(&mut self) {
+        self.rest(1_000);
+        let node = self.machines.node(1 + self.random.below(3));
+        node.kill().unwrap();
+        self.meanwhile(3_000, 4_000);
+        thread::scope(|scope| {
+            let starting = scope.spawn(|| node.start().unwrap());
+            while !starting.is_finished() {
+                self.gateway();
+            }
+        });
+    }
+
+    fn gateway(&mut self) {
+        self.rest(1_000);
+        if self.random.below(3) > 0 {
+            let held = self.random.below(2);
+            self.world.gateways.read().unwrap()[held].stop();
+            self.meanwhile(1_000, 4_000);
+            self.world.gateways.read().unwrap()[held].cont();
+        } else {
+            let mut gateways = self.world.gateways.write().unwrap();
+            gateways[1].kill();
+            self.injected += 1;
+            gateways[1].restart();
+        }
+    }
 }

@@ -8,8 +8,10 @@
     reason = "a test fails by panicking, runs in real time and says what it does"
 )]
 
+mod datacenters;
 mod failover;
 mod linear;
 mod load;
+mod locked;
 mod partition;
 mod plot;
