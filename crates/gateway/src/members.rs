@@ -25,6 +25,8 @@ use crate::{Config, Error, Gateway, Ports, Result, Rule};
 const LOOK: Duration = Duration::from_millis(500);
 /// Every which look is a heartbeat: one in two seconds.
 const LOOKS_PER_BEAT: u32 = 4;
+/// Every which failure in a row is logged: the first, and one in a minute.
+const FAILURES_PER_WARNING: u32 = 30;
 const EXPIRY_MICROS: u64 = 10_000_000;
 const SKEW_MICROS_MAX: u64 = 500_000;
 const MEMBERS_MAX: usize = 1000;
@@ -67,11 +69,12 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ticks.tick().await;
+        let mut failures = 0;
         for look in 1_u32.. {
             ticks.tick().await;
             let Some(gateway) = gateway.upgrade() else { return };
             if look.is_multiple_of(LOOKS_PER_BEAT) {
-                gateway.beat_once().await;
+                failures = told(gateway.beat_once().await, failures);
             } else if let Err(error) = gateway.look_once().await {
                 tracing::debug!(%error, "no look for a newer catalogue");
             }
@@ -79,19 +82,34 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
     })
 }
 
+/// Logs how a heartbeat went after so many that failed; answers how many in a row have failed now.
+fn told(beat: Result<()>, failures: u32) -> u32 {
+    match beat {
+        Ok(()) => {
+            if failures > 0 {
+                tracing::info!(failures, "heartbeats go on");
+            }
+            0
+        }
+        Err(error) => {
+            if failures.is_multiple_of(FAILURES_PER_WARNING) {
+                tracing::warn!(%error, failures, "a heartbeat failed, or what goes with it");
+            }
+            failures + 1
+        }
+    }
+}
+
 impl Gateway {
     /// Says that it runs, whatever else fails: who cannot take over a newer catalogue shows the one it has.
-    async fn beat_once(&self) {
+    async fn beat_once(&self) -> Result<()> {
         let (skew, refreshed) = tokio::join!(self.check_skew(), self.refresh());
         let said = self.say_alive().await;
         if said.is_err() {
             self.metrics.event(Event::HeartbeatMissed);
         }
         let seen = async { self.members().await.map(drop) };
-        let done = said.and(skew).and(refreshed).and(seen.await).and(self.renew_mark().await);
-        if let Err(error) = done {
-            tracing::warn!(%error, "heartbeat missed");
-        }
+        said.and(skew).and(refreshed).and(seen.await).and(self.renew_mark().await)
     }
 
     /// Takes over a newer catalogue, and says so.
