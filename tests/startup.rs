@@ -54,6 +54,18 @@ fn a_socket_path_that_is_too_long_is_named() {
 }
 
 #[test]
+fn a_start_that_waits_for_its_cluster_ends_when_it_is_told_to() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let home = Home::new();
+    let process = Process::start(&mut home.command(&["--engine", "cassandra", "--cassandra", &at]));
+    let _asked = silent.accept().unwrap();
+    process.terminate();
+    let ended = process.ended(Duration::from_secs(60));
+    assert!(ended.code == Some(0) && !ended.stderr.contains("cannot use the engine"), "{ended:?}");
+}
+
+#[test]
 fn unknown_settings_are_named_wherever_they_stand() {
     let home = Home::new();
     let flag = home.fails_to_start(&["--no-such-setting", "1"]);

@@ -32,11 +32,16 @@ pub struct Failure(pub(crate) String);
 /// # Errors
 /// The line that says what could not be opened or closed.
 pub async fn serve(settings: &Settings) -> Result<(), Failure> {
-    let shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
+    let mut shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
     check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let actor = actor(&*clock);
-    let engine = Engine::open(settings, clock.clone(), actor).await?;
+    let engine = tokio::select! {
+        biased;
+        opened = Engine::open(settings, clock.clone(), actor) => opened?,
+        // A cluster may keep a start waiting for minutes.
+        _ = shutdown.wait_for(|down| *down) => return Ok(()),
+    };
     let http = bind(&settings.http, &table::HTTP).await?;
     let s3 = bind(&settings.s3, &table::S3).await?;
     let at = Addresses {

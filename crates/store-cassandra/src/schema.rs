@@ -26,8 +26,10 @@ const VERSION: u32 = 1;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How long nothing is said of what keeps a keyspace from being made; and then how often it is.
+/// How long nothing is said of what keeps a keyspace from being made.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is said then.
+const REMINDER: Duration = Duration::from_secs(30);
 
 /// How long a finished schema may take to reach every node.
 const AGREEMENT: Duration = Duration::from_secs(5);
@@ -69,7 +71,7 @@ impl Cluster {
 
     /// Makes what is missing, again and again until it is there or it is too late.
     async fn make(&self, n_val: u8, deadline: Instant) -> Result<()> {
-        let mut heard = Instant::now();
+        let mut told_next = Instant::now() + SILENCE;
         loop {
             let error = match self.try_make(n_val, deadline).await {
                 Ok(true) => {
@@ -88,8 +90,8 @@ impl Cluster {
             if Instant::now() + PAUSE >= deadline {
                 return Err(error);
             }
-            if heard.elapsed() >= SILENCE {
-                heard = Instant::now();
+            if Instant::now() >= told_next {
+                told_next = Instant::now() + REMINDER;
                 tracing::warn!(keyspace = self.keyspace(n_val), %error, "waiting for the cluster");
             }
             sleep(PAUSE).await;
