@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::Cql;
-use larder_tests::{Client, Engine, Home, Node, OwnKeyspaces, Request, Response, S3, element};
+use larder_tests::{Client, Engine, Home, Node, OwnKeyspaces, Request, Response, S3, element, wait};
 
 /// A change that takes longer to be seen elsewhere is a failure on any machine; it should take two seconds at most.
 const SEEN_MAX: Duration = Duration::from_secs(10);
@@ -21,7 +21,6 @@ const SEEN_MAX: Duration = Duration::from_secs(10);
 const EXPIRED_MAX: Duration = Duration::from_secs(60);
 /// A gateway that was stopped for less than this counts as running: its heartbeat holds for ten seconds.
 const RUNNING: Duration = Duration::from_secs(7);
-const STEP: Duration = Duration::from_millis(20);
 
 /// Two gateways; `None` where there is no cluster.
 fn gateways(args: &[&str]) -> Option<(Node, Node)> {
@@ -29,18 +28,6 @@ fn gateways(args: &[&str]) -> Option<(Node, Node)> {
     let one = Node::start(&[&["--node-name", "one@h"], args].concat());
     let two = one.beside(&[&["--node-name", "two@h"], args].concat());
     Some((one, two))
-}
-
-/// Waits until `holds`; answers how long that took, and fails when it is too long.
-#[track_caller]
-fn wait(what: &str, max: Duration, mut holds: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < max, "{what}: not within {max:?}");
-        thread::sleep(STEP);
-    }
-    eprintln!("{what}: {} ms", begun.elapsed().as_millis());
-    begun.elapsed()
 }
 
 fn allow_mult(client: &mut Client, kind: &str) -> bool {

@@ -1,16 +1,15 @@
 //! Two datacenters with a node and a gateway each: each goes on without the other, and gets to know afterwards what the other
 //! wrote.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_cassandra_nodes::Options;
-use larder_tests::{Machines, Node, Request};
+use larder_tests::{Machines, Node, Request, wait};
 
 const BUCKET: &str = "/types/sides/buckets/b/keys";
 const STRONG: &str = "/types/strong/buckets/b/keys/k";
 /// How long the other datacenter may take to follow, which a hint does when its node is known to be back.
 const FOLLOWED: Duration = Duration::from_secs(120);
-const STEP: Duration = Duration::from_millis(100);
 
 fn gateway(machines: &Machines, number: usize) -> Node {
     let own = format!("dc{number}");
@@ -29,15 +28,6 @@ fn write(node: &Node, key: &str) -> u16 {
     node.client().send(&Request::put(&format!("{BUCKET}/{key}"), node.banner())).status
 }
 
-#[track_caller]
-fn wait(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + FOLLOWED;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within {FOLLOWED:?}");
-        std::thread::sleep(STEP);
-    }
-}
-
 #[test]
 fn each_of_two_datacenters_goes_on_alone_and_follows_the_other() {
     let apart = |options| Options { datacenters: 2, ..options };
@@ -46,18 +36,18 @@ fn each_of_two_datacenters_goes_on_alone_and_follows_the_other() {
     one.admin().active_type("sides", r#"{"props":{"allow_mult":true}}"#);
     one.admin().active_type("strong", r#"{"props":{"consistent":true}}"#);
     assert_eq!((write(&one, "before"), write(&one, "both"), write(&other, "both")), (204, 204, 204));
-    wait("the other reads what one wrote", || status(&other, "before") == 200);
-    wait("what both wrote are siblings", || [&one, &other].iter().all(|node| status(node, "both") == 300));
+    wait("the other reads what one wrote", FOLLOWED, || status(&other, "before") == 200);
+    wait("what both wrote are siblings", FOLLOWED, || [&one, &other].iter().all(|node| status(node, "both") == 300));
     other.client().put(STRONG, "of all").expect(204);
     assert_eq!(one.client().get(STRONG).expect(200).text(), "of all");
 
     machines.node(2).kill().unwrap();
-    wait("one goes on alone", || write(&one, "alone") == 204);
+    wait("one goes on alone", FOLLOWED, || write(&one, "alone") == 204);
     assert_eq!((status(&one, "before"), status(&one, "alone")), (200, 200));
     assert_eq!(one.client().get(STRONG).status, 503, "what all decide needs all of two");
     assert_eq!(status(&other, "before"), 503, "nobody's copies stand for the own ones");
 
     machines.node(2).start().unwrap();
-    wait("the other follows", || status(&other, "alone") == 200);
-    wait("what all decide goes on", || one.client().get(STRONG).status == 200);
+    wait("the other follows", FOLLOWED, || status(&other, "alone") == 200);
+    wait("what all decide goes on", FOLLOWED, || one.client().get(STRONG).status == 200);
 }

@@ -188,24 +188,33 @@ struct Faults<'a> {
 /// Until the clients have done enough: nodes are held, killed and started, gateways are held, killed and started.
 fn faults(world: &World, machines: &Machines) {
     let mut faults = Faults { world, machines, random: Random::from_environment("faults"), injected: 0 };
-    while !faults.over() {
-        faults.node_held();
-        faults.gateway();
-        faults.node_held();
-        faults.gateway();
-        faults.node_killed();
+    for fault in Faults::ROUND.iter().cycle() {
+        if !faults.is_due() {
+            break;
+        }
+        fault(&mut faults);
     }
     figure("linearizability: faults injected", &faults.injected.to_string());
 }
 
 impl Faults<'_> {
-    fn over(&self) -> bool {
+    /// What goes wrong in turn.
+    const ROUND: [fn(&mut Self); 5] =
+        [Self::node_held, Self::gateway, Self::node_held, Self::gateway, Self::node_killed];
+
+    /// Whether the clients go on after a second in which nothing goes wrong.
+    fn is_due(&self) -> bool {
+        self.rest(1_000);
+        !self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
         self.world.ended.load(Ordering::Relaxed)
     }
 
     fn rest(&self, ms: u64) {
         let until = Instant::now() + Duration::from_millis(ms);
-        while Instant::now() < until && !self.over() {
+        while Instant::now() < until && !self.is_over() {
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -218,7 +227,6 @@ impl Faults<'_> {
     }
 
     fn node_held(&mut self) {
-        self.rest(1_000);
         let node = self.machines.node(1 + self.random.below(3));
         node.stop().unwrap();
         self.meanwhile(1_500, 3_500);
@@ -227,20 +235,18 @@ impl Faults<'_> {
 
     /// A node takes long to come back: gateways fail meanwhile.
     fn node_killed(&mut self) {
-        self.rest(1_000);
         let node = self.machines.node(1 + self.random.below(3));
         node.kill().unwrap();
         self.meanwhile(3_000, 4_000);
         thread::scope(|scope| {
             let starting = scope.spawn(|| node.start().unwrap());
-            while !starting.is_finished() {
+            while !starting.is_finished() && self.is_due() {
                 self.gateway();
             }
         });
     }
 
     fn gateway(&mut self) {
-        self.rest(1_000);
         if self.random.below(3) > 0 {
             let held = self.random.below(2);
             self.world.gateways.read().unwrap()[held].stop();

@@ -1,7 +1,7 @@
 //! A cluster that encrypts, asks for certificates and for a password: who has them all is let in, others are told what is wrong.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::{Lock, Options};
@@ -56,7 +56,7 @@ impl Files {
     /// The line that says why it is not let in.
     fn gateway(&self, machines: &Machines, told: [Option<&str>; 3]) -> Result<Node, String> {
         let [trusted, shown, password] = told;
-        let file = |name: String| Path::to_str(&self.path(&name)).unwrap().to_owned();
+        let file = |name: String| self.path(&name).to_str().unwrap().to_owned();
         let mut args = vec!["--s3".to_owned(), "127.0.0.1:0".to_owned()];
         let mut give = |flag: &str, value: String| args.extend([flag.to_owned(), value]);
         if let Some(trusted) = trusted {

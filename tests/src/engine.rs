@@ -84,6 +84,11 @@ impl Engine {
     }
 }
 
+/// What a gateway is told of its cluster: nodes to ask (`host:port,…`), and the beginning of the names of its keyspaces.
+pub(crate) fn gateway_args<'a>(nodes: &'a str, prefix: &'a str) -> [&'a str; 6] {
+    ["--engine", "cassandra", "--cassandra", nodes, "--cassandra-keyspace", prefix]
+}
+
 /// Keyspaces that a test names itself, where it is about what becomes of them. They are not there before a server of
 /// [`start`](Self::start) makes them, and are dropped with this value.
 #[derive(Debug)]
@@ -110,9 +115,7 @@ impl OwnKeyspaces {
     /// A server over them, with these arguments besides.
     #[must_use]
     pub fn start(&self, home: Home, args: &[&str]) -> Node {
-        let at = self.cluster.to_string();
-        let engine = ["--engine", "cassandra", "--cassandra", &at, "--cassandra-keyspace", &self.prefix];
-        Node::start_in(home, &[&engine, args].concat())
+        Node::start_in(home, &[&gateway_args(&self.cluster.to_string(), &self.prefix), args].concat())
     }
 }
 

@@ -32,6 +32,7 @@ mod process;
 mod random;
 mod s3;
 mod scale;
+mod wait;
 
 pub use admin::Admin;
 pub use engine::{Engine, OwnKeyspaces};
@@ -43,3 +44,4 @@ pub use process::{Ended, Process};
 pub use random::Random;
 pub use s3::{S3, complete_body, element};
 pub use scale::{Scale, figure};
+pub use wait::wait;

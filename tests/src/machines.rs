@@ -14,6 +14,7 @@
 use larder_cassandra_nodes::{self as cassandra, Cluster, Options};
 use tempfile::TempDir;
 
+use crate::engine::gateway_args;
 use crate::node::{Home, Node};
 use crate::process::Ended;
 
@@ -69,10 +70,8 @@ impl Machines {
     /// Starts a gateway that is told these nodes alone (`host:port,…`); it finds the others through them.
     #[must_use]
     pub fn gateway_of(&self, nodes: &str, args: &[&str]) -> Node {
-        match self.try_gateway_of(nodes, args) {
-            Ok(gateway) => gateway,
-            Err(ended) => panic!("no gateway over {nodes}: {ended:?}"),
-        }
+        let started = self.try_gateway_of(nodes, args);
+        started.unwrap_or_else(|ended| panic!("no gateway over {nodes}: {ended:?}"))
     }
 
     /// As [`Self::gateway_of`], where the nodes may not let it in.
@@ -80,8 +79,7 @@ impl Machines {
     /// # Errors
     /// How it ended and what it said.
     pub fn try_gateway_of(&self, nodes: &str, args: &[&str]) -> Result<Node, Ended> {
-        let engine = ["--engine", "cassandra", "--cassandra", nodes, "--cassandra-keyspace", KEYSPACE];
-        Node::try_start(Home::new(), &[&engine, args].concat())
+        Node::try_start(Home::new(), &[&gateway_args(nodes, KEYSPACE), args].concat())
     }
 
     /// Node `number`, counted from 1: to be killed, started, held and let go.

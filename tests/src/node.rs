@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::admin::Admin;
-use crate::engine::{Engine, Keyspaces};
+use crate::engine::{Engine, Keyspaces, gateway_args};
 use crate::http::Client;
 use crate::process::{Ended, Process};
 
@@ -98,11 +98,10 @@ impl Home {
         if !args.contains(&"--engine")
             && let Some((node, keyspaces)) = self.keyspaces()
         {
-            let node = node.to_string();
             if self.has_usual_name && !args.contains(&"--config") {
                 command.env("LARDER_NODE_NAME", NAME);
             }
-            command.args(["--engine", "cassandra", "--cassandra", &node, "--cassandra-keyspace", &keyspaces.prefix]);
+            command.args(gateway_args(&node.to_string(), &keyspaces.prefix));
         }
         command.args(["--pb", "off"]).args(args);
         command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);

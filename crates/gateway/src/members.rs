@@ -74,7 +74,7 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
             ticks.tick().await;
             let Some(gateway) = gateway.upgrade() else { return };
             if look.is_multiple_of(LOOKS_PER_BEAT) {
-                failures = told(gateway.beat_once().await, failures);
+                failures = log_beat(gateway.beat_once().await, failures);
             } else if let Err(error) = gateway.look_once().await {
                 tracing::debug!(%error, "no look for a newer catalogue");
             }
@@ -83,7 +83,7 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
 }
 
 /// Logs how a heartbeat went after so many that failed; answers how many in a row have failed now.
-fn told(beat: Result<()>, failures: u32) -> u32 {
+fn log_beat(beat: Result<()>, failures: u32) -> u32 {
     match beat {
         Ok(()) => {
             if failures > 0 {
