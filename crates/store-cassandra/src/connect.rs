@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use scylla::client::execution_profile::ExecutionProfile;
-use scylla::client::session::Session;
+use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError,
 };
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::statement::Consistency;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use larder_store::{Clock, Kind, Partition};
 
@@ -129,41 +130,74 @@ async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Resu
     if let Some(credentials) = &options.credentials {
         builder = builder.user(&credentials.user, &credentials.password);
     }
-    if let Some(options) = &options.tls {
-        builder = builder.tls_context(Some(context(options).await?));
+    let tls = match &options.tls {
+        Some(options) => Some(config(options).await?),
+        None => None,
+    };
+    if let Some(config) = &tls {
+        builder = builder.tls_context(Some(TlsContext::Rustls023(config.clone())));
     }
-    let contact_points = options.contact_points.join(", ");
-    match timeout_at(deadline, builder.build()).await {
-        Ok(Ok(session)) => Ok(session),
-        Ok(Err(error)) => Err(refused(contact_points, &error)),
-        Err(_) => Err(ConnectError::Unreachable { contact_points, cause: "no answer in half a minute".into() }),
+    let error = match timeout_at(deadline, builder.build()).await {
+        Ok(Ok(session)) => return Ok(session),
+        Ok(Err(error)) => Some(error),
+        Err(_) => None,
+    };
+    let setup = error.as_ref().and_then(setup_error);
+    if let Some(refused) = setup.and_then(refused) {
+        return Err(refused);
     }
+    // The driver forgets why a connection broke before its first request was sent, or waits for its answer for ever.
+    let forgotten = error.is_none() || matches!(setup, Some(ConnectionSetupRequestErrorKind::BrokenConnection(_)));
+    let alert = match tls {
+        Some(config) if forgotten => refusal(config, &options.contact_points).await,
+        _ => None,
+    };
+    let said = || error.map_or_else(|| "no answer in half a minute".to_owned(), |error| error.to_string());
+    Err(unreachable(options, &alert.unwrap_or_else(said)))
 }
 
 /// Reads certificates, where waiting for a disk disturbs nobody.
-async fn context(options: &TlsOptions) -> Result<scylla::client::session::TlsContext, ConnectError> {
+async fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, ConnectError> {
     let options = options.clone();
-    let read = tokio::task::spawn_blocking(move || tls::context(&options)).await;
+    let read = tokio::task::spawn_blocking(move || tls::config(&options)).await;
     read.unwrap_or_else(|error| Err(error.to_string())).map_err(ConnectError::Options)
 }
 
-/// Why there is no session.
-fn refused(contact_points: String, error: &NewSessionError) -> ConnectError {
-    if let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
-        last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
-    })) = error
-    {
-        match &setup.error {
-            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, text) => {
-                return ConnectError::Authentication(text.clone());
-            }
-            ConnectionSetupRequestErrorKind::MissingAuthentication => {
-                return ConnectError::Authentication("it asks for them, and none are set".into());
-            }
-            _ => {}
+/// What the first of the nodes says that ends encrypted connections.
+async fn refusal(config: Arc<ClientConfig>, contact_points: &[String]) -> Option<String> {
+    for contact_point in contact_points {
+        let asked = timeout(CONNECTION, tls::refusal(config.clone(), contact_point)).await;
+        if let Ok(Some(alert)) = asked {
+            return Some(alert);
         }
     }
-    ConnectError::Unreachable { contact_points, cause: error.to_string() }
+    None
+}
+
+/// What went wrong in the first words that were exchanged with a node.
+fn setup_error(error: &NewSessionError) -> Option<&ConnectionSetupRequestErrorKind> {
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+            last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+        })) => Some(&setup.error),
+        _ => None,
+    }
+}
+
+/// What a cluster says of a user name and password that it does not take.
+fn refused(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
+    let said = match setup {
+        ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, text) => text,
+        ConnectionSetupRequestErrorKind::MissingAuthentication => "it asks for them, and none are set",
+        _ => return None,
+    };
+    Some(ConnectError::Authentication(said.to_owned()))
+}
+
+/// One line, though the driver may say it in several.
+fn unreachable(options: &ConnectOptions, cause: &str) -> ConnectError {
+    let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
+    ConnectError::Unreachable { contact_points: options.contact_points.join(", "), cause }
 }
 
 /// What there is to say of a keyspace that has fewer copies than its number.
@@ -182,10 +216,10 @@ fn nodes_in_words(nodes: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn options(keyspace: &str) -> ConnectOptions {
+    pub(crate) fn options(keyspace: &str) -> ConnectOptions {
         ConnectOptions {
             contact_points: vec!["127.0.0.1:1".into()],
             keyspace: keyspace.into(),
