@@ -1,16 +1,29 @@
-//! A cluster that encrypts, asks for certificates and for a password: who has them all is let in, others are told what is wrong.
+//! A cluster that encrypts, asks for certificates and for a password, and allows its users only some things: who has what it
+//! takes is let in, others are told what is wrong.
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::{Lock, Options};
 use larder_tests::{Machines, Node, S3};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use scylla::client::session::{Session, TlsContext};
+use scylla::client::session_builder::SessionBuilder;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
-/// How long a new node may take to make its first user.
-const USER_MADE: Duration = Duration::from_secs(60);
+/// How long a new node may take to make its first user, and to notice what users are allowed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The user of the gateways.
+const USER: &str = "gateway";
+/// One that makes no keyspaces.
+const GUEST: &str = "guest";
 /// What a gateway that gives up says why after.
 const REFUSAL: &str = "larder: cannot use the engine cassandra: ";
 /// What is said of one that the nodes do not know.
@@ -37,7 +50,7 @@ impl Files {
             files.write(&format!("{signer}-certificate.pem"), &certificate);
             files.write(&format!("{signer}-both.pem"), &(own.serialize_pem() + &certificate));
         }
-        files.write("right-password", Lock::PASSWORD);
+        files.write("right-password", "right");
         files.write("wrong-password", "guessed");
         files
     }
@@ -50,11 +63,24 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    /// Starts a gateway with these files; `None` for each that is not given.
+    /// What a client shows and trusts that is let in.
+    fn tls(&self) -> TlsContext {
+        let [ca, certificate, key] = ["ca", "certificate", "key"].map(|file| self.path(&format!("ours-{file}.pem")));
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(key).unwrap();
+        let config = config.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
+        TlsContext::Rustls023(Arc::new(config))
+    }
+
+    /// Starts a gateway of this user with these files; `None` for each that is not given.
     ///
     /// # Errors
     /// The line that says why it is not let in.
-    fn gateway(&self, machines: &Machines, told: [Option<&str>; 3]) -> Result<Node, String> {
+    fn gateway(&self, machines: &Machines, user: &str, told: [Option<&str>; 3]) -> Result<Node, String> {
         let [trusted, shown, password] = told;
         let file = |name: String| self.path(&name).to_str().unwrap().to_owned();
         let mut args = vec!["--s3".to_owned(), "127.0.0.1:0".to_owned()];
@@ -67,7 +93,7 @@ impl Files {
             give("--cassandra-tls-key", file(format!("{shown}-key.pem")));
         }
         if let Some(password) = password {
-            give("--cassandra-user", Lock::USER.to_owned());
+            give("--cassandra-user", user.to_owned());
             give("--cassandra-password-file", file(format!("{password}-password")));
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -80,27 +106,89 @@ impl Files {
     }
 }
 
+/// The cluster's administrator, as soon as a new cluster has one.
+struct Administrator {
+    runtime: Runtime,
+    session: Session,
+}
+
+impl Administrator {
+    fn of(machines: &Machines, tls: &TlsContext) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let session = loop {
+            let builder =
+                SessionBuilder::new().known_nodes([machines.cluster().contact_points()]).tls_context(Some(tls.clone()));
+            match runtime.block_on(builder.user(Lock::USER, Lock::PASSWORD).build()) {
+                Ok(session) => break session,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            thread::sleep(Duration::from_millis(500));
+        };
+        Self { runtime, session }
+    }
+
+    fn run(&self, statement: &str) {
+        self.runtime.block_on(self.session.query_unpaged(statement, ())).unwrap();
+    }
+}
+
 #[test]
-fn a_cluster_lets_in_who_has_certificates_and_the_password() {
+fn a_cluster_lets_in_who_has_certificates_the_password_and_the_rights() {
     let files = Files::new();
     let lock = Lock { identity: files.path("ours-both.pem"), trusted: files.path("ours-ca.pem") };
     let locked = |options| Options { lock: Some(lock), ..options };
     let Some(machines) = Machines::start_with(1, locked) else { return };
-    let deadline = Instant::now() + USER_MADE;
-    let node = loop {
-        match files.gateway(&machines, [Some("ours"), Some("ours"), Some("right")]) {
-            Ok(node) => break node,
-            Err(error) => assert!(error.contains(REFUSED) && Instant::now() < deadline, "{error}"),
+    let administrator = Administrator::of(&machines, &files.tls());
+    for user in [USER, GUEST] {
+        administrator.run(&format!("CREATE ROLE {user} WITH PASSWORD = 'right' AND LOGIN = true"));
+    }
+    let all = [Some("ours"), Some("ours"), Some("right")];
+    let error = files.gateway(&machines, USER, all).expect_err("let in");
+    assert!(error.contains("User gateway has no CREATE permission on <all keyspaces>"), "{error}");
+
+    let allowed = |user: &str, rights: &[&str]| {
+        for right in rights {
+            administrator.run(&format!("GRANT {right} TO {user}"));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match files.gateway(&machines, user, all) {
+                Ok(node) => break node,
+                Err(error) => assert!(error.contains("permission") && Instant::now() < deadline, "{error}"),
+            }
         }
     };
-    let mut s3 = S3::admin(&node);
+    let node = allowed(USER, &["CREATE ON ALL KEYSPACES", "SELECT ON KEYSPACE system_views"]);
+    serves(&node);
+    let guest = allowed(GUEST, &["SELECT ON KEYSPACE larder_n3", "MODIFY ON KEYSPACE larder_n3"]);
+    assert_eq!(guest.client().get("/buckets/b/keys/k").expect(200).text(), "v");
+    serves(&guest);
+    node.admin().check(&["bucket-type", "create", "once", r#"{"props":{"n_val":1}}"#], "once created\n");
+    let ended = guest.admin().run(&["bucket-type", "activate", "once"]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("User guest has no CREATE permission"), "{ended:?}");
+    node.admin().check(&["bucket-type", "activate", "once"], "once has been activated\n");
+    node.client().put("/types/once/buckets/b/keys/k", "v").expect(204);
+    refuses(&files, &machines);
+}
+
+/// Uses a gateway.
+fn serves(node: &Node) {
+    let mut s3 = S3::admin(node);
     node.client().put("/buckets/b/keys/k", "v").expect(204);
+    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
     s3.put("/things", "").expect(200);
     s3.put("/things/large", "x".repeat(1 << 20)).expect(200);
-    assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
     assert_eq!(s3.get("/things/large").expect(200).text().len(), 1 << 20);
+    for done in ["/things/large", "/things"] {
+        s3.delete(done).expect(204);
+    }
+}
 
-    let told = |trusted, shown, password| files.gateway(&machines, [trusted, shown, password]).expect_err("let in");
+/// Tries what does not suffice.
+fn refuses(files: &Files, machines: &Machines) {
+    let told =
+        |trusted, shown, password| files.gateway(machines, USER, [trusted, shown, password]).expect_err("let in");
     let (ours, theirs, right) = (Some("ours"), Some("theirs"), Some("right"));
     for (trusted, shown, password, said) in [
         (ours, ours, Some("wrong"), REFUSED),

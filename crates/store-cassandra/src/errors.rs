@@ -29,6 +29,12 @@ pub(crate) fn is_read_failure(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::ReadFailure { .. }, _)))
 }
 
+/// Whether the cluster does not allow it to this user: waiting does not mend that.
+pub(crate) fn is_forbidden(error: &Error) -> bool {
+    let below = error.source.as_ref().and_then(|source| source.downcast_ref::<ExecutionError>());
+    matches!(below, Some(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, _))))
+}
+
 fn kind(error: &ExecutionError) -> Kind {
     match error {
         ExecutionError::LastAttemptError(attempt) => of_attempt(attempt),
@@ -109,6 +115,8 @@ mod tests {
             let text = format!("{error:?}");
             assert_eq!(of("objects", database(error)).kind, kind, "{text}");
         }
+        assert!(is_forbidden(&of("schema", database(DbError::Unauthorized))));
+        assert!(!is_forbidden(&of("schema", database(DbError::Invalid))) && !is_forbidden(&late("schema")));
         assert_eq!(of("objects", ExecutionError::RequestTimeout(Default::default())).kind, Kind::TimedOut);
         assert_eq!(of("objects", ExecutionError::EmptyPlan).kind, Kind::Unavailable { alive: 0, required: 1 });
     }

@@ -84,7 +84,7 @@ impl Cluster {
                     return Ok(());
                 }
                 Ok(false) => Error::new(Kind::TimedOut, "schema: another gateway makes it, and has not finished"),
-                Err(error) if error.kind == Kind::Misuse => return Err(error),
+                Err(error) if error.kind == Kind::Misuse || errors::is_forbidden(&error) => return Err(error),
                 Err(error) => error,
             };
             if Instant::now() + PAUSE >= deadline {

@@ -84,7 +84,6 @@ impl Told<'_> {
              start_native_transport: true\n\
              native_transport_port: {native}\n\
              {door}\
-             authorizer: AllowAllAuthorizer\n\
              data_file_directories:\n  - {dir}/data\n\
              commitlog_directory: {dir}/commitlog\n\
              saved_caches_directory: {dir}/caches\n\
@@ -114,10 +113,10 @@ impl Told<'_> {
     /// Who is let in, and in which way.
     fn door(&self) -> String {
         let Some(Lock { identity, trusted }) = self.lock else {
-            return "authenticator: AllowAllAuthenticator\n".into();
+            return "authenticator: AllowAllAuthenticator\nauthorizer: AllowAllAuthorizer\n".into();
         };
         format!(
-            "authenticator: PasswordAuthenticator\n\
+            "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n\
              client_encryption_options:\n  enabled: true\n  optional: false\n  require_client_auth: true\n  \
              ssl_context_factory:\n    class_name: org.apache.cassandra.security.PEMBasedSslContextFactory\n  \
              keystore: {}\n  truststore: {}\n",
