@@ -17,6 +17,7 @@ use scylla::client::session::{Session, TlsContext};
 use scylla::client::session_builder::SessionBuilder;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 /// How long a new node may take to make its first user, and to notice what users are allowed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,9 +118,9 @@ impl Administrator {
         let runtime = Runtime::new().unwrap();
         let deadline = Instant::now() + PATIENCE;
         let session = loop {
-            let builder =
-                SessionBuilder::new().known_nodes([machines.cluster().contact_points()]).tls_context(Some(tls.clone()));
-            match runtime.block_on(builder.user(Lock::USER, Lock::PASSWORD).build()) {
+            let builder = SessionBuilder::new().user(Lock::USER, Lock::PASSWORD).tls_context(Some(tls.clone()));
+            let builder = builder.known_nodes([machines.cluster().contact_points()]);
+            match runtime.block_on(async { timeout(PATIENCE, builder.build()).await }).expect("an answer") {
                 Ok(session) => break session,
                 Err(error) => assert!(Instant::now() < deadline, "{error}"),
             }

@@ -1,5 +1,6 @@
 //! Encrypted connections to the nodes.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -44,10 +45,11 @@ pub(crate) async fn refusal(config: Arc<ClientConfig>, contact_point: &str) -> O
     let stream = TcpStream::connect(address).await.ok()?;
     let connecting = TlsConnector::from(config).connect(ServerName::IpAddress(address.ip().into()), stream);
     let ended = match connecting.await {
-        Ok(mut stream) => stream.read_u8().await.err(),
-        Err(error) => Some(error),
+        Ok(mut stream) => stream.read_u8().await.err()?,
+        Err(error) => error,
     };
-    ended.map(|error| error.to_string())
+    // Other kinds are of the connection, not of TLS.
+    (ended.kind() == ErrorKind::InvalidData).then(|| ended.to_string())
 }
 
 fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {

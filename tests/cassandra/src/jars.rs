@@ -10,15 +10,21 @@ use crate::{Error, Result};
 const GROUP: &str = "org.apache.cassandra";
 const ARTIFACT: &str = "cassandra-all";
 const VERSION: &str = "5.0.6";
+/// Names another version to run, such as 4.1.10.
+const OTHER: &str = "LARDER_TEST_CASSANDRA";
 
 /// The folder of the jars below `dir`, made when it is not there or holds another version.
 ///
 /// Several processes may ask at the same time: one of them fetches.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when there is no Maven or it cannot get the jars, with the first thing it complained about.
+/// [`Error::Unavailable`] when there is no Maven or it cannot get the jars, with the first thing it complained about;
+/// [`Error::Failed`] for a version that is none.
 pub(crate) fn fetch(dir: &Path) -> Result<PathBuf> {
-    let lib = dir.join("lib");
+    let (lib, version) = (dir.join("lib"), version());
+    if !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)) {
+        return Err(Error::failed(format!("{OTHER}={version} is no version")));
+    }
     fs::create_dir_all(dir).map_err(|error| Error::file(dir, &error))?;
     let lock = dir.join("lock");
     let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(|e| Error::file(&lock, &e))?;
@@ -27,17 +33,22 @@ pub(crate) fn fetch(dir: &Path) -> Result<PathBuf> {
     }
     let _ = fs::remove_dir_all(&lib);
     let pom = dir.join("pom.xml");
-    fs::write(&pom, project()).map_err(|error| Error::file(&pom, &error))?;
-    copy(&pom, &lib)?;
+    fs::write(&pom, project(&version)).map_err(|error| Error::file(&pom, &error))?;
+    copy(&pom, &lib, &version)?;
     let stamp = stamp(dir);
-    fs::write(&stamp, VERSION).map_err(|error| Error::file(&stamp, &error))?;
+    fs::write(&stamp, version).map_err(|error| Error::file(&stamp, &error))?;
     drop(lock);
     Ok(lib)
 }
 
 /// Whether the jars are below `dir`, all of them.
 pub(crate) fn are_in(dir: &Path) -> bool {
-    fs::read_to_string(stamp(dir)).is_ok_and(|version| version == VERSION)
+    fs::read_to_string(stamp(dir)).is_ok_and(|found| found == version())
+}
+
+/// Which Cassandra is wanted.
+fn version() -> String {
+    std::env::var(OTHER).unwrap_or_else(|_| VERSION.to_owned())
 }
 
 /// Written when all are there.
@@ -46,16 +57,16 @@ fn stamp(dir: &Path) -> PathBuf {
 }
 
 /// A project that needs nothing but Cassandra.
-fn project() -> String {
+fn project(version: &str) -> String {
     format!(
         "<project>\n  <modelVersion>4.0.0</modelVersion>\n  <groupId>larder</groupId>\n  \
          <artifactId>cassandra-nodes</artifactId>\n  <version>1</version>\n  <packaging>pom</packaging>\n  \
          <dependencies>\n    <dependency>\n      <groupId>{GROUP}</groupId>\n      <artifactId>{ARTIFACT}</artifactId>\n      \
-         <version>{VERSION}</version>\n    </dependency>\n  </dependencies>\n</project>\n"
+         <version>{version}</version>\n    </dependency>\n  </dependencies>\n</project>\n"
     )
 }
 
-fn copy(pom: &Path, lib: &Path) -> Result<()> {
+fn copy(pom: &Path, lib: &Path, version: &str) -> Result<()> {
     let output = Command::new("mvn")
         .args(["--batch-mode", "--quiet", "--file"])
         .arg(pom)
@@ -68,13 +79,13 @@ fn copy(pom: &Path, lib: &Path) -> Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    Err(Error::Unavailable(format!("Maven cannot get {ARTIFACT} {VERSION}: {}", complaint(&text))))
+    Err(Error::Unavailable(format!("Maven cannot get {ARTIFACT} {version}: {}", complaint(&text))))
 }
 
-/// The first error in Maven's output.
+/// The first error in Maven's output; the first line may begin with a change of colour.
 fn complaint(text: &str) -> &str {
-    let errors = text.lines().filter_map(|line| line.strip_prefix("[ERROR] "));
-    errors.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it does not say why")
+    let errors = text.lines().filter_map(|line| line.split_once("[ERROR] "));
+    errors.map(|(_, error)| error.trim()).find(|line| !line.is_empty()).unwrap_or("it does not say why")
 }
 
 /// The agent by which Cassandra measures its objects, which belongs on the command line.
@@ -91,13 +102,13 @@ mod tests {
 
     #[test]
     fn the_project_names_what_is_fetched() {
-        let text = project();
+        let text = project(VERSION);
         assert!(text.contains("<artifactId>cassandra-all</artifactId>\n      <version>5.0.6</version>"), "{text}");
     }
 
     #[test]
     fn the_first_complaint_of_maven_is_told() {
-        let text = "[WARNING] slow\n[ERROR] \n[ERROR] Could not resolve cassandra-all\n[ERROR] more\n";
+        let text = "[WARNING] slow\n[ERROR] \n\u{1b}[0m[ERROR] Could not resolve cassandra-all\n[ERROR] more\n";
         assert_eq!(complaint(text), "Could not resolve cassandra-all");
         assert_eq!(complaint(""), "it does not say why");
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// The versions that Cassandra 5.0 runs on.
+/// The versions that Cassandra 5.0 runs on; so does 4.1 here.
 const SUPPORTED: &[u32] = &[11, 17];
 
 /// A Java that can run Cassandra.
