@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_cassandra_nodes::{Lock, Options};
-use larder_tests::{Machines, Node, S3};
+use larder_tests::{Machines, Node, S3, wait, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -116,16 +115,11 @@ struct Administrator {
 impl Administrator {
     fn of(machines: &Machines, tls: &TlsContext) -> Self {
         let runtime = Runtime::new().unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        let session = loop {
+        let session = wait_for("a new cluster has its user", PATIENCE, || {
             let builder = SessionBuilder::new().user(Lock::USER, Lock::PASSWORD).tls_context(Some(tls.clone()));
             let builder = builder.known_nodes([machines.cluster().contact_points()]);
-            match runtime.block_on(async { timeout(PATIENCE, builder.build()).await }).expect("an answer") {
-                Ok(session) => break session,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-            thread::sleep(Duration::from_millis(500));
-        };
+            runtime.block_on(async { timeout(PATIENCE, builder.build()).await }).expect("an answer").map_err(Box::new)
+        });
         Self { runtime, session }
     }
 
@@ -152,17 +146,14 @@ fn a_cluster_lets_in_who_has_certificates_the_password_and_the_rights() {
         for right in rights {
             administrator.run(&format!("GRANT {right} TO {user}"));
         }
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match files.gateway(&machines, user, all) {
-                Ok(node) => break node,
-                Err(error) => assert!(error.contains("permission") && Instant::now() < deadline, "{error}"),
-            }
-        }
+        wait_for("the rights are known", PATIENCE, || {
+            files.gateway(&machines, user, all).inspect_err(|error| assert!(error.contains("permission"), "{error}"))
+        })
     };
     let node = allowed(USER, &["CREATE ON ALL KEYSPACES", "SELECT ON KEYSPACE system_views"]);
     serves(&node);
     let guest = allowed(GUEST, &["SELECT ON KEYSPACE larder_n3", "MODIFY ON KEYSPACE larder_n3"]);
+    assert!(guest.banner().contains("do not tell when they sync"), "{}", guest.banner());
     assert_eq!(guest.client().get("/buckets/b/keys/k").expect(200).text(), "v");
     serves(&guest);
     node.admin().check(&["bucket-type", "create", "once", r#"{"props":{"n_val":1}}"#], "once created\n");
@@ -170,6 +161,11 @@ fn a_cluster_lets_in_who_has_certificates_the_password_and_the_rights() {
     assert!(ended.code == Some(1) && ended.stderr.contains("User guest has no CREATE permission"), "{ended:?}");
     node.admin().check(&["bucket-type", "activate", "once"], "once has been activated\n");
     node.client().put("/types/once/buckets/b/keys/k", "v").expect(204);
+    // The nodes remember for seconds what a user was not allowed.
+    wait("settings are told to who may read them", PATIENCE, || {
+        let another = files.gateway(&machines, USER, all).unwrap();
+        another.banner().contains("(commitlog_sync: periodic)")
+    });
     refuses(&files, &machines);
 }
 

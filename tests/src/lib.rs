@@ -44,4 +44,4 @@ pub use process::{Ended, Process};
 pub use random::Random;
 pub use s3::{S3, complete_body, element};
 pub use scale::{Scale, figure};
-pub use wait::wait;
+pub use wait::{wait, wait_for};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustls::ClientConfig;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::{Session, TlsContext};
@@ -58,7 +59,7 @@ pub enum ConnectError {
 /// Connects, makes the schema and reads what the nodes say of themselves.
 ///
 /// # Errors
-/// Within half a minute, or three where tables are to be made.
+/// Within half a minute, or three where tables are to be made; and the time of one connection where the nodes are asked why.
 pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<String>), ConnectError> {
     let deadline = Instant::now() + PATIENCE;
     check(&options)?;
@@ -134,17 +135,19 @@ async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Resu
         Some(options) => Some(config(options).await?),
         None => None,
     };
-    if let Some(config) = &tls {
-        builder = builder.tls_context(Some(TlsContext::Rustls023(config.clone())));
+    builder = builder.tls_context(tls.clone().map(TlsContext::Rustls023));
+    match timeout_at(deadline, builder.build()).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(why(options, tls, Some(error)).await),
+        Err(_) => Err(why(options, tls, None).await),
     }
-    let error = match timeout_at(deadline, builder.build()).await {
-        Ok(Ok(session)) => return Ok(session),
-        Ok(Err(error)) => Some(error),
-        Err(_) => None,
-    };
+}
+
+/// Why there is no session, by the driver's error; `None`: it did not end.
+async fn why(options: &ConnectOptions, tls: Option<Arc<ClientConfig>>, error: Option<NewSessionError>) -> ConnectError {
     let setup = error.as_ref().and_then(setup_error);
     if let Some(refused) = setup.and_then(refused) {
-        return Err(refused);
+        return refused;
     }
     // The driver forgets why a connection broke before its first request was sent, or waits for its answer for ever.
     let forgotten = error.is_none() || matches!(setup, Some(ConnectionSetupRequestErrorKind::BrokenConnection(_)));
@@ -153,7 +156,9 @@ async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Resu
         _ => None,
     };
     let said = || error.map_or_else(|| "no answer in half a minute".to_owned(), |error| error.to_string());
-    Err(unreachable(options, &alert.unwrap_or_else(said)))
+    // One line, though the driver may say it in several.
+    let cause = alert.unwrap_or_else(said).split_whitespace().collect::<Vec<_>>().join(" ");
+    ConnectError::Unreachable { contact_points: options.contact_points.join(", "), cause }
 }
 
 /// Reads certificates, where waiting for a disk disturbs nobody.
@@ -163,15 +168,10 @@ async fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, ConnectError>
     read.unwrap_or_else(|error| Err(error.to_string())).map_err(ConnectError::Options)
 }
 
-/// What the first of the nodes says that ends encrypted connections.
+/// What a node says that ends encrypted connections: all are asked at once.
 async fn refusal(config: Arc<ClientConfig>, contact_points: &[String]) -> Option<String> {
-    for contact_point in contact_points {
-        let asked = timeout(CONNECTION, tls::refusal(config.clone(), contact_point)).await;
-        if let Ok(Some(alert)) = asked {
-            return Some(alert);
-        }
-    }
-    None
+    let asked = contact_points.iter().map(|point| timeout(CONNECTION, tls::refusal(config.clone(), point)));
+    join_all(asked).await.into_iter().flatten().flatten().next()
 }
 
 /// What went wrong in the first words that were exchanged with a node.
@@ -194,12 +194,6 @@ fn refused(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
     Some(ConnectError::Authentication(said.to_owned()))
 }
 
-/// One line, though the driver may say it in several.
-fn unreachable(options: &ConnectOptions, cause: &str) -> ConnectError {
-    let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
-    ConnectError::Unreachable { contact_points: options.contact_points.join(", "), cause }
-}
-
 /// What there is to say of a keyspace that has fewer copies than its number.
 fn fewer_copies(cluster: &Cluster) -> Option<String> {
     let (n_val, copies) = (usize::from(Partition::N_VAL), cluster.copies(Partition::N_VAL).local);
@@ -216,10 +210,18 @@ fn nodes_in_words(nodes: usize) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
+    use std::net::TcpListener;
+    use std::{fs, thread};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::server::WebPkiClientVerifier;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
     use super::*;
 
-    pub(crate) fn options(keyspace: &str) -> ConnectOptions {
+    fn options(keyspace: &str) -> ConnectOptions {
         ConnectOptions {
             contact_points: vec!["127.0.0.1:1".into()],
             keyspace: keyspace.into(),
@@ -259,5 +261,41 @@ pub(crate) mod tests {
         let text = error.to_string();
         assert!(matches!(error, ConnectError::Unreachable { .. }), "{text}");
         assert!(text.contains("127.0.0.1:1") && !text.contains('\n'), "{text}");
+    }
+
+    /// Lets nobody in who shows no certificate.
+    fn node(listener: &TcpListener, certificate: CertificateDer<'static>, key: &KeyPair) {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).unwrap();
+        let config = Arc::new(config);
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let mut connection = ServerConnection::new(config.clone()).unwrap();
+            while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_certificate_that_is_missed_is_said_whatever_the_driver_fails_of() {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let ca = dir.path().join("ca.pem");
+        fs::write(&ca, certificate.pem()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let contact_points = vec![listener.local_addr().unwrap().to_string()];
+        thread::spawn(move || node(&listener, certificate.der().clone(), &key));
+
+        for _ in 0..20 {
+            let tls = Some(TlsOptions { ca: ca.clone(), identity: None });
+            let told = ConnectOptions { contact_points: contact_points.clone(), tls, ..options("larder") };
+            let Err(error) = connect(told).await else { panic!("let in") };
+            let text = error.to_string();
+            assert!(text.contains("received fatal alert: CertificateRequired") && !text.contains('\n'), "{text}");
+        }
     }
 }

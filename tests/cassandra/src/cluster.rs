@@ -48,8 +48,8 @@ pub struct Options {
     pub lock: Option<Lock>,
 }
 
-/// Nodes that let in who shows a certificate and says [`Lock::USER`] and [`Lock::PASSWORD`], in TLS alone. Of one
-/// node: several could not be asked whether they know each other.
+/// Nodes that let in, in TLS alone, who shows a certificate and says [`Lock::USER`] and [`Lock::PASSWORD`], and check what
+/// other users are allowed. Of one node: several could not be asked whether they know each other.
 #[derive(Debug, Clone)]
 pub struct Lock {
     /// The key of the nodes and their certificate, PEM.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// The versions that Cassandra 5.0 runs on; so does 4.1 here.
+/// The versions that Cassandra 5.0 runs on; 4.1 ran on 17.
 const SUPPORTED: &[u32] = &[11, 17];
 
 /// A Java that can run Cassandra.
