@@ -98,6 +98,7 @@ impl Engine {
             cache_bytes: settings.cache_bytes,
             durable: settings.durability == Durability::Disk,
             accept_damaged_journal: settings.accept_damaged_journal,
+            sizes: None,
             clock: clock.clone(),
         };
         let store = LocalStore::open(options).map_err(open_failure)?;

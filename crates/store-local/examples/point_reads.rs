@@ -41,6 +41,7 @@ fn open(dir: &std::path::Path) -> LocalStore {
         cache_bytes: 128 << 20,
         durable: false,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(SystemClock::default()),
     };
     LocalStore::open(options).unwrap()

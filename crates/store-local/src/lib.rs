@@ -15,25 +15,34 @@ mod bulk;
 mod bulk_store;
 mod cache;
 mod committer;
+mod disk;
 mod entry;
+mod flush;
 mod format;
 mod journal;
-mod journal_file;
 mod keys;
+mod maintenance;
+mod manifest;
 mod merge;
 mod open;
 mod overlay;
+mod precheck;
 mod queue;
 mod read;
+mod sizes;
+mod snapshots;
 mod spaces;
 mod store;
 mod sweep;
 mod synced;
+mod tree;
+mod version_file;
 
 #[cfg(test)]
 mod tests;
 
 pub use bulk::BulkRows;
 pub use open::{OpenError, OpenOptions};
+pub use sizes::EngineSizes;
 pub use store::{LocalStore, Stats};
 pub use sweep::Swept;

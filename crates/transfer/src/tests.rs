@@ -319,6 +319,7 @@ async fn through_the_embedded_engine_nothing_has_changed() {
         cache_bytes: 8 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(Hand::default()),
     });
     let store = store.unwrap();

@@ -19,7 +19,7 @@ use larder_store::{BlobOwner, Durability, Error, Kind, ListedBlob, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
-use super::reader;
+use super::{folders, reader};
 
 /// The folder, shared by all writers and readers.
 pub(super) struct Files {
@@ -46,13 +46,14 @@ impl Files {
     /// # Errors
     /// `Full`, `Io`.
     pub(super) fn open(dir: &Path, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
-        let root = dir.join("blobs");
+        let root = folders::root(dir);
         let files = Self { root, disk, sizes, poisoned: AtomicBool::new(false), next: AtomicU64::new(0) };
-        let made = fs::create_dir_all(files.root.join("tmp"))
-            .and_then(|()| (0..=u8::MAX).try_for_each(|shard| make_dir(&files.shard(shard))))
-            .and_then(|()| files.sync_dir(&files.root))
-            .and_then(|()| files.sync_dir(dir))
-            .and_then(|()| files.clean());
+        // A data directory has its folders from the start; without one they are made here.
+        let made = match folders::check(dir) {
+            Ok(()) => Ok(()),
+            Err(_) => folders::create(dir),
+        }
+        .and_then(|()| files.clean());
         made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
         Ok(files)
     }
@@ -80,7 +81,7 @@ impl Files {
     pub(super) fn begin(self: &Arc<Self>, id: BlobId) -> Result<Temp> {
         // The number keeps apart two writers of one blob, one of which may be on its way out.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join("tmp").join(format!("{}-{number}", id.hex()));
+        let path = folders::unfinished(&self.root).join(format!("{}-{number}", id.hex()));
         let file = File::create_new(&path).map_err(|error| failed("begin a blob", error))?;
         Ok(Temp { files: self.clone(), file, path, published: false })
     }
@@ -152,7 +153,7 @@ impl Files {
 
     /// Removes files that nobody writes any more.
     fn clean(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.root.join("tmp"))? {
+        for entry in fs::read_dir(folders::unfinished(&self.root))? {
             let entry = entry?;
             let name = entry.file_name();
             let ours = name.to_str().and_then(|name| name.split_once('-')).and_then(|(id, _)| BlobId::from_hex(id));
@@ -164,7 +165,7 @@ impl Files {
     }
 
     fn shard(&self, shard: u8) -> PathBuf {
-        self.root.join(format!("{shard:02x}"))
+        folders::shard(&self.root, shard)
     }
 
     fn path(&self, id: BlobId) -> PathBuf {
@@ -230,12 +231,5 @@ impl Drop for Temp {
             }
             _ => {}
         }
-    }
-}
-
-fn make_dir(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }

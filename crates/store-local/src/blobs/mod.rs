@@ -18,6 +18,7 @@
 
 mod disk;
 mod files;
+pub(crate) mod folders;
 mod format;
 mod frames;
 mod reader;

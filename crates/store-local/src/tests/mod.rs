@@ -34,6 +34,7 @@ fn options(dir: &Path) -> OpenOptions {
         cache_bytes: 4 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(TestClock(AtomicU64::new(1_000_000))),
     }
 }

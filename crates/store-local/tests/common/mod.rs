@@ -31,6 +31,7 @@ pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
         cache_bytes: 16 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: clock.clone(),
     }
 }
