@@ -250,7 +250,12 @@ fn swap(
 fn purge(draft: &mut Draft<'_>, entries: &[(Space, bytes::Bytes)]) -> Result<Done> {
     let mut purged = 0;
     for (space, key) in entries {
-        purged += draft.purge(*space, key)?;
+        match draft.purge(*space, key) {
+            Ok(count) => purged += count,
+            // It could not be told what it holds, so it stays; the others go.
+            Err(error) if error.kind == Kind::Damaged => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(Done::Purged(purged))
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use larder_store::{
-    Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
+    Kind, Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
 };
 
 use crate::spaces::{Space, Spaces, damaged};
@@ -160,8 +160,19 @@ fn is_live(space: Space, name: Bytes, value: Bytes, now: Micros) -> Result<bool>
 /// `Damaged`, `Io`.
 pub(crate) fn expired(spaces: &Spaces, space: Space, from: &Bytes, limit: usize, now: Micros) -> Result<Expired> {
     let mut found = Expired { keys: Vec::new(), seen: 0, next: None };
+    let mut last = from.clone();
     for entry in spaces.range(space, from.clone()..) {
-        let (key, value) = entry?;
+        let (key, value) = match entry {
+            Ok(entry) => entry,
+            // The pass goes on behind the block: what is in it expires for readers all the same.
+            Err(error) if error.kind == Kind::Damaged => {
+                let behind = spaces.tree(space).behind_damage(&last, limit + 1);
+                found.next = behind.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        last = key.clone();
         if found.seen == limit {
             found.next = Some(Bytes::copy_from_slice(&key));
             break;

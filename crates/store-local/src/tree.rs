@@ -14,7 +14,7 @@ use lsm_tree::config::{
 };
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, KvSeparationOptions,
-    Memtable, SequenceNumberCounter,
+    Memtable, SequenceNumberCounter, UserKey,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -160,6 +160,18 @@ impl SpaceTree {
         self.below.current_version().id()
     }
 
+    /// The first key behind the next damaged block, looking at `entries` entries of each table from `from` on; `None` when there
+    /// is none behind it. A merged iterator ends at a damaged block, a table's own goes on behind it.
+    pub(crate) fn behind_damage(&self, from: &[u8], entries: usize) -> Option<UserKey> {
+        let version = self.below.current_version();
+        let behind = version.iter_tables().filter_map(|table| {
+            let mut entries = table.range(UserKey::from(from)..).take(entries);
+            let _ = entries.find(std::result::Result::is_err)?;
+            table_key_behind(entries)
+        });
+        behind.min()
+    }
+
     /// Notes wrong bytes; answers whether they are the first.
     pub(crate) fn note_damage(&self) -> bool {
         !self.damaged.swap(true, Ordering::Relaxed)
@@ -173,6 +185,11 @@ impl SpaceTree {
         }
         read_failed(self.space, error)
     }
+}
+
+/// The first key that can be read.
+fn table_key_behind(entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>) -> Option<UserKey> {
+    entries.flatten().map(|entry| entry.key.user_key).next()
 }
 
 /// Missing gets matter in packed and wide: their last level keeps its filters. Whoever asks for a bulk row has its name.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::disk::{is_full, is_transient};
 use crate::journal::frame::{HEADER_BYTES, JournalHeader, encode_frame};
 use crate::journal::{Group, Journal, JournalError};
-use crate::manifest::ManifestFile;
+use crate::manifest::{Manifest, ManifestFile};
 use crate::synced::SyncedFile;
 
 /// A buffer for frames keeps at most so many bytes between groups.
@@ -56,6 +56,8 @@ pub(crate) struct JournalFiles {
     /// Held open: syncing the directory must not fail for want of a descriptor.
     handle: File,
     manifest: Arc<ManifestFile>,
+    /// Kept beside the manifest: the committer asks after each group, and a change of the manifest waits for the disk.
+    sealed_bytes: AtomicU64,
     active_bytes: AtomicU64,
 }
 
@@ -66,7 +68,8 @@ impl JournalFiles {
     /// What the machine answers.
     pub(crate) fn new(dir: PathBuf, manifest: Arc<ManifestFile>) -> io::Result<Self> {
         let handle = File::open(&dir)?;
-        Ok(Self { dir, handle, manifest, active_bytes: AtomicU64::new(0) })
+        let sealed_bytes = AtomicU64::new(manifest.read(sealed_bytes));
+        Ok(Self { dir, handle, manifest, sealed_bytes, active_bytes: AtomicU64::new(0) })
     }
 
     /// Makes a file that has its header only, synced with its name.
@@ -87,10 +90,14 @@ impl JournalFiles {
 
     /// Bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
-        let sealed = self.manifest.read(|manifest| {
-            manifest.journals.iter().filter_map(|journal| Some(journal.sealed?.length)).sum::<u64>()
-        });
-        sealed + self.active_bytes.load(Ordering::Relaxed)
+        self.sealed_bytes.load(Ordering::Relaxed) + self.active_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the manifest.
+    fn change(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
+        let changed = self.manifest.change(change);
+        self.sealed_bytes.store(self.manifest.read(sealed_bytes), Ordering::Relaxed);
+        changed
     }
 
     /// Removes the sealed files whose writes are all before `seqno`: they are in tables. The manifest forgets a file before
@@ -106,7 +113,7 @@ impl JournalFiles {
             done.map(|journal| journal.header.number).collect::<Vec<_>>()
         });
         let Some(last) = released.last() else { return Ok(()) };
-        self.manifest.change(|manifest| {
+        self.change(|manifest| {
             manifest.trees = trees;
             manifest.journals.retain(|journal| journal.header.number > *last);
         })?;
@@ -187,7 +194,7 @@ impl JournalFile {
     fn begin(&self, header: JournalHeader) -> io::Result<File> {
         let file = self.files.create(&header)?;
         let end = self.end;
-        self.files.manifest.change(|manifest| {
+        self.files.change(|manifest| {
             if let Some(active) = manifest.journals.last_mut() {
                 active.sealed = Some(end);
             }
@@ -228,6 +235,10 @@ impl Journal for JournalFile {
         self.synced.write(self.end.group);
         Ok(())
     }
+}
+
+fn sealed_bytes(manifest: &Manifest) -> u64 {
+    manifest.journals.iter().filter_map(|journal| Some(journal.sealed?.length)).sum()
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Tests that reach below the store: a journal that fails, journals that were cut.
 
+mod contained;
 mod damage;
 mod golden;
 mod poison;
