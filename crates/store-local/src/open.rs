@@ -117,6 +117,8 @@ pub(crate) struct Opened {
     pub(crate) sizes: EngineSizes,
     /// Number of the last group.
     pub(crate) last: u64,
+    /// Writes that were in no table.
+    pub(crate) replayed: u64,
     pub(crate) lock: Arc<File>,
 }
 
@@ -134,7 +136,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
     let checked = check(options, &manifest, known)?;
     let sizes = options.sizes.map_or_else(|| disk_sizes(dir), Ok).map_err(failed("looking at the disk"))?;
     let spaces = open_trees(options, &sizes)?;
-    let found = replay(dir, &spaces, &manifest, &sizes, checked.is_lossy)?;
+    let Replayed { last: found, writes: replayed } = replay(dir, &spaces, &manifest, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
     let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
     let (header, end) = match checked.is_lossy {
@@ -146,7 +148,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
     let files = Arc::new(files);
     let journal = JournalFile::open(files.clone(), header, end, sizes.memtable, synced);
     let journal = journal.map_err(failed("opening the journal"))?;
-    Ok(Opened { spaces, files, journal, sizes, last: end.group, lock })
+    Ok(Opened { spaces, files, journal, sizes, last: end.group, replayed, lock })
 }
 
 /// Makes the data directory; its name is on disk before anything in it is relied on.
@@ -265,30 +267,40 @@ fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Spaces,
     }
 }
 
-/// Puts what is in no table yet back into the memtables; answers the last group found.
+/// What a replay found.
+#[derive(Default)]
+struct Replayed {
+    /// The last group.
+    last: u64,
+    /// Writes that were in no table.
+    writes: u64,
+}
+
+/// Puts what is in no table yet back into the memtables.
 fn replay(
     dir: &Path,
     spaces: &Spaces,
     manifest: &Manifest,
     sizes: &EngineSizes,
     salvage: bool,
-) -> Result<u64, OpenError> {
+) -> Result<Replayed, OpenError> {
     let persisted = Space::ALL.map(|space| spaces.tree(space).persisted());
-    let mut last = 0;
+    let mut found = Replayed::default();
     for journal in &manifest.journals {
         let replayed = journal::replay(&dir.join("journal"), journal, salvage, |frame| {
             let mut writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
             writes.retain(|(space, ..)| persisted[*space as usize].is_none_or(|seqno| frame.seqno > seqno));
+            found.last = found.last.max(frame.group);
+            found.writes += writes.len() as u64;
             spaces.pass_seqno(frame.seqno);
             spaces.insert(&Group { number: frame.group, seqno: frame.seqno, writes });
-            last = last.max(frame.group);
             let full = spaces.trees().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
             full.for_each(SpaceTree::rotate);
             Ok::<_, io::Error>(())
         });
         replayed.map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
     }
-    Ok(last)
+    Ok(found)
 }
 
 /// After an accepted loss: writes what was saved to tables and begins a journal behind all groups that ever were.

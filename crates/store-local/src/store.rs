@@ -51,6 +51,7 @@ struct Inner {
     health: Arc<Health>,
     clock: Arc<dyn Clock>,
     durable: bool,
+    replayed: u64,
     sweep: Mutex<Cursor>,
     _lock: Arc<std::fs::File>,
 }
@@ -66,6 +67,8 @@ pub struct Stats {
     pub syncs: u64,
     /// Requests waiting now.
     pub queued: usize,
+    /// Writes that the start found in the journal alone.
+    pub replayed: u64,
 }
 
 impl LocalStore {
@@ -84,7 +87,7 @@ impl LocalStore {
         options: OpenOptions,
         wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
     ) -> std::result::Result<Self, OpenError> {
-        let Opened { spaces, files, journal, sizes, last, lock } = open(&options)?;
+        let Opened { spaces, files, journal, sizes, last, replayed, lock } = open(&options)?;
         let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
         let failed = |error| OpenError::io(&dir, "starting a thread", &error);
         let health = Arc::new(Health::default());
@@ -106,8 +109,19 @@ impl LocalStore {
         let thread = committer.start().map_err(failed)?;
         let committer = Mutex::new(Some(thread));
         let sweep = Mutex::new(Cursor::default());
-        let inner =
-            Inner { queue: Some(queue), committer, maintenance, spaces, files, health, clock, durable, sweep, _lock: lock };
+        let inner = Inner {
+            queue: Some(queue),
+            committer,
+            maintenance,
+            spaces,
+            files,
+            health,
+            clock,
+            durable,
+            replayed,
+            sweep,
+            _lock: lock,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -132,6 +146,7 @@ impl LocalStore {
             batches: batches.load(Ordering::Relaxed),
             syncs: syncs.load(Ordering::Relaxed),
             queued: self.queue().length(),
+            replayed: self.inner.replayed,
         }
     }
 

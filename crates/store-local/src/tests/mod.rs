@@ -4,6 +4,7 @@ mod contained;
 mod damage;
 mod golden;
 mod poison;
+mod restart;
 
 use std::path::Path;
 use std::sync::Arc;
