@@ -83,14 +83,27 @@ enum Answer {
 impl Ledger {
     fn new(node: &Node, name: &str, seed: u64) -> Self {
         let (kv, s3) = (node.client(), S3::admin(node));
-        Self { kv, s3, random: Random::seeded(seed), name: name.into(), number: 0, keys: BTreeMap::new(), wrong: vec![] }
+        Self {
+            kv,
+            s3,
+            random: Random::seeded(seed),
+            name: name.into(),
+            number: 0,
+            keys: BTreeMap::new(),
+            wrong: vec![],
+        }
     }
 
     fn reconnect(&mut self, http: SocketAddr, s3: SocketAddr) {
         (self.kv, self.s3) = (Client::new(http), S3::at(s3));
     }
 
+    /// Sends once more where a connection that was used before has been closed: the same change twice is one.
     fn call(&mut self, key: &Key, method: &str, body: Vec<u8>) -> std::io::Result<Response> {
+        self.call_once(key, method, body.clone()).or_else(|_| self.call_once(key, method, body))
+    }
+
+    fn call_once(&mut self, key: &Key, method: &str, body: Vec<u8>) -> std::io::Result<Response> {
         match key.0 {
             Api::Kv => {
                 let target = format!("/buckets/{BUCKET}/keys/{}", key.1);
@@ -141,7 +154,8 @@ impl Ledger {
     /// Deletes some objects that are there, of every size and of both interfaces. All have to be deleted.
     fn delete_some(&mut self, when: &str) {
         for (api, length) in [Api::Kv, Api::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
-            let is_wanted = |may: &May| may.in_doubt.is_empty() && may.acknowledged.is_some_and(|made| made.1 == length);
+            let is_wanted =
+                |may: &May| may.in_doubt.is_empty() && may.acknowledged.is_some_and(|made| made.1 == length);
             let found = self.keys.iter().filter(|(key, may)| key.0 == api && is_wanted(may));
             let found: Vec<Key> = found.map(|(key, _)| key.clone()).take(2).collect();
             assert!(!found.is_empty(), "{api:?}: there is nothing of {length} bytes to delete");
@@ -219,12 +233,17 @@ impl Bench {
         self.ledger.wrong.push(what);
     }
 
-    /// Puts over both interfaces until bodies of this size are refused.
+    /// Puts bodies of all sizes over both interfaces, most bytes in rows, until those of this size are refused.
     fn fill(&mut self, length: usize) {
         let mut refused = 0;
         while refused < 6 {
             let answers = [Api::Kv, Api::S3].map(|api| self.ledger.put(api, length));
             refused = if answers.contains(&Answer::Done) { 0 } else { refused + 1 };
+            for api in [Api::Kv, Api::S3].repeat(30) {
+                if refused == 0 && self.ledger.put(api, SIZES[1]) != Answer::Done {
+                    break;
+                }
+            }
         }
     }
 
@@ -265,7 +284,9 @@ impl Bench {
     fn room_can_be_made(&mut self, when: &str) {
         self.ledger.delete_some(when);
         for (object, upload) in self.uploads.split_off(self.uploads.len() - 2) {
-            match self.ledger.s3.try_call("DELETE", &format!("{object}?uploadId={upload}"), "") {
+            let target = format!("{object}?uploadId={upload}");
+            let s3 = &mut self.ledger.s3;
+            match s3.try_call("DELETE", &target, "").or_else(|_| s3.try_call("DELETE", &target, "")) {
                 Ok(Response { status: 204, .. }) => {}
                 answer => {
                     let answer = answer.map(|answer| format!("{} {}", answer.status, answer.text()));
@@ -325,9 +346,13 @@ impl Bench {
         eprintln!("{when}: puts are taken after {:.1?}", begun.elapsed());
     }
 
-    /// Ends the server at once and starts it again; answers whether it started.
+    /// Ends the server at once and starts it again, on a disk that is full if it was; answers what was wrong if it does not.
     fn kill_and_start(mut self, when: &str) -> Result<Self, Vec<String>> {
+        let was_full = self.disk.is_filled();
         self.node.kill();
+        if was_full {
+            self.disk.fill_until_free(0);
+        }
         let Self { node, mut ledger, uploads, disk } = self;
         match Node::try_start(node.into_home(), &["--s3", "127.0.0.1:0"]) {
             Ok(node) => {

@@ -111,6 +111,12 @@ impl Tmpfs {
         taken
     }
 
+    /// Whether something was taken from outside and not given back.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.outside().exists()
+    }
+
     /// Gives back what was taken from outside.
     pub fn release(&self) {
         let _ = fs::remove_file(self.outside());

@@ -66,13 +66,7 @@ pub fn run(base: &Base, harm: Option<&Harm>, random: &Random, dir: &Path) -> Res
     judged.unwrap_or_else(|_| Err(failure("panic", "it was not seen")))
 }
 
-async fn judge(
-    base: &Base,
-    tree: &Tree,
-    harm: Option<&Harm>,
-    random: &Random,
-    dir: &Path,
-) -> Result<Outcome, Failure> {
+async fn judge(base: &Base, tree: &Tree, harm: Option<&Harm>, random: &Random, dir: &Path) -> Result<Outcome, Failure> {
     let opened = match Opened::open(dir) {
         Ok(opened) => opened,
         Err(error) => return refused(&error, tree, harm, dir),
@@ -104,8 +98,7 @@ fn refused(error: &str, tree: &Tree, harm: Option<&Harm>, dir: &Path) -> Result<
         let first = differences[..differences.len().min(5)].join(", ");
         return Err(failure("a refused start changes files", &format!("{first} ({}); {error}", differences.len())));
     }
-    let name = harm.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let is_named = error.contains(&name) || error.contains("missing");
+    let is_named = error.contains(harm.path.to_str().unwrap_or_default()) || error.contains("missing");
     if error.trim().is_empty() || error.trim().contains('\n') || !is_named {
         return Err(failure("a refusal names no file", error));
     }

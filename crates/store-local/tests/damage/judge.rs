@@ -105,7 +105,9 @@ impl Readings {
     fn note<T: PartialEq + std::fmt::Debug>(&mut self, address: String, read: Result<Vec<T>>, wanted: &[T]) {
         match read {
             Ok(found) if found == wanted => {}
-            Ok(found) => self.wrong.push(format!("{address}: {} wanted, {} read, not the same", wanted.len(), found.len())),
+            Ok(found) => {
+                self.wrong.push(format!("{address}: {} wanted, {} read, not the same", wanted.len(), found.len()))
+            }
             Err(Error { kind: Kind::Damaged, .. }) => {
                 self.damaged.insert(address);
             }
@@ -127,6 +129,7 @@ async fn pages(opened: &Opened, partition: &Partition) -> Result<Vec<Row>> {
     }
 }
 
+/// All partitions of a table, sorted: an engine has an order of its own.
 async fn listed(opened: &Opened, table: Table) -> Result<Vec<Partition>> {
     let (mut after, mut found): (Option<Bytes>, _) = (None, Vec::new());
     loop {
@@ -134,6 +137,7 @@ async fn listed(opened: &Opened, table: Table) -> Result<Vec<Partition>> {
         found.extend(page.partitions);
         after = page.next;
         if after.is_none() {
+            found.sort();
             return Ok(found);
         }
     }

@@ -62,9 +62,8 @@ pub fn runtime() -> Runtime {
 /// Many cases over one base, and a table of how they ended.
 fn attack(ended: Ended) {
     case::watch_panics();
-    let first = number("LARDER_TEST_SEED").unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64)
-    });
+    let first = number("LARDER_TEST_SEED")
+        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64));
     let soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
     let cases = number("LARDER_TEST_CASES").unwrap_or(if soak { 5000 } else { 150 });
     eprintln!("{ended:?}: LARDER_TEST_SEED={first} LARDER_TEST_CASES={cases}");
@@ -147,7 +146,12 @@ impl Report {
             *by_failure.entry(failure.sort).or_default() += 1;
             eprintln!("LARDER_TEST_SEED={seed} LARDER_TEST_CASES=1: {harm}: {}: {}", failure.sort, failure.what);
         }
-        assert!(self.failures.is_empty(), "{} of {cases} failed: {by_failure:?}; see {}", self.failures.len(), work.display());
+        assert!(
+            self.failures.is_empty(),
+            "{} of {cases} failed: {by_failure:?}; see {}",
+            self.failures.len(),
+            work.display()
+        );
         let missed = sorts.iter().filter(|sort| !self.by_sort.contains_key(*sort)).count();
         assert!(cases < 100 || missed == 0, "{missed} sorts of files were not tried: {:?}", self.by_sort.keys());
         let refused_or_damaged = self.by_sort.values().any(|counts| counts[0] + counts[2] > 0);

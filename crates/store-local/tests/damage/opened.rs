@@ -1,7 +1,6 @@
 //! A store and its blobs, opened; the only place that says how.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_store::{Batch, Blobs, Durability, Result, Store, Swap};
@@ -34,7 +33,10 @@ impl Opened {
             Op::Swap { partition, expected, head, changes } => {
                 let swapped = self.store.apply_if(partition, *expected, head.clone(), changes.clone(), &call).await?;
                 if let Swap::Conflict(found) = swapped {
-                    return Ok(Err(format!("{partition:?}: expected {expected:?}, found {:?}", found.map(|row| row.stamp))));
+                    return Ok(Err(format!(
+                        "{partition:?}: expected {expected:?}, found {:?}",
+                        found.map(|row| row.stamp)
+                    )));
                 }
             }
             Op::PutBlob { id, owner, bytes } => {

@@ -12,8 +12,17 @@ use super::harm::Random;
 #[derive(Debug, Clone)]
 pub enum Op {
     Apply(Batch),
-    Swap { partition: Partition, expected: Option<Stamp>, head: Head, changes: Vec<Change> },
-    PutBlob { id: BlobId, owner: BlobOwner, bytes: Bytes },
+    Swap {
+        partition: Partition,
+        expected: Option<Stamp>,
+        head: Head,
+        changes: Vec<Change>,
+    },
+    PutBlob {
+        id: BlobId,
+        owner: BlobOwner,
+        bytes: Bytes,
+    },
     RemoveBlob(BlobId),
     /// Closes the store and opens it again.
     Reopen,
