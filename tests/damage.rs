@@ -8,6 +8,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
+    clippy::print_stderr,
+    unreachable_pub,
     reason = "a test fails by panicking and runs in real time"
 )]
 

@@ -6,6 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "a test fails by panicking and runs in real time"
 )]
 

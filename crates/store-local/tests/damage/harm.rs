@@ -101,8 +101,10 @@ impl fmt::Display for Harm {
     }
 }
 
-/// Files by their sort: the path with numbers taken out.
-fn sorts(tree: &Tree) -> Vec<(String, Vec<(&Path, &[u8])>)> {
+/// Files of one sort: the path with numbers taken out, and each.
+type Sort<'a> = (String, Vec<(&'a Path, &'a [u8])>);
+
+fn sorts(tree: &Tree) -> Vec<Sort<'_>> {
     let mut sorts: BTreeMap<String, Vec<(&Path, &[u8])>> = BTreeMap::new();
     for (path, bytes) in tree.files() {
         sorts.entry(sort_of(path)).or_default().push((path, bytes));
