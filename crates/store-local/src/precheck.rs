@@ -2,15 +2,19 @@
 //! Nothing is changed, so a refused start leaves the directory as it was.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use lsm_tree::{Cache, Checksum, DescriptorTable, Table};
+use lsm_tree::table::Block;
+use lsm_tree::{Cache, Checksum, CompressionType, DescriptorTable, Table};
 
 use crate::spaces::Space;
 use crate::version_file::{self, TreeFile, TreeFiles};
+
+/// The description of a file of large values begins so.
+const BLOB_META_MAGIC: &[u8; 4] = b"META";
 
 /// Checks all trees in `rows`; `versions` are those that the manifest names.
 ///
@@ -74,12 +78,22 @@ pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
     }
 }
 
+/// The table of contents and the description of a file of large values pass their checks.
 fn check_blob_file(file: &TreeFile) -> Result<(), String> {
     let path = file.path.display();
-    match sfa::Reader::new(&file.path) {
-        Ok(archive) if archive.toc().section(b"meta").is_some() => Ok(()),
-        Ok(_) => Err(format!("{path}: the file of large values is damaged")),
-        Err(sfa::Error::Io(error)) => Err(format!("{path}: {error}")),
-        Err(error) => Err(format!("{path}: the file of large values is damaged ({error:?})")),
+    let damaged = |why: String| format!("{path}: the file of large values is damaged ({why})");
+    let archive = match sfa::Reader::new(&file.path) {
+        Ok(archive) => archive,
+        Err(sfa::Error::Io(error)) => return Err(format!("{path}: {error}")),
+        Err(error) => return Err(damaged(format!("{error:?}"))),
+    };
+    let section = archive.toc().section(b"meta").ok_or_else(|| damaged("it has no description".to_owned()))?;
+    let mut description = section.buf_reader(&file.path).map_err(|error| format!("{path}: {error}"))?;
+    let mut magic = [0; 4];
+    description.read_exact(&mut magic).map_err(|error| damaged(error.to_string()))?;
+    if &magic != BLOB_META_MAGIC {
+        return Err(damaged("its description does not begin as one".to_owned()));
     }
+    let block = Block::from_reader(&mut description, CompressionType::None);
+    block.map(drop).map_err(|error| damaged(error.to_string()))
 }

@@ -52,7 +52,8 @@ pub(crate) fn read(dir: &Path) -> Result<TreeFiles, String> {
     let (names, path) = (path, dir.join(format!("v{version}")));
     let bytes = fs::read(&path).map_err(|error| format!("{}, which {} names: {error}", path.display(), names.display()))?;
     if xxh3_128(&bytes) != checksum {
-        return Err(format!("{}, or the file current beside it, is damaged: it names the tables", path.display()));
+        let (version, current) = (path.display(), names.display());
+        return Err(format!("{version} or {current} is damaged: they say which tables there are"));
     }
     let files = decode_version(dir, &path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(TreeFiles { version, ..files })

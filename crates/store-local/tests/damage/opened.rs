@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use larder_store::{Batch, Blobs, Durability, Result, Store, Swap};
 use larder_store_local::blobs::LocalBlobs;
-use larder_store_local::{LocalStore, OpenOptions};
+use larder_store_local::{EngineSizes, LocalStore, OpenOptions};
 
 use super::common;
 use super::plan::Op;
@@ -19,7 +19,9 @@ pub struct Opened {
 impl Opened {
     /// Opens it as a server does; refused in one line.
     pub fn open(dir: &Path) -> std::result::Result<Self, String> {
-        let options = OpenOptions { cache_bytes: 4 << 20, ..common::options(dir, &common::clock()) };
+        // Small memtables make several tables, levels and journals of few bytes.
+        let sizes = Some(EngineSizes::of_memtable(128 * 1024));
+        let options = OpenOptions { cache_bytes: 4 << 20, sizes, ..common::options(dir, &common::clock()) };
         let store = LocalStore::open(options).map_err(|error| error.to_string())?;
         let blobs = LocalBlobs::open(dir, store.bulk_rows()).map_err(|error| error.to_string())?;
         Ok(Self { store, blobs })
