@@ -9,6 +9,7 @@ use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSepara
 use larder_store::{Error, Kind, Result, Row};
 
 use crate::cache::EntryCache;
+use crate::descriptors::TABLES_OPEN_MAX;
 use crate::{entry, keys};
 
 /// One of the three keyspaces.
@@ -73,6 +74,7 @@ impl Spaces {
     pub(crate) fn open(dir: &Path, cache_bytes: u64) -> fjall::Result<Self> {
         let database = Database::builder(dir)
             .cache_size(cache_bytes - cache_bytes / 2)
+            .max_cached_files(Some(TABLES_OPEN_MAX))
             .manual_journal_persist(true)
             .journal_compression(CompressionType::None)
             .open()?;
