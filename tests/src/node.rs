@@ -38,6 +38,8 @@ pub struct Home {
     keyspaces: OnceLock<Arc<Keyspaces>>,
     /// The first gateway over its keyspaces is called as a server alone is, the others have names of their own.
     has_usual_name: bool,
+    /// What `ulimit` is told before a server starts here.
+    limit: Option<String>,
 }
 
 impl Home {
@@ -45,7 +47,13 @@ impl Home {
     #[must_use]
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory");
-        Self { dir, keyspaces: OnceLock::new(), has_usual_name: true }
+        Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None }
+    }
+
+    /// One whose servers start below a limit of the system: `limit` is what the shell's `ulimit` is told, such as `-n 1024`.
+    #[must_use]
+    pub fn limited(limit: &str) -> Self {
+        Self { limit: Some(limit.to_owned()), ..Self::new() }
     }
 
     /// A directory for another gateway over the same keyspaces.
@@ -87,7 +95,7 @@ impl Home {
     /// The command that starts a server here on any free port.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary("LARDER_BIN", "larder"));
+        let mut command = self.program();
         command.current_dir(self.path()).arg("--data-dir").arg(self.data());
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
@@ -105,6 +113,14 @@ impl Home {
         }
         command.args(["--pb", "off"]).args(args);
         command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);
+        command
+    }
+
+    fn program(&self) -> Command {
+        let larder = binary("LARDER_BIN", "larder");
+        let Some(limit) = &self.limit else { return Command::new(larder) };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(larder);
         command
     }
 

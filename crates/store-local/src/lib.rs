@@ -6,6 +6,7 @@
 //! overlay     queued writes see each other      merge      stamps decide, pure
 //! journal     commit and sync, which may fail   spaces     the three keyspaces of the engine below
 //! keys, entry the bytes                         read       pages                          sweep   expired rows
+//! descriptors how many files it has open
 //! open        lock, format, damage              synced     what is known to be on disk    journal_file   what is in it
 //! ```
 //! `docs/format.md` has every byte.
@@ -15,6 +16,7 @@ mod bulk;
 mod bulk_store;
 mod cache;
 mod committer;
+mod descriptors;
 mod disk;
 mod entry;
 mod flush;
@@ -42,6 +44,7 @@ mod version_file;
 mod tests;
 
 pub use bulk::BulkRows;
+pub use descriptors::DESCRIPTORS_MAX;
 pub use open::{OpenError, OpenOptions};
 pub use sizes::EngineSizes;
 pub use store::{LocalStore, Stats};

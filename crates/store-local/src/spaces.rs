@@ -9,13 +9,11 @@ use larder_store::{Error, Kind, Result, Row};
 use lsm_tree::{AbstractTree, Cache, DescriptorTable, Guard as _, SequenceNumberCounter};
 
 use crate::cache::EntryCache;
+use crate::descriptors::TABLES_OPEN_MAX;
+use crate::entry;
 use crate::journal::Group;
 use crate::snapshots::Snapshots;
 use crate::tree::{SpaceTree, TreeOptions};
-use crate::entry;
-
-/// Table files kept open by the trees together: half of what `docs/operations.md` reserves for the engine.
-const OPEN_TABLES_MAX: usize = 192;
 
 /// One of the three trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +62,7 @@ impl Spaces {
         let seqnos = SequenceNumberCounter::new(1);
         let options = TreeOptions {
             cache: Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2)),
-            descriptors: Arc::new(DescriptorTable::new(OPEN_TABLES_MAX)),
+            descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
             seqnos: seqnos.clone(),
             table_bytes,
         };
