@@ -46,7 +46,12 @@ impl Snapshots {
     /// The state after the last whole group.
     pub(crate) fn take(&self) -> Snapshot {
         let epoch = self.current.load();
-        Snapshot { seqno: self.visible.load(Ordering::Acquire), _epoch: epoch }
+        Snapshot { seqno: self.visible(), _epoch: epoch }
+    }
+
+    /// Entries below this number are seen.
+    pub(crate) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
     }
 
     /// Lets readers see every entry up to `seqno`: its group is whole now.
@@ -57,7 +62,7 @@ impl Snapshots {
     /// No reader asks below this number any more: what only such readers would see may be dropped.
     pub(crate) fn watermark(&self) -> u64 {
         let mut older = self.older.lock();
-        let next = Arc::new(Epoch { floor: self.visible.load(Ordering::Acquire) });
+        let next = Arc::new(Epoch { floor: self.visible() });
         let floor = next.floor;
         older.push_back(self.current.swap(next));
         // After the swap no reader can take an epoch of the queue: one that is held here only is done with.

@@ -110,8 +110,9 @@ impl Spaces {
 
     /// Every write with a sequence number below this is in a table.
     pub(crate) fn flushed_below(&self) -> u64 {
-        // Read before the memtables: a group that arrives meanwhile has a greater number.
-        let next = self.seqnos.get();
+        // The last whole group, read before the memtables: a group that has its number but is not in them yet counts as
+        // unflushed, or its journal could be sealed and released before anything else holds it.
+        let next = self.snapshots.visible();
         self.trees.iter().filter_map(SpaceTree::first_unflushed).fold(next, u64::min)
     }
 
