@@ -189,6 +189,11 @@ impl From<store::Error> for Error {
 }
 
 impl Error {
+    /// Whether a write that was answered this may still take effect, or has.
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::TimedOut | Self::Internal(_) | Self::NotReady(_))
+    }
+
     /// How the metrics count it.
     pub(crate) fn outcome(&self) -> crate::metrics::Outcome {
         use crate::metrics::Outcome;

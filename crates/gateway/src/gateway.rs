@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::blobs::release::Releases;
 use crate::clock::HybridClock;
 use crate::kv::slots::Slots;
 use crate::metrics::{About, Disk, Engine, Event, Metrics, Op, Outcome, Process};
@@ -94,7 +95,8 @@ pub struct Gateway {
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: Slots,
     pub(crate) sections: Sections,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) releases: Releases,
     pub(crate) seen_members: ArcSwap<Vec<String>>,
     /// The catalogue's number that the last written heartbeat shows.
     pub(crate) told: AtomicU64,
@@ -112,6 +114,9 @@ impl Gateway {
     pub async fn start(ports: Ports, config: Config) -> Result<Arc<Self>> {
         let actor = members::actor_of(&ports, &config);
         let (clock, mark_stamp) = members::stored_clock(&ports, &config).await?;
+        let metrics = Arc::new(Metrics::new());
+        let (store, blobs) = (Arc::clone(&ports.store), Arc::clone(&ports.blobs));
+        let releases = Releases::new(store, blobs, Arc::clone(&metrics), config.durable);
         let gateway = Arc::new(Self {
             clock,
             mark_stamp: tokio::sync::Mutex::new(mark_stamp),
@@ -123,7 +128,8 @@ impl Gateway {
             known_buckets: KnownBuckets::default(),
             slots: Slots::suiting(&ports.store.limits(), config.siblings_max, ports.rules),
             sections: Sections::default(),
-            metrics: Metrics::new(),
+            releases,
+            metrics,
             seen_members: ArcSwap::default(),
             told: AtomicU64::new(0),
             uploads: Semaphore::new(UPLOADS_MAX),

@@ -5,10 +5,12 @@
 //! views     keys of a bucket, buckets of a type  members   heartbeats: who runs, and what they know
 //! objects   S3: buckets, objects, uploads, users
 //! clock     hybrid clocks, never undercut        metrics   what operators see
+//! blobs     bytes of large bodies: leases, releases, the one sweeper of both sides
 //! ```
 //! It knows no protocol: edges hand it decoded values and match every kind of its errors. It owns no data: everything is in
 //! the store, so gateways can be started and stopped at will.
 
+mod blobs;
 pub mod body;
 mod clock;
 mod config;
@@ -23,6 +25,7 @@ mod transfer;
 pub mod types;
 pub mod views;
 
+pub use blobs::sweep::BlobSweep;
 pub use config::{Config, DeleteMode};
 pub use error::{Error, Feature, Result, Which};
 pub use gateway::{Admitted, EngineView, Gateway, Gauge, Ports};

@@ -49,6 +49,7 @@ fn names(verb: Verb) -> [&'static str; FAMILIES.len()] {
         Verb::BlobOpen => rows!("blob_open"),
         Verb::BlobRemove => rows!("blob_remove"),
         Verb::BlobList => rows!("blob_list"),
+        Verb::BlobSync => rows!("blob_sync"),
     }
 }
 

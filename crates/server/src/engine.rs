@@ -167,15 +167,10 @@ async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
         if !leads(&objects).await {
             continue;
         }
-        match objects.gateway().sweep_blobs().await {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(count, "bodies that no object names were removed"),
-            Err(error) => tracing::warn!(%error, "bodies that no object names were not removed"),
-        }
         match objects.sweep().await {
             Ok(swept) if swept == Sweep::default() => {}
-            Ok(swept) => tracing::info!(?swept, "what failed S3 requests left was removed"),
-            Err(error) => tracing::warn!(%error, "what failed S3 requests left was not removed"),
+            Ok(swept) => tracing::info!(?swept, "leftovers of failed requests were removed"),
+            Err(error) => tracing::warn!(%error, "leftovers of failed requests were not removed"),
         }
     }
 }

@@ -207,7 +207,11 @@ impl LocalStore {
     }
 
     async fn write(&self, work: Work, bytes: usize, options: &Options) -> Result<Done> {
-        let durable = self.inner.durable && options.durability == Durability::Disk;
+        let durable = match options.durability {
+            Durability::Buffered => false,
+            Durability::Disk => self.inner.durable,
+            Durability::Forced => true,
+        };
         self.queue().run_until(options.deadline, work, bytes, durable).await
     }
 }

@@ -55,6 +55,13 @@ pub trait Blobs: Send + Sync {
     /// `Io`.
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>>;
 
+    /// Waits until every blob finished before is on disk, whatever durability it was finished with. Blobs that an engine keeps
+    /// among its rows are there with the next sync barrier of its store ([`Durability::Forced`]).
+    ///
+    /// # Errors
+    /// `Poisoned`, `Full`, `Io`.
+    async fn sync(&self) -> Result<()>;
+
     /// Whether blobs are taken: false once poisoned.
     fn is_ready(&self) -> bool;
 }
@@ -68,7 +75,7 @@ pub trait BlobWriter: Send {
     /// `Full`, `Io`.
     async fn write(&mut self, bytes: Bytes) -> Result<()>;
 
-    /// Makes the blob readable, with [`Durability::Disk`] on disk. The lease answered keeps sweepers away until it is dropped:
+    /// Makes the blob readable, with more than [`Durability::Buffered`] on disk. The lease answered keeps sweepers away until it is dropped:
     /// hold it until the row that names the blob is written.
     ///
     /// # Errors

@@ -28,8 +28,12 @@ pub enum Level {
 pub enum Durability {
     /// As soon as readers see it.
     Buffered,
-    /// Once it is on disk, and with it all that readers saw before: an empty batch waits for just that.
+    /// Once it is on disk, and with it all that readers saw before. An engine that was opened to answer earlier takes this for
+    /// [`Self::Buffered`].
     Disk,
+    /// As [`Self::Disk`], however the engine was opened. An empty batch is a sync barrier: it waits for all that readers saw
+    /// before, so bytes that a file system removes for good may go after it.
+    Forced,
 }
 
 /// What comes with every call.

@@ -99,12 +99,4 @@ impl Gateway {
         let max = self.config.object_bytes_max;
         if bytes > max { Err(Error::TooLarge { bytes, max }) } else { Ok(()) }
     }
-
-    /// Removes a blob nobody names any more. What is left behind by a failure is the sweeper's.
-    pub(super) async fn release(&self, id: BlobId) {
-        match self.ports.blobs.remove(id).await {
-            Ok(()) => self.metrics.event(Event::BlobRemoved),
-            Err(error) => tracing::debug!(%error, "a blob is left to the sweeper"),
-        }
-    }
 }

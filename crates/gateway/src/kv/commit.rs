@@ -1,20 +1,16 @@
 //! The last steps of every write: one batch of the object with its views, within the limit on rows, and what becomes of
 //! blobs afterwards.
 
-use std::time::Duration;
-
 use larder_model::causality::{Mode, Removed, Write};
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, PartitionChanges};
 use larder_store::{Level, Partition};
 
 use super::put::Target;
+use crate::blobs::lease::NamingLease;
 use crate::config::DeleteMode;
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result, Rule};
-
-/// How long a write may still arrive after its deadline.
-const LINGER: Duration = Duration::from_secs(300);
 
 impl Gateway {
     /// Writes, and answers what was written. A key with too many rows is read once: tombstones that nobody named, and
@@ -78,9 +74,7 @@ impl Gateway {
         }
         // Below a quorum others still read the rows that are gone: their blobs are left to the sweeper.
         if level >= Level::Quorum || !self.ports.store.limits().replicated {
-            for blob in blobs {
-                self.release(blob).await;
-            }
+            self.releases.replaced(blobs).await;
         }
         Ok(())
     }
@@ -91,19 +85,15 @@ impl Gateway {
         stays && write.mode != Mode::LastWriteWins && self.rule(Rule::LimitSiblings)
     }
 
-    /// After a failed write: a blob that no row can name any more goes at once. A row whose answer came too late may still
-    /// be written, so its blob is kept from the sweeper meanwhile.
-    pub(super) async fn give_up(&self, error: &Error, blob: Option<BlobId>, lease: Option<Box<dyn Send + Sync>>) {
-        let Some(blob) = blob else { return };
-        match error {
-            Error::TooManySiblings { .. } | Error::Superseded => self.release(blob).await,
-            Error::TimedOut => {
-                tokio::spawn(async move {
-                    tokio::time::sleep(LINGER).await;
-                    drop(lease);
-                });
-            }
-            _ => {}
+    /// After a failed write: a blob that no row can name any more goes at once. A row whose outcome is not known may still be
+    /// written, so its blob is kept from the sweeper.
+    pub(super) async fn give_up(&self, error: &Error, blob: Option<BlobId>, naming: NamingLease) {
+        if error.is_outcome_unknown() {
+            return drop(naming);
         }
+        if let (Error::TooManySiblings { .. } | Error::Superseded, Some(blob)) = (error, blob) {
+            self.releases.discard(blob).await;
+        }
+        naming.end();
     }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use larder_model::address::Address;
 use larder_model::causality::{ANY_SLOT, Clock, Mode, Slot, Versions, Write};
-use larder_model::content::Content;
+use larder_model::content::{BlobId, Content};
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{Kind, Level, Partition, ReadQuery, Swap};
 
@@ -12,6 +12,7 @@ use super::body::{Destination, Received};
 use super::delete::nothing_to_delete;
 use super::permit::{Asked, Permit};
 use super::{DeleteObject, Deleted, PutObject, Stored};
+use crate::blobs::lease::NamingLease;
 use crate::{Error, Gateway, Result, Rule};
 
 /// How long a deleted head stays, in microseconds: its stamp orders the writes that follow.
@@ -31,18 +32,20 @@ impl Gateway {
         let to = Destination { partition: &partition, slot, clock: slot.birth, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
         let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
-        self.refuse_doomed(blob, &asked.options).await?;
+        self.refuse_marked(blob, &asked.options).await?;
         let clock = self.next_stamp(expected).await?;
         let content = Content { body, ..content };
         let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
         let write = Write::put(Mode::LastWriteWins, ANY_SLOT, clock, &row, Vec::new());
         // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
         self.list(address, &write, asked).await?;
+        let naming = NamingLease::new(lease);
         if let Err(error) = self.swap(&partition, expected, &write, asked).await {
-            self.give_up(&error, blob, lease).await;
+            self.give_up(&error, blob, naming).await;
             return Err(error);
         }
-        self.release_replaced(&seen).await;
+        naming.end();
+        self.releases.replaced(blobs_of(&seen)).await;
         let found = match return_body {
             true => Some(self.find(address, &permit, asked, true).await?),
             false => None,
@@ -74,7 +77,7 @@ impl Gateway {
         self.swap(&partition, expected, &write, asked).await?;
         let gone = Change::Remove { name: view_row_name(&address.key, &ANY_SLOT.row_name()), stamp: clock };
         self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &asked.options).await?;
-        self.release_replaced(&seen).await;
+        self.releases.replaced(blobs_of(&seen)).await;
         Ok(Deleted::Done)
     }
 
@@ -109,11 +112,15 @@ impl Gateway {
         }
     }
 
-    /// After a lost answer the head itself says whether this write is in it.
+    /// After a lost answer the head itself says whether this write is in it. Readers see it before it is on disk, and what it
+    /// replaced goes once it is answered.
     async fn decide(&self, partition: &Partition, write: &Write, asked: Asked) -> Result<()> {
         let page = self.ports.store.read(partition, &ReadQuery::all(1), &asked.options).await?;
         let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
-        if page.rows.first().is_some_and(is_ours) { Ok(()) } else { Err(Error::TimedOut) }
+        if !page.rows.first().is_some_and(is_ours) {
+            return Err(Error::TimedOut);
+        }
+        self.on_disk().await.map_err(|_| Error::TimedOut)
     }
 
     async fn list(&self, address: &Address, write: &Write, asked: Asked) -> Result<()> {
@@ -127,14 +134,11 @@ impl Gateway {
         self.known_buckets.written(&address.bucket);
         Ok(())
     }
+}
 
-    async fn release_replaced(&self, seen: &Versions) {
-        for sibling in &seen.siblings {
-            if let Some(blob) = sibling.content.body.blob() {
-                self.release(blob).await;
-            }
-        }
-    }
+/// The blobs of what was seen.
+fn blobs_of(seen: &Versions) -> Vec<BlobId> {
+    seen.siblings.iter().filter_map(|sibling| sibling.content.body.blob()).collect()
 }
 
 /// Guarded tables never go below a quorum.

@@ -4,12 +4,12 @@ mod body;
 mod commit;
 mod consistent;
 mod delete;
+mod fence;
 mod get;
 mod permit;
 mod put;
 pub(crate) mod slots;
 pub(crate) mod step_down;
-mod sweep;
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ use larder_store::{Level, Partition};
 use super::body::{Destination, Received};
 use super::permit::{Asked, Permit};
 use super::{PutObject, Quorums, Stored};
+use crate::blobs::lease::NamingLease;
 use crate::body::Upload;
 use crate::metrics::{Event, Op};
 use crate::{Error, Gateway, Result, Rule};
@@ -114,10 +115,16 @@ impl Gateway {
         let asked = if blob.is_some() { asked.never_below(Level::Quorum) } else { asked };
         let target = Target { asked: asked.renewed(permit.timeout), ..target };
         self.refuse_old(blob).await?;
+        // From here on the store may carry the write out, whatever becomes of this future.
+        let naming = NamingLease::new(lease);
         match self.commit(target, &partition, write, Vec::new()).await {
-            Ok(write) => self.keep_blob(target, &partition, &write, blob).await.map(|()| (write, length)),
+            Ok(write) => {
+                let kept = self.keep_blob(target, &partition, &write, blob).await;
+                naming.end();
+                kept.map(|()| (write, length))
+            }
             Err(error) => {
-                self.give_up(&error, blob, lease).await;
+                self.give_up(&error, blob, naming).await;
                 Err(error)
             }
         }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::part_rows::{blob_of_row, blob_rows};
 use super::upload_head::UploadHead;
 use super::{Caller, Error, Objects, Result};
+use crate::blobs::release::Synced;
 
 impl Objects {
     /// Gives an upload up and removes its parts. `initiated`: when it must have been begun, in whole seconds since 1970.
@@ -57,7 +58,7 @@ impl Objects {
                 break;
             }
             if let Some(aborted) = self.swap_upload(&settled, UploadState::Aborted).await? {
-                if let Err(error) = self.remove_leavings(&aborted).await {
+                if let Err(error) = self.remove_leavings(&aborted, self.gateway.releases.answered()).await {
                     tracing::debug!(%error, "the parts of an upload that was given up are left to the sweeper");
                 }
                 return Ok(true);
@@ -68,8 +69,9 @@ impl Objects {
     }
 
     /// Removes rows and blobs of the parts of an upload that has ended, except the blobs an object was made of. What fails is
-    /// left to the sweeper, which calls this too.
-    pub(super) async fn remove_leavings(&self, head: &UploadHead) -> Result<()> {
+    /// left to the sweeper, which calls this too. `synced`: that the end of the upload is on disk; without it that is waited
+    /// for, since a power cut must not open the upload again.
+    pub(super) async fn remove_leavings(&self, head: &UploadHead, mut synced: Option<Synced>) -> Result<()> {
         let kept = match &head.upload.state {
             UploadState::Done { version, .. } => self.manifest_blobs(*version).await?,
             UploadState::Aborted => HashSet::new(),
@@ -82,9 +84,14 @@ impl Objects {
         loop {
             let page = store.read(&partition, &blob_rows(after.as_ref(), LISTING_PAGE_ROWS), &self.options()).await?;
             for blob in page.rows.iter().filter_map(|row| blob_of_row(&row.name)) {
-                if !kept.contains(&blob) {
-                    self.remove_blob(blob).await;
+                if kept.contains(&blob) {
+                    continue;
                 }
+                let synced = match synced {
+                    Some(synced) => synced,
+                    None => *synced.insert(self.gateway.releases.barrier().await?),
+                };
+                self.gateway.releases.remove_or_leave(blob, synced).await;
             }
             stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
             after = page.rows.last().map(|row| row.name.clone());

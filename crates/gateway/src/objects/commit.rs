@@ -23,12 +23,11 @@ use std::sync::Arc;
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, Entry, Head};
 use larder_model::rows::{Micros, Row, Stamp};
-use larder_store::{Batch, Durability, Head as HeadRow, Kind, Level, Options, Partition, Range, ReadQuery, Swap};
+use larder_store::{Durability, Head as HeadRow, Kind, Level, Options, Partition, Range, ReadQuery, Swap};
 use tokio::time::Instant;
 
 use super::section::Section;
 use super::{Error, Objects, Result};
-use crate::gateway::HOUSEKEEPING;
 use crate::{Gateway, Rule};
 
 /// How long a head without any version stays, in microseconds: its stamp orders the writes that follow.
@@ -83,16 +82,6 @@ impl Objects {
     /// How the store is asked on behalf of a request.
     pub(super) fn options(&self) -> Options {
         options_until(&self.gateway, Instant::now() + self.gateway.config.timeout)
-    }
-
-    /// Waits until all that was read before is on disk: readers see a change earlier, and a power cut may take it back. What a
-    /// file system removes no journal brings back, so ask this before bytes go because of what was read.
-    ///
-    /// # Errors
-    /// What the store answers; `TimedOut` when the disk stands still.
-    pub(super) async fn on_disk(&self) -> Result<()> {
-        let options = options_until(&self.gateway, Instant::now() + HOUSEKEEPING);
-        Ok(self.gateway.ports.store.apply(Batch::default(), &options).await?)
     }
 
     /// Reads the head of a partition.
@@ -161,11 +150,9 @@ impl<'a> Race<'a> {
         let seen = objects.read_head(&partition, &options).await?;
         if let Some(blob) = self.blob
             && objects.gateway.rule(Rule::FenceSweeper)
+            && objects.gateway.has_gc_mark(blob, &options).await?
         {
-            let mark = objects.gateway.ports.store.read(&Partition::doomed(blob), &ReadQuery::all(1), &options).await?;
-            if !mark.rows.is_empty() {
-                return Err(crate::Error::Overloaded { retry_after: 1 }.into());
-            }
+            return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let stamp = objects.stamp_above(seen.stamp).await?;
         Ok(Turn { objects, place, section, partition, head: seen.head, expected: seen.stamp, stamp, options })
@@ -202,7 +189,7 @@ impl Turn<'_> {
                     return Err(crate::Error::TimedOut.into());
                 }
                 // It has happened: whatever else fails now must not make anybody remove the bytes it brought.
-                objects.on_disk().await.map_err(|_| crate::Error::TimedOut)?;
+                gateway.on_disk().await.map_err(|_| crate::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }

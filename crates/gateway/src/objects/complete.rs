@@ -186,13 +186,12 @@ impl Objects {
     /// Ends an upload whose version was committed. What fails now is left to whoever meets the upload next.
     async fn finish_upload(&self, completing: &UploadHead, state: UploadState) -> UploadState {
         let ended = async {
-            let ended = match self.swap_upload(completing, state.clone()).await? {
-                Some(ended) => Some(ended),
-                // Whoever replaced the version already has ended the upload.
-                None => self.read_upload(completing.id).await?,
-            };
-            match ended {
-                Some(ended) => self.remove_leavings(&ended).await,
+            if let Some(ended) = self.swap_upload(completing, state.clone()).await? {
+                return self.remove_leavings(&ended, self.gateway.releases.answered()).await;
+            }
+            // Whoever replaced the version already has ended the upload.
+            match self.read_upload(completing.id).await? {
+                Some(ended) => self.remove_leavings(&ended, None).await,
                 None => Ok(()),
             }
         };

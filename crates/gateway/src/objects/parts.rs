@@ -105,7 +105,7 @@ impl Objects {
         drop(received.lease);
         self.keep_or_take_back(head, &part, stamp).await?;
         if let Some(replaced) = replaced {
-            self.remove_blob(replaced).await;
+            self.gateway.releases.replaced(vec![replaced]).await;
         }
         Ok(part)
     }
@@ -124,7 +124,8 @@ impl Objects {
         if used {
             return Ok(());
         }
-        self.discard(&Error::NoSuchUpload, part.blob).await;
+        // Its row named it until now.
+        self.gateway.releases.replaced(part.blob.into_iter().collect()).await;
         Err(Error::NoSuchUpload)
     }
 

@@ -1,5 +1,8 @@
 //! Bytes nobody names any more, and those that are being read.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::{Error, Objects, Result};
+use crate::blobs::release::Synced;
 use crate::metrics::Event;
 use crate::{Gateway, Rule};
 
@@ -89,55 +93,53 @@ fn leave<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl Objects {
-    /// Removes what a committed head does not name any more. What fails, or is being read, is left to whoever changes the key
-    /// next and to the sweeper. Manifests go behind the caller's back, a few at once.
+    /// Removes what a head that was committed just now does not name any more: at once where that is on disk, otherwise behind
+    /// the caller's back. What fails, or is being read, is left to whoever changes the key next and to the sweeper.
     pub(super) async fn drain(&self, releases: Vec<Release>) {
-        for release in releases {
-            match release {
-                Release::Blob(blob) => self.remove_blob(blob).await,
-                Release::Parts(manifest) if self.gateway.rule(Rule::PinReaders) && self.pins.holds(&manifest) => {}
-                Release::Parts(manifest) => {
-                    let gateway = Arc::clone(&self.gateway);
-                    match Arc::clone(&self.pins.drains).try_acquire_owned() {
-                        Ok(turn) => {
-                            tokio::spawn(async move {
-                                drain_manifest(&gateway, manifest).await;
-                                drop(turn);
-                            });
-                        }
-                        Err(_) => drain_manifest(&gateway, manifest).await,
-                    }
-                }
-            }
+        if releases.is_empty() {
+            return;
         }
-    }
-
-    /// Removes a blob nobody names. A failure leaves it to the sweeper.
-    pub(super) async fn remove_blob(&self, blob: BlobId) {
-        remove_blob(&self.gateway, blob).await;
+        let (gateway, pins) = (Arc::clone(&self.gateway), self.pins.clone());
+        match self.gateway.releases.answered() {
+            Some(synced) => drain(gateway, pins, releases, synced).await,
+            None => self.gateway.releases.later(move |synced| drain(gateway, pins, releases, synced)),
+        }
     }
 
     /// After a change that failed: the blob it brought goes at once if no head can name it any more; otherwise, when the
     /// change may still happen, the sweeper decides.
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
-        use crate::Error as Failed;
-        let Some(blob) = blob else { return };
-        let unsure = matches!(error, Error::Gateway(Failed::TimedOut | Failed::Internal(_) | Failed::NotReady(_)));
-        if !unsure {
-            self.remove_blob(blob).await;
+        let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
+        if let Some(blob) = blob.filter(|_| !unknown) {
+            self.gateway.releases.discard(blob).await;
         }
     }
 }
 
-async fn remove_blob(gateway: &Gateway, blob: BlobId) {
-    match gateway.ports.blobs.remove(blob).await {
-        Ok(()) => gateway.metrics.event(Event::BlobRemoved),
-        Err(error) => tracing::debug!(%error, "a blob is left to the sweeper"),
+/// Removes what is released. Manifests go behind the caller's back, a few at once.
+async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: Synced) {
+    for release in releases {
+        match release {
+            Release::Blob(blob) => gateway.releases.remove_or_leave(blob, synced).await,
+            Release::Parts(manifest) if gateway.rule(Rule::PinReaders) && pins.holds(&manifest) => {}
+            Release::Parts(manifest) => {
+                let gateway = Arc::clone(&gateway);
+                match Arc::clone(&pins.drains).try_acquire_owned() {
+                    Ok(turn) => {
+                        tokio::spawn(async move {
+                            drain_manifest(&gateway, manifest, synced).await;
+                            drop(turn);
+                        });
+                    }
+                    Err(_) => drain_manifest(&gateway, manifest, synced).await,
+                }
+            }
+        }
     }
 }
 
-async fn drain_manifest(gateway: &Gateway, manifest: VersionId) {
-    if let Err(error) = remove_manifest(gateway, manifest).await {
+async fn drain_manifest(gateway: &Gateway, manifest: VersionId, synced: Synced) {
+    if let Err(error) = remove_manifest(gateway, manifest, synced).await {
         tracing::debug!(%error, "a manifest is left to the sweeper");
     }
 }
@@ -146,7 +148,7 @@ async fn drain_manifest(gateway: &Gateway, manifest: VersionId) {
 ///
 /// # Errors
 /// What the store answers; the rest stays.
-pub(super) async fn remove_manifest(gateway: &Gateway, manifest: VersionId) -> Result<()> {
+async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: Synced) -> Result<()> {
     let partition = Partition::manifest(manifest);
     loop {
         let query = ReadQuery { order: Order::Reverse, ..ReadQuery::all(1) };
@@ -155,28 +157,9 @@ pub(super) async fn remove_manifest(gateway: &Gateway, manifest: VersionId) -> R
         // The row that says whose it is goes last.
         let parts = if row.name.is_empty() { Vec::new() } else { decode_manifest_row(&row.name, row.value)?.2 };
         for blob in parts.iter().filter_map(|part| part.blob) {
-            gateway.ports.blobs.remove(blob).await?;
-            gateway.metrics.event(Event::BlobRemoved);
+            gateway.releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
         gateway.ports.store.apply(Batch::of(partition.clone(), vec![gone]), &gateway.own(Level::Quorum)).await?;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_manifest_is_pinned_until_its_last_reader_is_gone() {
-        let pins = Pins::default();
-        let (manifest, upload) = (VersionId([1; 16]), UploadId([2; 16]));
-        let (first, second) = (pins.pin(manifest, Some(upload)), pins.pin(manifest, None));
-        assert!(pins.holds(&manifest) && pins.holds_upload(&upload));
-        drop(first);
-        assert!(pins.holds(&manifest) && !pins.holds_upload(&upload));
-        drop(second);
-        assert!(!pins.holds(&manifest));
-        assert!(pins.readers.lock().manifests.is_empty());
     }
 }

@@ -73,7 +73,7 @@ impl Objects {
             // Not before: the version may have been there, its upload ended, and a copy of it may name the manifest.
             self.forget_manifest(version).await?;
         } else {
-            self.remove_leavings(&settled).await?;
+            self.remove_leavings(&settled, self.gateway.releases.answered()).await?;
         }
         Ok(Some(settled))
     }

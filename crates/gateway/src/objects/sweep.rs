@@ -5,8 +5,9 @@
 //! upload completing, nobody is       -> taken back                   rows of parts, upload ended     -> removed
 //! manifest, blob                     -> removed, if no version of its key names it
 //! ```
-//! The last is decided behind a fence: the blob is marked as doomed, the key's head *touched*, and then looked at. A writer
-//! that read the head before fails; one that reads it later meets the mark, or finds its upload ended (see [`super::commit`]).
+//! The last is decided behind a fence ([`crate::blobs::fence`]): the blob is marked, the key's head *touched*, and then looked
+//! at. A writer that read the head before fails; one that reads it later meets the mark, or finds its upload ended (see
+//! [`super::commit`]).
 
 mod blobs;
 mod manifests;
@@ -18,11 +19,10 @@ mod uploads;
 use larder_store::{Partition, PartitionPage, Table};
 
 use super::{Error, Objects, Result};
+use crate::blobs::sweep::{BlobSweep, note_failure};
 
 /// Partitions looked at between two reads of the list of all.
 const PAGE_PARTITIONS: usize = 500;
-/// So many failures of one pass are told one by one.
-const FAILURES_TOLD: u64 = 10;
 
 /// What one pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,15 +40,12 @@ pub struct Sweep {
 impl Sweep {
     /// Notes a failure: the pass goes on.
     fn fails(&mut self, what: &str, error: &Error) {
-        self.failed += 1;
-        if self.failed <= FAILURES_TOLD {
-            tracing::warn!(%error, "{what}: left to the next sweep");
-        }
+        note_failure(&mut self.failed, what, error);
     }
 }
 
 impl Objects {
-    /// Looks at everything once. Safe beside any traffic, of this gateway and of others. What fails is told, counted and left
+    /// Looks at everything once, the blobs of the key-value side included. Safe beside any traffic, of this gateway and of others. What fails is told, counted and left
     /// to the next pass.
     ///
     /// # Errors
@@ -59,9 +56,11 @@ impl Objects {
         let uploads = self.sweep_uploads(&mut done).await;
         let parts = self.sweep_parts(&mut done).await;
         let manifests = self.sweep_manifests(&mut done).await;
-        let blobs = self.sweep_blobs(&mut done).await;
-        closing.and(uploads).and(parts).and(manifests).and(blobs)?;
-        Ok(done)
+        // The blobs of both sides are listed once.
+        let blobs = self.gateway.sweep_blobs_of(&[&*self.gateway, self]).await;
+        closing.and(uploads).and(parts).and(manifests)?;
+        let BlobSweep { removed, failed } = blobs?;
+        Ok(Sweep { blobs: removed, failed: done.failed + failed, ..done })
     }
 
     /// A page of the partitions of a table, and where the next page begins.

@@ -88,7 +88,7 @@ impl Objects {
             Ok(Swap::Conflict(_)) => Ok(None),
             // After a lost answer the head itself says whether this write is in it.
             Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await? {
-                Some(found) if found == next => self.on_disk().await.map(|()| Some(next)),
+                Some(found) if found == next => Ok(self.gateway.on_disk().await.map(|()| Some(next))?),
                 _ => Err(error.into()),
             },
             Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! The three things a disk may refuse, behind a port, so that tests can refuse them.
+//! What a disk may refuse, behind a port, so that tests can refuse them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,6 +12,9 @@ pub(super) trait Disk: Send + Sync {
 
     /// Waits until a file or directory is on disk.
     fn sync(&self, file: &File) -> io::Result<()>;
+
+    /// Waits until all of the file system that `file` is on is on disk.
+    fn sync_all(&self, file: &File) -> io::Result<()>;
 }
 
 /// The machine's disk.
@@ -24,6 +27,10 @@ impl Disk for RealDisk {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_all()
+    }
+
+    fn sync_all(&self, file: &File) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(file)?)
     }
 }
 
@@ -78,6 +85,10 @@ pub(super) mod faulty {
                 0 => Err(io::Error::other("sync refused")),
                 _ => RealDisk.sync(file),
             }
+        }
+
+        fn sync_all(&self, file: &File) -> io::Result<()> {
+            self.sync(file)
         }
     }
 }

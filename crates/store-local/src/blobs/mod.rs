@@ -142,6 +142,11 @@ impl Blobs for LocalBlobs {
         Ok(merged(files, rows, limit))
     }
 
+    async fn sync(&self) -> Result<()> {
+        let files = self.files.clone();
+        blocking(move || files.sync()).await
+    }
+
     fn is_ready(&self) -> bool {
         !self.is_poisoned()
     }

@@ -112,3 +112,16 @@ async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
     store.apply(Batch::default(), &options).await.unwrap();
     assert_eq!(store.stats().syncs, 2, "nor need it name anything");
 }
+
+#[tokio::test]
+async fn a_sync_barrier_syncs_where_answers_do_not_wait_for_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(crate::OpenOptions { durable: false, ..options(dir.path()) }).unwrap();
+    put(&store, 1, Durability::Disk).await.unwrap();
+    assert_eq!(store.stats().syncs, 0);
+    let deadline = Instant::now() + std::time::Duration::from_secs(10);
+    let barrier = Options { level: Level::One, deadline, durability: Durability::Forced };
+    store.apply(Batch::default(), &barrier).await.unwrap();
+    store.apply(Batch::default(), &barrier).await.unwrap();
+    assert_eq!(store.stats().syncs, 1, "and only when there is something to sync");
+}

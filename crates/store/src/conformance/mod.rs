@@ -91,7 +91,7 @@ const STORE: &[Promise<Subject>] = promises![
     writing::a_clear_and_a_put_replace_everything,
     writing::a_batch_of_several_partitions_changes_them_all,
     writing::an_empty_batch_is_no_error,
-    writing::both_durabilities_are_taken,
+    writing::every_durability_is_taken,
     writing::one_machine_meets_every_level,
     expiry::a_row_is_there_until_it_expires,
     expiry::expired_rows_are_never_returned,
@@ -139,6 +139,7 @@ const BLOBS: &[Promise<BlobSubject>] = promises![
     blobs::a_removed_blob_is_gone,
     blobs::removing_an_absent_blob_is_no_error,
     blobs::a_reader_keeps_a_removed_blob,
+    blobs::a_sync_is_answered,
     blobs::blobs_are_listed_in_order_with_their_owners,
     blobs::a_blob_is_listed_as_leased_until_its_lease_is_dropped,
 ];

@@ -153,16 +153,18 @@ pub(super) async fn a_batch_of_several_partitions_changes_them_all(subject: Subj
 
 pub(super) async fn an_empty_batch_is_no_error(subject: Subject) {
     subject.apply(Batch::default()).await.expect("no partitions");
+    let barrier = Options { durability: Durability::Forced, ..options() };
+    subject.store.apply(Batch::default(), &barrier).await.expect("a sync barrier");
     for table in PLAIN {
         subject.change(&subject.partition(table), Vec::new()).await;
         assert_eq!(subject.rows(&subject.partition(table)).await, [], "{table:?}");
     }
 }
 
-pub(super) async fn both_durabilities_are_taken(subject: Subject) {
+pub(super) async fn every_durability_is_taken(subject: Subject) {
     for table in PLAIN {
         let partition = subject.partition(table);
-        for (stamp, durability) in [(1, Durability::Buffered), (2, Durability::Disk)] {
+        for (stamp, durability) in [(1, Durability::Buffered), (2, Durability::Disk), (3, Durability::Forced)] {
             let batch = Batch::of(partition.clone(), vec![put("a", "v", stamp)]);
             let options = Options { durability, ..options() };
             subject.store.apply(batch, &options).await.expect("a write is taken");

@@ -35,6 +35,8 @@ pub enum Verb {
     BlobRemove,
     /// [`Blobs::list`].
     BlobList,
+    /// [`Blobs::sync`].
+    BlobSync,
 }
 
 /// Numbers of one verb since the start.
@@ -68,7 +70,7 @@ struct Meter {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Read,
         Self::Apply,
         Self::ApplyIf,
@@ -78,6 +80,7 @@ impl Verb {
         Self::BlobOpen,
         Self::BlobRemove,
         Self::BlobList,
+        Self::BlobSync,
     ];
 
     /// Name for metrics.
@@ -93,6 +96,7 @@ impl Verb {
             Self::BlobOpen => "blob_open",
             Self::BlobRemove => "blob_remove",
             Self::BlobList => "blob_list",
+            Self::BlobSync => "blob_sync",
         }
     }
 }
@@ -209,6 +213,10 @@ impl<S: Blobs + ?Sized> Blobs for Metered<S> {
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         self.meter(Verb::BlobList, self.inner.list(after, limit)).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.meter(Verb::BlobSync, self.inner.sync()).await
     }
 
     fn is_ready(&self) -> bool {

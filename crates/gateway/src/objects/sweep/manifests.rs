@@ -43,7 +43,7 @@ impl Objects {
         }
         let key = Partition::head(owner.bucket, &owner.key);
         let wanted = Wanted { manifests: HashSet::from([manifest]), ..Wanted::default() };
-        let mut left = self.unnamed(&key, &wanted).await?;
+        let mut left = self.unnamed_once(&key, &wanted).await?;
         if !left.is_found() && self.gateway.rule(Rule::FenceSweeper) {
             // Who still completes this version reads the head, then its upload, and finds that it is not completing any more.
             self.touch(owner.bucket, &owner.key).await?;

@@ -39,11 +39,11 @@ impl Objects {
     ///
     /// # Errors
     /// What the store answers; `Damaged`.
-    pub(super) async fn unnamed(&self, key: &Partition, wanted: &Wanted) -> Result<Wanted> {
+    pub(super) async fn unnamed_once(&self, key: &Partition, wanted: &Wanted) -> Result<Wanted> {
         Ok(self.glance(key, wanted).await?.0)
     }
 
-    /// As [`Self::unnamed`], true of one moment: the head of the key was the same before and after.
+    /// As [`Self::unnamed_once`], true of one moment: the head of the key was the same before and after.
     ///
     /// # Errors
     /// What the store answers; `Damaged`; `Overloaded` when the key never rests.

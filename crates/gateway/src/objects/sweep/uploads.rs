@@ -85,11 +85,7 @@ impl Objects {
         let id = UploadId(id_of(&partition)?);
         match self.read_upload(id).await? {
             Some(head) if head.upload.state.is_alive() => Ok(0),
-            Some(head) => {
-                // A power cut must not open the upload again.
-                self.on_disk().await?;
-                self.remove_leavings(&head).await.map(|()| 1)
-            }
+            Some(head) => self.remove_leavings(&head, None).await.map(|()| 1),
             None => self.clear(partition).await.map(|()| 1),
         }
     }

@@ -217,7 +217,7 @@ impl Gate {
 
     /// Whether a write waits for the disk in vain.
     fn stands_still(&self, options: &Options) -> bool {
-        options.durability == Durability::Disk && *self.disk.lock() == Disk::Still
+        options.durability > Durability::Buffered && *self.disk.lock() == Disk::Still
     }
 
     /// The call after so many others meets the trap.

@@ -1,0 +1,37 @@
+//! The lease of a blob whose row is being written.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+/// How long a write whose outcome is not known may still take effect.
+const LINGER: Duration = Duration::from_secs(300);
+
+/// Keeps sweepers away from a blob while a row that names it may come: until the write is answered, and five minutes more when
+/// its outcome stays unknown. The outcome is unknown when the answer was lost, and when the client is gone: the write's
+/// future is dropped then, while the store may hold the request and carry it out.
+pub(crate) struct NamingLease(Option<Box<dyn Send + Sync>>);
+
+impl NamingLease {
+    /// Takes over the lease of a blob that a row is about to name; `None` for a body without a blob.
+    pub(crate) fn new(lease: Option<Box<dyn Send + Sync>>) -> Self {
+        Self(lease)
+    }
+
+    /// Ends the lease: the row is written, or never will be.
+    pub(crate) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NamingLease {
+    fn drop(&mut self) {
+        // Without a runtime the process is about to end, and its leases with it.
+        if let (Some(lease), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                drop(lease);
+            });
+        }
+    }
+}

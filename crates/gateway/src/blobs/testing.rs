@@ -1,0 +1,260 @@
+//! A store in memory that knows what a power cut would take, and which bytes went before what replaced them was on disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_model::content::BlobId;
+use larder_model::hash::id128;
+use larder_store::memory::MemoryStore;
+use larder_store::{
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, Durability, EngineLimits, Error, Head, Kind,
+    ListedBlob, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
+};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use crate::{Config, Gateway, Ports, Rules};
+
+/// When virtual time begins.
+const BEGIN: Micros = 1_800_000_000_000_000;
+/// The tables whose rows name blobs.
+const NAMING: [Table; 6] =
+    [Table::Objects, Table::Consistent, Table::Heads, Table::Uploads, Table::Parts, Table::Manifests];
+
+/// The runtime's time as a clock.
+struct TestClock(Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Micros {
+        BEGIN + self.0.elapsed().as_micros() as u64
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed() + Duration::from_secs(1)
+    }
+}
+
+/// Rows and blobs of one machine that may lose its power.
+pub(crate) struct VolatileStore {
+    inner: Arc<MemoryStore>,
+    clock: Arc<TestClock>,
+    /// Whether the engine takes [`Durability::Disk`] for what it says.
+    durable: bool,
+    state: Arc<Mutex<State>>,
+    /// Told when the next batch to the objects' table arrives, which is held back then.
+    hold: Mutex<Option<oneshot::Sender<()>>>,
+    /// Lets the batch that is held back go on.
+    resume: Arc<Notify>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct State {
+    /// Whether rows that name blobs changed since the last sync.
+    rows_pending: bool,
+    /// Whether blobs were finished since the last sync that were not synced themselves.
+    blobs_pending: bool,
+    /// Whether syncs fail.
+    sync_fails: bool,
+    /// Sync barriers asked for.
+    pub(crate) barriers: usize,
+    /// Blobs removed.
+    pub(crate) removed: usize,
+    /// Blobs removed while a row or a body that replaced them was not on disk.
+    pub(crate) removed_too_early: usize,
+}
+
+impl State {
+    fn note_removal(&mut self) {
+        self.removed += 1;
+        self.removed_too_early += usize::from(self.rows_pending || self.blobs_pending);
+    }
+}
+
+impl VolatileStore {
+    pub(crate) fn new(durable: bool) -> Arc<Self> {
+        let clock = Arc::new(TestClock(Instant::now()));
+        let inner = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
+        Arc::new(Self { inner, clock, durable, state: Arc::default(), hold: Mutex::default(), resume: Arc::default() })
+    }
+
+    /// A gateway alone on this store.
+    pub(crate) async fn gateway(self: &Arc<Self>) -> Arc<Gateway> {
+        let ports = Ports {
+            store: Arc::clone(self) as _,
+            blobs: Arc::clone(self) as _,
+            clock: Arc::clone(&self.clock) as _,
+            actor: 1,
+            random: unique,
+            engine: Arc::new("memory"),
+            rules: Rules::default(),
+        };
+        Gateway::start(ports, Config { durable: self.durable, ..Config::default() }).await.unwrap()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        *self.state.lock()
+    }
+
+    pub(crate) fn fail_syncs(&self) {
+        self.state.lock().sync_fails = true;
+    }
+
+    /// Holds the next batch to the objects' table back, as a committer with a long queue; its caller may go away meanwhile.
+    pub(crate) fn hold(&self) -> oneshot::Receiver<()> {
+        let (arrived, is_there) = oneshot::channel();
+        *self.hold.lock() = Some(arrived);
+        is_there
+    }
+
+    /// Lets the batch that is held back be carried out.
+    pub(crate) fn resume(&self) {
+        self.resume.notify_one();
+    }
+
+    pub(crate) async fn blobs(&self) -> usize {
+        self.inner.list(None, 1000).await.unwrap().len()
+    }
+
+    fn syncs(&self, durability: Durability) -> bool {
+        durability == Durability::Forced || self.durable && durability == Durability::Disk
+    }
+
+    /// A write of these tables that was carried out.
+    fn note(&self, mut tables: impl Iterator<Item = Table>, options: &Options) -> Result<()> {
+        let mut state = self.state.lock();
+        state.rows_pending |= tables.any(|table| NAMING.contains(&table));
+        if !self.syncs(options.durability) {
+            return Ok(());
+        }
+        if state.sync_fails {
+            return Err(Error::new(Kind::Poisoned, "syncs fail"));
+        }
+        state.rows_pending = false;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for VolatileStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+        self.inner.read(partition, query, options).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        if batch.partitions.is_empty() {
+            self.state.lock().barriers += 1;
+        }
+        let tables: Vec<_> = batch.partitions.iter().map(|one| one.partition.table).collect();
+        let held = tables.contains(&Table::Objects).then(|| self.hold.lock().take()).flatten();
+        if let Some(arrived) = held {
+            let (inner, resume) = (Arc::clone(&self.inner), Arc::clone(&self.resume));
+            let options = Options { deadline: options.deadline + Duration::from_secs(3600), ..*options };
+            let carried_out = tokio::spawn(async move {
+                let _ = arrived.send(());
+                resume.notified().await;
+                inner.apply(batch, &options).await
+            });
+            carried_out.await.unwrap()?;
+        } else {
+            self.inner.apply(batch, options).await?;
+        }
+        self.note(tables.into_iter(), options)
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Head,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        let swap = self.inner.apply_if(partition, expected, head, changes, options).await?;
+        self.note(std::iter::once(partition.table), options)?;
+        Ok(swap)
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage> {
+        self.inner.partitions(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &Options) -> Result<Micros> {
+        self.inner.now(options).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Blobs for VolatileStore {
+    async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
+        let inner = self.inner.create(id, owner).await?;
+        Ok(Box::new(VolatileWriter { inner, state: Arc::clone(&self.state) }))
+    }
+
+    async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
+        self.inner.open(id).await
+    }
+
+    async fn remove(&self, id: BlobId) -> Result<()> {
+        self.state.lock().note_removal();
+        self.inner.remove(id).await
+    }
+
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
+        self.inner.list(after, limit).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.state.lock().blobs_pending = false;
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// A blob under way.
+struct VolatileWriter {
+    inner: Box<dyn BlobWriter>,
+    state: Arc<Mutex<State>>,
+}
+
+#[async_trait]
+impl BlobWriter for VolatileWriter {
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.inner.write(bytes).await
+    }
+
+    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
+        self.state.lock().blobs_pending |= durability == Durability::Buffered;
+        self.inner.finish(durability).await
+    }
+}
+
+/// Bytes that never come twice.
+fn unique(bytes: &mut [u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    for chunk in bytes.chunks_mut(16) {
+        let word = id128(&[&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes()]).to_be_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+}
