@@ -6,6 +6,7 @@
 //! overlay     queued writes see each other      merge      stamps decide, pure
 //! journal     commit and sync, which may fail   spaces     the three keyspaces of the engine below
 //! keys, entry the bytes                         read       pages                          sweep   expired rows
+//! disk_space  what may still be written, asked before anything is: by rows here, by blobs, by purpose
 //! open        lock, format, damage              synced     what is known to be on disk    journal_file   what is in it
 //! ```
 //! `docs/format.md` has every byte.
@@ -15,6 +16,7 @@ mod bulk;
 mod bulk_store;
 mod cache;
 mod committer;
+mod disk_space;
 mod entry;
 mod format;
 mod journal;
@@ -34,6 +36,7 @@ mod synced;
 mod tests;
 
 pub use bulk::BulkRows;
+pub use disk_space::{DiskRoom, DiskSpace, SpaceFigures, SpaceReservation};
 pub use open::{OpenError, OpenOptions};
 pub use store::{LocalStore, Stats};
 pub use sweep::Swept;

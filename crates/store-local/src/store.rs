@@ -1,7 +1,7 @@
 //! The store: what callers hold. Reads run here, writes go to the committer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -10,12 +10,13 @@ use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
     Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    PartitionPage, Purpose, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 
 use crate::bulk::BulkRows;
 use crate::committer::Committer;
+use crate::disk_space::DiskSpace;
 use crate::journal::{FjallJournal, Journal};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
@@ -47,6 +48,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     durable: bool,
     sweep: Mutex<Cursor>,
+    space: Arc<DiskSpace>,
     _lock: std::fs::File,
 }
 
@@ -79,6 +81,16 @@ impl LocalStore {
         options: OpenOptions,
         wrap: impl FnOnce(FjallJournal) -> Box<dyn Journal>,
     ) -> std::result::Result<Self, OpenError> {
+        let space = DiskSpace::new(&options.dir, options.clock.clone(), Arc::new(AtomicU64::new(0)));
+        Self::open_in(options, space, wrap)
+    }
+
+    /// Opens a data directory on a disk with this space.
+    pub(crate) fn open_in(
+        options: OpenOptions,
+        space: Arc<DiskSpace>,
+        wrap: impl FnOnce(FjallJournal) -> Box<dyn Journal>,
+    ) -> std::result::Result<Self, OpenError> {
         let Opened { spaces, side, synced, last, lock } = open(&options)?;
         let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
         let health = Arc::new(Health::default());
@@ -97,7 +109,7 @@ impl LocalStore {
         let thread = committer.start().map_err(|error| OpenError::io(&dir, "starting the committer", &error))?;
         let committer = Mutex::new(Some(thread));
         let sweep = Mutex::new(Cursor::default());
-        let inner = Inner { queue: Some(queue), committer, spaces, health, clock, durable, sweep, _lock: lock };
+        let inner = Inner { queue: Some(queue), committer, spaces, health, clock, durable, sweep, space, _lock: lock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -105,6 +117,12 @@ impl LocalStore {
     #[must_use]
     pub fn bulk_rows(&self) -> Arc<dyn BulkRows> {
         Arc::new(self.clone())
+    }
+
+    /// The space of the disk: whatever else writes to the data directory has itself admitted there.
+    #[must_use]
+    pub fn disk_space(&self) -> Arc<DiskSpace> {
+        self.inner.space.clone()
     }
 
     /// Bytes of tables and journals on disk; blob files come on top.
@@ -177,7 +195,26 @@ impl LocalStore {
 
     async fn write(&self, work: Work, bytes: usize, options: &Options) -> Result<Done> {
         let durable = self.inner.durable && options.durability == Durability::Disk;
-        self.queue().run_until(options.deadline, work, bytes, durable).await
+        let done = self.queue().run_until(options.deadline, work, bytes, durable);
+        self.admitted(options.purpose, bytes, done).await
+    }
+
+    /// Has work done if there is space for what it writes, and holds the space until it is answered.
+    ///
+    /// # Errors
+    /// `Full`: nothing was queued; and what the work answers.
+    pub(crate) async fn admitted(
+        &self,
+        purpose: Purpose,
+        bytes: usize,
+        work: impl Future<Output = Result<Done>>,
+    ) -> Result<Done> {
+        let room = self.inner.space.admit_rows(purpose, bytes)?;
+        let done = work.await;
+        if !matches!(&done, Err(error) if error.kind == Kind::Full) {
+            room.spend_all();
+        }
+        done
     }
 }
 

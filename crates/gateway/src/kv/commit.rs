@@ -91,12 +91,12 @@ impl Gateway {
         stays && write.mode != Mode::LastWriteWins && self.rule(Rule::LimitSiblings)
     }
 
-    /// After a failed write: a blob that no row can name any more goes at once. A row whose answer came too late may still
-    /// be written, so its blob is kept from the sweeper meanwhile.
+    /// After a failed write: a blob that no row can name any more goes at once, so that a full disk has its room back. A row
+    /// whose answer came too late may still be written, so its blob is kept from the sweeper meanwhile.
     pub(super) async fn give_up(&self, error: &Error, blob: Option<BlobId>, lease: Option<Box<dyn Send + Sync>>) {
         let Some(blob) = blob else { return };
         match error {
-            Error::TooManySiblings { .. } | Error::Superseded => self.release(blob).await,
+            Error::TooManySiblings { .. } | Error::Superseded | Error::DiskFull => self.release(blob).await,
             Error::TimedOut => {
                 tokio::spawn(async move {
                     tokio::time::sleep(LINGER).await;

@@ -167,7 +167,7 @@ impl Gateway {
         blob: Option<BlobId>,
     ) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
-        let options = Options { level: Level::Quorum, ..target.asked.options };
+        let options = Options { level: Level::Quorum, ..target.asked.options }.reclaiming();
         let is_doomed = self.is_doomed(blob, &options).await.map_err(|_| Error::TimedOut)?;
         if !is_doomed {
             return Ok(());

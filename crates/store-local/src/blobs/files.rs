@@ -7,6 +7,8 @@
 //! Names are made from ids alone, and only names that an id makes are ever opened or removed. Calls here block: they belong on
 //! a blocking thread.
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,19 +43,23 @@ pub(super) struct Temp {
 
 impl Files {
     /// Opens or makes the folder, and removes what dead processes left in `tmp`: the caller must hold the lock of the data
-    /// directory.
+    /// directory. A folder that is there is not written to: a full disk is no reason not to start.
     ///
     /// # Errors
     /// `Full`, `Io`.
     pub(super) fn open(dir: &Path, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
         let root = dir.join("blobs");
         let files = Self { root, disk, sizes, poisoned: AtomicBool::new(false), next: AtomicU64::new(0) };
+        // Synced whether or not something was made now: who made it may have died before its sync.
         let made = fs::create_dir_all(files.root.join("tmp"))
-            .and_then(|()| (0..=u8::MAX).try_for_each(|shard| make_dir(&files.shard(shard))))
+            .and_then(|()| files.make_shards())
             .and_then(|()| files.sync_dir(&files.root))
-            .and_then(|()| files.sync_dir(dir))
-            .and_then(|()| files.clean());
+            .and_then(|()| files.sync_dir(dir));
         made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
+        if let Err(error) = files.clean() {
+            let root = files.root.display();
+            tracing::warn!(%root, %error, "unfinished blob files not removed; the next start tries again");
+        }
         Ok(files)
     }
 
@@ -161,6 +167,14 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// Makes the shards that are not there.
+    fn make_shards(&self) -> io::Result<()> {
+        let names = fs::read_dir(&self.root)?.map(|entry| Ok(entry?.file_name()));
+        let there = names.collect::<io::Result<HashSet<OsString>>>()?;
+        let missing = |path: &PathBuf| path.file_name().is_none_or(|name| !there.contains(name));
+        (0..=u8::MAX).map(|shard| self.shard(shard)).filter(missing).try_for_each(|path| make_dir(&path))
     }
 
     fn shard(&self, shard: u8) -> PathBuf {

@@ -110,14 +110,14 @@ impl Objects {
         let expires = Some(self.gateway.now().saturating_add(MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(MARK_VALUE), stamp, expires };
         let batch = Batch::of(Partition::doomed(blob), vec![Change::Put(mark)]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options()).await?)
+        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 
     /// Takes a mark back: whoever set it, the blob is named now.
     async fn unmark(&self, blob: BlobId) -> Result<()> {
         let gone = Change::Clear { stamp: self.gateway.issue().await? };
         let batch = Batch::of(Partition::doomed(blob), vec![gone]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options()).await?)
+        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 }
 
