@@ -54,10 +54,8 @@ struct Tier {
 }
 
 /// One for each of [`Purpose::ALL`], in that order. The engine's own flush and compaction have none: they are what the floors are for.
-const TIERS: [Tier; Purpose::ALL.len()] = [
-    Tier { part: 1, kept_for: "deletes, housekeeping and the engine" },
-    Tier { part: 4, kept_for: "the engine" },
-];
+const TIERS: [Tier; Purpose::ALL.len()] =
+    [Tier { part: 1, kept_for: "deletes, housekeeping and the engine" }, Tier { part: 4, kept_for: "the engine" }];
 
 /// What a disk says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -388,7 +386,7 @@ fn floor(purpose: Purpose, need: u64, total: u64) -> u64 {
 
 /// Bytes on disk of a batch of rows: once in the journal, once in a table, and a tenth each for checks, stamps and indexes.
 fn rows_cost(bytes: u64) -> u64 {
-    bytes.saturating_mul(11).div_ceil(5)
+    bytes.saturating_add(bytes.saturating_mul(6).div_ceil(5))
 }
 
 #[cfg(test)]
@@ -399,24 +397,37 @@ pub(crate) mod testing {
 
     /// The room of a disk, to be set.
     pub(crate) struct FakeRoom {
-        pub(crate) free: AtomicU64,
-        pub(crate) total: AtomicU64,
+        free: AtomicU64,
+        total: u64,
+        /// The files in the folders of this one take of the room.
+        pub(crate) blobs: Mutex<Option<PathBuf>>,
     }
 
     impl FakeRoom {
         /// A disk of so many bytes, all of them free.
         pub(crate) fn of(total: u64) -> Arc<Self> {
-            Arc::new(Self { free: AtomicU64::new(total), total: AtomicU64::new(total) })
+            Arc::new(Self { free: AtomicU64::new(total), total, blobs: Mutex::default() })
         }
 
         pub(crate) fn set(&self, free: u64) {
             self.free.store(free, Ordering::SeqCst);
         }
+
+        fn taken(&self) -> io::Result<u64> {
+            let mut taken = 0;
+            for folder in self.blobs.lock().iter().map(std::fs::read_dir).collect::<io::Result<Vec<_>>>()? {
+                for file in folder.flat_map(|folder| std::fs::read_dir(folder?.path())).flatten() {
+                    taken += file?.metadata()?.len();
+                }
+            }
+            Ok(taken)
+        }
     }
 
     impl RoomProbe for Arc<FakeRoom> {
         fn read(&self) -> io::Result<DiskRoom> {
-            Ok(DiskRoom { free: self.free.load(Ordering::SeqCst), total: self.total.load(Ordering::SeqCst) })
+            let free = self.free.load(Ordering::SeqCst).saturating_sub(self.taken()?);
+            Ok(DiskRoom { free, total: self.total })
         }
     }
 

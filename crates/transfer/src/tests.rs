@@ -322,7 +322,8 @@ async fn through_the_embedded_engine_nothing_has_changed() {
         clock: Arc::new(Hand::default()),
     });
     let store = store.unwrap();
-    let blobs = larder_store_local::blobs::LocalBlobs::open(data.path(), store.bulk_rows(), store.disk_space()).unwrap();
+    let blobs =
+        larder_store_local::blobs::LocalBlobs::open(data.path(), store.bulk_rows(), store.disk_space()).unwrap();
     let one = Ends { store: Arc::new(store), blobs: Arc::new(blobs) };
     import(&one, dir.path(), |_| ()).await.unwrap();
     same(&out.totals, &verify(&one, dir.path(), |_| ()).await.unwrap());

@@ -23,7 +23,9 @@ use std::sync::Arc;
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, Entry, Head};
 use larder_model::rows::{Micros, Row, Stamp};
-use larder_store::{Batch, Durability, Head as HeadRow, Kind, Level, Options, Partition, Purpose, Range, ReadQuery, Swap};
+use larder_store::{
+    Batch, Durability, Head as HeadRow, Kind, Level, Options, Partition, Purpose, Range, ReadQuery, Swap,
+};
 use tokio::time::Instant;
 
 use super::section::Section;
