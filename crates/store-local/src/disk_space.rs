@@ -19,8 +19,8 @@
 //!
 //! Free bytes are read when they are older than [`READING_VALID`], and always before something is refused: a write is never
 //! refused for space that is there again. Between two readings, bytes that were spent count as gone. Space that is promised to
-//! bodies under way does not count against deletes: a body is looked at again before each of its chunks, so it never takes the
-//! disk below the floor of data. The journal may meet a full disk all the same, since others write to it too; it says so itself.
+//! bodies under way does not count against deletes: a body is looked at again before each of its runs, together with the runs of
+//! others that are being written, so bodies never take the disk below the floor of data. The journal may meet a full disk all the same, since others write to it too; it says so itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,8 @@ struct Tier {
     kept_for: &'static str,
 }
 
-/// One for each of [`Purpose::ALL`], in that order. The engine's own flush and compaction have none: they are what the floors are for.
+/// One for each of [`Purpose::ALL`], in that order. The engine's own flush and compaction have none: they are what the floors
+/// are for.
 const TIERS: [Tier; Purpose::ALL.len()] =
     [Tier { part: 1, kept_for: "deletes, housekeeping and the engine" }, Tier { part: 4, kept_for: "the engine" }];
 
@@ -125,6 +126,8 @@ struct Ledger {
     spent: u64,
     /// Bytes promised and not written yet, by purpose.
     held: [u64; Purpose::ALL.len()],
+    /// Those of the promised bytes that bodies are writing now.
+    writing: u64,
 }
 
 /// When refusals were last logged.
@@ -143,6 +146,7 @@ pub struct SpaceReservation {
     space: Arc<DiskSpace>,
     purpose: Purpose,
     held: u64,
+    writing: u64,
 }
 
 impl DiskSpace {
@@ -169,7 +173,7 @@ impl DiskSpace {
     /// `Full`: the floor of the purpose would not be free after it.
     pub fn admit(self: &Arc<Self>, purpose: Purpose, bytes: u64) -> Result<SpaceReservation> {
         self.hold(purpose, bytes)?;
-        Ok(SpaceReservation { space: self.clone(), purpose, held: bytes })
+        Ok(SpaceReservation { space: self.clone(), purpose, held: bytes, writing: 0 })
     }
 
     /// Promises what a batch of rows of these bytes costs: its place in the journal and in a table, and what both add to it.
@@ -202,15 +206,19 @@ impl DiskSpace {
     }
 
     fn hold(&self, purpose: Purpose, bytes: u64) -> Result<()> {
-        let mut state = self.fitting(purpose, bytes, Ledger::free_for)?;
+        let mut state = self.fitting(purpose, bytes, |ledger| ledger.free_for(purpose))?;
         let held = &mut state.ledger.held[purpose as usize];
         *held = held.saturating_add(bytes);
         Ok(())
     }
 
-    /// Looks whether bytes that are promised may still be written: others may have filled the disk meanwhile.
-    fn check_promised(&self, purpose: Purpose, bytes: u64) -> Result<()> {
-        self.fitting(purpose, bytes, |ledger, _| ledger.unspent()).map(drop)
+    /// Lets promised bytes be written in place of `before`, the ones that were: others may have filled the disk meanwhile.
+    fn write_promised(&self, purpose: Purpose, before: u64, bytes: u64) -> Result<()> {
+        let free = |ledger: &Ledger| ledger.unspent().saturating_sub(ledger.writing.saturating_sub(before));
+        let mut state = self.fitting(purpose, bytes, free)?;
+        let writing = &mut state.ledger.writing;
+        *writing = writing.saturating_sub(before).saturating_add(bytes);
+        Ok(())
     }
 
     /// The state, if so many bytes fit beside the floor; refuses by a new reading only.
@@ -218,7 +226,7 @@ impl DiskSpace {
         &self,
         purpose: Purpose,
         bytes: u64,
-        free: fn(&Ledger, Purpose) -> u64,
+        free: impl Fn(&Ledger) -> u64,
     ) -> Result<parking_lot::MutexGuard<'_, State>> {
         let now = self.clock.monotonic();
         let mut guard = self.state.lock();
@@ -227,7 +235,7 @@ impl DiskSpace {
         }
         let state = &mut *guard;
         let renewed = self.renew_if_old(state, now);
-        let fits = |ledger: &Ledger| fits(free(ledger, purpose), bytes, self.floor(purpose, ledger.total));
+        let fits = |ledger: &Ledger| fits(free(ledger), bytes, self.floor(purpose, ledger.total));
         if !fits(&state.ledger) {
             if !renewed {
                 self.renew(state, now);
@@ -290,15 +298,24 @@ impl DiskSpace {
 }
 
 impl SpaceReservation {
-    /// Holds these bytes at least, and looks once more whether they fit: ask before they are written. What is added comes in
-    /// chunks, as far as there is room.
+    /// Lets the next bytes be written, those under way and not spent yet included: holds them, and looks once more whether they
+    /// fit.
     ///
     /// # Errors
     /// `Full`; what was held stays so.
     pub fn cover(&mut self, bytes: u64) -> Result<()> {
-        let Some(more) = bytes.checked_sub(self.held).filter(|more| *more > 0) else {
-            return self.space.check_promised(self.purpose, bytes);
-        };
+        self.reserve(bytes)?;
+        self.space.write_promised(self.purpose, self.writing, bytes)?;
+        self.writing = bytes;
+        Ok(())
+    }
+
+    /// Holds these bytes at least. What is added comes in chunks, as far as there is room.
+    ///
+    /// # Errors
+    /// `Full`; what was held stays so.
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        let Some(more) = bytes.checked_sub(self.held).filter(|more| *more > 0) else { return Ok(()) };
         let chunk = more.max(CHUNK_BYTES);
         let added = match more < chunk && self.space.has_room(self.purpose, chunk) {
             true => chunk,
@@ -311,10 +328,11 @@ impl SpaceReservation {
 
     /// Notes that bytes were written.
     pub fn spend(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.held);
+        let (bytes, written) = (bytes.min(self.held), bytes.min(self.writing));
         self.held -= bytes;
+        self.writing -= written;
         let mut state = self.space.state.lock();
-        state.ledger.release(self.purpose, bytes);
+        state.ledger.release(self.purpose, bytes, written);
         state.ledger.spent = state.ledger.spent.saturating_add(bytes);
     }
 
@@ -327,14 +345,14 @@ impl SpaceReservation {
 impl Drop for SpaceReservation {
     fn drop(&mut self) {
         if self.held > 0 {
-            self.space.state.lock().ledger.release(self.purpose, self.held);
+            self.space.state.lock().ledger.release(self.purpose, self.held, self.writing);
         }
     }
 }
 
 impl Ledger {
     fn renew(&mut self, room: DiskRoom) {
-        *self = Self { free: room.free, total: room.total, spent: 0, held: self.held };
+        *self = Self { free: room.free, total: room.total, spent: 0, ..*self };
     }
 
     /// Free bytes without those written since the reading.
@@ -349,9 +367,11 @@ impl Ledger {
         held.iter().fold(self.unspent(), |free, held| free.saturating_sub(*held))
     }
 
-    fn release(&mut self, purpose: Purpose, bytes: u64) {
+    /// Takes back a promise of so many bytes, of which so many were being written.
+    fn release(&mut self, purpose: Purpose, bytes: u64, writing: u64) {
         let held = &mut self.held[purpose as usize];
         *held = held.saturating_sub(bytes);
+        self.writing = self.writing.saturating_sub(writing);
     }
 }
 

@@ -102,7 +102,7 @@ impl BlobWriter for Writer {
         if bytes <= self.files.sizes.row_max as u64 {
             return Ok(()); // A row is admitted as a whole.
         }
-        let answer = self.room.cover(bytes);
+        let answer = self.room.reserve(bytes);
         if let Err(error) = &answer {
             self.body = Body::Gone;
             self.failed = Some(error.clone());

@@ -88,9 +88,9 @@ fn nothing_fits_on_a_disk_without_room_whatever_is_asked() {
 
 #[test]
 fn a_ledger_never_goes_below_zero() {
-    let mut ledger = Ledger { free: 10, total: 100, spent: 20, held: [30, 40] };
+    let mut ledger = Ledger { free: 10, total: 100, spent: 20, held: [30, 40], writing: 50 };
     assert_eq!((ledger.unspent(), ledger.free_for(DATA), ledger.free_for(RECLAIM)), (0, 0, 0));
-    ledger.release(DATA, u64::MAX);
+    ledger.release(DATA, u64::MAX, u64::MAX);
     assert_eq!(ledger.held, [0, 40]);
     ledger.renew(DiskRoom { free: 50, total: 100 });
     assert_eq!((ledger.unspent(), ledger.free_for(RECLAIM), ledger.free_for(DATA)), (50, 10, 10));
@@ -186,11 +186,25 @@ fn a_body_of_unknown_length_reserves_chunks_and_at_the_end_what_it_needs() {
 fn a_body_that_was_promised_its_bytes_stops_when_others_fill_the_disk() {
     let f = fixture();
     let mut body = f.space.admit(DATA, 0).unwrap();
-    body.cover(100 * MIB).unwrap();
+    body.reserve(100 * MIB).unwrap();
     f.leave(f.floor(DATA) + MIB);
     body.cover(MIB).unwrap();
     f.leave(f.floor(DATA) + MIB - 1);
     assert_eq!(body.cover(MIB).unwrap_err().kind, Kind::Full);
+}
+
+#[test]
+fn bodies_that_write_at_once_stay_above_the_floor_together() {
+    let f = fixture();
+    let mut bodies: Vec<_> = (0..4).map(|_| f.space.admit(DATA, 100 * MIB).unwrap()).collect();
+    f.leave(f.floor(DATA) + 2 * MIB);
+    let passed: Vec<_> = bodies.iter_mut().map(|body| body.cover(MIB).is_ok()).collect();
+    assert_eq!(passed, [true, true, false, false]);
+    bodies[0].cover(MIB).expect("what it is writing already counts once");
+    drop(bodies.remove(1));
+    assert!(bodies[1].cover(MIB).is_ok() && bodies[2].cover(MIB).is_err());
+    drop(bodies);
+    assert_eq!(f.space.state.lock().ledger.writing, 0);
 }
 
 #[test]
