@@ -126,7 +126,7 @@ mod tests {
     async fn calls_and_errors_are_shown_by_verb() {
         let figures = figures();
         let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-        let options = Options { level: Level::One, deadline, durability: Durability::Buffered };
+        let options = Options::new(Level::One, deadline, Durability::Buffered);
         figures.store().now(&options).await.unwrap();
         assert!(figures.blobs().open(BlobId([0; 24])).await.is_err());
         assert_eq!(value(&figures, "larder_store_calls_total{verb=\"now\"}"), 1.0);

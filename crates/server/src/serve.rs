@@ -194,7 +194,13 @@ async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(Str
         return Ok(None);
     }
     let failed = |error| Failure(format!("cannot start: the S3 admin: {error}"));
-    let (admin, made) = objects.ensure_admin(settings.s3_admin.clone()).await.map_err(failed)?;
+    let (admin, made) = match objects.ensure_admin(settings.s3_admin.clone()).await {
+        Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
+            tracing::warn!("the S3 admin was not written: the disk is full; the next start writes it");
+            return Ok(None);
+        }
+        ensured => ensured.map_err(failed)?,
+    };
     let shown = made && settings.s3_admin.is_none();
     Ok(shown.then(|| (admin.key_id.clone(), admin.secret.clone())))
 }

@@ -80,5 +80,5 @@ async fn read(store: &LocalStore, partitions: u64, time: Duration, query: impl F
 
 fn options() -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options { level: Level::One, deadline, durability: Durability::Buffered }
+    Options::new(Level::One, deadline, Durability::Buffered)
 }

@@ -91,7 +91,7 @@ async fn write(store: LocalStore, keys: Arc<AtomicU64>, end: Instant) {
         let view = Partition::own(Table::Keys, "bucket");
         batch.add(view, vec![Change::Put(row(key, bytes::Bytes::new()))]);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-        store.apply(batch, &Options { level: Level::One, deadline, durability: Durability::Disk }).await.unwrap();
+        store.apply(batch, &Options::new(Level::One, deadline, Durability::Disk)).await.unwrap();
     }
 }
 

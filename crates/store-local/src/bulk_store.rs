@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_store::{Error, Kind, Result};
+use larder_store::{Error, Kind, Purpose, Result};
 use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
@@ -46,6 +46,8 @@ impl LocalStore {
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let deadline = Instant::now() + BULK_WITHIN;
-        self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false).await.map(drop)
+        let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
+        let done = self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false);
+        self.admitted(purpose, bytes, done).await.map(drop)
     }
 }

@@ -7,6 +7,7 @@
 //! journal     commit and sync, which may fail   spaces     the three keyspaces of the engine below
 //! keys, entry the bytes                         read       pages                          sweep   expired rows
 //! descriptors how many files it has open
+//! disk_space  what may still be written, asked before anything is: by rows here, by blobs, by purpose
 //! open        lock, format, damage              synced     what is known to be on disk    journal_file   what is in it
 //! ```
 //! `docs/format.md` has every byte.
@@ -18,6 +19,7 @@ mod cache;
 mod committer;
 mod descriptors;
 mod disk;
+mod disk_space;
 mod entry;
 mod flush;
 mod format;
@@ -45,6 +47,7 @@ mod tests;
 
 pub use bulk::BulkRows;
 pub use descriptors::DESCRIPTORS_MAX;
+pub use disk_space::{DiskRoom, DiskSpace, SpaceFigures, SpaceReservation};
 pub use open::{OpenError, OpenOptions};
 pub use sizes::EngineSizes;
 pub use store::{LocalStore, Stats};

@@ -20,6 +20,7 @@ use lsm_tree::AbstractTree;
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::{is_full, is_transient};
+use crate::disk_space::DiskSpace;
 use crate::flush::{flush, take_back};
 use crate::journal::JournalFiles;
 use crate::queue::Health;
@@ -29,6 +30,8 @@ use crate::tree::SpaceTree;
 
 /// Runs in level 0 at which writers wait for compaction: each read looks into every run.
 const L0_RUNS_STALL: usize = 30;
+/// Runs in level 0 that are compacted together.
+const L0_RUNS_COMPACTED: u64 = 4;
 /// Runs in level 0 at most: the engine below counts them in one byte.
 const L0_RUNS_MAX: usize = 200;
 /// How long a failed flush or compaction waits before it is tried again.
@@ -45,8 +48,7 @@ const WRITER_LOOKS_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Maintenance {
     spaces: Spaces,
     files: Arc<JournalFiles>,
-    health: Arc<Health>,
-    clock: Arc<dyn Clock>,
+    shared: Shared,
     sizes: EngineSizes,
     state: Mutex<State>,
     /// Signalled when there may be something to do, or something was done.
@@ -54,6 +56,16 @@ pub(crate) struct Maintenance {
     stopped: AtomicBool,
     #[cfg(test)]
     holds: AtomicBool,
+}
+
+/// What the threads share with the rest of the store.
+pub(crate) struct Shared {
+    /// Ended by a cause that may have lost an answered write.
+    pub(crate) health: Arc<Health>,
+    /// Time that passes.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What the threads may need of the disk is kept free there.
+    pub(crate) space: Arc<DiskSpace>,
 }
 
 #[derive(Default)]
@@ -86,16 +98,14 @@ impl Maintenance {
     pub(crate) fn new(
         spaces: Spaces,
         files: Arc<JournalFiles>,
-        health: Arc<Health>,
-        clock: Arc<dyn Clock>,
+        shared: Shared,
         sizes: EngineSizes,
     ) -> Self {
         let state = State { to_compact: [true; 3], ..State::default() };
         Self {
             spaces,
             files,
-            health,
-            clock,
+            shared,
             sizes,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -115,7 +125,7 @@ impl Maintenance {
         let spawn = |name: &str, run: fn(&Maintenance)| {
             let (shared, kept) = (shared.clone(), kept.clone());
             std::thread::Builder::new().name(name.into()).spawn(move || {
-                let _guard = PanicGuard(shared.health.clone());
+                let _guard = PanicGuard(shared.shared.health.clone());
                 run(&shared);
                 drop(kept);
             })
@@ -133,9 +143,12 @@ impl Maintenance {
         if self.holds.load(Ordering::Relaxed) {
             return;
         }
+        self.note_need();
+        // Short of disk space, what deletes removed is wanted back: small tables are compacted soon.
+        let full = if self.shared.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
         let mut sealed = false;
         for tree in self.spaces.trees() {
-            if tree.active_bytes() >= self.sizes.memtable {
+            if tree.active_bytes() >= full {
                 tree.rotate();
                 sealed = true;
             }
@@ -150,6 +163,11 @@ impl Maintenance {
         if sealed {
             self.changed.notify_all();
         }
+    }
+
+    /// Keeps free what a flush of all memtables and a compaction of a full level 0 may write.
+    fn note_need(&self) {
+        self.shared.space.set_engine_need(self.spaces.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
     }
 
     /// Seals no memtable from now on.
@@ -181,7 +199,7 @@ impl Maintenance {
 
     /// Whether level 0 of a tree is so high that writers wait; not where compaction rests, which could be for ever.
     fn is_stalled(&self, state: &State) -> bool {
-        let now = self.clock.monotonic();
+        let now = self.shared.clock.monotonic();
         self.spaces.trees().iter().any(|tree| {
             tree.l0_runs() >= L0_RUNS_STALL && state.compaction_rests[tree.space as usize].until <= now
         })
@@ -230,6 +248,7 @@ impl Maintenance {
 
     fn flushed(&self, tree: &SpaceTree) {
         tree.look_at_l0();
+        self.note_need();
         let mut state = self.state.lock();
         if state.flush_failed.take().is_some() {
             tracing::info!("memtables are written to tables again");
@@ -240,7 +259,7 @@ impl Maintenance {
         if let Err(error) = self.files.release(self.spaces.flushed_below(), self.spaces.versions()) {
             match is_transient(&error) {
                 true => tracing::warn!(%error, "journals that are not needed any more were not removed: later"),
-                false => self.health.poison(&format!("the manifest could not be written: {error}")),
+                false => self.shared.health.poison(&format!("the manifest could not be written: {error}")),
             }
         }
     }
@@ -301,7 +320,7 @@ impl Maintenance {
     /// A tree that a flush changed, or whose rest is over.
     fn next_to_compact(&self) -> Option<&SpaceTree> {
         let mut state = self.state.lock();
-        let now = self.clock.monotonic();
+        let now = self.shared.clock.monotonic();
         let tree = self.spaces.trees().iter().find(|tree| {
             let at = tree.space as usize;
             state.to_compact[at] && state.compaction_rests[at].until <= now && !state.needs_order[at]
@@ -334,7 +353,7 @@ impl Maintenance {
         let mut state = self.state.lock();
         let last = state.compaction_rests[at].last;
         let rest = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
-        state.compaction_rests[at] = Rest { until: self.clock.monotonic() + rest, last: rest };
+        state.compaction_rests[at] = Rest { until: self.shared.clock.monotonic() + rest, last: rest };
         state.needs_order[at] = true;
         state.to_compact[at] = true;
         drop(state);
@@ -359,7 +378,7 @@ impl MaintenanceThreads {
 
     /// Writes all memtables to tables; answers whether it did within the time. No group may arrive meanwhile.
     pub(crate) fn settle(&self, within: Duration) -> bool {
-        let Maintenance { spaces, clock, changed, state, .. } = &*self.shared;
+        let Maintenance { spaces, shared: Shared { clock, .. }, changed, state, .. } = &*self.shared;
         spaces.trees().iter().for_each(SpaceTree::rotate);
         let deadline = clock.monotonic() + within;
         let mut looks = within.as_millis() / WRITER_LOOKS_EVERY.as_millis();

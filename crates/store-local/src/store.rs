@@ -10,14 +10,15 @@ use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
     Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    PartitionPage, Purpose, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 
 use crate::bulk::BulkRows;
 use crate::committer::Committer;
+use crate::disk_space::DiskSpace;
 use crate::journal::{Journal, JournalFile, JournalFiles};
-use crate::maintenance::{Maintenance, MaintenanceThreads};
+use crate::maintenance::{Maintenance, MaintenanceThreads, Shared};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
 use crate::spaces::{Space, Spaces};
@@ -53,6 +54,7 @@ struct Inner {
     durable: bool,
     replayed: u64,
     sweep: Mutex<Cursor>,
+    space: Arc<DiskSpace>,
     _lock: Arc<std::fs::File>,
 }
 
@@ -87,12 +89,23 @@ impl LocalStore {
         options: OpenOptions,
         wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
     ) -> std::result::Result<Self, OpenError> {
+        let space = DiskSpace::new(&options.dir, options.clock.clone());
+        Self::open_in(options, space, wrap)
+    }
+
+    /// Opens a data directory on a disk with this space.
+    pub(crate) fn open_in(
+        options: OpenOptions,
+        space: Arc<DiskSpace>,
+        wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
+    ) -> std::result::Result<Self, OpenError> {
         let Opened { spaces, files, journal, sizes, last, replayed, lock } = open(&options)?;
         let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
         let failed = |error| OpenError::io(&dir, "starting a thread", &error);
         let health = Arc::new(Health::default());
         let (queue, receiver) = Queue::new(health.clone());
-        let maintenance = Maintenance::new(spaces.clone(), files.clone(), health.clone(), clock.clone(), sizes);
+        let shared = Shared { health: health.clone(), clock: clock.clone(), space: space.clone() };
+        let maintenance = Maintenance::new(spaces.clone(), files.clone(), shared, sizes);
         let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
         let committer = Committer {
             journal: wrap(journal),
@@ -120,6 +133,7 @@ impl LocalStore {
             durable,
             replayed,
             sweep,
+            space,
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -129,6 +143,12 @@ impl LocalStore {
     #[must_use]
     pub fn bulk_rows(&self) -> Arc<dyn BulkRows> {
         Arc::new(self.clone())
+    }
+
+    /// The space of the disk: whatever else writes to the data directory has itself admitted there.
+    #[must_use]
+    pub fn disk_space(&self) -> Arc<DiskSpace> {
+        self.inner.space.clone()
     }
 
     /// Bytes of tables and journals on disk; blob files come on top.
@@ -212,7 +232,26 @@ impl LocalStore {
             Durability::Disk => self.inner.durable,
             Durability::Forced => true,
         };
-        self.queue().run_until(options.deadline, work, bytes, durable).await
+        let done = self.queue().run_until(options.deadline, work, bytes, durable);
+        self.admitted(options.purpose, bytes, done).await
+    }
+
+    /// Has work done if there is space for what it writes, and holds the space until it is answered.
+    ///
+    /// # Errors
+    /// `Full`: nothing was queued; and what the work answers.
+    pub(crate) async fn admitted(
+        &self,
+        purpose: Purpose,
+        bytes: usize,
+        work: impl Future<Output = Result<Done>>,
+    ) -> Result<Done> {
+        let room = self.inner.space.admit_rows(purpose, bytes)?;
+        let done = work.await;
+        if !matches!(&done, Err(error) if error.kind == Kind::Full) {
+            room.spend_all();
+        }
+        done
     }
 }
 

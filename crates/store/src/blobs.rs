@@ -69,6 +69,15 @@ pub trait Blobs: Send + Sync {
 /// Writes one blob from front to back. Dropped without [`Self::finish`], nothing of it remains.
 #[async_trait]
 pub trait BlobWriter: Send {
+    /// Says how many bytes will come, where that is known: an engine short of room refuses now rather than half way.
+    ///
+    /// # Errors
+    /// `Full`: nothing can be written any more.
+    async fn announce(&mut self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Appends bytes; returns when there is room for more.
     ///
     /// # Errors

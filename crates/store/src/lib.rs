@@ -34,6 +34,6 @@ pub use larder_model::keyspace::{Layout, Partition, Table};
 pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
-    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Range, ReadQuery, Shadow, Stopped,
-    Store, Swap,
+    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Purpose, Range, ReadQuery, Shadow,
+    Stopped, Store, Swap,
 };

@@ -46,7 +46,7 @@ pub(super) struct Temp {
 
 impl Files {
     /// Opens or makes the folder, and removes what dead processes left in `tmp`: the caller must hold the lock of the data
-    /// directory.
+    /// directory. A folder that is there is not written to: a full disk is no reason not to start.
     ///
     /// # Errors
     /// `Full`, `Io`.
@@ -65,9 +65,12 @@ impl Files {
         let made = match folders::check(dir) {
             Ok(()) => Ok(()),
             Err(_) => folders::create(dir),
-        }
-        .and_then(|()| files.clean());
+        };
         made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
+        if let Err(error) = files.clean() {
+            let root = files.root.display();
+            tracing::warn!(%root, %error, "unfinished blob files not removed; the next start tries again");
+        }
         Ok(files)
     }
 

@@ -5,6 +5,7 @@ mod damage;
 mod golden;
 mod poison;
 mod restart;
+mod space;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use larder_store::{
 
 use crate::{LocalStore, OpenOptions};
 
-struct TestClock(AtomicU64);
+pub(crate) struct TestClock(pub(crate) AtomicU64);
 
 impl Clock for TestClock {
     fn now(&self) -> Micros {
@@ -43,7 +44,7 @@ fn options(dir: &Path) -> OpenOptions {
 
 fn call(durability: Durability) -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options { level: Level::One, deadline, durability }
+    Options::new(Level::One, deadline, durability)
 }
 
 fn place(table: Table, key: u64) -> Partition {

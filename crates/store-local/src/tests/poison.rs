@@ -108,7 +108,7 @@ async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
     assert_eq!((store.stats().syncs, store.stats().groups), (1, 1));
     put(&store, 2, Durability::Buffered).await.unwrap();
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let options = Options { level: Level::One, deadline, durability: Durability::Disk };
+    let options = Options::new(Level::One, deadline, Durability::Disk);
     store.apply(Batch::default(), &options).await.unwrap();
     assert_eq!(store.stats().syncs, 2, "nor need it name anything");
 }
@@ -120,7 +120,7 @@ async fn a_sync_barrier_syncs_where_answers_do_not_wait_for_the_disk() {
     put(&store, 1, Durability::Disk).await.unwrap();
     assert_eq!(store.stats().syncs, 0);
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let barrier = Options { level: Level::One, deadline, durability: Durability::Forced };
+    let barrier = Options::new(Level::One, deadline, Durability::Forced);
     store.apply(Batch::default(), &barrier).await.unwrap();
     store.apply(Batch::default(), &barrier).await.unwrap();
     assert_eq!(store.stats().syncs, 1, "and only when there is something to sync");

@@ -62,6 +62,10 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
 
 #[async_trait]
 impl BlobWriter for FaultyWriter {
+    async fn announce(&mut self, bytes: u64) -> Result<()> {
+        self.inner.announce(bytes).await
+    }
+
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         call(&self.hand, self.inner.write(bytes)).await
     }
