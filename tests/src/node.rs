@@ -56,6 +56,15 @@ impl Home {
         Self { limit: Some(limit.to_owned()), ..Self::new() }
     }
 
+    /// A fresh one in this directory, such as one in memory.
+    ///
+    /// # Errors
+    /// When no directory can be made there.
+    pub fn inside(parent: &Path) -> std::io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(parent)?;
+        Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true })
+    }
+
     /// A directory for another gateway over the same keyspaces.
     ///
     /// # Panics
@@ -203,8 +212,24 @@ impl Node {
     /// # Errors
     /// How it ended and what it said.
     pub fn try_start(home: Home, args: &[&str]) -> Result<Self, Ended> {
-        let (process, at) = launch(&home, args)?;
+        let (process, at) = launch(&mut home.command(args))?;
         Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), at })
+    }
+
+    /// Starts one on the data of `home` with a command that is made of [`Home::command`], such as one under a tracer. It
+    /// cannot be restarted with [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// How it ended and what it said.
+    pub fn start_command(home: Home, command: &mut Command) -> Result<Self, Ended> {
+        let (process, at) = launch(command)?;
+        Ok(Self { home, args: Vec::new(), process: Some(process), at })
+    }
+
+    /// The id of its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running().id()
     }
 
     /// Where it answers HTTP.
@@ -286,7 +311,7 @@ impl Node {
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "end it first");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let (process, at) = match launch(&self.home, &args) {
+        let (process, at) = match launch(&mut self.home.command(&args)) {
             Ok(running) => running,
             Err(ended) => panic!("no banner\nstdout: {}\nstderr: {}", ended.stdout, ended.stderr),
         };
@@ -306,8 +331,8 @@ impl Node {
     }
 }
 
-fn launch(home: &Home, args: &[&str]) -> Result<(Process, Addresses), Ended> {
-    let mut process = Process::start(&mut home.command(args));
+fn launch(command: &mut Command) -> Result<(Process, Addresses), Ended> {
+    let mut process = Process::start(command);
     match process.wait_for(START, announced) {
         Some(at) => Ok((process, at)),
         None if process.status().is_none() => {
