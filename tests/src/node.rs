@@ -62,7 +62,7 @@ impl Home {
     /// When no directory can be made there.
     pub fn inside(parent: &Path) -> std::io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(parent)?;
-        Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true })
+        Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None })
     }
 
     /// A directory for another gateway over the same keyspaces.

@@ -80,7 +80,7 @@ impl CallFigures {
         let (store, blobs) = (self.store.counts(), self.blobs.counts());
         let of = |verb| match verb {
             Verb::Read | Verb::Apply | Verb::ApplyIf | Verb::Partitions | Verb::Now => store.of(verb),
-            Verb::BlobCreate | Verb::BlobOpen | Verb::BlobRemove | Verb::BlobList => blobs.of(verb),
+            Verb::BlobCreate | Verb::BlobOpen | Verb::BlobRemove | Verb::BlobList | Verb::BlobSync => blobs.of(verb),
         };
         Verb::ALL.into_iter().map(|verb| (verb, of(verb))).collect()
     }
