@@ -234,7 +234,10 @@ fn a_small_file_that_is_gone_or_wrong_is_named_and_nothing_is_made_worse() {
     let mut random = Random::from_environment("small files");
     let (home, objects) = small_store();
     let whole = Tree::read(&home.data()).unwrap();
-    let mut small: Vec<(&Path, &[u8])> = whole.files().filter(|(_, bytes)| bytes.len() <= SMALL).collect();
+    // Files of rows and of bodies are small by chance: their damage costs what is in them.
+    let is_data = |path: &Path| path.components().any(|part| ["tables", "blobs"].iter().any(|name| part.as_os_str() == *name));
+    let small = whole.files().filter(|(path, bytes)| bytes.len() <= SMALL && !is_data(path));
+    let mut small: Vec<(&Path, &[u8])> = small.collect();
     if Scale::current() == Scale::Test {
         // Three of a sort: one after the other describes another part.
         let mut sorts: BTreeMap<String, usize> = BTreeMap::new();

@@ -49,7 +49,6 @@ fn names(verb: Verb) -> [&'static str; FAMILIES.len()] {
         Verb::BlobOpen => rows!("blob_open"),
         Verb::BlobRemove => rows!("blob_remove"),
         Verb::BlobList => rows!("blob_list"),
-        Verb::BlobSync => rows!("blob_sync"),
     }
 }
 
@@ -80,7 +79,7 @@ impl CallFigures {
         let (store, blobs) = (self.store.counts(), self.blobs.counts());
         let of = |verb| match verb {
             Verb::Read | Verb::Apply | Verb::ApplyIf | Verb::Partitions | Verb::Now => store.of(verb),
-            Verb::BlobCreate | Verb::BlobOpen | Verb::BlobRemove | Verb::BlobList | Verb::BlobSync => blobs.of(verb),
+            Verb::BlobCreate | Verb::BlobOpen | Verb::BlobRemove | Verb::BlobList => blobs.of(verb),
         };
         Verb::ALL.into_iter().map(|verb| (verb, of(verb))).collect()
     }

@@ -198,8 +198,11 @@ pub(crate) fn damaged(space: Space, error: larder_model::codec::DecodeError) -> 
 
 /// The store's error for a read that the engine below refused.
 pub(crate) fn read_failed(space: Space, error: lsm_tree::Error) -> Error {
-    let kind = if is_damage(&error) { Kind::Damaged } else { Kind::Io };
-    Error::caused(kind, format_args!("reading {} failed", space.name()), error)
+    let rows = space.name();
+    match is_damage(&error) {
+        true => Error::caused(Kind::Damaged, format_args!("a block in rows/{rows} is damaged, see `larder check`"), error),
+        false => Error::caused(Kind::Io, format_args!("reading rows/{rows} failed"), error),
+    }
 }
 
 /// Whether the engine below found wrong bytes, rather than being refused by the machine.

@@ -55,13 +55,6 @@ pub trait Blobs: Send + Sync {
     /// `Io`.
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>>;
 
-    /// Waits until every blob finished before is on disk, whatever durability it was finished with. Blobs that an engine keeps
-    /// among its rows are there with the next sync barrier of its store ([`Durability::Forced`]).
-    ///
-    /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
-    async fn sync(&self) -> Result<()>;
-
     /// Whether blobs are taken: false once poisoned.
     fn is_ready(&self) -> bool;
 }

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::content::BlobId;
 use larder_store::leases::Leases;
-use larder_store::{BlobOwner, Durability, Error, Kind, ListedBlob, Result};
-use parking_lot::Mutex;
+use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
@@ -29,10 +28,6 @@ pub(super) struct Files {
     /// When a body becomes a file, and how it is cut.
     pub(super) sizes: Sizes,
     poisoned: AtomicBool,
-    /// Whether finished files may not be on disk: some were not synced, or an earlier process may have left such.
-    unsynced: AtomicBool,
-    /// Held while the whole file system is synced.
-    syncing: Mutex<()>,
     next: AtomicU64,
 }
 
@@ -57,8 +52,6 @@ impl Files {
             disk,
             sizes,
             poisoned: AtomicBool::new(false),
-            unsynced: AtomicBool::new(true),
-            syncing: Mutex::new(()),
             next: AtomicU64::new(0),
         };
         // A data directory has its folders from the start; without one they are made here.
@@ -123,21 +116,6 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed("remove a blob", error)),
         }
-    }
-
-    /// Waits until every finished file is on disk, one call for all of them: where each was synced by itself, none.
-    ///
-    /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
-    pub(super) fn sync(&self) -> Result<()> {
-        // A second caller waits for the first: the files of both are under way.
-        let _turn = self.syncing.lock();
-        self.check_poison()?;
-        if !self.unsynced.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let synced = File::open(&self.root).and_then(|root| self.disk.sync_all(&root));
-        self.note_sync("sync all blobs", synced).inspect_err(|_| self.unsynced.store(true, Ordering::Release))
     }
 
     /// Files in the order of their ids, without those that cannot be read; these are logged.
@@ -230,25 +208,18 @@ impl Temp {
         written.map_err(|error| failed("write a blob", error))
     }
 
-    /// Gives the file its name; with more than [`Durability::Buffered`] file and name are on disk afterwards. If this fails, neither is
-    /// there.
+    /// Gives the file its name. File and name are on disk afterwards, whatever the write was asked for: its row may reach the
+    /// disk at any time, and must not replace an older row by bytes that a power cut takes. If this fails, neither is there.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub(super) fn publish(mut self, id: BlobId, durability: Durability) -> Result<()> {
-        let (files, syncs) = (self.files.clone(), durability > Durability::Buffered);
-        if syncs {
-            files.note_sync("sync a blob", files.disk.sync(&self.file))?;
-        }
+    pub(super) fn publish(mut self, id: BlobId) -> Result<()> {
+        let files = self.files.clone();
+        files.note_sync("sync a blob", files.disk.sync(&self.file))?;
         let path = files.path(id);
         fs::rename(&self.path, &path).map_err(|error| failed("name a blob", error))?;
         self.path = path;
-        if syncs {
-            files.note_sync("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
-        }
-        if !syncs {
-            files.unsynced.store(true, Ordering::Release);
-        }
+        files.note_sync("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
         self.published = true;
         Ok(())
     }

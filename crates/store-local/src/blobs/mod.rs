@@ -10,8 +10,8 @@
 //! - No byte is answered whose check did not pass; a file cut off anywhere is `Damaged` when it is opened.
 //! - A lease is taken before the blob can be seen and given up after its row is written, so [`Blobs::list`], which asks for
 //!   leases after having seen a blob, never shows one that is about to get its row.
-//! - Files with `Durability::Buffered` survive the process, not the machine: the row that names such a file may reach the
-//!   disk before it, and then reads as `Damaged` or `NoSuchBlob` after a power loss.
+//! - A file is on disk before its row is written, even where the write is not asked to be: the row may reach the disk at any
+//!   time, and would replace an older one by bytes that are not there.
 //! - Removing is at once, and no row is asked: remove the blob of a row when the row's removal is on disk, or a power loss may
 //!   bring back a row without its blob.
 //! - A file reserves its bytes before they are written ([`DiskSpace`]): all of them when its length is announced, else a chunk at
@@ -153,11 +153,6 @@ impl Blobs for LocalBlobs {
         let files = blocking(move || files.list(after, limit, &leases)).await?;
         let rows = self.list_rows(after, limit).await?;
         Ok(merged(files, rows, limit))
-    }
-
-    async fn sync(&self) -> Result<()> {
-        let files = self.files.clone();
-        blocking(move || files.sync()).await
     }
 
     fn is_ready(&self) -> bool {

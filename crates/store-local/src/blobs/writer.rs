@@ -126,7 +126,7 @@ impl BlobWriter for Writer {
     }
 
     /// Given up half way, the blob may become readable all the same; without a row and without a lease it is waste.
-    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
+    async fn finish(self: Box<Self>, _: Durability) -> Result<Box<dyn Send + Sync>> {
         let this = *self;
         if let Some(error) = this.failed {
             return Err(error);
@@ -138,7 +138,7 @@ impl BlobWriter for Writer {
                 this.bulk.put(Bytes::copy_from_slice(&this.id.0), row.finish()).await?;
             }
             Body::File(stream) => {
-                stream.finish(durability, this.room).await?;
+                stream.finish(this.room).await?;
                 // Written before, and shorter then, it would hide the file.
                 if let Err(error) = remove_stale_row(&*this.bulk, this.id).await {
                     let (files, id) = (this.files, this.id);
@@ -189,7 +189,7 @@ impl Stream {
         Ok(())
     }
 
-    async fn finish(self, durability: Durability, mut room: SpaceReservation) -> Result<()> {
+    async fn finish(self, mut room: SpaceReservation) -> Result<()> {
         let Self { files, id, frames, mut pending, in_flight } = self;
         let end = frames.end();
         let length = end.len() as u64;
@@ -200,7 +200,7 @@ impl Stream {
             let mut temp = temp.map_or_else(|| files.begin(id), Ok)?;
             temp.append(&end)?;
             room.spend(length);
-            temp.publish(id, durability)
+            temp.publish(id)
         })
         .await
     }

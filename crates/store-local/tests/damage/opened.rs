@@ -23,7 +23,7 @@ impl Opened {
         let sizes = Some(EngineSizes::of_memtable(128 * 1024));
         let options = OpenOptions { cache_bytes: 4 << 20, sizes, ..common::options(dir, &common::clock()) };
         let store = LocalStore::open(options).map_err(|error| error.to_string())?;
-        let blobs = LocalBlobs::open(dir, store.bulk_rows()).map_err(|error| error.to_string())?;
+        let blobs = LocalBlobs::open(dir, store.bulk_rows(), store.disk_space()).map_err(|error| error.to_string())?;
         Ok(Self { store, blobs })
     }
 

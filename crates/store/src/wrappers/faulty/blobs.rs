@@ -51,10 +51,6 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
         call(&self.hand, self.inner.list(after, limit)).await
     }
 
-    async fn sync(&self) -> Result<()> {
-        call(&self.hand, self.inner.sync()).await
-    }
-
     fn is_ready(&self) -> bool {
         self.inner.is_ready()
     }
