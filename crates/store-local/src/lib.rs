@@ -19,6 +19,7 @@ mod disk;
 mod entry;
 mod flush;
 mod format;
+pub mod inspect;
 mod journal;
 mod keys;
 mod maintenance;

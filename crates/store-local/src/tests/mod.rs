@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod inspect;
 mod poison;
 
 use std::path::Path;
