@@ -216,7 +216,11 @@ impl Partition {
         };
         match (named, self.of_head()) {
             (Ok((of, bucket)), _) => {
-                let view = if self.table == Table::Keys { String::new() } else { format!("/keys/{}", rest.rest().escape_ascii()) };
+                let view = if self.table == Table::Keys {
+                    String::new()
+                } else {
+                    format!("/keys/{}", rest.rest().escape_ascii())
+                };
                 format!("{table} /types/{}/buckets/{}{view}", of.escape_ascii(), bucket.escape_ascii())
             }
             (_, Some((bucket, key))) => format!("{table} bucket {} key {}", hex(&bucket.0), key.escape_ascii()),

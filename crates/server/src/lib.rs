@@ -14,6 +14,7 @@ mod calls;
 mod cassandra;
 mod engine;
 mod figures;
+pub mod inspect;
 pub mod log;
 mod serve;
 pub mod settings;

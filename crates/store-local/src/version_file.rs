@@ -62,7 +62,8 @@ pub(crate) fn read(dir: &Path) -> Result<TreeFiles, String> {
     let (version, checksum) = decode_current(&current)
         .ok_or_else(|| format!("{} is damaged: it names the version of the tables", path.display()))?;
     let (names, path) = (path, dir.join(format!("v{version}")));
-    let bytes = fs::read(&path).map_err(|error| format!("{}, which {} names: {error}", path.display(), names.display()))?;
+    let bytes =
+        fs::read(&path).map_err(|error| format!("{}, which {} names: {error}", path.display(), names.display()))?;
     if xxh3_128(&bytes) != checksum {
         return Err(format!("{}, or the file current beside it, is damaged: it names the tables", path.display()));
     }

@@ -15,8 +15,22 @@ const EDGES: &[(&str, &[&str])] = &[
     ("http-edge", &[]),
     ("api-riak", &["gateway", "model", "http-edge"]),
     ("api-s3", &["gateway", "model", "http-edge"]),
-    ("server", &["api-riak", "api-s3", "gateway", "transfer", "store", "store-local", "store-cassandra", "model"]),
-    ("kv-admin", &[]),
+    ("progress-bar", &[]),
+    (
+        "server",
+        &[
+            "api-riak",
+            "api-s3",
+            "gateway",
+            "transfer",
+            "store",
+            "store-local",
+            "store-cassandra",
+            "model",
+            "progress-bar",
+        ],
+    ),
+    ("kv-admin", &["progress-bar"]),
 ];
 
 /// What every crate of ours is called before its own name.

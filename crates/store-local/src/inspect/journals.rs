@@ -39,7 +39,12 @@ impl SourceJournal {
     ///
     /// # Errors
     /// What the machine answers.
-    pub(super) fn survey(dir: &Path, manifest: Option<&Manifest>, synced: u64, tally: &mut Tally<'_>) -> io::Result<Self> {
+    pub(super) fn survey(
+        dir: &Path,
+        manifest: Option<&Manifest>,
+        synced: u64,
+        tally: &mut Tally<'_>,
+    ) -> io::Result<Self> {
         let folder = dir.join("journal");
         let Some(manifest) = manifest else {
             let files = found(&folder)?;

@@ -7,8 +7,8 @@
 //! bodies   blob files                                              repair    writes what is left into a new directory
 //! address  names for people
 //! ```
-//! Nothing in the directory is changed. Damage is handed to an [`InspectionWatcher`] as it is found, so memory does not grow
-//! with it.
+//! Nothing in the directory is changed. Damage is handed to an [`InspectionWatcher`] as it is found; of it only the names of
+//! files stay in memory.
 
 mod address;
 mod bodies;
@@ -20,6 +20,7 @@ mod survey;
 mod tables;
 mod values;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ pub(crate) struct Tally<'a> {
     summary: InspectionSummary,
     done: u64,
     total: u64,
-    last: Option<PathBuf>,
+    damaged: BTreeSet<PathBuf>,
 }
 
 impl<'a> Tally<'a> {
@@ -106,7 +107,7 @@ impl<'a> Tally<'a> {
             let bytes = bytes_below(&dir.join(folder));
             total += bytes.map_err(|error| OpenError::io(dir, "looking into the directory", &error))?;
         }
-        Ok(Self { watcher, summary: InspectionSummary::default(), done: 0, total, last: None })
+        Ok(Self { watcher, summary: InspectionSummary::default(), done: 0, total, damaged: BTreeSet::new() })
     }
 
     /// Counts a file that was read, or will have been by the bytes that follow.
@@ -133,15 +134,9 @@ impl<'a> Tally<'a> {
     }
 
     fn damage(&mut self, file: &Path, what: impl Into<String>, lost: Vec<LostKeys>) {
-        if self.last.as_deref() != Some(file) {
+        if self.damaged.insert(file.to_owned()) {
             self.summary.damaged_files += 1;
-            self.last = Some(file.to_owned());
         }
-        self.lost(file, what, lost);
-    }
-
-    /// Keys that are hit by damage that was counted before.
-    fn lost(&mut self, file: &Path, what: impl Into<String>, lost: Vec<LostKeys>) {
         let keys = lost.iter().filter(|lost| matches!(lost, LostKeys::Key(_))).count() as u64;
         self.summary.lost_keys += keys;
         self.summary.lost_ranges += lost.len() as u64 - keys;

@@ -51,7 +51,8 @@ struct Head {
 
 impl<'a> NewestEntries<'a> {
     pub(super) fn new(tree: &'a SourceTree, journal: &'a JournalEntries) -> Self {
-        let mut sources = chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
+        let mut sources =
+            chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
         let mut all = sources.by_ref().collect::<Vec<_>>();
         all.push(Box::new(journal.of(tree.space).map(|(key, entry, origin)| {
             let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Here);

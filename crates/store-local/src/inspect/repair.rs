@@ -6,6 +6,7 @@
 //! The file `format` comes last: a start refuses the new directory until it is complete. Keys of which a newer version may be
 //! lost are left out and reported one by one, see `doubt`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -75,15 +76,25 @@ pub fn repair(
     tally.expect(bytes_below(&dir.join("rows")).map_err(failed("looking into the directory"))?);
     let mut summary = RepairSummary::default();
     for tree in &source.trees {
-        let mut copy = TreeCopy { source: &source, tree, doubts: Doubts::new(&tree.doubts), options, tally: &mut tally, summary: &mut summary };
+        let mut copy = TreeCopy {
+            source: &source,
+            tree,
+            doubts: Doubts::new(&tree.doubts),
+            options,
+            tally: &mut tally,
+            summary: &mut summary,
+        };
         copy.run(&spaces, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
+    let mut shards = BTreeSet::new();
     let copied = bodies::check(dir, &mut tally, |path, id| {
         summary.blob_files += 1;
+        shards.insert(id.0[0]);
         copy_synced(path, &folders::shard(&folders::root(into), id.0[0]).join(id.hex()))
     });
-    copied.and_then(|()| sync_folders(into)).map_err(failed("copying blobs"))?;
-    let named = ManifestFile::new(into, manifest).and_then(|file| file.change(|manifest| manifest.trees = spaces.versions()));
+    copied.and_then(|()| sync_folders(into, &shards)).map_err(failed("copying blobs"))?;
+    let named =
+        ManifestFile::new(into, manifest).and_then(|file| file.change(|manifest| manifest.trees = spaces.versions()));
     named.and_then(|()| format::create(into)).map_err(failed("writing the manifest"))?;
     summary.found = tally.finish();
     Ok(summary)
@@ -158,7 +169,7 @@ impl TreeCopy<'_, '_> {
             false => "a newer version may be lost with it; the version found elsewhere is left out",
         };
         let key = KeyAddress::new(self.tree.space, &entry.key);
-        self.tally.lost(&doubt.path, what, vec![LostKeys::Key(key)]);
+        self.tally.damage(&doubt.path, what, vec![LostKeys::Key(key)]);
         self.summary.doubtful_keys += 1;
         true
     }
@@ -176,7 +187,7 @@ impl TreeCopy<'_, '_> {
         };
         read.map_err(|(what, owner)| {
             let key = KeyAddress::new(self.tree.space, &entry.key).owned_by(owner);
-            self.tally.lost(&file, what, vec![LostKeys::Key(key)]);
+            self.tally.damage(&file, what, vec![LostKeys::Key(key)]);
         })
         .ok()
     }
@@ -187,7 +198,7 @@ fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
     File::open(to)?.sync_all()
 }
 
-fn sync_folders(into: &Path) -> io::Result<()> {
+fn sync_folders(into: &Path, shards: &BTreeSet<u8>) -> io::Result<()> {
     let root = folders::root(into);
-    (0..=u8::MAX).try_for_each(|shard| sync_dir(&folders::shard(&root, shard)))
+    shards.iter().try_for_each(|shard| sync_dir(&folders::shard(&root, *shard)))
 }

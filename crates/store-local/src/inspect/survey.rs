@@ -22,8 +22,8 @@ use crate::manifest::{self, Manifest};
 use crate::open::{OpenError, lock_file};
 use crate::precheck::open_table;
 use crate::spaces::Space;
-use crate::version_file::{self, TreeFile, TreeFiles};
 use crate::synced;
+use crate::version_file::{self, TreeFile, TreeFiles};
 
 /// Bytes read at once for a checksum.
 const READ_BYTES: usize = 256 * 1024;
@@ -99,7 +99,8 @@ impl Source {
             }
         };
         let synced = check_synced(dir, tally).map_err(failed("reading the file synced"))?;
-        let journal = SourceJournal::survey(dir, manifest.as_ref(), synced, tally).map_err(failed("reading the journal"))?;
+        let journal =
+            SourceJournal::survey(dir, manifest.as_ref(), synced, tally).map_err(failed("reading the journal"))?;
         let manifest = manifest.unwrap_or_default();
         let trees = Space::ALL.into_iter().map(|space| survey_tree(dir, space, &manifest, tally));
         let trees = trees.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
@@ -136,7 +137,7 @@ impl Source {
             }
             if let Err((what, owner)) = place.read(&folder, &entry.key) {
                 let key = KeyAddress::new(Space::Bulk, &entry.key).owned_by(owner);
-                tally.lost(&folder.join(place.file.to_string()), what, vec![LostKeys::Key(key)]);
+                tally.damage(&folder.join(place.file.to_string()), what, vec![LostKeys::Key(key)]);
             }
         }
         Ok(())
@@ -183,12 +184,14 @@ fn check_synced(dir: &Path, tally: &mut Tally<'_>) -> io::Result<u64> {
 
 fn survey_tree(dir: &Path, space: Space, manifest: &Manifest, tally: &mut Tally<'_>) -> io::Result<SourceTree> {
     let folder = dir.join("rows").join(space.name());
-    let files = tree_files(&folder, manifest.trees[space as usize], tally)?;
+    let (files, are_named) = tree_files(&folder, manifest.trees[space as usize], tally)?;
     let mut damaged_values = BTreeSet::new();
     for file in &files.blob_files {
-        if let Some(what) = check_file(file, tally)? {
+        let Some(what) = check_file(file, tally)? else { continue };
+        damaged_values.insert(file.id);
+        // Of a file that no version names, each value says whether it is whole.
+        if are_named {
             tally.damage(&file.path, what, Vec::new());
-            damaged_values.insert(file.id);
         }
     }
     let surveyed = files.tables.iter().map(|file| Ok((file, survey_table(file, tally)?)));
@@ -216,30 +219,31 @@ fn survey_tree(dir: &Path, space: Space, manifest: &Manifest, tally: &mut Tally<
 }
 
 /// The files of a tree: those that its current version names; where that is damaged, those of the last version that can be
-/// read; else all that are there.
-fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<TreeFiles> {
+/// read; else all that are there. Answers, too, whether a version names them: only then their checksums are known.
+fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<(TreeFiles, bool)> {
     tally.file();
     let current = folder.join("current");
     let what = match version_file::read(folder) {
-        Ok(files) if files.version >= version => return Ok(files),
+        Ok(files) if files.version >= version => return Ok((files, true)),
         Ok(files) => format!("it names version {}, {version} was on disk", files.version),
-        Err(what) => what,
+        Err(what) => what.replace(&format!("{}: ", current.display()), ""),
     };
     let versions = numbered(folder, "v")?;
     if let Some(files) = versions.iter().rev().find_map(|version| version_file::read_unproven(folder, *version)) {
         let what = format!("{what}; the tables are taken from v{}", files.version);
         tally.damage(&current, what, Vec::new());
-        return Ok(files);
+        return Ok((files, true));
     }
     let what = format!("{what}; all files that are there are taken for its tables: removed keys may be back");
     tally.damage(&current, what, Vec::new());
     let all = |name: &str| -> io::Result<Vec<TreeFile>> {
         let ids = numbered(&folder.join(name), "")?;
         let file = |id: u64| folder.join(name).join(id.to_string());
-        let files = ids.into_iter().map(|id| TreeFile { id, path: file(id), checksum: 0, global_seqno: 0, place: None });
+        let files =
+            ids.into_iter().map(|id| TreeFile { id, path: file(id), checksum: 0, global_seqno: 0, place: None });
         Ok(files.collect())
     };
-    Ok(TreeFiles { version: 0, tables: all("tables")?, blob_files: all("blobs")? })
+    Ok((TreeFiles { version: 0, tables: all("tables")?, blob_files: all("blobs")? }, false))
 }
 
 /// Numbers of the files in a folder with this before the number, ascending.
@@ -251,7 +255,8 @@ fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in entries {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(prefix)).and_then(|number| number.parse::<u64>().ok());
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(prefix)).and_then(|number| number.parse::<u64>().ok());
         numbers.extend(number);
     }
     numbers.sort_unstable();
@@ -283,7 +288,9 @@ fn check_file(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<Option<Strin
 
 fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTable> {
     let wrong = check_file(file, tally)?;
-    if wrong.is_none() && let Ok(table) = open_table(file) {
+    if wrong.is_none()
+        && let Ok(table) = open_table(file)
+    {
         let range = key_range(&table);
         let newest = Some(table.get_highest_seqno());
         return Ok(SurveyedTable { keys: Some(range.clone()), range: Some(range), newest, ..SurveyedTable::default() });
@@ -304,7 +311,9 @@ fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTa
     let is_whole = file.place.is_none() && opened.is_some() && table.lost.is_empty();
     table.damage = (!is_whole).then(|| match (table.blocks_damaged(), opened.is_some()) {
         (true, _) => format!("{what}: entries cannot be read"),
-        (false, _) => format!("{what}: its index, its filter or its description is damaged, all its entries can be read"),
+        (false, _) => {
+            format!("{what}: its index, its filter or its description is damaged, all its entries can be read")
+        }
     });
     table.opened = opened;
     Ok(table)
@@ -370,4 +379,3 @@ fn narrowed(bounds: &KeyBounds, at: usize, tables: &[(&TreeFile, SurveyedTable)]
     }
     (from, to)
 }
-

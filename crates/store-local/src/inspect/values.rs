@@ -8,6 +8,7 @@
 //! These are the engine below's own files, as in `version_file`.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -47,9 +48,14 @@ impl ValuePlace {
     pub(super) fn read(&self, folder: &Path, key: &[u8]) -> Result<Bytes, (String, Option<BlobOwner>)> {
         let path = folder.join(self.file.to_string());
         let alone = |what: String| (what, None);
-        let file = File::open(&path).map_err(|error| alone(error.to_string()))?;
+        let named = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => alone("a value was in it".to_owned()),
+            io::ErrorKind::UnexpectedEof => alone(format!("it ends before the value at byte {}", self.offset)),
+            _ => alone(error.to_string()),
+        };
+        let file = File::open(&path).map_err(named)?;
         let mut bytes = vec![0; HEAD_BYTES + key.len() + self.stored as usize];
-        file.read_exact_at(&mut bytes, self.offset).map_err(|error| alone(error.to_string()))?;
+        file.read_exact_at(&mut bytes, self.offset).map_err(named)?;
         let (head, rest) = bytes.split_at(HEAD_BYTES);
         let (found, stored) = rest.split_at(key.len());
         let mut checksum = Xxh3Default::new();
