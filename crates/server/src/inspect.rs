@@ -73,7 +73,7 @@ fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
     }
     let next = match found.is_whole() {
         true => "all was copied".to_owned(),
-        false => "what is listed above is not there".to_owned(),
+        false => "what is listed above may be missing".to_owned(),
     };
     let into = into.display();
     lines.push(format!(

@@ -128,10 +128,11 @@ fn argument(setting: &'static Setting) -> Arg {
     }
 }
 
-/// The first line of clap's error with its suggestion.
+/// The first paragraph of clap's error with its suggestion.
 fn one_line(error: &clap::Error) -> SettingError {
     let text = error.render().to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let what = lines.join(" ").trim_start_matches("error: ").to_owned();
     let hint = match error.get(ContextKind::SuggestedArg) {
         Some(near) => format!(" (did you mean {near}?)"),
         None => "; `larder --help` lists the settings".to_owned(),

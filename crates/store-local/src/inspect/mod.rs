@@ -110,6 +110,11 @@ impl<'a> Tally<'a> {
         Ok(Self { watcher, summary: InspectionSummary::default(), done: 0, total, damaged: BTreeSet::new() })
     }
 
+    /// Whether nothing was found so far.
+    fn is_whole(&self) -> bool {
+        self.summary.is_whole()
+    }
+
     /// Counts a file that was read, or will have been by the bytes that follow.
     fn file(&mut self) {
         self.summary.files += 1;

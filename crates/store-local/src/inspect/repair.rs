@@ -55,7 +55,8 @@ pub struct RepairSummary {
 /// Nothing in `dir` is changed; `into` can be opened once this returns.
 ///
 /// # Errors
-/// As [`super::check`]. `Foreign`: `into` is not empty. `Io`: it cannot be written; it is incomplete then and no start opens it.
+/// As [`super::check`]. `Io`, too: `into` is not empty, or cannot be written; what is in it then is incomplete, and no start
+/// opens it.
 pub fn repair(
     dir: &Path,
     into: &Path,
@@ -66,10 +67,10 @@ pub fn repair(
     let mut tally = Tally::new(dir, watcher)?;
     let _source_lock = survey::lock(dir)?;
     refuse_used(dir, into)?;
-    make_dir(into).map_err(failed("making the directory"))?;
-    let _lock = lock(into)?;
     let source = Source::survey(dir, &mut tally)?;
     let journal = source.journal_entries()?;
+    make_dir(into).map_err(failed("making the directory"))?;
+    let _lock = lock(into)?;
     let manifest = lay_out(into)?;
     let sizes = disk_sizes(into).map_err(failed("looking at the disk"))?;
     let spaces = open_spaces(into, CACHE_BYTES, sizes.table)?;
@@ -114,7 +115,8 @@ fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
         if name != "lost+found" {
-            return Err(OpenError::Foreign { dir: into.to_owned(), found: name.to_string_lossy().into_owned() });
+            let what = format!("it must be empty, and holds {}", name.display());
+            return Err(OpenError::Io { dir: into.to_owned(), what });
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ use super::values::ValuePlace;
 use crate::format::{self, Found};
 use crate::manifest::{self, Manifest};
 use crate::open::{OpenError, lock_file};
-use crate::precheck::open_table;
+use crate::precheck::{self, open_table};
 use crate::spaces::Space;
 use crate::synced;
 use crate::version_file::{self, TreeFile, TreeFiles};
@@ -104,6 +104,12 @@ impl Source {
         let manifest = manifest.unwrap_or_default();
         let trees = Space::ALL.into_iter().map(|space| survey_tree(dir, space, &manifest, tally));
         let trees = trees.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
+        // What a start looks at beside that: files that are none of the engine's, folders that are missing.
+        if tally.is_whole()
+            && let Err(what) = precheck::check(&dir.join("rows"), manifest.trees)
+        {
+            tally.damage(&dir.join("rows"), what, Vec::new());
+        }
         Ok(Self { dir: dir.to_owned(), trees, journal })
     }
 
