@@ -12,9 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use larder_progress_bar::{Progress, ProgressBar};
 use serde_json::Value as Json;
-
-use crate::bar::Bar;
 
 /// Commands that take long: the server is asked to say how far they have come.
 const LONG: &[&str] = &["export", "import"];
@@ -47,17 +46,6 @@ impl Answer {
     pub(crate) fn failed(line: &str) -> Self {
         Self { stdout: String::new(), stderr: format!("{line}\n"), exit: 1 }
     }
-}
-
-/// How far a command has come.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Progress {
-    /// Seconds since it began.
-    pub(crate) seconds: f64,
-    /// How much of it is done, from 0 to 100, where that is known.
-    pub(crate) percent: Option<u8>,
-    /// What it is doing, on one line.
-    pub(crate) text: String,
 }
 
 /// What comes back.
@@ -139,7 +127,7 @@ fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<Answer, P
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), body].concat())?;
-    let mut bar = Bar::new();
+    let mut bar = ProgressBar::new();
     loop {
         match read_frame(&mut stream)? {
             Ok(Frame::Progress(progress)) => bar.show(&progress),

@@ -1,7 +1,6 @@
 //! `kv-admin`: sends its words to the server's admin socket and prints what comes back. The server owns the texts; only what
 //! must be said without a server is said here.
 
-mod bar;
 mod client;
 mod words;
 

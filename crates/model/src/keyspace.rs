@@ -24,7 +24,7 @@
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::{Decoder, Encoder};
+use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::content::BlobId;
 use crate::limits::KEY_VIEW_SHARDS;
 use crate::objects::{BucketId, UploadId, VersionId};
@@ -205,6 +205,29 @@ impl Partition {
         }
     }
 
+    /// What an operator knows it as: its table, and bucket type, bucket and key as far as it has them.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let table = self.table.name();
+        let mut rest = Decoder::new(self.key.clone());
+        let named = match self.table {
+            Table::Objects | Table::Consistent | Table::Keys => rest.bytes().and_then(|of| Ok((of, rest.bytes()?))),
+            _ => Err(DecodeError::Truncated),
+        };
+        match (named, self.of_head()) {
+            (Ok((of, bucket)), _) => {
+                let view = if self.table == Table::Keys {
+                    String::new()
+                } else {
+                    format!("/keys/{}", rest.rest().escape_ascii())
+                };
+                format!("{table} /types/{}/buckets/{}{view}", of.escape_ascii(), bucket.escape_ascii())
+            }
+            (_, Some((bucket, key))) => format!("{table} bucket {} key {}", hex(&bucket.0), key.escape_ascii()),
+            _ => format!("{table} {}", self.key.escape_ascii()),
+        }
+    }
+
     /// The catalogue: there is one.
     #[must_use]
     pub fn catalogue() -> Self {
@@ -291,6 +314,10 @@ pub fn entry_shard(key: &[u8]) -> u8 {
     (crate::hash::id64(&[key]) % u64::from(KEY_VIEW_SHARDS)) as u8
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {
     let mut key = Encoder::with_capacity(bucket.bucket_type.len() + bucket.bucket.len() + more + 4);
     key.bytes(&bucket.bucket_type);
@@ -301,6 +328,17 @@ fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_name_type_bucket_and_key() {
+        let bucket = BucketAddress::new("t".into(), "b".into()).unwrap();
+        let object = Partition::object(&Address::new(bucket.clone(), "k\n".into()).unwrap(), false, 3);
+        assert_eq!(object.address(), "objects /types/t/buckets/b/keys/k\\n");
+        assert_eq!(Partition::keys(&bucket, 1, 2, 3).address(), "keys /types/t/buckets/b");
+        let head = Partition::head(BucketId([0xab; 16]), b"k");
+        assert_eq!(head.address(), format!("heads bucket {} key k", "ab".repeat(16)));
+        assert_eq!(Partition::own(Table::Objects, "?").address(), "objects ?");
+    }
 
     #[test]
     fn table_codes_are_unique_and_come_back() {

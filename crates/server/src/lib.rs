@@ -15,6 +15,7 @@ mod cassandra;
 pub mod descriptors;
 mod engine;
 mod figures;
+pub mod inspect;
 pub mod log;
 mod serve;
 pub mod settings;

@@ -1,8 +1,9 @@
-//! `larder`: reads its settings and serves until it is told to stop.
+//! `larder`: reads its settings and serves until it is told to stop; `check` and `repair` look at a data directory instead.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use larder_server::inspect::InspectCommand;
 use larder_server::settings::cli::{Invocation, read};
 use larder_server::settings::{Engine, Settings};
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
+        Ok(Invocation::Inspect(command)) => inspect(&command),
         Ok(Invocation::Serve(settings)) => run(&settings),
         Err(error) => fail(&error.message, error.exit),
     }
@@ -39,6 +41,13 @@ fn run(settings: &Settings) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => fail(&line, 1),
+    }
+}
+
+fn inspect(command: &InspectCommand) -> ExitCode {
+    match larder_server::inspect::run(command, &mut std::io::stdout().lock()) {
+        Ok(exit) => ExitCode::from(exit),
+        Err(line) => fail(&line, larder_server::inspect::EXIT_UNDONE),
     }
 }
 

@@ -27,6 +27,8 @@ const OWN_NAMES: [&str; 10] = [
     "admin.sock",
     "lost+found",
 ];
+/// What is said of a file whose first line makes no sense.
+pub(crate) const UNREADABLE: &str = "unreadable";
 /// The program that writes it.
 const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 
@@ -97,7 +99,7 @@ fn refuse_foreign(dir: &Path) -> Result<(), OpenError> {
 
 fn check(dir: &Path, text: &str) -> Result<(), OpenError> {
     let mut lines = text.lines();
-    let found = lines.next().and_then(|line| line.strip_prefix("larder data, format ")).unwrap_or("unreadable");
+    let found = lines.next().and_then(|line| line.strip_prefix("larder data, format ")).unwrap_or(UNREADABLE);
     let writer = lines.next().and_then(|line| line.strip_prefix("written by ")).unwrap_or("an unknown program");
     if found == FORMAT {
         return Ok(());

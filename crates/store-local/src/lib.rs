@@ -23,6 +23,7 @@ mod disk_space;
 mod entry;
 mod flush;
 mod format;
+pub mod inspect;
 mod journal;
 mod keys;
 mod maintenance;

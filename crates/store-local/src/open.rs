@@ -152,7 +152,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
 }
 
 /// Makes the data directory; its name is on disk before anything in it is relied on.
-fn make_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -170,9 +170,15 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// The directory's lock; it goes with the file.
-fn lock(dir: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(dir: &Path) -> Result<File, OpenError> {
     let failed = |error| OpenError::io(dir, "locking the directory", &error);
     let file = File::options().create(true).truncate(false).write(true).open(dir.join("LOCK")).map_err(failed)?;
+    lock_file(dir, file)
+}
+
+/// Locks the file `LOCK` of a directory.
+pub(crate) fn lock_file(dir: &Path, file: File) -> Result<File, OpenError> {
+    let failed = |error| OpenError::io(dir, "locking the directory", &error);
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
@@ -183,6 +189,13 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
 /// Makes everything in an empty directory, or one whose making was cut short: nothing was ever written to it. The file
 /// `format` comes last and says that the rest is whole.
 fn create(dir: &Path) -> Result<Manifest, OpenError> {
+    let manifest = lay_out(dir)?;
+    format::create(dir).map_err(|error| OpenError::io(dir, "writing the file format", &error))?;
+    Ok(manifest)
+}
+
+/// Makes everything in an empty directory but the file `format`: a start refuses it once something is in it.
+pub(crate) fn lay_out(dir: &Path) -> Result<Manifest, OpenError> {
     let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
     for name in ["rows", "journal"] {
         let path = dir.join(name);
@@ -206,7 +219,6 @@ fn create(dir: &Path) -> Result<Manifest, OpenError> {
         file.change(|empty| *empty = manifest.clone())
     });
     written.map_err(failed("writing the manifest"))?;
-    format::create(dir).map_err(failed("writing the file format"))?;
     Ok(manifest)
 }
 
@@ -243,7 +255,7 @@ fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Chec
     Ok(Checked { active: scan.active, is_lossy: !scan.damage.is_empty() })
 }
 
-fn disk_sizes(dir: &Path) -> io::Result<EngineSizes> {
+pub(crate) fn disk_sizes(dir: &Path) -> io::Result<EngineSizes> {
     let disk = rustix::fs::statvfs(dir)?;
     Ok(EngineSizes::for_disk(disk.f_blocks.saturating_mul(disk.f_frsize)))
 }
@@ -253,7 +265,7 @@ fn open_trees(options: &OpenOptions, sizes: &EngineSizes) -> Result<Spaces, Open
 }
 
 /// Opens the engine below. Where it panics over what it finds, that is damage, too.
-fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Spaces, OpenError> {
+pub(crate) fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Spaces, OpenError> {
     let rows = dir.join("rows");
     let damaged = |what: String| OpenError::Damaged { dir: dir.to_owned(), what };
     match catch_unwind(AssertUnwindSafe(|| Spaces::open(&rows, cache_bytes, table_bytes))) {

@@ -15,11 +15,23 @@ const EDGES: &[(&str, &[&str])] = &[
     ("http-edge", &["store"]),
     ("api-riak", &["gateway", "model", "http-edge"]),
     ("api-s3", &["gateway", "model", "http-edge"]),
+    ("progress-bar", &[]),
     (
         "server",
-        &["api-riak", "api-s3", "http-edge", "gateway", "transfer", "store", "store-local", "store-cassandra", "model"],
+        &[
+            "api-riak",
+            "api-s3",
+            "http-edge",
+            "gateway",
+            "transfer",
+            "store",
+            "store-local",
+            "store-cassandra",
+            "model",
+            "progress-bar",
+        ],
     ),
-    ("kv-admin", &[]),
+    ("kv-admin", &["progress-bar"]),
 ];
 
 /// What every crate of ours is called before its own name.

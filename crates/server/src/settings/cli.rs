@@ -4,19 +4,27 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::raw::{Raw, Source};
 use super::table::{CONFIG_VARIABLE, Kind, SETTINGS, Setting};
 use super::{SettingError, Settings, manual};
+use crate::inspect::InspectCommand;
 
 const CONFIG: &str = "config";
+const CHECK: &str = "check";
+const REPAIR: &str = "repair";
+const DATA_DIR: &str = "data-dir";
+const INTO: &str = "into";
+const KEEP_OLDER: &str = "keep-older";
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invocation {
     /// Serve.
     Serve(Box<Settings>),
+    /// Look through a data directory and end.
+    Inspect(InspectCommand),
     /// Print this and end.
     Print(String),
 }
@@ -37,8 +45,14 @@ pub fn read(
         }
         Err(error) => return Err(one_line(&error)),
     };
-    if let Some(("settings", _)) = matches.subcommand() {
-        return Ok(Invocation::Print(manual::settings()));
+    match matches.subcommand() {
+        Some((CHECK, words)) => return Ok(Invocation::Inspect(inspection(words, None))),
+        Some((REPAIR, words)) => {
+            let into = words.get_one::<PathBuf>(INTO).cloned();
+            return Ok(Invocation::Inspect(inspection(words, into)));
+        }
+        Some(_) => return Ok(Invocation::Print(manual::settings())),
+        None => {}
     }
     let mut raw = Raw::default();
     let file = matches.get_one::<String>(CONFIG).map(PathBuf::from).or_else(|| config_variable(variables));
@@ -54,6 +68,12 @@ pub fn read(
         }
     }
     Ok(Invocation::Serve(Box::new(Settings::resolve(&raw)?)))
+}
+
+fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
+    let dir = words.get_one::<PathBuf>(DATA_DIR).cloned().unwrap_or_default();
+    let keep_older = into.is_some() && words.get_flag(KEEP_OLDER);
+    InspectCommand { dir, into, keep_older }
 }
 
 fn config_variable(variables: &[(OsString, OsString)]) -> Option<PathBuf> {
@@ -73,12 +93,28 @@ pub fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("In Markdown, as in the manual; the only form"),
     );
+    let directory = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("DIR").required(true).value_parser(clap::value_parser!(PathBuf)).help(help)
+    };
+    let older = "Copy the version found of a key of which a newer one may be lost, instead of leaving the key out";
+    let check = Command::new(CHECK)
+        .about("Read every byte of a data directory that no server has open, and list what is damaged; changes nothing")
+        .after_help("Ends with 0 when all is whole, with 1 when something is damaged, with 2 when it could not look.")
+        .arg(directory(DATA_DIR, "The data directory"));
+    let repair = Command::new(REPAIR)
+        .about("Copy all that can be read of a data directory into a new one, and list what could not be copied")
+        .after_help(
+            "Ends with 0 when all was copied, with 1 when something is damaged, with 2 when it could not be done.",
+        )
+        .arg(directory(DATA_DIR, "The data directory; nothing in it is changed"))
+        .arg(directory(INTO, "The new one: not there yet, or empty"))
+        .arg(Arg::new(KEEP_OLDER).long(KEEP_OLDER).action(ArgAction::SetTrue).help(older));
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A drop-in server for Riak KV. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
-        .subcommand(settings)
+        .subcommands([check, repair, settings])
         .arg(config)
         .args(SETTINGS.iter().map(|setting| argument(setting)))
 }
@@ -92,10 +128,11 @@ fn argument(setting: &'static Setting) -> Arg {
     }
 }
 
-/// The first line of clap's error with its suggestion.
+/// The first paragraph of clap's error with its suggestion.
 fn one_line(error: &clap::Error) -> SettingError {
     let text = error.render().to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let what = lines.join(" ").trim_start_matches("error: ").to_owned();
     let hint = match error.get(ContextKind::SuggestedArg) {
         Some(near) => format!(" (did you mean {near}?)"),
         None => "; `larder --help` lists the settings".to_owned(),

@@ -172,6 +172,20 @@ fn a_file_that_is_not_toml_is_said_with_its_line() {
 }
 
 #[test]
+fn check_and_repair_name_their_directories() {
+    let inspect = |arguments: &str| match run(arguments, "", "") {
+        Ok(Invocation::Inspect(command)) => (command.dir, command.into, command.keep_older),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(inspect("check --data-dir d"), ("d".into(), None, false));
+    assert_eq!(inspect("repair --data-dir d --into n"), ("d".into(), Some("n".into()), false));
+    assert_eq!(inspect("repair --data-dir d --into n --keep-older"), ("d".into(), Some("n".into()), true));
+    for wrong in ["check", "repair --data-dir d", "check --data-dir d --into n", "repair --into n"] {
+        assert_eq!(run(wrong, "", "").unwrap_err().exit, 2, "{wrong}");
+    }
+}
+
+#[test]
 fn help_version_and_the_table_are_printed() {
     let printed = |arguments: &str| match run(arguments, "LARDER_NOT_A_SETTING=1", "") {
         Ok(Invocation::Print(text)) => text,

@@ -19,7 +19,7 @@ use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
-use super::{folders, reader};
+use super::{folders, reader, verify};
 
 /// The folder, shared by all writers and readers.
 pub(super) struct Files {
@@ -151,12 +151,8 @@ impl Files {
 
     /// Ids of one shard behind `after`, sorted.
     fn ids(&self, shard: u8, after: Option<BlobId>) -> io::Result<Vec<BlobId>> {
-        let mut ids = Vec::new();
-        for entry in fs::read_dir(self.shard(shard))? {
-            let id = entry?.file_name().to_str().and_then(BlobId::from_hex);
-            ids.extend(id.filter(|id| id.0[0] == shard && after.is_none_or(|after| *id > after)));
-        }
-        ids.sort_unstable();
+        let mut ids = verify::ids(&self.root, shard)?;
+        ids.retain(|id| after.is_none_or(|after| *id > after));
         Ok(ids)
     }
 

@@ -25,6 +25,7 @@ mod format;
 mod frames;
 mod reader;
 mod row;
+mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -45,6 +46,8 @@ use disk::{Disk, RealDisk, blocking};
 use files::Files;
 use reader::{FileReader, RowReader};
 use writer::Writer;
+
+pub(crate) use verify::{ids, row_owner, verify_file};
 
 /// Longest body kept as a bulk row, in bytes.
 pub const BULK_MAX: usize = 1024 * 1024;

@@ -38,12 +38,7 @@ impl FileReader {
     /// `NoSuchBlob`, `Damaged`, `Io`.
     pub(super) fn open(files: &Files, id: BlobId) -> Result<Self> {
         let file = files.open_blob(id)?;
-        let (head, head_bytes, seed) = read_head(&file, id)?;
-        let bytes = file.metadata().map_err(|error| failed("length of a blob", error))?.len();
-        let foot_at = bytes.checked_sub(FOOT_BYTES as u64).filter(|&at| at >= head_bytes);
-        let mut foot = [0; FOOT_BYTES];
-        read_at(&file, &mut foot, foot_at.ok_or_else(|| damaged("no foot"))?)?;
-        let shape = Shape::read(&head, head_bytes, seed, &foot, bytes)?;
+        let (_, shape) = read_shape(&file, id)?;
         Ok(Self { file: Arc::new(file), shape, run: Run::default() })
     }
 }
@@ -110,6 +105,28 @@ impl Run {
     fn get(&self, index: u64) -> Option<&Bytes> {
         self.blocks.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
     }
+}
+
+/// Reads and checks the head, the foot and the length of the file of `id`.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(super) fn read_shape(file: &File, id: BlobId) -> Result<(Head, Shape)> {
+    let (head, head_bytes, seed) = read_head(file, id)?;
+    let bytes = file.metadata().map_err(|error| failed("length of a blob", error))?.len();
+    let foot_at = bytes.checked_sub(FOOT_BYTES as u64).filter(|&at| at >= head_bytes);
+    let mut foot = [0; FOOT_BYTES];
+    read_at(file, &mut foot, foot_at.ok_or_else(|| damaged("no foot"))?)?;
+    let shape = Shape::read(&head, head_bytes, seed, &foot, bytes)?;
+    Ok((head, shape))
+}
+
+/// Reads all blocks and checks each.
+///
+/// # Errors
+/// `Damaged`, `Io`.
+pub(super) fn check_blocks(file: &File, shape: &Shape) -> Result<()> {
+    (0..shape.blocks()).try_for_each(|index| Run::load(file, shape, index, 1).map(drop))
 }
 
 /// Reads and checks the head of the file of `id`; answers its length in bytes and its check too.

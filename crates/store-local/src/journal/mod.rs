@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::spaces::Space;
 
-pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestedJournal};
+pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestedJournal, path};
 #[cfg(test)]
 pub(crate) use frame::encode_frame;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};

@@ -3,6 +3,7 @@
 mod contained;
 mod damage;
 mod golden;
+mod inspect;
 mod poison;
 mod restart;
 mod space;

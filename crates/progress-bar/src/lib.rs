@@ -2,29 +2,47 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use crate::client::Progress;
-
 /// Seconds between two lines where there is no terminal.
 const LINE_SECONDS: f64 = 10.0;
 /// Characters of the bar.
 const WIDTH: usize = 24;
 
+/// How far a command has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Seconds since it began.
+    pub seconds: f64,
+    /// How much of it is done, from 0 to 100, where that is known.
+    pub percent: Option<u8>,
+    /// What it is doing, on one line.
+    pub text: String,
+}
+
 /// The bar. On a terminal it goes when it is dropped.
-pub(crate) struct Bar {
+#[derive(Debug)]
+pub struct ProgressBar {
     terminal: bool,
     shown: bool,
     /// When the last line was written, in seconds since the command began.
     line_at: f64,
 }
 
-impl Bar {
+impl ProgressBar {
     /// One that shows nothing yet.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), shown: false, line_at: 0.0 }
     }
 
+    /// Takes the bar away, so that something else can be written; the next call of [`Self::show`] brings it back.
+    pub fn hide(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
     /// Shows how far it is.
-    pub(crate) fn show(&mut self, progress: &Progress) {
+    pub fn show(&mut self, progress: &Progress) {
         let mut out = std::io::stderr();
         // Nobody looking is no reason to stop.
         if self.terminal {
@@ -37,11 +55,15 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Default for ProgressBar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ProgressBar {
     fn drop(&mut self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        self.hide();
     }
 }
 

@@ -1,0 +1,132 @@
+//! `larder check` and `larder repair`: a report on standard output, a progress bar on standard error.
+//!
+//! ```text
+//! /var/lib/larder/rows/packed/tables/7: its bytes are not those that were written: entries cannot be read
+//!     any keys of packed after objects /types/default/buckets/b/keys/k1 to objects /types/default/buckets/b/keys/k9
+//! 12 files, 40.2 MB read: 1 damaged, 0 keys and 1 range of keys hit
+//! ```
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use larder_progress_bar::{Progress, ProgressBar};
+use larder_store_local::inspect::{
+    Damage, InspectionSummary, InspectionWatcher, RepairOptions, RepairSummary, check, repair,
+};
+
+/// All is whole.
+const EXIT_WHOLE: u8 = 0;
+/// Something is damaged.
+const EXIT_DAMAGED: u8 = 1;
+/// It could not be done.
+pub const EXIT_UNDONE: u8 = 2;
+
+/// What to do with a data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectCommand {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Where to copy what can be read; `None`: only look.
+    pub into: Option<PathBuf>,
+    /// Copy older versions of keys of which the newest may be lost.
+    pub keep_older: bool,
+}
+
+/// Looks, or repairs; answers the exit code.
+///
+/// # Errors
+/// The line that says why it could not be done.
+pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> {
+    let task = if command.into.is_some() { "repair" } else { "check" };
+    let mut report = ReportWriter::new(task, out);
+    let (found, lines) = match &command.into {
+        None => check(&command.dir, &mut report).map(|found| (found, checked(&found, &command.dir))),
+        Some(into) => {
+            let options = RepairOptions { keep_older: command.keep_older };
+            let done = repair(&command.dir, into, options, &mut report);
+            done.map(|done| (done.found, repaired(&done, into)))
+        }
+    }
+    .map_err(|error| error.to_string())?;
+    report.lines(&lines)?;
+    Ok(if found.is_whole() { EXIT_WHOLE } else { EXIT_DAMAGED })
+}
+
+fn checked(found: &InspectionSummary, dir: &Path) -> Vec<String> {
+    let next = match found.is_whole() {
+        true => "all is whole".to_owned(),
+        false => {
+            format!("restore a backup, or copy what is whole: larder repair --data-dir {} --into NEW", dir.display())
+        }
+    };
+    vec![format!("{}; {next}", sum(found))]
+}
+
+fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
+    let RepairSummary { found, entries, blob_files, doubtful_keys } = done;
+    let mut lines = vec![sum(found)];
+    if *doubtful_keys > 0 {
+        lines.push(format!(
+            "{doubtful_keys} keys have an older version than may be lost; --keep-older copies such versions"
+        ));
+    }
+    let next = match found.is_whole() {
+        true => "all was copied".to_owned(),
+        false => "what is listed above may be missing".to_owned(),
+    };
+    let into = into.display();
+    lines.push(format!(
+        "{entries} entries and {blob_files} blob files are in {into}; {next}: start a server with --data-dir {into}"
+    ));
+    lines
+}
+
+fn sum(found: &InspectionSummary) -> String {
+    let InspectionSummary { files, bytes, damaged_files, lost_keys, lost_ranges } = found;
+    format!(
+        "{files} files, {bytes} bytes read: {damaged_files} damaged or missing, {lost_keys} keys and {lost_ranges} ranges of keys hit"
+    )
+}
+
+/// Writes damage as it is found.
+struct ReportWriter<'a> {
+    task: &'static str,
+    out: &'a mut dyn Write,
+    bar: ProgressBar,
+    began: Instant,
+    percent: Option<u8>,
+}
+
+impl<'a> ReportWriter<'a> {
+    #[expect(clippy::disallowed_methods, reason = "the bar shows the time of the machine")]
+    fn new(task: &'static str, out: &'a mut dyn Write) -> Self {
+        Self { task, out, bar: ProgressBar::new(), began: Instant::now(), percent: None }
+    }
+
+    fn lines(&mut self, lines: &[String]) -> Result<(), String> {
+        self.bar.hide();
+        let written = lines.iter().try_for_each(|line| writeln!(self.out, "{line}")).and_then(|()| self.out.flush());
+        written.map_err(|error| format!("cannot write the report: {error}"))
+    }
+}
+
+impl InspectionWatcher for ReportWriter<'_> {
+    fn progress(&mut self, done: u64, total: u64) {
+        let percent = u8::try_from(u128::from(done) * 100 / u128::from(total.max(1))).ok();
+        if percent != self.percent {
+            self.percent = percent;
+            let seconds = self.began.elapsed().as_secs_f64();
+            self.bar.show(&Progress { seconds, percent, text: format!("{}: {done} of {total} bytes", self.task) });
+        }
+    }
+
+    fn damage(&mut self, damage: &Damage) {
+        self.bar.hide();
+        // The end says whether it can be written.
+        let _ = writeln!(self.out, "{}: {}", damage.file.display(), damage.what);
+        for lost in &damage.lost {
+            let _ = writeln!(self.out, "    {lost}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The journal of a directory that is inspected: which of it is whole, and its entries.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::Tally;
+use super::doubt::Origin;
+use crate::journal::{self, JournalHeader, ManifestedJournal};
+use crate::manifest::Manifest;
+use crate::spaces::Space;
+
+/// The journal files that are there.
+pub(super) struct SourceJournal {
+    files: Vec<ManifestedJournal>,
+    /// The last group that must be there.
+    last: u64,
+    is_damaged: bool,
+}
+
+/// The newest version of each key in the journal, tree by tree.
+pub(super) struct JournalEntries {
+    entries: [BTreeMap<Bytes, JournalEntry>; 3],
+    /// Every group from this sequence number on is whole.
+    whole_from: u64,
+}
+
+/// One version; `None`: the key was removed.
+pub(super) struct JournalEntry {
+    pub(super) seqno: u64,
+    pub(super) value: Option<Bytes>,
+}
+
+impl SourceJournal {
+    /// Scans the files that the manifest names; without a manifest, those that are there.
+    ///
+    /// # Errors
+    /// What the machine answers.
+    pub(super) fn survey(
+        dir: &Path,
+        manifest: Option<&Manifest>,
+        synced: u64,
+        tally: &mut Tally<'_>,
+    ) -> io::Result<Self> {
+        let folder = dir.join("journal");
+        let Some(manifest) = manifest else {
+            let files = found(&folder)?;
+            return Ok(Self { files, last: synced, is_damaged: true });
+        };
+        let files = manifest.journals.clone();
+        let scan = journal::scan(&folder, &files, synced)?;
+        for file in &files {
+            tally.file();
+            tally.read(fs::metadata(journal::path(&folder, file.header.number)).map_or(0, |file| file.len()));
+        }
+        for line in &scan.damage {
+            let path = files.iter().map(|file| journal::path(&folder, file.header.number));
+            let path = path.into_iter().find(|path| line.starts_with(&path.display().to_string()));
+            let what = path.as_ref().and_then(|path| line.strip_prefix(&path.display().to_string())).unwrap_or(line);
+            let what = format!("{}; their keys are not known", what.trim_start_matches([':', ' ']));
+            tally.damage(path.as_deref().unwrap_or(&folder), what, Vec::new());
+        }
+        let sealed = files.iter().filter_map(|file| Some(file.sealed?.group)).max().unwrap_or(0);
+        Ok(Self { files, last: sealed.max(synced), is_damaged: !scan.damage.is_empty() })
+    }
+
+    /// Reads the entries of all whole frames. `persisted` is the greatest sequence number in each tree's tables.
+    ///
+    /// # Errors
+    /// What the machine answers.
+    pub(super) fn entries(&self, dir: &Path, persisted: [Option<u64>; 3]) -> io::Result<JournalEntries> {
+        let mut whole_from = 0;
+        let mut last = None;
+        let mut found = Vec::new();
+        for file in &self.files {
+            journal::replay(&dir.join("journal"), file, self.is_damaged, |frame| {
+                let writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+                if last.is_some_and(|last| frame.group != last + 1) {
+                    whole_from = frame.seqno;
+                }
+                last = Some(frame.group);
+                found.push((frame.seqno, writes));
+                Ok::<_, io::Error>(())
+            })?;
+        }
+        if self.is_damaged && last.unwrap_or(0) < self.last {
+            whole_from = u64::MAX;
+        }
+        let mut entries = JournalEntries { entries: Default::default(), whole_from };
+        for (seqno, writes) in found {
+            for (space, key, value) in writes {
+                // Before a gap, a version that went to a table may have been removed since: the table knows better.
+                let is_in_table = persisted[space as usize].is_some_and(|persisted| seqno <= persisted);
+                if seqno >= whole_from || !is_in_table {
+                    entries.put(space, key, JournalEntry { seqno, value });
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+impl JournalEntries {
+    fn put(&mut self, space: Space, key: Bytes, entry: JournalEntry) {
+        let entries = &mut self.entries[space as usize];
+        if entries.get(&key).is_none_or(|found| found.seqno <= entry.seqno) {
+            entries.insert(key, entry);
+        }
+    }
+
+    /// Entries of one tree, by key, with where they come from.
+    pub(super) fn of(&self, space: Space) -> impl Iterator<Item = (&Bytes, &JournalEntry, Origin)> {
+        let origin = |entry: &JournalEntry| Origin::Journal { is_last: entry.seqno >= self.whole_from };
+        self.entries[space as usize].iter().map(move |(key, entry)| (key, entry, origin(entry)))
+    }
+}
+
+/// Journal files by their numbers, as a manifest would name them.
+fn found(folder: &Path) -> io::Result<Vec<ManifestedJournal>> {
+    let mut files = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".jnl")).and_then(|number| number.parse().ok());
+        let header = |number| JournalHeader { number, first: 1, chain: 0 };
+        files.extend(number.map(|number| ManifestedJournal { header: header(number), sealed: None }));
+    }
+    files.sort_by_key(|file| file.header.number);
+    Ok(files)
+}

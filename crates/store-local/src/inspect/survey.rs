@@ -1,0 +1,387 @@
+//! Which files of a data directory must be there, and which of them are whole.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+use lsm_tree::Table;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::Tally;
+use super::address::{KeyAddress, LostKeys};
+use super::doubt::Doubt;
+use super::journals::{JournalEntries, SourceJournal};
+use super::newest::{FoundValue, NewestEntries};
+use super::tables::{KeyBounds, TablePart, TableReader};
+use super::values::ValuePlace;
+use crate::format::{self, Found};
+use crate::manifest::{self, Manifest};
+use crate::open::{OpenError, lock_file};
+use crate::precheck::{self, open_table};
+use crate::spaces::Space;
+use crate::synced;
+use crate::version_file::{self, TreeFile, TreeFiles};
+
+/// Bytes read at once for a checksum.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A data directory as it was found.
+pub(super) struct Source {
+    dir: std::path::PathBuf,
+    pub(super) trees: Vec<SourceTree>,
+    journal: SourceJournal,
+}
+
+/// A tree as it was found.
+pub(super) struct SourceTree {
+    pub(super) space: Space,
+    /// Tables of which something can be read.
+    pub(super) tables: Vec<SourceTable>,
+    /// Keys of which a newer version may be lost.
+    pub(super) doubts: Vec<Doubt>,
+    /// Files of large values that are not whole.
+    damaged_values: BTreeSet<u64>,
+    /// The greatest sequence number in its tables.
+    newest: Option<u64>,
+}
+
+/// A table of which something can be read.
+pub(super) struct SourceTable {
+    pub(super) file: TreeFile,
+    pub(super) first: Bytes,
+    pub(super) last: Bytes,
+}
+
+/// What is known of a table after it was read.
+#[derive(Default)]
+struct SurveyedTable {
+    /// Its first and its last key, as far as they can be read.
+    keys: Option<(Bytes, Bytes)>,
+    /// First and last key as the table itself says.
+    range: Option<(Bytes, Bytes)>,
+    newest: Option<u64>,
+    opened: Option<Table>,
+    /// What is wrong with it.
+    damage: Option<String>,
+    lost: Vec<KeyBounds>,
+}
+
+/// The lock of a directory, if there is one: a server that runs holds it. Made only by servers.
+pub(super) fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
+    match File::open(dir.join("LOCK")) {
+        Ok(file) => lock_file(dir, file).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(dir, "locking the directory", &error)),
+    }
+}
+
+impl Source {
+    /// Reads everything but blob files, and reports what is damaged.
+    ///
+    /// # Errors
+    /// `UnknownFormat`, `Io`.
+    pub(super) fn survey(dir: &Path, tally: &mut Tally<'_>) -> Result<Self, OpenError> {
+        let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
+        check_format(dir, tally)?;
+        tally.file();
+        let manifest = match manifest::read(dir).map_err(failed("reading the manifest"))? {
+            Some(Ok(manifest)) => Some(manifest),
+            Some(Err(_)) => {
+                tally.damage(&manifest::path(dir), "it is damaged: it says which files must be there", Vec::new());
+                None
+            }
+            None => {
+                tally.damage(&manifest::path(dir), "it is missing: it says which files must be there", Vec::new());
+                None
+            }
+        };
+        let synced = check_synced(dir, tally).map_err(failed("reading the file synced"))?;
+        let journal =
+            SourceJournal::survey(dir, manifest.as_ref(), synced, tally).map_err(failed("reading the journal"))?;
+        let manifest = manifest.unwrap_or_default();
+        let trees = Space::ALL.into_iter().map(|space| survey_tree(dir, space, &manifest, tally));
+        let trees = trees.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
+        // What a start looks at beside that: files that are none of the engine's, folders that are missing.
+        if tally.is_whole()
+            && let Err(what) = precheck::check(&dir.join("rows"), manifest.trees)
+        {
+            tally.damage(&dir.join("rows"), what, Vec::new());
+        }
+        Ok(Self { dir: dir.to_owned(), trees, journal })
+    }
+
+    /// Reads the journal.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn journal_entries(&self) -> Result<JournalEntries, OpenError> {
+        let persisted = Space::ALL.map(|space| self.trees[space as usize].newest);
+        let entries = self.journal.entries(&self.dir, persisted);
+        entries.map_err(|error| OpenError::io(&self.dir, "reading the journal", &error))
+    }
+
+    /// Reports which keys have their values in damaged files.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn check_large_values(&self, tally: &mut Tally<'_>) -> Result<(), OpenError> {
+        let tree = &self.trees[Space::Bulk as usize];
+        if tree.damaged_values.is_empty() {
+            return Ok(());
+        }
+        let folder = self.values_folder();
+        let journal = self.journal_entries()?;
+        for entry in NewestEntries::new(tree, &journal) {
+            let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
+            let FoundValue::Elsewhere(place) = &entry.value else { continue };
+            let Some(place) = ValuePlace::decode(place) else { continue };
+            if !tree.damaged_values.contains(&place.file) {
+                continue;
+            }
+            if let Err((what, owner)) = place.read(&folder, &entry.key) {
+                let key = KeyAddress::new(Space::Bulk, &entry.key).owned_by(owner);
+                tally.damage(&folder.join(place.file.to_string()), what, vec![LostKeys::Key(key)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the large values of the bulk tree are.
+    pub(super) fn values_folder(&self) -> std::path::PathBuf {
+        self.dir.join("rows").join(Space::Bulk.name()).join("blobs")
+    }
+}
+
+fn check_format(dir: &Path, tally: &mut Tally<'_>) -> Result<(), OpenError> {
+    tally.file();
+    let path = dir.join("format");
+    match format::find(dir) {
+        Ok(Found::Ours) => Ok(()),
+        Ok(Found::Nothing) => Err(OpenError::Io { dir: dir.to_owned(), what: "it holds no data".to_owned() }),
+        Err(OpenError::UnknownFormat { .. }) if !path.exists() => {
+            tally.damage(&path, "it is missing", Vec::new());
+            Ok(())
+        }
+        Err(OpenError::UnknownFormat { found, .. }) if found == format::UNREADABLE => {
+            tally.damage(&path, "it is damaged", Vec::new());
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The last group known to be on disk.
+fn check_synced(dir: &Path, tally: &mut Tally<'_>) -> io::Result<u64> {
+    let path = dir.join("synced");
+    let bytes = match fs::read(&path) {
+        // A start writes it anew.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        bytes => bytes?,
+    };
+    tally.file();
+    Ok(synced::decode(bytes.into()).unwrap_or_else(|_| {
+        tally.damage(&path, "it is damaged; no key is hit, and a start writes it anew", Vec::new());
+        0
+    }))
+}
+
+fn survey_tree(dir: &Path, space: Space, manifest: &Manifest, tally: &mut Tally<'_>) -> io::Result<SourceTree> {
+    let folder = dir.join("rows").join(space.name());
+    let (files, are_named) = tree_files(&folder, manifest.trees[space as usize], tally)?;
+    let mut damaged_values = BTreeSet::new();
+    for file in &files.blob_files {
+        let Some(what) = check_file(file, tally)? else { continue };
+        damaged_values.insert(file.id);
+        // Of a file that no version names, each value says whether it is whole.
+        if are_named {
+            tally.damage(&file.path, what, Vec::new());
+        }
+    }
+    let surveyed = files.tables.iter().map(|file| Ok((file, survey_table(file, tally)?)));
+    let surveyed = surveyed.collect::<io::Result<Vec<_>>>()?;
+    let mut tree = SourceTree { space, tables: Vec::new(), doubts: Vec::new(), damaged_values, newest: None };
+    for (at, (file, table)) in surveyed.iter().enumerate() {
+        tree.newest = tree.newest.max(table.newest);
+        if let Some(what) = &table.damage {
+            let lost = table.lost.iter().map(|bounds| narrowed(bounds, at, &surveyed)).collect::<Vec<_>>();
+            let ranges = lost.iter().map(|(from, to)| LostKeys::range(space, from, to)).collect();
+            tally.damage(&file.path, what, ranges);
+            tree.doubts.extend(lost.into_iter().map(|bounds| Doubt {
+                path: file.path.clone(),
+                bounds,
+                newest: table.opened.as_ref().map(Table::get_highest_seqno),
+                place: file.place,
+                table: table.opened.clone(),
+            }));
+        }
+        if let Some((first, last)) = table.keys.clone() {
+            tree.tables.push(SourceTable { file: (*file).clone(), first, last });
+        }
+    }
+    Ok(tree)
+}
+
+/// The files of a tree: those that its current version names; where that is damaged, those of the last version that can be
+/// read; else all that are there. Answers, too, whether a version names them: only then their checksums are known.
+fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<(TreeFiles, bool)> {
+    tally.file();
+    let current = folder.join("current");
+    let what = match version_file::read(folder) {
+        Ok(files) if files.version >= version => return Ok((files, true)),
+        Ok(files) => format!("it names version {}, {version} was on disk", files.version),
+        Err(what) => what.replace(&format!("{}: ", current.display()), ""),
+    };
+    let versions = numbered(folder, "v")?;
+    if let Some(files) = versions.iter().rev().find_map(|version| version_file::read_unproven(folder, *version)) {
+        let what = format!("{what}; the tables are taken from v{}", files.version);
+        tally.damage(&current, what, Vec::new());
+        return Ok((files, true));
+    }
+    let what = format!("{what}; all files that are there are taken for its tables: removed keys may be back");
+    tally.damage(&current, what, Vec::new());
+    let all = |name: &str| -> io::Result<Vec<TreeFile>> {
+        let ids = numbered(&folder.join(name), "")?;
+        let file = |id: u64| folder.join(name).join(id.to_string());
+        let files =
+            ids.into_iter().map(|id| TreeFile { id, path: file(id), checksum: 0, global_seqno: 0, place: None });
+        Ok(files.collect())
+    };
+    Ok((TreeFiles { version: 0, tables: all("tables")?, blob_files: all("blobs")? }, false))
+}
+
+/// Numbers of the files in a folder with this before the number, ascending.
+fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(prefix)).and_then(|number| number.parse::<u64>().ok());
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Reads a file to its end and compares its checksum; answers what is wrong.
+fn check_file(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<Option<String>> {
+    tally.file();
+    let mut checksum = Xxh3Default::new();
+    let mut opened = match File::open(&file.path) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some("it is missing".to_owned())),
+        Err(error) => return Err(error),
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match opened.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                checksum.update(&buffer[..count]);
+                tally.read(count as u64);
+            }
+            Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
+        }
+    }
+    Ok((checksum.digest128() != file.checksum).then(|| "its bytes are not those that were written".to_owned()))
+}
+
+fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTable> {
+    let wrong = check_file(file, tally)?;
+    if wrong.is_none()
+        && let Ok(table) = open_table(file)
+    {
+        let range = key_range(&table);
+        let newest = Some(table.get_highest_seqno());
+        return Ok(SurveyedTable { keys: Some(range.clone()), range: Some(range), newest, ..SurveyedTable::default() });
+    }
+    let what = wrong.unwrap_or_else(|| "it cannot be opened".to_owned());
+    let (reader, opened) = match TableReader::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let lost = vec![(Bound::Unbounded, Bound::Unbounded)];
+            return Ok(SurveyedTable { damage: Some(what), lost, ..SurveyedTable::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let mut table = read_blocks(reader);
+    table.range = opened.as_ref().map(key_range);
+    table.newest = table.newest.max(opened.as_ref().map(Table::get_highest_seqno));
+    // Without a checksum to compare, the blocks say whether it is whole.
+    let is_whole = file.place.is_none() && opened.is_some() && table.lost.is_empty();
+    table.damage = (!is_whole).then(|| match (table.blocks_damaged(), opened.is_some()) {
+        (true, _) => format!("{what}: entries cannot be read"),
+        (false, _) => {
+            format!("{what}: its index, its filter or its description is damaged, all its entries can be read")
+        }
+    });
+    table.opened = opened;
+    Ok(table)
+}
+
+impl SurveyedTable {
+    fn blocks_damaged(&self) -> bool {
+        !self.lost.is_empty()
+    }
+}
+
+/// Reads all blocks; answers the keys, and where those of damaged blocks lie.
+fn read_blocks(reader: TableReader) -> SurveyedTable {
+    let mut table = SurveyedTable::default();
+    let mut was_damaged = false;
+    for part in reader {
+        match part {
+            TablePart::Entries(entries) => {
+                let key = |entry: &lsm_tree::InternalValue| Bytes::copy_from_slice(&entry.key.user_key);
+                let (Some(first), Some(last)) = (entries.front().map(key), entries.back().map(key)) else { continue };
+                if was_damaged && let Some((_, to @ Bound::Unbounded)) = table.lost.last_mut() {
+                    *to = Bound::Included(first.clone());
+                }
+                table.keys = Some((table.keys.take().map_or(first, |(first, _)| first), last));
+                table.newest = table.newest.max(entries.iter().map(|entry| entry.key.seqno).max());
+                was_damaged = false;
+            }
+            TablePart::Damaged((from, to)) => {
+                match table.lost.last_mut().filter(|_| was_damaged) {
+                    Some((_, last)) => *last = to,
+                    None => table.lost.push((from, to)),
+                }
+                was_damaged = true;
+            }
+        }
+    }
+    table
+}
+
+fn key_range(table: &Table) -> (Bytes, Bytes) {
+    let range = &table.metadata.key_range;
+    (Bytes::copy_from_slice(range.min()), Bytes::copy_from_slice(range.max()))
+}
+
+/// Closes open ends by what the table says of itself, else by the tables beside it in its run.
+fn narrowed(bounds: &KeyBounds, at: usize, tables: &[(&TreeFile, SurveyedTable)]) -> KeyBounds {
+    let (file, table) = &tables[at];
+    let is_beside = |other: &&(&TreeFile, SurveyedTable)| file.place.is_some() && other.0.place == file.place;
+    let (mut from, mut to) = bounds.clone();
+    if from == Bound::Unbounded {
+        let before = || tables[..at].iter().rev().filter(is_beside).find_map(|other| other.1.keys.clone());
+        from = match &table.range {
+            Some((first, _)) => Bound::Included(first.clone()),
+            None => before().map_or(from, |(_, last)| Bound::Excluded(last)),
+        };
+    }
+    if to == Bound::Unbounded {
+        let behind = || tables[at + 1..].iter().filter(is_beside).find_map(|other| other.1.keys.clone());
+        to = match &table.range {
+            Some((_, last)) => Bound::Included(last.clone()),
+            None => behind().map_or(to, |(first, _)| Bound::Excluded(first)),
+        };
+    }
+    (from, to)
+}

@@ -1,0 +1,199 @@
+//! Reads a table block by block, whether it is whole or not.
+//!
+//! ```text
+//! block, block, …, index, filter, description, trailer      each block: header with its lengths and its checksum, entries
+//! ```
+//! The entries lie at the front, one block behind the other, so they are read without the index, the filter and the
+//! description. A block whose header passes and whose bytes do not is left out alone. Behind a damaged header the index tells
+//! where the next block begins; where the index is damaged, too, the rest of the table is lost: bytes that look like a block
+//! may be part of a value.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Bound;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use lsm_tree::coding::Decode as _;
+use lsm_tree::table::block::decoder::ParsedItem as _;
+use lsm_tree::table::block::{BlockType, Header};
+use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
+use lsm_tree::{CompressionType, InternalValue, Table};
+
+use crate::precheck::open_table;
+use crate::version_file::TreeFile;
+
+/// Keys that damage may hit.
+pub(super) type KeyBounds = (Bound<Bytes>, Bound<Bytes>);
+
+/// A table on its way through.
+pub(super) struct TableReader {
+    file: File,
+    global_seqno: u64,
+    compression: CompressionType,
+    /// Where each block begins, and its last key; `None`: the index is damaged.
+    index: Option<Vec<(u64, Bytes)>>,
+    /// Where the blocks end, if that is known.
+    end: Option<u64>,
+    at: u64,
+    last: Option<Bytes>,
+}
+
+/// What comes next in a table.
+pub(super) enum TablePart {
+    /// The entries of a block.
+    Entries(VecDeque<InternalValue>),
+    /// A block that cannot be read, and where its keys lie; the next part settles an open end.
+    Damaged(KeyBounds),
+}
+
+impl TableReader {
+    /// Opens a table; it need not be whole.
+    ///
+    /// # Errors
+    /// What the machine answers.
+    pub(super) fn open(file: &TreeFile) -> io::Result<(Self, Option<Table>)> {
+        let table = open_table(file).ok();
+        let path: &PathBuf = &file.path;
+        let handle = File::open(path)?;
+        let toc = catch_unwind(AssertUnwindSafe(|| sfa::Reader::new(path))).ok().and_then(Result::ok);
+        let end = toc.and_then(|archive| Some(archive.toc().section(b"tli")?.pos()));
+        let mut reader = Self {
+            file: handle,
+            global_seqno: file.global_seqno,
+            compression: CompressionType::None,
+            index: table.as_ref().and_then(|table| read_index(table, path)),
+            end,
+            at: 0,
+            last: None,
+        };
+        reader.compression = match &table {
+            Some(table) => table.metadata.data_block_compression,
+            None => reader.guess_compression(),
+        };
+        Ok((reader, table))
+    }
+
+    /// All blocks of a table are written the same way; one that is shorter than its entries says that it is compressed.
+    fn guess_compression(&self) -> CompressionType {
+        let mut at = 0;
+        while let Some(header) = self.header(at) {
+            if header.data_length != header.uncompressed_length {
+                return CompressionType::Lz4;
+            }
+            at += block_bytes(&header);
+        }
+        CompressionType::None
+    }
+
+    /// The header of a data block, if there is a whole one.
+    fn header(&self, at: u64) -> Option<Header> {
+        if self.end.is_some_and(|end| at >= end) {
+            return None;
+        }
+        self.any_header(at).filter(|header| header.block_type == BlockType::Data)
+    }
+
+    fn any_header(&self, at: u64) -> Option<Header> {
+        let mut bytes = vec![0; Header::serialized_len()];
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        Header::decode_from(&mut &bytes[..]).ok()
+    }
+
+    /// Whether the entries end here as they should.
+    fn is_at_end(&self) -> bool {
+        match self.end {
+            Some(end) => self.at >= end,
+            None => self.any_header(self.at).is_some_and(|header| header.block_type != BlockType::Data),
+        }
+    }
+
+    /// Reads the block here; `None` when its bytes are wrong.
+    fn entries(&self, header: &Header) -> Option<VecDeque<InternalValue>> {
+        let handle = BlockHandle::new(BlockOffset(self.at), u32::try_from(block_bytes(header)).ok()?);
+        // The engine below panics over entries that make no sense.
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let block = DataBlock::new(Block::from_file(&self.file, handle, self.compression).ok()?);
+            let entries = block.iter().map(|entry| entry.materialize(block.as_slice()));
+            Some(entries.collect::<VecDeque<_>>())
+        }));
+        let mut entries = read.ok().flatten().filter(|entries| !entries.is_empty())?;
+        entries.iter_mut().for_each(|entry| entry.key.seqno += self.global_seqno);
+        Some(entries)
+    }
+
+    /// Steps over the damaged block here; answers where its keys lie.
+    fn skip(&mut self, header: Option<&Header>) -> KeyBounds {
+        let from = self.last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = |offset: u64| {
+            let index = self.index.as_ref()?;
+            let at = index.iter().position(|(begin, _)| *begin > offset);
+            let here = at.map_or(index.len(), |at| at).checked_sub(1)?;
+            Some((at.map(|at| index[at].0), index[here].1.clone()))
+        };
+        let (behind, to) = match (next(self.at), header) {
+            (Some((behind, last)), _) => (behind.or(self.end), Bound::Included(last)),
+            (None, Some(header)) => (Some(self.at + block_bytes(header)), Bound::Unbounded),
+            (None, None) => (None, Bound::Unbounded),
+        };
+        if let Bound::Included(last) = &to {
+            self.last = Some(last.clone());
+        }
+        self.at = behind.unwrap_or(u64::MAX);
+        (from, to)
+    }
+}
+
+impl Iterator for TableReader {
+    type Item = TablePart;
+
+    fn next(&mut self) -> Option<TablePart> {
+        if self.at == u64::MAX || self.is_at_end() {
+            return None;
+        }
+        let header = self.header(self.at);
+        let entries = header.as_ref().and_then(|header| self.entries(header));
+        match (entries, &header) {
+            (Some(entries), Some(header)) => {
+                self.at += block_bytes(header);
+                self.last = entries.back().map(|entry| Bytes::copy_from_slice(&entry.key.user_key));
+                Some(TablePart::Entries(entries))
+            }
+            _ => Some(TablePart::Damaged(self.skip(header.as_ref()))),
+        }
+    }
+}
+
+fn block_bytes(header: &Header) -> u64 {
+    Header::serialized_len() as u64 + u64::from(header.data_length)
+}
+
+/// Where the blocks of a table begin, and their last keys; `None` when a part of the index is damaged.
+fn read_index(table: &Table, path: &PathBuf) -> Option<Vec<(u64, Bytes)>> {
+    let file = File::open(path).ok()?;
+    let compression = table.metadata.index_block_compression;
+    let read = |handle: BlockHandle| {
+        let block = Block::from_file(&file, handle, compression).ok()?;
+        (block.header.block_type == BlockType::Index).then(|| IndexBlock::new(block))
+    };
+    let handles = |block: &IndexBlock| {
+        let handles = block.iter().map(|handle| handle.materialize(block.as_slice()));
+        handles.collect::<Vec<_>>()
+    };
+    catch_unwind(AssertUnwindSafe(|| {
+        let top = handles(&read(table.regions.tli)?);
+        let mut blocks = Vec::new();
+        for handle in top {
+            match table.regions.index {
+                None => blocks.push(handle),
+                Some(_) => blocks.extend(handles(&read(*handle.as_ref())?)),
+            }
+        }
+        Some(blocks.into_iter().map(|block| (*block.offset(), Bytes::copy_from_slice(block.end_key()))).collect())
+    }))
+    .ok()
+    .flatten()
+}

@@ -1,0 +1,123 @@
+//! `larder check` and `larder repair` over what a server wrote, with one wrong bit in it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use larder_tests::{Engine, Home, Node, Random};
+
+const KEYS: usize = 400;
+const LARGE: usize = 3;
+/// Bodies that push the keys out of the journal, which would give them back: more than a journal file holds.
+const FILLERS: usize = 1_100;
+
+fn url(number: usize) -> String {
+    format!("/types/default/buckets/b/keys/key-{number}")
+}
+
+fn body(number: usize) -> String {
+    let length = if number < LARGE { 1_500_000 } else { 700 };
+    number.to_string().repeat(length / number.to_string().len())
+}
+
+/// A server that wrote all keys and stopped: they are in tables, and in the journal no more.
+fn written() -> Home {
+    let mut node = Node::buffered();
+    let mut client = node.client();
+    for number in 0..KEYS {
+        client.put(&url(number), body(number)).expect(204);
+    }
+    for number in 0..FILLERS {
+        client.put(&format!("/buckets/z/keys/{number}"), vec![7; 64_000]).expect(204);
+    }
+    node.terminate();
+    node.into_home()
+}
+
+fn larder(home: &Home, words: &[&str]) -> Output {
+    let program = home.command(&[]).get_program().to_owned();
+    Command::new(program).args(words).output().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Whether a table begins with the keys.
+fn has_keys(table: &[u8]) -> bool {
+    table[..table.len().min(4096)].windows(4).any(|four| four == b"key-")
+}
+
+fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false if path.is_file() => found.push((path.clone(), fs::read(&path).unwrap())),
+            false => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn one_wrong_bit_costs_the_keys_that_are_named_and_no_other() {
+    if !Engine::is_local_for("its files") {
+        return;
+    }
+    let mut random = Random::from_environment("check and repair");
+    let home = written();
+    let data = home.data();
+    let whole = larder(&home, &["check", "--data-dir", text(&data)]);
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    assert!(String::from_utf8_lossy(&whole.stdout).contains("0 damaged or missing"), "{whole:?}");
+
+    let tables = files(&data.join("rows/packed/tables"));
+    let (table, mut bytes) = tables.into_iter().find(|(_, bytes)| has_keys(bytes)).expect("a table");
+    // The keys lie in front of the fillers, in the order of their buckets.
+    let at = 40 + random.below(KEYS * 500);
+    bytes[at] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let before = files(&data);
+    let checked = larder(&home, &["check", "--data-dir", text(&data)]);
+    let report = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{report}");
+    let named = format!("/packed/tables/{}: ", table.file_name().unwrap().to_str().unwrap());
+    assert!(report.contains(&named) && report.contains("objects /types/default/buckets/b/keys/key-"), "{report}");
+
+    let new = Home::new();
+    let repaired = larder(&home, &["repair", "--data-dir", text(&data), "--into", text(&new.data())]);
+    assert_eq!(repaired.status.code(), Some(1), "{repaired:?}");
+    assert!(files(&data) == before, "the damaged directory was changed");
+    let again = larder(&home, &["repair", "--data-dir", text(&data), "--into", text(&new.data())]);
+    assert_eq!(again.status.code(), Some(2), "a directory that is used was written into");
+
+    let node = Node::start_in(new, &[]);
+    let mut client = node.client();
+    let mut lost = Vec::new();
+    for number in 0..KEYS {
+        let answer = client.get(&url(number));
+        match answer.status {
+            404 => lost.push(number),
+            _ => assert!(answer.expect(200).text() == body(number), "key {number}"),
+        }
+    }
+    assert!(!lost.is_empty() && lost.len() < 30, "one block was damaged, lost: {lost:?}");
+    client.put(&url(lost[0]), "again").expect(204);
+    assert_eq!(client.get(&url(lost[0])).expect(200).text(), "again");
+}
+
+#[test]
+fn a_directory_that_a_server_uses_is_not_looked_at() {
+    if !Engine::is_local_for("its files") {
+        return;
+    }
+    let node = Node::start(&[]);
+    let refused = larder(node.home(), &["check", "--data-dir", text(&node.home().data())]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use by another server"), "{refused:?}");
+}
