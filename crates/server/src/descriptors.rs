@@ -60,7 +60,7 @@ impl DescriptorNeeds {
     /// How many connections a limit leaves room for.
     fn connections(self, limit: usize) -> usize {
         let left = limit.saturating_sub(self.reserve);
-        left - self.blob_files.min(left / 2)
+        left - self.blob_files.min(left.div_ceil(2))
     }
 
     /// The least limit that leaves room for some.
