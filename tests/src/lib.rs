@@ -9,6 +9,7 @@
 //! linear    whether what several clients saw of one register fits in one order
 //! Random    numbers from a seed that is printed
 //! Scale     how long: a test run, or a soak
+//! Tmpfs     a disk that is soon full
 //! ```
 //!
 //! Every wait has a deadline, and a child process does not outlive the value that started it.
@@ -32,6 +33,7 @@ mod process;
 mod random;
 mod s3;
 mod scale;
+mod tmpfs;
 mod wait;
 
 pub use admin::Admin;
@@ -44,4 +46,5 @@ pub use process::{Ended, Process};
 pub use random::Random;
 pub use s3::{S3, complete_body, element};
 pub use scale::{Scale, figure};
+pub use tmpfs::Tmpfs;
 pub use wait::{wait, wait_for};

@@ -38,6 +38,8 @@ pub struct Home {
     keyspaces: OnceLock<Arc<Keyspaces>>,
     /// The first gateway over its keyspaces is called as a server alone is, the others have names of their own.
     has_usual_name: bool,
+    /// What `ulimit` is told before a server starts here.
+    limit: Option<String>,
 }
 
 impl Home {
@@ -45,7 +47,22 @@ impl Home {
     #[must_use]
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory");
-        Self { dir, keyspaces: OnceLock::new(), has_usual_name: true }
+        Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None }
+    }
+
+    /// One whose servers start below a limit of the system: `limit` is what the shell's `ulimit` is told, such as `-n 1024`.
+    #[must_use]
+    pub fn limited(limit: &str) -> Self {
+        Self { limit: Some(limit.to_owned()), ..Self::new() }
+    }
+
+    /// A fresh one in this directory, such as one in memory.
+    ///
+    /// # Errors
+    /// When no directory can be made there.
+    pub fn inside(parent: &Path) -> std::io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(parent)?;
+        Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None })
     }
 
     /// A directory for another gateway over the same keyspaces.
@@ -87,7 +104,7 @@ impl Home {
     /// The command that starts a server here on any free port.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary("LARDER_BIN", "larder"));
+        let mut command = self.program();
         command.current_dir(self.path()).arg("--data-dir").arg(self.data());
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
@@ -105,6 +122,14 @@ impl Home {
         }
         command.args(["--pb", "off"]).args(args);
         command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);
+        command
+    }
+
+    fn program(&self) -> Command {
+        let larder = binary("LARDER_BIN", "larder");
+        let Some(limit) = &self.limit else { return Command::new(larder) };
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(larder);
         command
     }
 
@@ -187,8 +212,24 @@ impl Node {
     /// # Errors
     /// How it ended and what it said.
     pub fn try_start(home: Home, args: &[&str]) -> Result<Self, Ended> {
-        let (process, at) = launch(&home, args)?;
+        let (process, at) = launch(&mut home.command(args))?;
         Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), at })
+    }
+
+    /// Starts one on the data of `home` with a command that is made of [`Home::command`], such as one under a tracer. It
+    /// cannot be restarted with [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// How it ended and what it said.
+    pub fn start_command(home: Home, command: &mut Command) -> Result<Self, Ended> {
+        let (process, at) = launch(command)?;
+        Ok(Self { home, args: Vec::new(), process: Some(process), at })
+    }
+
+    /// The id of its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.running().id()
     }
 
     /// Where it answers HTTP.
@@ -270,7 +311,7 @@ impl Node {
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "end it first");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let (process, at) = match launch(&self.home, &args) {
+        let (process, at) = match launch(&mut self.home.command(&args)) {
             Ok(running) => running,
             Err(ended) => panic!("no banner\nstdout: {}\nstderr: {}", ended.stdout, ended.stderr),
         };
@@ -290,8 +331,8 @@ impl Node {
     }
 }
 
-fn launch(home: &Home, args: &[&str]) -> Result<(Process, Addresses), Ended> {
-    let mut process = Process::start(&mut home.command(args));
+fn launch(command: &mut Command) -> Result<(Process, Addresses), Ended> {
+    let mut process = Process::start(command);
     match process.wait_for(START, announced) {
         Some(at) => Ok((process, at)),
         None if process.status().is_none() => {

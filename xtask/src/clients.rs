@@ -1,5 +1,6 @@
 //! The S3 clients of the product tests, as they are published: an environment of Python in `.work/s3-venv`, Debian's packages
-//! unpacked in `.work/deb`. What cannot be installed here is named, and its tests say that they were skipped.
+//! unpacked in `.work/deb`; and strace, which records the files of a server, where the machine has none. What cannot be
+//! installed here is named, and its tests say that they were skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ const DEB: &str = ".work/deb";
 const PYTHON: &[&str] = &["boto3==1.44.5", "awscli==1.46.3", "s3cmd==2.4.0", "minio==7.2.20"];
 /// What Debian packages, each a program without libraries of its own, and the variable that tells the tests where it is.
 const DEBIAN: &[(&str, &str)] = &[("rclone", "LARDER_RCLONE"), ("restic", "LARDER_RESTIC")];
+/// The tracer, the variable that tells the tests where it is, and its library.
+const TRACER: (&str, &str, &str) = ("strace", "LARDER_STRACE", "libunwind8");
 /// The variable that names the Python environment's programs.
 const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
 
@@ -40,6 +43,13 @@ pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
             missing.push(format!("no {package} ({why})"));
         }
     }
+    let (tracer, _, library) = TRACER;
+    if shell.output(tracer, &["--version"]).is_err()
+        && !program(shell, tracer).is_file()
+        && let Err(why) = unpack(shell, library).and_then(|()| unpack(shell, tracer))
+    {
+        missing.push(format!("no {tracer} ({why})"));
+    }
     Ok(if missing.is_empty() { Ended::Passed } else { Ended::Skipped(missing.join(", ")) })
 }
 
@@ -50,7 +60,8 @@ pub(crate) fn told(mut shell: Shell) -> Shell {
         let bin = venv.bin(&shell);
         shell = shell.with(PYTHON_VARIABLE, bin);
     }
-    for (package, variable) in DEBIAN {
+    let (tracer, told, _) = TRACER;
+    for (package, variable) in DEBIAN.iter().copied().chain([(tracer, told)]) {
         let program = program(&shell, package);
         if program.is_file() {
             shell = shell.with(variable, program);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
+use larder_http_edge::ConnectionLimit;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -234,7 +235,7 @@ async fn names_too_long_are_refused() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_turned_away() {
-    let settings = HttpSettings { connections_max: 1, ..HttpSettings::default() };
+    let settings = HttpSettings { connections: ConnectionLimit::new(1), ..HttpSettings::default() };
     let server = Server::start_with(Config::default(), settings).await;
     let mut first = server.connect().await;
     assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);

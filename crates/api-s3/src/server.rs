@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::Request;
 use hyper::body::Incoming;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{Face, Settings, Wire};
+use larder_http_edge::{ConnectionLimit, Face, Settings, Wire};
 use tokio::net::TcpListener;
 
 pub use larder_http_edge::serve_connection;
@@ -28,8 +28,8 @@ pub struct S3Settings {
     pub proxies: Vec<IpAddr>,
     /// Whether anybody may create users, as Riak CS lets the first administrator in.
     pub anonymous_user_creation: bool,
-    /// Most connections at a time; one more is answered 503 and closed.
-    pub connections_max: usize,
+    /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
+    pub connections: ConnectionLimit,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -40,13 +40,13 @@ pub struct S3Settings {
 
 impl Default for S3Settings {
     fn default() -> Self {
-        let Settings { connections_max, header_timeout, idle_timeout, drain_timeout } = Settings::default();
+        let Settings { connections, header_timeout, idle_timeout, drain_timeout } = Settings::default();
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
             region: None,
             proxies: Vec::new(),
             anonymous_user_creation: false,
-            connections_max,
+            connections,
             header_timeout,
             idle_timeout,
             drain_timeout,
@@ -58,7 +58,7 @@ impl S3Settings {
     /// Those of the listener alone.
     fn of_listener(&self) -> Settings {
         Settings {
-            connections_max: self.connections_max,
+            connections: self.connections.clone(),
             header_timeout: self.header_timeout,
             idle_timeout: self.idle_timeout,
             drain_timeout: self.drain_timeout,
@@ -70,6 +70,7 @@ impl Face for S3Service {
     type Body = Body;
 
     const WIRE: Wire = Wire {
+        name: "s3",
         headers_max: 256,
         // A key of 1 KiB escaped, 2 KiB of metadata, a presigned query with a token.
         header_bytes_max: 64 * 1024,

@@ -7,6 +7,7 @@ mod support;
 
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
+use larder_http_edge::ConnectionLimit;
 use support::{Server, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -219,8 +220,11 @@ async fn nothing_that_is_sent_ends_the_server() {
 
 #[tokio::test]
 async fn connections_are_counted_and_kept() {
-    let server =
-        Server::start_with(Config::default(), S3Settings { connections_max: 1, ..S3Settings::default() }).await;
+    let server = Server::start_with(
+        Config::default(),
+        S3Settings { connections: ConnectionLimit::new(1), ..S3Settings::default() },
+    )
+    .await;
     let mut first = server.connect().await;
     for _ in 0..3 {
         first.send(signed_v2("GET", "/", NOTHING, None).as_bytes()).await;

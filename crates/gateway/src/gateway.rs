@@ -107,7 +107,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway: stores a clock mark, loads the catalogue, says that it runs, and goes on saying so.
+    /// Starts a gateway: stores a clock mark, loads the catalogue, says that it runs, and goes on saying so. On a full disk it
+    /// starts without having written: it serves reads, and tries its own writes again with every heartbeat.
     ///
     /// # Errors
     /// What the store answers; a gateway that cannot load its catalogue does not start, nor one whose name another one has.
@@ -143,12 +144,12 @@ impl Gateway {
         gateway.check_skew().await?;
         gateway.refresh().await?;
         if gateway.config.alone {
-            gateway.store_mark().await?;
-            gateway.drop_other_members().await?;
+            unless_full("store the clock mark; writes wait for it", gateway.store_mark().await)?;
+            unless_full("remove heartbeats of dead processes", gateway.drop_other_members().await)?;
         } else {
             gateway.claim_name().await?;
         }
-        gateway.say_alive().await?;
+        unless_full("write the heartbeat", gateway.say_alive().await)?;
         *gateway.heartbeat.lock() = Some(members::beat(&gateway));
         Ok(gateway)
     }
@@ -288,7 +289,18 @@ impl Gateway {
     }
 }
 
-/// Options of calls made for the gateway itself.
+/// A write of the start that a full disk puts off: what it writes is written again with every heartbeat or before it is needed.
+fn unless_full(what: &str, written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::DiskFull) => {
+            tracing::warn!("the disk is full, so this start did not {what}; reads are served");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Options of calls made for the gateway itself: they remove something, or keep gateways running.
 pub(crate) fn own_options(level: Level) -> Options {
-    Options { level, deadline: Instant::now() + HOUSEKEEPING, durability: Durability::Buffered }
+    Options::new(level, Instant::now() + HOUSEKEEPING, Durability::Buffered).reclaiming()
 }

@@ -9,44 +9,43 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::{Face, serve_connection};
+use crate::{Acceptor, Face, Settings, serve_connection};
 
-/// How long to wait when no socket can be accepted, for instance for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client may take to hear that there are too many.
 const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
 
 /// Serves `listener` until `shutdown`: then nothing new is accepted, requests under way are finished, and what is not
-/// finished by the deadline is broken off.
+/// finished by the deadline is broken off. A connection above the limit is answered 503 and closed.
 pub async fn serve<F: Face>(listener: TcpListener, face: F, shutdown: impl Future<Output = ()>) {
+    let Settings { connections: limit, drain_timeout, .. } = face.settings();
     let (end, ending) = watch::channel(());
+    let mut acceptor = Acceptor::new(F::WIRE.name);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        tokio::select! {
+        let stream = tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= face.settings().connections_max => {
-                    connections.spawn(turn_away(stream, F::WIRE.turned_away));
-                }
-                Ok((stream, _)) => {
-                    let (face, mut ending) = (face.clone(), ending.clone());
-                    connections.spawn(async move {
-                        // The channel closes when the server ends.
-                        serve_connection(stream, face, async move { while ending.changed().await.is_ok() {} }).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            (stream, _) = acceptor.next(|| listener.accept()) => stream,
+        };
+        if let Some(permit) = limit.admit() {
+            let (face, mut ending) = (face.clone(), ending.clone());
+            connections.spawn(async move {
+                // The channel closes when the server ends.
+                serve_connection(stream, face, async move { while ending.changed().await.is_ok() {} }).await;
+                drop(permit);
+            });
+        } else {
+            let permit = limit.refuse().await;
+            connections.spawn(async move {
+                turn_away(stream, F::WIRE.turned_away).await;
+                drop(permit);
+            });
         }
     }
     drop((listener, end));
     let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(face.settings().drain_timeout, drained).await.is_err() {
+    if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         tracing::warn!(count = connections.len(), "connections were broken off at the end of their time");
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! accept      takes connections, turns away what is too much, drains at the end
+//! acceptor    the next connection of a listener, whatever the system says
+//! limit       how many connections all listeners of a process hold
 //! connection  one client: requests to the face, its silences, its last request
 //! linger      a socket that sees what goes through it and says goodbye properly
 //! ```
 
 mod accept;
+mod acceptor;
 mod connection;
+mod limit;
 mod linger;
 
 use std::error::Error;
@@ -19,13 +23,15 @@ use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
 
 pub use accept::serve;
+pub use acceptor::Acceptor;
 pub use connection::serve_connection;
+pub use limit::{ConnectionLimit, REFUSALS_MAX};
 
 /// Settings of a listener.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
-    /// Most connections at a time; one more is answered 503 and closed.
-    pub connections_max: usize,
+    /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
+    pub connections: ConnectionLimit,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -37,7 +43,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            connections_max: 10_000,
+            connections: ConnectionLimit::default(),
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(10),
@@ -48,6 +54,8 @@ impl Default for Settings {
 /// How a face speaks HTTP.
 #[derive(Debug, Clone, Copy)]
 pub struct Wire {
+    /// What log lines call the listener.
+    pub name: &'static str,
     /// Most header lines of a request.
     pub headers_max: usize,
     /// Most bytes of a request's line and headers.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use larder_http_edge::{Face, Settings, Wire, serve};
+use larder_http_edge::{ConnectionLimit, Face, Settings, Wire, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -30,11 +30,16 @@ struct Echo {
 impl Face for Echo {
     type Body = Full<Bytes>;
 
-    const WIRE: Wire =
-        Wire { headers_max: 8, header_bytes_max: 16 * 1024, title_case: false, turned_away: ("text/plain", "full\n") };
+    const WIRE: Wire = Wire {
+        name: "echo",
+        headers_max: 8,
+        header_bytes_max: 16 * 1024,
+        title_case: false,
+        turned_away: ("text/plain", "full\n"),
+    };
 
     fn settings(&self) -> Settings {
-        self.settings
+        self.settings.clone()
     }
 
     async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -102,12 +107,55 @@ const HELLO: &[u8] = b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel
 
 #[tokio::test]
 async fn one_too_many_is_told_so() {
-    let server = Server::start(Settings { connections_max: 1, ..Settings::default() }).await;
+    let server = Server::start(Settings { connections: ConnectionLimit::new(1), ..Settings::default() }).await;
     let mut first = server.connect().await;
     ask(&mut first, HELLO, "hello").await;
     let turned = rest(&mut server.connect().await).await;
     assert!(turned.starts_with("HTTP/1.1 503 ") && turned.contains("\r\nRetry-After: 1\r\n"), "{turned}");
     assert!(turned.contains("\r\nContent-Length: 5\r\n") && turned.ends_with("\r\n\r\nfull\n"), "{turned}");
+    ask(&mut first, HELLO, "hello").await;
+}
+
+#[tokio::test]
+async fn listeners_with_a_limit_each_do_not_take_more_together_than_one_may() {
+    let settings = Settings { connections: ConnectionLimit::new(2), ..Settings::default() };
+    let (one, other) = (Server::start(settings.clone()).await, Server::start(settings).await);
+    let (mut first, mut second) = (one.connect().await, other.connect().await);
+    ask(&mut first, HELLO, "hello").await;
+    ask(&mut second, HELLO, "hello").await;
+    for server in [&one, &other] {
+        assert!(rest(&mut server.connect().await).await.starts_with("HTTP/1.1 503 "));
+    }
+    // The place of one that ends is free for clients of either.
+    drop(first);
+    let answered = async {
+        loop {
+            let mut client = other.connect().await;
+            let mut status = [0; 12];
+            // One that is refused may be closed under its request.
+            let _ = client.write_all(HELLO).await;
+            if client.read_exact(&mut status).await.is_ok() && status == *b"HTTP/1.1 200" {
+                return;
+            }
+        }
+    };
+    in_time(answered).await;
+    ask(&mut second, HELLO, "hello").await;
+}
+
+#[tokio::test]
+async fn a_flood_above_the_limit_is_answered_to_the_last() {
+    let server = Server::start(Settings { connections: ConnectionLimit::new(1), ..Settings::default() }).await;
+    let mut first = server.connect().await;
+    ask(&mut first, HELLO, "hello").await;
+    // More than are refused at the same time, and than one turn of the listener takes.
+    let mut flood = Vec::new();
+    for _ in 0..300 {
+        flood.push(server.connect().await);
+    }
+    for mut client in flood {
+        assert!(rest(&mut client).await.starts_with("HTTP/1.1 503 "));
+    }
     ask(&mut first, HELLO, "hello").await;
 }
 

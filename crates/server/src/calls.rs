@@ -49,7 +49,6 @@ fn names(verb: Verb) -> [&'static str; FAMILIES.len()] {
         Verb::BlobOpen => rows!("blob_open"),
         Verb::BlobRemove => rows!("blob_remove"),
         Verb::BlobList => rows!("blob_list"),
-        Verb::BlobSync => rows!("blob_sync"),
     }
 }
 
@@ -126,7 +125,7 @@ mod tests {
     async fn calls_and_errors_are_shown_by_verb() {
         let figures = figures();
         let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-        let options = Options { level: Level::One, deadline, durability: Durability::Buffered };
+        let options = Options::new(Level::One, deadline, Durability::Buffered);
         figures.store().now(&options).await.unwrap();
         assert!(figures.blobs().open(BlobId([0; 24])).await.is_err());
         assert_eq!(value(&figures, "larder_store_calls_total{verb=\"now\"}"), 1.0);

@@ -98,10 +98,11 @@ impl Engine {
             cache_bytes: settings.cache_bytes,
             durable: settings.durability == Durability::Disk,
             accept_damaged_journal: settings.accept_damaged_journal,
+            sizes: None,
             clock: clock.clone(),
         };
         let store = LocalStore::open(options).map_err(open_failure)?;
-        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows())
+        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space())
             .map_err(|error| Failure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display())))?;
         let view = Arc::new(LocalFigures::new(store.clone(), &settings.data_dir));
         let figures = CallFigures::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);

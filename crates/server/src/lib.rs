@@ -12,6 +12,7 @@ pub mod admin;
 mod banner;
 mod calls;
 mod cassandra;
+pub mod descriptors;
 mod engine;
 mod figures;
 pub mod log;

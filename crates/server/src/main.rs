@@ -27,9 +27,13 @@ fn main() -> ExitCode {
 
 fn run(settings: &Settings) -> ExitCode {
     larder_server::log::start(settings.log_level, settings.log_format);
+    // Before anything is opened: what is opened then is bounded by it.
+    let files_max = larder_server::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads(settings)).enable_all().build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(larder_server::serve(settings)).map_err(|failure| failure.to_string()),
+        Ok(runtime) => {
+            runtime.block_on(larder_server::serve(settings, files_max)).map_err(|failure| failure.to_string())
+        }
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
     match served {

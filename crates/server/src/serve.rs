@@ -10,6 +10,7 @@ use larder_api_riak::http::HttpSettings;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_http_edge::ConnectionLimit;
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::admin::socket::{AdminSocket, check_path};
 use crate::banner::{Addresses, Banner, Caller};
+use crate::descriptors::ConnectionBudget;
 use crate::engine::Engine;
 use crate::settings::table::{self, Setting};
 use crate::settings::{Durability, Listener, Settings};
@@ -27,11 +29,12 @@ use crate::signals;
 #[error("{0}")]
 pub struct Failure(pub(crate) String);
 
-/// Serves until SIGTERM or SIGINT, then ends in order.
+/// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
 ///
 /// # Errors
 /// The line that says what could not be opened or closed.
-pub async fn serve(settings: &Settings) -> Result<(), Failure> {
+pub async fn serve(settings: &Settings, files_max: usize) -> Result<(), Failure> {
+    let budget = ConnectionBudget::new(settings, files_max)?;
     let mut shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
     check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -57,16 +60,23 @@ pub async fn serve(settings: &Settings) -> Result<(), Failure> {
     let admin = admin_key(settings, &objects).await?;
     let sweeper = engine.sweep(&objects, settings);
 
+    let connections = ConnectionLimit::new(budget.connections);
     let mut faces = JoinSet::new();
     if let Some((listener, _)) = http {
-        faces.spawn(serve_http(listener, gateway.clone(), settings, shutdown.clone()));
+        faces.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &connections), shutdown.clone()));
     }
     if let Some((listener, address)) = s3 {
-        faces.spawn(serve_s3(listener, address, objects.clone(), settings, shutdown.clone()));
+        faces.spawn(serve_s3(
+            listener,
+            objects.clone(),
+            s3_settings(settings, &connections, address),
+            shutdown.clone(),
+        ));
     }
     faces.spawn(socket.serve(objects.clone(), shutdown.clone()));
     let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
-    announce(&Banner { name: &name, at, data: &engine.about, notes: &engine.notes, admin, kv_admin });
+    let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).collect();
+    announce(&Banner { name: &name, at, data: &engine.about, notes: &notes, admin, kv_admin });
 
     stopped(shutdown, &mut faces).await;
     drain(&mut faces, settings.drain_timeout).await;
@@ -184,7 +194,13 @@ async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(Str
         return Ok(None);
     }
     let failed = |error| Failure(format!("cannot start: the S3 admin: {error}"));
-    let (admin, made) = objects.ensure_admin(settings.s3_admin.clone()).await.map_err(failed)?;
+    let (admin, made) = match objects.ensure_admin(settings.s3_admin.clone()).await {
+        Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
+            tracing::warn!("the S3 admin was not written: the disk is full; the next start writes it");
+            return Ok(None);
+        }
+        ensured => ensured.map_err(failed)?,
+    };
     let shown = made && settings.s3_admin.is_none();
     Ok(shown.then(|| (admin.key_id.clone(), admin.secret.clone())))
 }
@@ -202,21 +218,23 @@ fn announce(banner: &Banner<'_>) {
     }
 }
 
-fn serve_s3(
-    listener: TcpListener,
-    address: SocketAddr,
-    objects: Arc<Objects>,
-    settings: &Settings,
-    mut shutdown: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
+fn s3_settings(settings: &Settings, connections: &ConnectionLimit, address: SocketAddr) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
     roots.extend(own_names(settings, address));
-    let s3 = S3Settings {
+    S3Settings {
         roots,
-        connections_max: settings.connections_max,
+        connections: connections.clone(),
         drain_timeout: settings.drain_timeout,
         ..S3Settings::default()
-    };
+    }
+}
+
+fn serve_s3(
+    listener: TcpListener,
+    objects: Arc<Objects>,
+    s3: S3Settings,
+    mut shutdown: watch::Receiver<bool>,
+) -> impl Future<Output = ()> {
     larder_api_s3::serve(listener, objects, s3, async move {
         let _ = shutdown.wait_for(|down| *down).await;
     })
@@ -231,17 +249,16 @@ fn own_names(settings: &Settings, address: SocketAddr) -> Vec<String> {
     name.into_iter().chain([address.ip().to_string()]).collect()
 }
 
+fn http_settings(settings: &Settings, connections: &ConnectionLimit) -> HttpSettings {
+    HttpSettings { connections: connections.clone(), drain_timeout: settings.drain_timeout, ..HttpSettings::default() }
+}
+
 fn serve_http(
     listener: TcpListener,
     gateway: Arc<Gateway>,
-    settings: &Settings,
+    http: HttpSettings,
     mut shutdown: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
-    let http = HttpSettings {
-        connections_max: settings.connections_max,
-        drain_timeout: settings.drain_timeout,
-        ..HttpSettings::default()
-    };
+) -> impl Future<Output = ()> {
     larder_api_riak::http::serve(listener, gateway, http, async move {
         let _ = shutdown.wait_for(|down| *down).await;
     })

@@ -68,7 +68,7 @@ async fn work(store: Arc<dyn Store>, verb: Verb, task: u64, done: Arc<AtomicU64>
         let row = |name: Bytes, value: Bytes, stamp| Row { name, value, stamp, expires: None };
         let value = Bytes::from_static(&[7; 1024]);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-        let options = Options { level: Level::Quorum, deadline, durability: Durability::Buffered };
+        let options = Options::new(Level::Quorum, deadline, Durability::Buffered);
         let object = Partition::own(Table::Objects, key.clone());
         let batch = Batch::of(object.clone(), vec![Change::Put(row("slot".into(), value.clone(), 1))]);
         match verb {

@@ -135,11 +135,6 @@ impl Blobs for CassandraBlobs {
         Ok(found)
     }
 
-    /// Nodes sync their commit log as they are set to; no client can ask for more.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn is_ready(&self) -> bool {
         true
     }

@@ -33,6 +33,10 @@ const CONNECTION: Duration = Duration::from_secs(5);
 /// A node that has not answered anything for these two together is not asked any more.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
+/// Most descriptors the driver needs: it has a connection to each node of Cassandra and to each shard of ScyllaDB, one more for
+/// what changes in the cluster, and makes new ones before it lets broken ones go. Enough for 32 nodes, or for 3 of 32 shards.
+pub const DESCRIPTORS_MAX: usize = 160;
+
 /// Why there is no store, in one line for whoever starts it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

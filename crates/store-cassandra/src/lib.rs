@@ -53,7 +53,7 @@ mod write;
 mod writers;
 
 pub use clock::ClusterClock;
-pub use connect::ConnectError;
+pub use connect::{ConnectError, DESCRIPTORS_MAX};
 pub use figures::Figures;
 pub use options::{ConnectOptions, Credentials, Replication, TlsOptions};
 pub use store::CassandraStore;

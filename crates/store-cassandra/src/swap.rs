@@ -326,7 +326,7 @@ mod tests {
     /// After so many attempts to replace a head of the writers 1 and 2 that were not answered.
     #[track_caller]
     fn check_after(unknown: u32, expected: Option<Stamp>, stored: Option<&Stored>, found: Found) {
-        let options = Options { level: Level::Quorum, deadline: Instant::now(), durability: Durability::Disk };
+        let options = Options::new(Level::Quorum, Instant::now(), Durability::Disk);
         let partition = Partition::own(Table::Heads, "p");
         let new = head(100, None, &[]).row;
         let replaced = head(5, None, &[1, 2]).writers.unwrap();

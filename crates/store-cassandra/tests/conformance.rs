@@ -66,7 +66,7 @@ async fn open_blobs(store: &CassandraStore) -> larder_store::Result<CassandraBlo
 
 fn options() -> Options {
     let deadline = Instant::now() + Duration::from_secs(60);
-    Options { level: Level::Quorum, deadline, durability: Durability::Buffered }
+    Options::new(Level::Quorum, deadline, Durability::Buffered)
 }
 
 fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {

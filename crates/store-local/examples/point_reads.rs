@@ -41,6 +41,7 @@ fn open(dir: &std::path::Path) -> LocalStore {
         cache_bytes: 128 << 20,
         durable: false,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(SystemClock::default()),
     };
     LocalStore::open(options).unwrap()
@@ -79,5 +80,5 @@ async fn read(store: &LocalStore, partitions: u64, time: Duration, query: impl F
 
 fn options() -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options { level: Level::One, deadline, durability: Durability::Buffered }
+    Options::new(Level::One, deadline, Durability::Buffered)
 }

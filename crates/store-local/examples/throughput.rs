@@ -1,4 +1,4 @@
-//! Durable applies per second of many writers, against bare batches of the engine below, in turns in one run.
+//! Durable applies per second of many writers, against a bare journal and bare trees, in turns in one run.
 //!
 //! `cargo run --release -p larder-store-local --example throughput [writers] [seconds]`
 #![allow(
@@ -8,13 +8,14 @@
     reason = "a measurement, not the product"
 )]
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fjall::{Database, KeyspaceCreateOptions, PersistMode};
 use larder_store::{Batch, Change, Durability, Level, Options, Partition, Row, Store, SystemClock, Table};
 use larder_store_local::{LocalStore, OpenOptions};
+use lsm_tree::{AbstractTree, Config};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u64>().unwrap());
@@ -28,23 +29,31 @@ fn main() {
     }
 }
 
-/// One thread that commits `writers` writes at a time and syncs: what a perfect committer could do.
+/// One thread that appends `writers` writes at a time to a file, syncs it and puts them into two trees: what a perfect
+/// committer could do.
 fn bare(writers: u64, time: Duration) -> (u64, u64) {
     let dir = tempfile::tempdir_in(".").unwrap();
-    let database = Database::builder(dir.path()).manual_journal_persist(true).open().unwrap();
-    let packed = database.keyspace("packed", KeyspaceCreateOptions::default).unwrap();
-    let wide = database.keyspace("wide", KeyspaceCreateOptions::default).unwrap();
+    let tree = |name: &str| Config::new(dir.path().join(name), Default::default(), Default::default()).open().unwrap();
+    let (packed, wide) = (tree("packed"), tree("wide"));
+    let mut journal = std::fs::File::create(dir.path().join("journal")).unwrap();
     let (start, mut written, mut syncs) = (Instant::now(), 0_u64, 0);
     while start.elapsed() < time {
-        let mut batch = database.batch();
+        let mut frame = Vec::new();
         for _ in 0..writers {
             written += 1;
-            batch.insert(&packed, written.to_be_bytes(), vec![7; 1024]);
-            batch.insert(&wide, written.to_be_bytes(), [0; 18]);
+            frame.extend_from_slice(&[7; 1100]);
+            packed.insert(written.to_be_bytes(), vec![7; 1024], written);
+            wide.insert(written.to_be_bytes(), [0; 18], written);
         }
-        batch.commit().unwrap();
-        database.persist(PersistMode::SyncData).unwrap();
+        journal.write_all(&frame).unwrap();
+        journal.sync_data().unwrap();
         syncs += 1;
+        for tree in [&packed, &wide] {
+            if tree.active_memtable().size() > 64 << 20 {
+                tree.rotate_memtable();
+                tree.flush(&tree.get_flush_lock(), 0).unwrap();
+            }
+        }
     }
     (per_second(written, start), per_second(syncs, start))
 }
@@ -56,6 +65,7 @@ fn store(writers: u64, time: Duration) -> (u64, String) {
         cache_bytes: 64 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(SystemClock::default()),
     });
     let (store, keys) = (store.unwrap(), Arc::new(AtomicU64::new(0)));
@@ -81,7 +91,7 @@ async fn write(store: LocalStore, keys: Arc<AtomicU64>, end: Instant) {
         let view = Partition::own(Table::Keys, "bucket");
         batch.add(view, vec![Change::Put(row(key, bytes::Bytes::new()))]);
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-        store.apply(batch, &Options { level: Level::One, deadline, durability: Durability::Disk }).await.unwrap();
+        store.apply(batch, &Options::new(Level::One, deadline, Durability::Disk)).await.unwrap();
     }
 }
 

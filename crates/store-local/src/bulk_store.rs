@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use fjall::Readable;
-use larder_store::{Error, Kind, Result};
+use larder_store::{Error, Kind, Purpose, Result};
 use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
 use crate::keys;
 use crate::queue::Work;
-use crate::spaces::{Space, pair};
+use crate::spaces::Space;
 use crate::store::LocalStore;
 
 /// How long a write waits for the committer: its caller names no deadline.
@@ -34,9 +33,8 @@ impl BulkRows for LocalStore {
     async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
         let (first, end) = keys::bulk_bounds();
         let from = after.map_or(first, |after| keys::bulk_key(&[&after[..], &[0]].concat()));
-        let rows = self.spaces().database.snapshot().range(self.spaces().keyspace(Space::Bulk), from..end);
-        let row = |guard| pair(Space::Bulk, guard).map(|(key, value)| (key.slice(1..), value));
-        rows.take(limit).map(row).collect()
+        let rows = self.spaces().range(Space::Bulk, from..end);
+        rows.take(limit).map(|row| row.map(|(key, value): (Bytes, Bytes)| (key.slice(1..), value))).collect()
     }
 }
 
@@ -48,6 +46,8 @@ impl LocalStore {
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let deadline = Instant::now() + BULK_WITHIN;
-        self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false).await.map(drop)
+        let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
+        let done = self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false);
+        self.admitted(purpose, bytes, done).await.map(drop)
     }
 }

@@ -1,10 +1,11 @@
 //! The one thread that writes: it takes what is queued, commits it as one group, syncs once, answers.
 //!
 //! ```text
-//! queue → group → drafts on an overlay → commit → answer buffered writes → sync → answer durable writes
+//! queue → group → drafts on an overlay → journal → memtables → answer buffered writes → sync → answer durable writes
 //! ```
 //! While one group is synced the next one gathers in the queue, so the group grows with the load; a lone writer waits for
-//! nothing but its own sync. A commit or sync that fails ends all writing: what is on disk is not known any more.
+//! nothing but its own sync. A full disk refuses a group and leaves nothing of it. An append or sync that fails otherwise ends
+//! all writing: what is on disk is not known any more.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,10 @@ use larder_store::{Change, Clock, Error, Head, Kind, Partition, PartitionChanges
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Group, Journal, JournalError};
+use crate::maintenance::Maintenance;
 use crate::overlay::{Draft, Overlay};
 use crate::queue::{Done, Health, Request, Work};
 use crate::spaces::{Space, Spaces};
-use crate::synced::{Synced, SyncedFile};
 
 /// Requests in a group at most.
 const GROUP_REQUESTS_MAX: usize = 1024;
@@ -36,11 +37,11 @@ pub(crate) struct Committer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) health: Arc<Health>,
     pub(crate) queue: mpsc::Receiver<Request>,
-    pub(crate) side: SyncedFile,
-    /// What the side file says.
-    pub(crate) synced: Synced,
+    pub(crate) maintenance: Arc<Maintenance>,
     /// Number of the last group committed.
     pub(crate) last: u64,
+    /// Number of the last group that is on disk.
+    pub(crate) synced: u64,
     pub(crate) cache_bytes: u64,
 }
 
@@ -70,18 +71,17 @@ impl Committer {
 
     fn run(mut self) {
         let _guard = PanicGuard(self.health.clone());
-        let mut pending = Synced { ..self.synced };
         let mut size = 1;
         while let Some(requests) = self.gather(size) {
             size = requests.len();
             let closing = requests.iter().any(|request| matches!(request.work, Work::Close));
-            self.write(requests, closing, &mut pending);
+            self.write(requests, closing);
             if closing {
-                self.health.poison("the store is closed");
+                self.health.close();
                 break;
             }
         }
-        self.sync(&mut pending);
+        self.sync();
     }
 
     /// The next group's requests: all that wait, up to the bounds. As many writers as the last group answered are likely on
@@ -108,7 +108,7 @@ impl Committer {
         Some(requests)
     }
 
-    fn write(&mut self, requests: Vec<Request>, closing: bool, pending: &mut Synced) {
+    fn write(&mut self, requests: Vec<Request>, closing: bool) {
         let mut overlay = Overlay::default();
         let mut answers = Answers::default();
         for request in requests.into_iter().filter(|request| !request.reply.is_closed()) {
@@ -117,13 +117,13 @@ impl Committer {
             let answered = if waits { &mut answers.durable } else { &mut answers.buffered };
             answered.push((request.reply, outcome));
         }
-        if let Err(error) = self.commit(overlay, pending) {
+        if let Err(error) = self.commit(overlay) {
             return answers.refuse(&error);
         }
         self.health.batches.fetch_add(answers.len(), Ordering::Relaxed);
         send(answers.buffered);
         if closing || !answers.durable.is_empty() {
-            self.sync(pending);
+            self.sync();
         }
         if self.health.is_poisoned() {
             answers.durable.iter_mut().for_each(|(_, outcome)| *outcome = Err(self.health.error()));
@@ -151,41 +151,39 @@ impl Committer {
         Ok(done)
     }
 
-    fn commit(&mut self, overlay: Overlay, pending: &mut Synced) -> Result<()> {
-        let group = Group { number: self.last + 1, writes: overlay.into_writes() };
-        if group.writes.is_empty() {
+    fn commit(&mut self, overlay: Overlay) -> Result<()> {
+        let writes = overlay.into_writes();
+        if writes.is_empty() {
             return Ok(());
+        }
+        self.maintenance.wait_for_room()?;
+        let group = Group { number: self.last + 1, seqno: self.spaces.next_seqno(), writes };
+        match self.journal.append(&group) {
+            Ok(()) => {}
+            Err(full @ JournalError::Full) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
+            Err(failed) => return Err(self.fail("writing the journal failed", &failed)),
         }
         let packed = || group.writes.iter().filter(|(space, ..)| *space == Space::Packed).map(|(_, key, _)| key);
         packed().for_each(|key| self.spaces.cache.close(key));
-        let committed = self.journal.commit(&group);
+        self.spaces.insert(&group);
         packed().for_each(|key| self.spaces.cache.open(key));
-        match committed {
-            Ok(()) => {}
-            Err(full @ JournalError::Full { .. }) => {
-                return Err(Error::caused(Kind::Full, "nothing was written", full));
-            }
-            Err(failed) => return Err(self.fail("writing the journal failed", &failed)),
-        }
         self.last = group.number;
-        let touched = Space::ALL.into_iter().filter(|space| group.touches(*space));
-        touched.for_each(|space| pending.note(space, group.number));
+        self.maintenance.after_group();
         if self.health.groups.fetch_add(1, Ordering::Relaxed).is_multiple_of(COLD_CHECK_GROUPS) {
-            let stored = self.spaces.keyspace(Space::Packed).disk_space();
+            let stored = self.spaces.tree(Space::Packed).disk_bytes();
             self.health.cold.store(stored > self.cache_bytes, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Syncs what was committed since the last sync, if anything was.
-    fn sync(&mut self, pending: &mut Synced) {
-        if self.health.is_poisoned() || pending.last() == self.synced.last() {
+    fn sync(&mut self) {
+        if self.health.is_poisoned() || self.last == self.synced {
             return;
         }
         match self.journal.sync() {
             Ok(()) => {
-                self.synced = *pending;
-                self.side.write(&self.synced);
+                self.synced = self.last;
                 self.health.syncs.fetch_add(1, Ordering::Relaxed);
             }
             Err(failed) => {
@@ -252,7 +250,12 @@ fn swap(
 fn purge(draft: &mut Draft<'_>, entries: &[(Space, bytes::Bytes)]) -> Result<Done> {
     let mut purged = 0;
     for (space, key) in entries {
-        purged += draft.purge(*space, key)?;
+        match draft.purge(*space, key) {
+            Ok(count) => purged += count,
+            // It could not be told what it holds, so it stays; the others go.
+            Err(error) if error.kind == Kind::Damaged => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(Done::Purged(purged))
 }

@@ -74,26 +74,6 @@ pub(crate) fn decode_wide(name: Bytes, entry: Bytes) -> Result<Row, DecodeError>
     Ok(Row { name, value: rest.rest(), stamp, expires })
 }
 
-/// Encodes the number of a group.
-pub(crate) fn encode_group(number: u64) -> Bytes {
-    let mut entry = Encoder::with_capacity(9);
-    entry.u8(VERSION);
-    entry.u64(number);
-    entry.finish()
-}
-
-/// Decodes the number of a group.
-///
-/// # Errors
-/// [`DecodeError`] for another version or length.
-pub(crate) fn decode_group(entry: Bytes) -> Result<u64, DecodeError> {
-    let mut rest = Decoder::new(entry);
-    rest.version(VERSION)?;
-    let number = rest.u64()?;
-    rest.finish()?;
-    Ok(number)
-}
-
 fn put_expiry(entry: &mut Encoder, expires: Option<Micros>) {
     match expires {
         None => entry.u8(0),
@@ -144,7 +124,6 @@ mod tests {
         fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = decode_packed(bytes.clone().into());
             let _ = decode_wide(Bytes::new(), bytes.clone().into());
-            let _ = decode_group(bytes.into());
         }
     }
 

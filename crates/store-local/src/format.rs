@@ -1,7 +1,7 @@
 //! The file `format` of a data directory: which format it is in, and which program wrote it first.
 //!
 //! ```text
-//! larder data, format 1
+//! larder data, format 2
 //! written by larder 0.1.0
 //! ```
 
@@ -9,22 +9,46 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::journal::HEADER_BYTES;
 use crate::open::OpenError;
 
 /// The format this build reads and writes.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 /// What a start that broke off early may have left.
-const OWN_NAMES: [&str; 5] = ["LOCK", "format.new", "blobs", "admin.sock", "lost+found"];
+const OWN_NAMES: [&str; 10] = [
+    "LOCK",
+    "format.new",
+    "manifest",
+    "manifest.new",
+    "synced",
+    "rows",
+    "journal",
+    "blobs",
+    "admin.sock",
+    "lost+found",
+];
 /// The program that writes it.
 const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 
-/// Checks the format of a data directory, or writes it into an empty one.
-pub(crate) fn check_or_create(dir: &Path, rows: &Path) -> Result<(), OpenError> {
-    match fs::read_to_string(path(dir)) {
-        Ok(text) => check(dir, &text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !rows.exists() => {
+/// What a directory holds.
+pub(crate) enum Found {
+    /// A data directory of this format.
+    Ours,
+    /// Nothing, or what the making of a data directory left when it was cut short.
+    Nothing,
+}
+
+/// Looks what a directory holds.
+///
+/// # Errors
+/// `Foreign`, `UnknownFormat`, `Io`.
+pub(crate) fn find(dir: &Path) -> Result<Found, OpenError> {
+    let looking = |error| OpenError::io(dir, "looking into the directory", &error);
+    match fs::read(path(dir)) {
+        Ok(text) => check(dir, &String::from_utf8_lossy(&text)).map(|()| Found::Ours),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !has_data(dir).map_err(looking)? => {
             refuse_foreign(dir)?;
-            create(dir).map_err(|error| OpenError::io(dir, "writing the file format", &error))
+            Ok(Found::Nothing)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::UnknownFormat {
             dir: dir.to_owned(),
@@ -33,6 +57,29 @@ pub(crate) fn check_or_create(dir: &Path, rows: &Path) -> Result<(), OpenError> 
             program: PROGRAM,
         }),
         Err(error) => Err(OpenError::io(dir, "reading the file format", &error)),
+    }
+}
+
+/// Whether anything was ever written here: a table, a blob, or a frame behind the header of a journal.
+fn has_data(dir: &Path) -> io::Result<bool> {
+    let long = |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > HEADER_BYTES as u64);
+    for entry in entries(&dir.join("journal"))? {
+        if long(&entry.path()) {
+            return Ok(true);
+        }
+    }
+    for tree in entries(&dir.join("rows"))? {
+        if ["tables", "blobs"].iter().any(|name| fs::read_dir(tree.path().join(name)).is_ok_and(|mut files| files.next().is_some())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found?.collect(),
     }
 }
 
@@ -58,7 +105,11 @@ fn check(dir: &Path, text: &str) -> Result<(), OpenError> {
     Err(OpenError::UnknownFormat { dir: dir.to_owned(), found: found.into(), writer: writer.into(), program: PROGRAM })
 }
 
-fn create(dir: &Path) -> io::Result<()> {
+/// Writes the file: from here on the directory is one of this format.
+///
+/// # Errors
+/// What the machine answers.
+pub(crate) fn create(dir: &Path) -> io::Result<()> {
     let unfinished = dir.join("format.new");
     let mut file = File::create(&unfinished)?;
     writeln!(file, "larder data, format {FORMAT}\nwritten by {PROGRAM}")?;

@@ -4,7 +4,6 @@
 //! table u8 · partition (varint length, bytes) · row name        wide
 //! table u8 · partition (varint length, bytes)                   packed: the whole partition is one entry
 //! 40       · key of a bulk row                                  bulk
-//! 00 "group"                                                    the last group, in each of the three keyspaces
 //! ```
 //! The length makes the end of the partition plain, so rows of one partition lie together and in the order of their names.
 
@@ -14,9 +13,6 @@ use larder_store::{Partition, Table};
 
 /// Longest key the engine below takes.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-
-/// Key of the row that holds the number of the last group written to a keyspace.
-pub(crate) const GROUP_KEY: &[u8] = b"\0group";
 
 /// Table byte of bulk rows.
 const BULK: u8 = 0x40;

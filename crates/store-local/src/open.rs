@@ -1,21 +1,31 @@
-//! Opening a data directory: lock, format, journal, engine, side file; whatever is wrong is said in one line.
+//! Opening a data directory. A start either opens everything or changes nothing and says in one line what is wrong.
 //!
 //! ```text
-//! LOCK     held while the server runs     synced   up to which group is on disk, see `synced`
-//! format   see `format`                   rows/    the engine below        blobs/   see `blobs`
+//! LOCK      held while the server runs      format    see `format`; written last when a directory is made
+//! manifest  which files must be there       synced    the last group on disk, see `synced`
+//! journal/  see `journal`                   rows/     one directory for each tree          blobs/   see `blobs`
+//!
+//! manifest ──> journals whole and in one chain? ──> trees whole? ──> blob folders? ──> open, replay
+//!              └───────────────── read only: any no ends the start ────────┘
 //! ```
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_store::Clock;
 
-use crate::format;
-use crate::journal_file::Journals;
+use crate::blobs::folders;
+use crate::format::{self, Found};
+use crate::journal::{self, Group, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestedJournal};
+use crate::manifest::{self, Manifest, ManifestFile};
+use crate::precheck;
+use crate::sizes::EngineSizes;
 use crate::spaces::{Space, Spaces, is_damage};
-use crate::synced::{Synced, SyncedFile};
+use crate::synced::SyncedFile;
+use crate::tree::{SpaceTree, sync_dir};
 
 /// What to open, and how.
 #[derive(Clone)]
@@ -28,6 +38,8 @@ pub struct OpenOptions {
     pub durable: bool,
     /// Go on although the journal has lost groups that were synced.
     pub accept_damaged_journal: bool,
+    /// Sizes of memtables, tables and journals; `None`: by the size of the disk.
+    pub sizes: Option<EngineSizes>,
     /// The clock that judges expiry.
     pub clock: Arc<dyn Clock>,
 }
@@ -50,7 +62,7 @@ pub enum OpenError {
         found: String,
     },
     /// It is in a format that this build does not know.
-    #[error("{} has data format {found}, written by {writer}; this is {program}, which reads format 1", dir.display())]
+    #[error("{} has data format {found}, written by {writer}; this is {program}, which reads format 2; `kv-admin export` with that program and `import` with this one carries the data over", dir.display())]
     UnknownFormat {
         /// The data directory.
         dir: PathBuf,
@@ -73,7 +85,7 @@ pub enum OpenError {
         what: String,
     },
     /// Something other than the journal is damaged.
-    #[error("the data in {} is damaged: {what}; restore a backup", dir.display())]
+    #[error("the data in {} is damaged: {what}; nothing was changed: put the file back, or see `larder check` and `larder repair`", dir.display())]
     Damaged {
         /// The data directory.
         dir: PathBuf,
@@ -100,30 +112,61 @@ impl OpenError {
 /// A data directory, opened and checked.
 pub(crate) struct Opened {
     pub(crate) spaces: Spaces,
-    pub(crate) side: SyncedFile,
-    pub(crate) synced: Synced,
+    pub(crate) files: Arc<JournalFiles>,
+    pub(crate) journal: JournalFile,
+    pub(crate) sizes: EngineSizes,
     /// Number of the last group.
     pub(crate) last: u64,
-    pub(crate) lock: File,
+    /// Writes that were in no table.
+    pub(crate) replayed: u64,
+    pub(crate) lock: Arc<File>,
 }
 
 /// Opens a data directory.
 pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
     let dir = &options.dir;
-    fs::create_dir_all(dir).map_err(|error| OpenError::io(dir, "making the directory", &error))?;
-    let lock = lock(dir)?;
-    let rows = dir.join("rows");
-    format::check_or_create(dir, &rows)?;
-    remove_unfinished(dir, &rows)?;
-    let synced = SyncedFile::read(dir).map_err(|error| OpenError::io(dir, "reading the file synced", &error))?;
-    check_journal(options, &rows, synced.as_ref())?;
-    let spaces = open_spaces(dir, &rows, options.cache_bytes)?;
-    let recovered = recovered(dir, &spaces)?;
-    let accepted = check_recovered(options, &recovered, synced.as_ref())?;
-    let synced = Synced { accepted, ..recovered };
-    let side =
-        SyncedFile::create(dir, &synced).map_err(|error| OpenError::io(dir, "writing the file synced", &error))?;
-    Ok(Opened { spaces, side, synced, last: recovered.last(), lock })
+    let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
+    make_dir(dir).map_err(failed("making the directory"))?;
+    let lock = Arc::new(lock(dir)?);
+    let manifest = match format::find(dir)? {
+        Found::Ours => read_manifest(dir)?,
+        Found::Nothing => create(dir)?,
+    };
+    let known = SyncedFile::read(dir).map_err(failed("reading the file synced"))?.unwrap_or(0);
+    let checked = check(options, &manifest, known)?;
+    let sizes = options.sizes.map_or_else(|| disk_sizes(dir), Ok).map_err(failed("looking at the disk"))?;
+    let spaces = open_trees(options, &sizes)?;
+    let Replayed { last: found, writes: replayed } = replay(dir, &spaces, &manifest, &sizes, checked.is_lossy)?;
+    let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
+    let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
+    let (header, end) = match checked.is_lossy {
+        false => checked.active,
+        true => begin_anew(&spaces, &files, &manifest, found, known).map_err(failed("beginning a new journal"))?,
+    };
+    files.remove_leftovers().map_err(failed("removing journals that are not needed"))?;
+    let synced = SyncedFile::open(dir, end.group.min(known)).map_err(failed("opening the file synced"))?;
+    let files = Arc::new(files);
+    let journal = JournalFile::open(files.clone(), header, end, sizes.memtable, synced);
+    let journal = journal.map_err(failed("opening the journal"))?;
+    Ok(Opened { spaces, files, journal, sizes, last: end.group, replayed, lock })
+}
+
+/// Makes the data directory; its name is on disk before anything in it is relied on.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_dir(parent)?;
+    }
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => sync_dir(Path::new(".")),
+    }
 }
 
 /// The directory's lock; it goes with the file.
@@ -137,54 +180,84 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Removes an engine's directory whose creation was cut short: its file `version` comes before any data.
-fn remove_unfinished(dir: &Path, rows: &Path) -> Result<(), OpenError> {
-    if !rows.exists() || rows.join("version").exists() {
-        return Ok(());
-    }
-    let has_data = fs::read_dir(rows.join("keyspaces")).is_ok_and(|mut keyspaces| keyspaces.next().is_some());
-    if has_data {
-        return Err(OpenError::Damaged { dir: dir.to_owned(), what: "the file rows/version is missing".into() });
-    }
-    fs::remove_dir_all(rows).map_err(|error| OpenError::io(dir, "removing an unfinished directory", &error))
-}
-
-/// Judges the journals before the engine below cuts off what it cannot read, and cuts off what a power cut left of a group
-/// that was never synced.
-fn check_journal(options: &OpenOptions, rows: &Path, synced: Option<&Synced>) -> Result<(), OpenError> {
-    let dir = &options.dir;
-    let journals = Journals::read(rows).map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
-    let synced = synced.copied().unwrap_or_default();
-    for (first, last) in journals.gaps.iter().filter(|(_, last)| *last > synced.accepted) {
-        refuse_unless_accepted(options, format!("groups {first} to {last} are missing in it"))?;
-    }
-    if let Some((_, last)) = journals.groups.filter(|(_, last)| *last < synced.last()) {
-        refuse_unless_accepted(options, format!("it ends with group {last}, {} was on disk", synced.last()))?;
-    }
-    match journals.tail {
-        Some(tail) if tail.torn => {
-            tracing::info!(path = %tail.path.display(), at = tail.end, "cutting off a write that was not finished");
-            tail.cut().map_err(|error| OpenError::io(dir, "cutting the journal", &error))
+/// Makes everything in an empty directory, or one whose making was cut short: nothing was ever written to it. The file
+/// `format` comes last and says that the rest is whole.
+fn create(dir: &Path) -> Result<Manifest, OpenError> {
+    let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
+    for name in ["rows", "journal"] {
+        let path = dir.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("clearing the directory")(error)),
+            _ => fs::create_dir(&path).map_err(failed("making a directory"))?,
         }
-        _ => Ok(()),
+    }
+    for space in Space::ALL {
+        fs::create_dir(dir.join("rows").join(space.name())).map_err(failed("making a directory"))?;
+    }
+    sync_dir(&dir.join("rows")).and_then(|()| folders::create(dir)).map_err(failed("making a directory"))?;
+    let sizes = EngineSizes::of_memtable(1);
+    open_spaces(dir, 0, sizes.table)?;
+    let header = JournalHeader { number: 1, first: 1, chain: 0 };
+    let manifest = Manifest { trees: [0; 3], journals: vec![ManifestedJournal { header, sealed: None }] };
+    let written = ManifestFile::new(dir, Manifest::default()).and_then(|file| {
+        let file = Arc::new(file);
+        JournalFiles::new(dir.join("journal"), file.clone())?.create(&header)?;
+        SyncedFile::open(dir, 0)?.write(0);
+        file.change(|empty| *empty = manifest.clone())
+    });
+    written.map_err(failed("writing the manifest"))?;
+    format::create(dir).map_err(failed("writing the file format"))?;
+    Ok(manifest)
+}
+
+fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
+    let damaged = |what| OpenError::Damaged { dir: dir.to_owned(), what };
+    match manifest::read(dir).map_err(|error| OpenError::io(dir, "reading the manifest", &error))? {
+        Some(manifest) => manifest.map_err(damaged),
+        None => Err(damaged(format!("{} is missing: it says which files must be there", manifest::path(dir).display()))),
     }
 }
 
-fn refuse_unless_accepted(options: &OpenOptions, what: String) -> Result<(), OpenError> {
-    if !options.accept_damaged_journal {
-        return Err(OpenError::DamagedJournal { dir: options.dir.clone(), what });
+/// What the checks before the opening found.
+struct Checked {
+    /// The active journal and where it ends.
+    active: (JournalHeader, JournalEnd),
+    /// Whether journals are damaged, and that was accepted.
+    is_lossy: bool,
+}
+
+/// Everything that must be there is there. Reads only.
+fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Checked, OpenError> {
+    let dir = &options.dir;
+    let damaged = |what| OpenError::Damaged { dir: dir.clone(), what };
+    let scan = journal::scan(&dir.join("journal"), &manifest.journals, synced)
+        .map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
+    for what in &scan.damage {
+        if !options.accept_damaged_journal {
+            return Err(OpenError::DamagedJournal { dir: dir.clone(), what: what.clone() });
+        }
+        tracing::warn!(dir = %dir.display(), "the journal is damaged, as accepted: {what}; answered writes are lost");
     }
-    let dir = options.dir.display();
-    tracing::warn!(%dir, "the journal is damaged, as accepted: {what}; writes that were answered are lost");
-    Ok(())
+    precheck::check(&dir.join("rows"), manifest.trees).map_err(damaged)?;
+    folders::check(dir).map_err(damaged)?;
+    Ok(Checked { active: scan.active, is_lossy: !scan.damage.is_empty() })
+}
+
+fn disk_sizes(dir: &Path) -> io::Result<EngineSizes> {
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(EngineSizes::for_disk(disk.f_blocks.saturating_mul(disk.f_frsize)))
+}
+
+fn open_trees(options: &OpenOptions, sizes: &EngineSizes) -> Result<Spaces, OpenError> {
+    open_spaces(&options.dir, options.cache_bytes, sizes.table)
 }
 
 /// Opens the engine below. Where it panics over what it finds, that is damage, too.
-fn open_spaces(dir: &Path, rows: &Path, cache_bytes: u64) -> Result<Spaces, OpenError> {
+fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Spaces, OpenError> {
+    let rows = dir.join("rows");
     let damaged = |what: String| OpenError::Damaged { dir: dir.to_owned(), what };
-    match catch_unwind(AssertUnwindSafe(|| Spaces::open(rows, cache_bytes))) {
+    match catch_unwind(AssertUnwindSafe(|| Spaces::open(&rows, cache_bytes, table_bytes))) {
         Ok(Ok(spaces)) => Ok(spaces),
-        Ok(Err(fjall::Error::Locked)) => Err(OpenError::InUse { dir: dir.to_owned() }),
         Ok(Err(error)) if is_damage(&error) => Err(damaged(error.to_string())),
         Ok(Err(error)) => Err(OpenError::Io { dir: dir.to_owned(), what: error.to_string() }),
         Err(panic) => {
@@ -194,33 +267,66 @@ fn open_spaces(dir: &Path, rows: &Path, cache_bytes: u64) -> Result<Spaces, Open
     }
 }
 
-/// The last group of each keyspace, as it is now. The engine syncs its journal when it opens, so this is on disk.
-fn recovered(dir: &Path, spaces: &Spaces) -> Result<Synced, OpenError> {
-    let mut recovered = Synced::default();
-    for space in Space::ALL {
-        let group = spaces.group(space);
-        let group = group.map_err(|error| OpenError::Damaged { dir: dir.to_owned(), what: error.to_string() })?;
-        recovered.note(space, group);
-    }
-    Ok(recovered)
+/// What a replay found.
+#[derive(Default)]
+struct Replayed {
+    /// The last group.
+    last: u64,
+    /// Writes that were in no table.
+    writes: u64,
 }
 
-/// Compares what was recovered with what was on disk; answers up to which group losses are accepted now.
-fn check_recovered(options: &OpenOptions, recovered: &Synced, synced: Option<&Synced>) -> Result<u64, OpenError> {
-    let Some(synced) = synced else {
-        if recovered.last() > 0 {
-            let dir = options.dir.display();
-            tracing::warn!(%dir, "the file synced is missing: whether the journal lost writes cannot be told this time");
-        }
-        return Ok(0);
-    };
-    let lost = (0..Space::ALL.len())
-        .filter(|&at| recovered.groups[at] < synced.groups[at])
-        .max_by_key(|&at| synced.groups[at]);
-    if let Some(at) = lost {
-        let (found, known) = (recovered.groups[at], synced.groups[at]);
-        refuse_unless_accepted(options, format!("its last group is {found}, {known} was on disk"))?;
+/// Puts what is in no table yet back into the memtables.
+fn replay(
+    dir: &Path,
+    spaces: &Spaces,
+    manifest: &Manifest,
+    sizes: &EngineSizes,
+    salvage: bool,
+) -> Result<Replayed, OpenError> {
+    let persisted = Space::ALL.map(|space| spaces.tree(space).persisted());
+    let mut found = Replayed::default();
+    for journal in &manifest.journals {
+        let replayed = journal::replay(&dir.join("journal"), journal, salvage, |frame| {
+            let mut writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+            writes.retain(|(space, ..)| persisted[*space as usize].is_none_or(|seqno| frame.seqno > seqno));
+            found.last = found.last.max(frame.group);
+            found.writes += writes.len() as u64;
+            spaces.pass_seqno(frame.seqno);
+            spaces.insert(&Group { number: frame.group, seqno: frame.seqno, writes });
+            let full = spaces.trees().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
+            full.for_each(SpaceTree::rotate);
+            Ok::<_, io::Error>(())
+        });
+        replayed.map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
     }
-    let accepts_now = options.accept_damaged_journal;
-    Ok(if accepts_now { synced.accepted.max(recovered.last()) } else { synced.accepted })
+    Ok(found)
+}
+
+/// After an accepted loss: writes what was saved to tables and begins a journal behind all groups that ever were.
+fn begin_anew(
+    spaces: &Spaces,
+    files: &JournalFiles,
+    manifest: &ManifestFile,
+    found: u64,
+    synced: u64,
+) -> io::Result<(JournalHeader, JournalEnd)> {
+    spaces.trees().iter().for_each(SpaceTree::rotate);
+    for tree in spaces.trees() {
+        while let Some(sealed) = tree.next_sealed() {
+            let flushed = crate::flush::flush(tree, &sealed, spaces.snapshots.watermark());
+            flushed.map_err(|error| io::Error::other(error.to_string()))?;
+            tree.flushed();
+        }
+    }
+    let journals = manifest.read(|manifest| manifest.journals.clone());
+    let number = journals.last().map_or(0, |journal| journal.header.number) + 1;
+    let sealed = journals.iter().filter_map(|journal| Some(journal.sealed?.group)).max().unwrap_or(0);
+    let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
+    files.create(&header)?;
+    manifest.change(|manifest| {
+        manifest.trees = spaces.versions();
+        manifest.journals = vec![ManifestedJournal { header, sealed: None }];
+    })?;
+    Ok((header, JournalEnd::empty(&header, 0)))
 }

@@ -210,7 +210,7 @@ impl<'a> Draft<'a> {
         let from = keys::partition_key(partition);
         let to = keys::behind(&from);
         let mut rows = BTreeMap::new();
-        for pair in self.spaces.entries(Space::Wide, &from, &to) {
+        for pair in self.spaces.range(Space::Wide, from.clone()..to.clone()) {
             let (key, value) = pair?;
             let row = Row { value: Bytes::new(), ..decode(Bytes::new(), value)? };
             rows.insert(key, row);

@@ -70,6 +70,7 @@ pub(crate) struct Request {
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     poisoned: AtomicBool,
+    closed: AtomicBool,
     reason: OnceLock<String>,
     /// Groups committed.
     pub(crate) groups: AtomicU64,
@@ -91,6 +92,19 @@ impl Health {
     pub(crate) fn poison(&self, reason: &str) {
         let _ = self.reason.set(reason.to_owned());
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Ends writing in order: what was written is on disk.
+    pub(crate) fn close(&self) {
+        if !self.is_poisoned() {
+            self.closed.store(true, Ordering::Release);
+        }
+        self.poison("the store is closed");
+    }
+
+    /// Whether writing ended in order.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The error every write gets once poisoned.

@@ -3,12 +3,11 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use fjall::Readable;
 use larder_store::{
-    Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
+    Kind, Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
 };
 
-use crate::spaces::{Space, Spaces, damaged, pair};
+use crate::spaces::{Space, Spaces, damaged};
 use crate::{entry, keys};
 
 /// One page of live rows of one moment.
@@ -70,9 +69,9 @@ fn wide_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &m
     if from >= to {
         return Ok(());
     }
-    let entries = spaces.database.snapshot().range(spaces.keyspace(Space::Wide), from..to);
-    let row = |guard| {
-        let (key, value) = pair(Space::Wide, guard)?;
+    let entries = spaces.range(Space::Wide, from..to);
+    let row = |entry: Result<_>| {
+        let (key, value): (Bytes, Bytes) = entry?;
         entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(Space::Wide, error))
     };
     match query.order {
@@ -136,8 +135,8 @@ fn next_partition(spaces: &Spaces, from: &Bytes, end: &Bytes, now: Micros) -> Re
     if from >= end {
         return Ok(None);
     }
-    for guard in spaces.database.snapshot().range(spaces.keyspace(space), from.clone()..end.clone()) {
-        let (key, value) = pair(space, guard)?;
+    for entry in spaces.range(space, from.clone()..end.clone()) {
+        let (key, value) = entry?;
         let (partition, name) = keys::split(&key).map_err(|error| damaged(space, error))?;
         if is_live(space, name, value, now)? {
             let key = Bytes::copy_from_slice(&partition.key);
@@ -161,8 +160,19 @@ fn is_live(space: Space, name: Bytes, value: Bytes, now: Micros) -> Result<bool>
 /// `Damaged`, `Io`.
 pub(crate) fn expired(spaces: &Spaces, space: Space, from: &Bytes, limit: usize, now: Micros) -> Result<Expired> {
     let mut found = Expired { keys: Vec::new(), seen: 0, next: None };
-    for guard in spaces.database.snapshot().range(spaces.keyspace(space), from.clone()..) {
-        let (key, value) = pair(space, guard)?;
+    let mut last = from.clone();
+    for entry in spaces.range(space, from.clone()..) {
+        let (key, value) = match entry {
+            Ok(entry) => entry,
+            // The pass goes on behind the block: what is in it expires for readers all the same.
+            Err(error) if error.kind == Kind::Damaged => {
+                let behind = spaces.tree(space).behind_damage(&last, limit + 1);
+                found.next = behind.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        last = key.clone();
         if found.seen == limit {
             found.next = Some(Bytes::copy_from_slice(&key));
             break;

@@ -1,17 +1,21 @@
-//! The three keyspaces of the engine below, and its errors in the store's words.
+//! The three trees, and their errors in the store's words.
 
+use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, LsmError, Readable};
 use larder_store::{Error, Kind, Result, Row};
+use lsm_tree::{AbstractTree, Cache, DescriptorTable, Guard as _, SequenceNumberCounter};
 
 use crate::cache::EntryCache;
-use crate::{entry, keys};
+use crate::descriptors::TABLES_OPEN_MAX;
+use crate::entry;
+use crate::journal::Group;
+use crate::snapshots::Snapshots;
+use crate::tree::{SpaceTree, TreeOptions};
 
-/// One of the three keyspaces.
+/// One of the three trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Space {
     /// A partition is one entry.
@@ -23,86 +27,106 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    /// Every keyspace.
+    /// Every tree.
     pub(crate) const ALL: [Self; 3] = [Self::Packed, Self::Wide, Self::Bulk];
 
-    fn name(self) -> &'static str {
+    /// Its name, and that of its directory.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Packed => "packed",
             Self::Wide => "wide",
             Self::Bulk => "bulk",
         }
     }
-
-    /// Missing gets matter in packed and wide: their last level keeps its filters. Whoever asks for a bulk row has its name.
-    fn options(self) -> KeyspaceCreateOptions {
-        let bloom = |policy| FilterPolicyEntry::Bloom(policy);
-        let options = KeyspaceCreateOptions::default()
-            .manual_journal_persist(true)
-            .filter_policy(FilterPolicy::new([
-                bloom(BloomConstructionPolicy::FalsePositiveRate(0.0001)),
-                bloom(BloomConstructionPolicy::BitsPerKey(10.0)),
-            ]))
-            .data_block_compression_policy(CompressionPolicy::new([
-                CompressionType::None,
-                CompressionType::None,
-                CompressionType::Lz4,
-            ]))
-            .expect_point_read_hits(self == Self::Bulk);
-        match self {
-            Self::Packed | Self::Wide => options,
-            Self::Bulk => options.with_kv_separation(Some(KvSeparationOptions::default())),
-        }
-    }
 }
 
-/// The engine below, opened.
+/// The trees, opened. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Spaces {
-    /// All of it.
-    pub(crate) database: Database,
-    packed: Keyspace,
-    wide: Keyspace,
-    bulk: Keyspace,
+    trees: Arc<[SpaceTree; 3]>,
+    /// Which sequence numbers readers may ask for.
+    pub(crate) snapshots: Arc<Snapshots>,
+    /// Hands out sequence numbers: to groups, and to the trees' own changes of version.
+    seqnos: SequenceNumberCounter,
     /// Packed entries that are read often.
     pub(crate) cache: Arc<EntryCache>,
 }
 
 impl Spaces {
-    /// Opens or creates the engine's directory.
-    pub(crate) fn open(dir: &Path, cache_bytes: u64) -> fjall::Result<Self> {
-        let database = Database::builder(dir)
-            .cache_size(cache_bytes - cache_bytes / 2)
-            .manual_journal_persist(true)
-            .journal_compression(CompressionType::None)
-            .open()?;
-        let keyspace = |space: Space| database.keyspace(space.name(), || space.options());
-        let (packed, wide, bulk) = (keyspace(Space::Packed)?, keyspace(Space::Wide)?, keyspace(Space::Bulk)?);
+    /// Opens or makes the trees in `dir`. What is there must have been checked: a tree takes a directory without its
+    /// version files for a new one, and removes files that its version does not name.
+    ///
+    /// # Errors
+    /// What the engine below answers.
+    pub(crate) fn open(dir: &Path, cache_bytes: u64, table_bytes: u64) -> lsm_tree::Result<Self> {
+        let seqnos = SequenceNumberCounter::new(1);
+        let options = TreeOptions {
+            cache: Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2)),
+            descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
+            seqnos: seqnos.clone(),
+            table_bytes,
+        };
+        let tree = |space: Space| SpaceTree::open(space, &dir.join(space.name()), &options);
+        let trees = [tree(Space::Packed)?, tree(Space::Wide)?, tree(Space::Bulk)?];
+        let persisted = trees.iter().filter_map(SpaceTree::persisted).max();
+        seqnos.fetch_max(persisted.map_or(1, |seqno| seqno + 1));
+        let snapshots = Arc::new(Snapshots::new(seqnos.get()));
         let cache = Arc::new(EntryCache::new(cache_bytes / 2));
-        Ok(Self { database, packed, wide, bulk, cache })
+        Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache })
     }
 
-    /// Writes what is in memory out to tables, so that the next open has no journal to read.
-    pub(crate) fn settle(&self) -> fjall::Result<()> {
-        Space::ALL.into_iter().try_for_each(|space| self.keyspace(space).rotate_memtable_and_wait())
+    /// One of the trees.
+    pub(crate) fn tree(&self, space: Space) -> &SpaceTree {
+        &self.trees[space as usize]
     }
 
-    /// One of the keyspaces.
-    pub(crate) fn keyspace(&self, space: Space) -> &Keyspace {
-        match space {
-            Space::Packed => &self.packed,
-            Space::Wide => &self.wide,
-            Space::Bulk => &self.bulk,
+    /// All trees.
+    pub(crate) fn trees(&self) -> &[SpaceTree; 3] {
+        &self.trees
+    }
+
+    /// The version that each tree has on disk at least, as the manifest names them.
+    pub(crate) fn versions(&self) -> [u64; 3] {
+        Space::ALL.map(|space| self.tree(space).version())
+    }
+
+    /// The sequence number of the next group.
+    pub(crate) fn next_seqno(&self) -> u64 {
+        self.seqnos.next()
+    }
+
+    /// No later group gets a sequence number up to this one.
+    pub(crate) fn pass_seqno(&self, seqno: u64) {
+        self.seqnos.fetch_max(seqno + 1);
+    }
+
+    /// Puts a group into the memtables, where a new group is seen by nobody before it is whole.
+    pub(crate) fn insert(&self, group: &Group) {
+        for (space, key, value) in &group.writes {
+            self.tree(*space).insert(key, value.as_deref(), group.seqno);
         }
+        self.snapshots.publish(group.seqno);
     }
 
-    /// One entry, sharing the engine's memory.
+    /// Every write with a sequence number below this is in a table.
+    pub(crate) fn flushed_below(&self) -> u64 {
+        // The last whole group, read before the memtables: a group that has its number but is not in them yet counts as
+        // unflushed, or its journal could be sealed and released before anything else holds it.
+        let next = self.snapshots.visible();
+        self.trees.iter().filter_map(SpaceTree::first_unflushed).fold(next, u64::min)
+    }
+
+    /// Bytes in all memtables.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.trees.iter().map(SpaceTree::unflushed_bytes).sum()
+    }
+
+    /// One entry as the committer sees it, sharing the engine's memory: no other thread writes.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
-        let entry = self.keyspace(space).get(key).map_err(|error| read_failed(space, error))?;
-        Ok(entry.map(Bytes::from_owner))
+        self.get_at(space, key, u64::MAX)
     }
 
     /// As [`Self::get`], of whole groups: a head is never seen before its shadow.
@@ -110,8 +134,30 @@ impl Spaces {
     /// # Errors
     /// `Damaged`, `Io`.
     pub(crate) fn settled(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
-        let entry = self.database.snapshot().get(self.keyspace(space), key);
-        Ok(entry.map_err(|error| read_failed(space, error))?.map(Bytes::from_owner))
+        let snapshot = self.snapshots.take();
+        self.get_at(space, key, snapshot.seqno)
+    }
+
+    fn get_at(&self, space: Space, key: &[u8], seqno: u64) -> Result<Option<Bytes>> {
+        let tree = self.tree(space);
+        let entry = tree.below.get(key, seqno).map_err(|error| tree.read_failed(error))?;
+        Ok(entry.map(Bytes::from_owner))
+    }
+
+    /// Entries of whole groups, in both directions.
+    pub(crate) fn range<R: RangeBounds<Bytes>>(
+        &self,
+        space: Space,
+        range: R,
+    ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + use<'_, R> {
+        let snapshot = self.snapshots.take();
+        let tree = self.tree(space);
+        // The iterator holds tables and memtables of its own from here on: the epoch may go.
+        let entries = tree.below.range(range, snapshot.seqno, None);
+        entries.map(|entry| {
+            let (key, value) = entry.into_inner().map_err(|error| tree.read_failed(error))?;
+            Ok((Bytes::from_owner(key), Bytes::from_owner(value)))
+        })
     }
 
     /// As [`Self::packed_rows`], for readers: of whole groups, and what is read often is kept.
@@ -129,7 +175,7 @@ impl Spaces {
                 entry
             }
         };
-        entry.map(|entry| entry::decode_packed(entry).map_err(|error| damaged(Space::Packed, error))).transpose()
+        decode_rows(entry)
     }
 
     /// The rows of a packed partition, expired ones too; `None` when it has no entry.
@@ -137,38 +183,12 @@ impl Spaces {
     /// # Errors
     /// `Damaged`, `Io`.
     pub(crate) fn packed_rows(&self, key: &[u8]) -> Result<Option<Vec<Row>>> {
-        let entry = self.get(Space::Packed, key)?;
-        entry.map(|entry| entry::decode_packed(entry).map_err(|error| damaged(Space::Packed, error))).transpose()
-    }
-
-    /// Entries from `from` to before `to` as the committer sees them: no other thread writes.
-    pub(crate) fn entries(
-        &self,
-        space: Space,
-        from: &Bytes,
-        to: &Bytes,
-    ) -> impl Iterator<Item = Result<(Bytes, Bytes)>> {
-        let entries = self.keyspace(space).range(from.clone()..to.clone());
-        entries.map(move |guard| pair(space, guard))
-    }
-
-    /// The number of the last group written to this keyspace, 0 when there was none.
-    ///
-    /// # Errors
-    /// `Damaged`, `Io`.
-    pub(crate) fn group(&self, space: Space) -> Result<u64> {
-        let entry = self.get(space, keys::GROUP_KEY)?;
-        entry.map_or(Ok(0), |entry| entry::decode_group(entry).map_err(|error| damaged(space, error)))
+        decode_rows(self.get(Space::Packed, key)?)
     }
 }
 
-/// Key and value behind a guard, sharing the engine's memory.
-///
-/// # Errors
-/// `Damaged`, `Io`.
-pub(crate) fn pair(space: Space, guard: fjall::Guard) -> Result<(Bytes, Bytes)> {
-    let (key, value) = guard.into_inner().map_err(|error| read_failed(space, error))?;
-    Ok((Bytes::from_owner(key), Bytes::from_owner(value)))
+fn decode_rows(entry: Option<Bytes>) -> Result<Option<Vec<Row>>> {
+    entry.map(|entry| entry::decode_packed(entry).map_err(|error| damaged(Space::Packed, error))).transpose()
 }
 
 /// The store's error for an entry that does not decode.
@@ -177,23 +197,21 @@ pub(crate) fn damaged(space: Space, error: larder_model::codec::DecodeError) -> 
 }
 
 /// The store's error for a read that the engine below refused.
-pub(crate) fn read_failed(space: Space, error: fjall::Error) -> Error {
-    let kind = if is_damage(&error) { Kind::Damaged } else { Kind::Io };
-    Error::caused(kind, format_args!("reading {} failed", space.name()), error)
+pub(crate) fn read_failed(space: Space, error: lsm_tree::Error) -> Error {
+    let rows = space.name();
+    match is_damage(&error) {
+        true => Error::caused(Kind::Damaged, format_args!("a block in rows/{rows} is damaged, see `larder check`"), error),
+        false => Error::caused(Kind::Io, format_args!("reading rows/{rows} failed"), error),
+    }
 }
 
 /// Whether the engine below found wrong bytes, rather than being refused by the machine.
-pub(crate) fn is_damage(error: &fjall::Error) -> bool {
+pub(crate) fn is_damage(error: &lsm_tree::Error) -> bool {
     match error {
-        fjall::Error::Storage(LsmError::Io(error)) | fjall::Error::Io(error) => {
-            error.kind() == std::io::ErrorKind::UnexpectedEof || error.kind() == std::io::ErrorKind::InvalidData
-        }
-        fjall::Error::Storage(_)
-        | fjall::Error::JournalRecovery(_)
-        | fjall::Error::Decompress(_)
-        | fjall::Error::InvalidTrailer
-        | fjall::Error::InvalidTag(_)
-        | fjall::Error::Unrecoverable => true,
-        _ => false,
+        lsm_tree::Error::Io(error) => matches!(
+            error.kind(),
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::NotFound
+        ),
+        _ => true,
     }
 }

@@ -10,16 +10,19 @@ use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
     Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    PartitionPage, Purpose, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
 };
 use parking_lot::Mutex;
 
 use crate::bulk::BulkRows;
 use crate::committer::Committer;
-use crate::journal::{FjallJournal, Journal};
+use crate::disk_space::DiskSpace;
+use crate::journal::{Journal, JournalFile, JournalFiles};
+use crate::maintenance::{Maintenance, MaintenanceThreads, Shared};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
 use crate::spaces::{Space, Spaces};
+use crate::tree::SpaceTree;
 use crate::sweep::Cursor;
 use crate::{keys, read};
 
@@ -39,15 +42,20 @@ pub struct LocalStore {
 }
 
 struct Inner {
-    // Dropped in this order: the queue ends the committer, which is waited for, then the engine, then the lock.
+    // Dropped in this order: the queue ends the committer, which is waited for, then the threads behind it, then the engine,
+    // then the lock.
     queue: Option<Queue>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    maintenance: MaintenanceThreads,
     spaces: Spaces,
+    files: Arc<JournalFiles>,
     health: Arc<Health>,
     clock: Arc<dyn Clock>,
     durable: bool,
+    replayed: u64,
     sweep: Mutex<Cursor>,
-    _lock: std::fs::File,
+    space: Arc<DiskSpace>,
+    _lock: Arc<std::fs::File>,
 }
 
 /// What the committer did since the store was opened.
@@ -61,12 +69,14 @@ pub struct Stats {
     pub syncs: u64,
     /// Requests waiting now.
     pub queued: usize,
+    /// Writes that the start found in the journal alone.
+    pub replayed: u64,
 }
 
 impl LocalStore {
     /// Opens a data directory, or makes one.
     ///
-    /// Blocks: it replays the journal.
+    /// Blocks: it reads and replays the journal.
     ///
     /// # Errors
     /// `InUse`, `Foreign`, `UnknownFormat`, `DamagedJournal`, `Damaged`, `Io`.
@@ -77,27 +87,55 @@ impl LocalStore {
     /// Opens a data directory with something between the committer and its journal.
     pub(crate) fn open_with(
         options: OpenOptions,
-        wrap: impl FnOnce(FjallJournal) -> Box<dyn Journal>,
+        wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
     ) -> std::result::Result<Self, OpenError> {
-        let Opened { spaces, side, synced, last, lock } = open(&options)?;
+        let space = DiskSpace::new(&options.dir, options.clock.clone());
+        Self::open_in(options, space, wrap)
+    }
+
+    /// Opens a data directory on a disk with this space.
+    pub(crate) fn open_in(
+        options: OpenOptions,
+        space: Arc<DiskSpace>,
+        wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
+    ) -> std::result::Result<Self, OpenError> {
+        let Opened { spaces, files, journal, sizes, last, replayed, lock } = open(&options)?;
         let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
+        let failed = |error| OpenError::io(&dir, "starting a thread", &error);
         let health = Arc::new(Health::default());
         let (queue, receiver) = Queue::new(health.clone());
+        let shared = Shared { health: health.clone(), clock: clock.clone(), space: space.clone() };
+        let maintenance = Maintenance::new(spaces.clone(), files.clone(), shared, sizes);
+        let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
         let committer = Committer {
-            journal: wrap(FjallJournal::new(spaces.clone(), dir.clone())),
+            journal: wrap(journal),
             spaces: spaces.clone(),
             clock: clock.clone(),
             health: health.clone(),
             queue: receiver,
-            side,
-            synced,
+            maintenance: maintenance.shared().clone(),
             last,
+            // What a killed process wrote may not be on disk yet: the first sync covers it.
+            synced: 0,
             cache_bytes,
         };
-        let thread = committer.start().map_err(|error| OpenError::io(&dir, "starting the committer", &error))?;
+        let thread = committer.start().map_err(failed)?;
         let committer = Mutex::new(Some(thread));
         let sweep = Mutex::new(Cursor::default());
-        let inner = Inner { queue: Some(queue), committer, spaces, health, clock, durable, sweep, _lock: lock };
+        let inner = Inner {
+            queue: Some(queue),
+            committer,
+            maintenance,
+            spaces,
+            files,
+            health,
+            clock,
+            durable,
+            replayed,
+            sweep,
+            space,
+            _lock: lock,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -107,11 +145,16 @@ impl LocalStore {
         Arc::new(self.clone())
     }
 
+    /// The space of the disk: whatever else writes to the data directory has itself admitted there.
+    #[must_use]
+    pub fn disk_space(&self) -> Arc<DiskSpace> {
+        self.inner.space.clone()
+    }
+
     /// Bytes of tables and journals on disk; blob files come on top.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        let journals = self.inner.spaces.database.journal_disk_space().unwrap_or(0);
-        Space::ALL.into_iter().map(|space| self.inner.spaces.keyspace(space).disk_space()).sum::<u64>() + journals
+        self.inner.spaces.trees().iter().map(SpaceTree::disk_bytes).sum::<u64>() + self.inner.files.bytes()
     }
 
     /// Counters for metrics.
@@ -123,6 +166,7 @@ impl LocalStore {
             batches: batches.load(Ordering::Relaxed),
             syncs: syncs.load(Ordering::Relaxed),
             queued: self.queue().length(),
+            replayed: self.inner.replayed,
         }
     }
 
@@ -136,19 +180,26 @@ impl LocalStore {
         let committer = self.inner.committer.lock().take();
         // It has answered and has nothing left to do; a panic is in its health.
         let _ = committer.map(JoinHandle::join);
-        if !self.inner.health.is_poisoned() {
+        if self.inner.health.is_closed() {
             self.settle().await;
         }
+        self.inner.maintenance.stop();
         Ok(())
     }
 
-    /// Leaves no journal to read for the next open. Nothing is lost if this fails or takes too long.
+    /// Leaves nothing to replay for the next open. Nothing is lost if this fails or takes too long.
     async fn settle(&self) {
-        let spaces = self.inner.spaces.clone();
-        let settled = tokio::task::spawn_blocking(move || spaces.settle());
-        if !matches!(tokio::time::timeout(SETTLE_WITHIN, settled).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("the tables were not all written out: the next start reads the journal");
+        let inner = self.inner.clone();
+        let settled = tokio::task::spawn_blocking(move || inner.maintenance.settle(SETTLE_WITHIN));
+        if !matches!(settled.await, Ok(true)) {
+            tracing::warn!("the memtables were not all written to tables: the next start replays the journal");
         }
+    }
+
+    /// Keeps every write in its memtable, so that tests meet journals that are long.
+    #[cfg(test)]
+    pub(crate) fn hold_memtables(&self) {
+        self.inner.maintenance.shared().hold_memtables();
     }
 
     pub(crate) fn spaces(&self) -> &Spaces {
@@ -181,7 +232,26 @@ impl LocalStore {
             Durability::Disk => self.inner.durable,
             Durability::Forced => true,
         };
-        self.queue().run_until(options.deadline, work, bytes, durable).await
+        let done = self.queue().run_until(options.deadline, work, bytes, durable);
+        self.admitted(options.purpose, bytes, done).await
+    }
+
+    /// Has work done if there is space for what it writes, and holds the space until it is answered.
+    ///
+    /// # Errors
+    /// `Full`: nothing was queued; and what the work answers.
+    pub(crate) async fn admitted(
+        &self,
+        purpose: Purpose,
+        bytes: usize,
+        work: impl Future<Output = Result<Done>>,
+    ) -> Result<Done> {
+        let room = self.inner.space.admit_rows(purpose, bytes)?;
+        let done = work.await;
+        if !matches!(&done, Err(error) if error.kind == Kind::Full) {
+            room.spend_all();
+        }
+        done
     }
 }
 
@@ -263,6 +333,11 @@ impl Store for LocalStore {
     fn is_ready(&self) -> bool {
         !self.inner.health.is_poisoned()
     }
+}
+
+/// Threads that compact: as many as leave a core to requests, four at most.
+fn compactors() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4))
 }
 
 fn check_table(table: Table, guarded: bool) -> Result<()> {

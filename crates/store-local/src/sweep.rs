@@ -1,7 +1,7 @@
 //! The slow pass that removes expired rows. Readers never see them; this gives back their room.
 
 use bytes::Bytes;
-use larder_store::Result;
+use larder_store::{Purpose, Result};
 
 use crate::queue::{Done, Work};
 use crate::read;
@@ -54,7 +54,8 @@ impl LocalStore {
         let mut swept = Swept { seen: found.seen, removed: 0, complete };
         if !found.keys.is_empty() {
             let bytes = found.keys.iter().map(|(_, key)| key.len()).sum();
-            if let Done::Purged(removed) = self.queue().run(Work::Purge(found.keys), bytes, false).await? {
+            let done = self.queue().run(Work::Purge(found.keys), bytes, false);
+            if let Done::Purged(removed) = self.admitted(Purpose::Reclaim, bytes, done).await? {
                 swept.removed = removed;
             }
         }

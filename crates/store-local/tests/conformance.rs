@@ -14,6 +14,7 @@ async fn the_embedded_engine_keeps_every_promise() {
         cache_bytes: 16 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: clock.clone(),
     });
     conformance(Arc::new(store.unwrap()), clock).await;

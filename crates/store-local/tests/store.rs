@@ -206,22 +206,36 @@ async fn a_second_server_and_an_unknown_format_are_told_apart() {
     std::fs::write(dir.path().join("format"), "larder data, format 7\nwritten by larder 9.0\n").unwrap();
     let unknown = LocalStore::open(options(dir.path(), &clock)).err().unwrap().to_string();
     assert!(unknown.contains("data format 7, written by larder 9.0; this is larder"), "{unknown}");
-    std::fs::remove_file(dir.path().join("format")).unwrap();
-    let missing = LocalStore::open(options(dir.path(), &clock)).err().unwrap().to_string();
-    assert!(missing.contains("the file format is missing"), "{missing}");
 }
 
 #[tokio::test]
 async fn a_creation_that_was_cut_short_is_begun_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = clock();
-    std::fs::write(dir.path().join("format"), "larder data, format 1\nwritten by larder 0.1.0\n").unwrap();
-    std::fs::create_dir_all(dir.path().join("rows/keyspaces")).unwrap();
-    std::fs::write(dir.path().join("rows/0.jnl"), "").unwrap();
-    drop(open(dir.path(), &clock));
-    std::fs::remove_file(dir.path().join("rows/version")).unwrap();
-    let damaged = LocalStore::open(options(dir.path(), &clock)).err().unwrap();
+    let (whole, clock) = (tempfile::tempdir().unwrap(), clock());
+    drop(open(whole.path(), &clock));
+    // The file format comes last: without it nothing was ever answered.
+    for missing in [&["format"][..], &["format", "manifest"], &["format", "manifest", "journal/00000001.jnl", "synced"]] {
+        missing.iter().for_each(|name| drop(std::fs::remove_file(whole.path().join(name))));
+        let store = open(whole.path(), &clock);
+        assert!(store.is_ready());
+        drop(store);
+    }
+    std::fs::remove_file(whole.path().join("manifest")).unwrap();
+    let damaged = LocalStore::open(options(whole.path(), &clock)).err().unwrap();
     assert!(matches!(damaged, OpenError::Damaged { .. }), "{damaged}");
+}
+
+#[tokio::test]
+async fn a_format_that_is_missing_where_data_is_starts_nothing_anew() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
+    let store = open(dir.path(), &clock);
+    let put = Batch::of(partition(Table::Objects, "p"), vec![Change::Put(row("r", 1, "v"))]);
+    store.apply(put, &call(DISK)).await.unwrap();
+    drop(store);
+    for more in ["format", "manifest"] {
+        std::fs::remove_file(dir.path().join(more)).unwrap();
+        let refused = LocalStore::open(options(dir.path(), &clock)).err().unwrap();
+        assert!(matches!(refused, OpenError::UnknownFormat { .. }), "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

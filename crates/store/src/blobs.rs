@@ -55,13 +55,6 @@ pub trait Blobs: Send + Sync {
     /// `Io`.
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>>;
 
-    /// Waits until every blob finished before is on disk, whatever durability it was finished with. Blobs that an engine keeps
-    /// among its rows are there with the next sync barrier of its store ([`Durability::Forced`]).
-    ///
-    /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
-    async fn sync(&self) -> Result<()>;
-
     /// Whether blobs are taken: false once poisoned.
     fn is_ready(&self) -> bool;
 }
@@ -69,6 +62,15 @@ pub trait Blobs: Send + Sync {
 /// Writes one blob from front to back. Dropped without [`Self::finish`], nothing of it remains.
 #[async_trait]
 pub trait BlobWriter: Send {
+    /// Says how many bytes will come, where that is known: an engine short of room refuses now rather than half way.
+    ///
+    /// # Errors
+    /// `Full`: nothing can be written any more.
+    async fn announce(&mut self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Appends bytes; returns when there is room for more.
     ///
     /// # Errors

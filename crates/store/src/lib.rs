@@ -9,12 +9,13 @@
 //! Engines promise the same, byte for byte: [`conformance`] runs every promise against any of them. There is no downcast and
 //! no "supports X": what one engine does, all do. [`memory`] is the engine of the simulation and of `--engine memory`;
 //! [`wrappers`] count calls and inject faults behind the same trait; [`shadows`] is for engines that cannot write a head and
-//! its shadow in one commit.
+//! its shadow in one commit. [`RateLimitedLog`] stands here because everything above can reach it.
 
 mod blobs;
 mod clock;
 mod contract;
 mod error;
+mod log_limit;
 mod traits;
 
 pub mod conformance;
@@ -31,7 +32,8 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, Kind, Result};
 pub use larder_model::keyspace::{Layout, Partition, Table};
 pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
+pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
-    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Range, ReadQuery, Shadow, Stopped,
-    Store, Swap,
+    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Purpose, Range, ReadQuery, Shadow,
+    Stopped, Store, Swap,
 };

@@ -36,6 +36,30 @@ pub enum Durability {
     Forced,
 }
 
+/// What a write is for. An engine that runs out of room refuses the purposes in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// To keep what a client brings.
+    #[default]
+    Data,
+    /// To remove something, now or later, or to keep the gateways running: what must pass for room to come back.
+    Reclaim,
+}
+
+impl Purpose {
+    /// Every purpose, the one refused first in front.
+    pub const ALL: [Self; 2] = [Self::Data, Self::Reclaim];
+
+    /// Name for metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Reclaim => "reclaim",
+        }
+    }
+}
+
 /// What comes with every call.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -45,6 +69,22 @@ pub struct Options {
     pub deadline: Instant,
     /// For writes: when to answer.
     pub durability: Durability,
+    /// For writes: what they are for.
+    pub purpose: Purpose,
+}
+
+impl Options {
+    /// Options of a read, or of a write that keeps what a client brings.
+    #[must_use]
+    pub fn new(level: Level, deadline: Instant, durability: Durability) -> Self {
+        Self { level, deadline, durability, purpose: Purpose::Data }
+    }
+
+    /// The same call on behalf of a removal or of housekeeping.
+    #[must_use]
+    pub fn reclaiming(self) -> Self {
+        Self { purpose: Purpose::Reclaim, ..self }
+    }
 }
 
 /// Which rows of a partition, from and to their names.

@@ -42,7 +42,7 @@ where
 {
     let (mut pause, mut attempts) = (PAUSE, 1);
     loop {
-        let options = Options { level: Level::Quorum, deadline: Instant::now() + CALL, durability };
+        let options = Options::new(Level::Quorum, Instant::now() + CALL, durability);
         match bounded(call(options)).await {
             Ok(done) => return Ok(done),
             Err(error) if passes(error.kind) && attempts < ATTEMPTS => tracing::warn!(%error, what, "tried again"),

@@ -35,7 +35,7 @@ impl Clock for Hand {
 }
 
 fn options() -> Options {
-    Options { level: Level::Quorum, deadline: Instant::now() + Duration::from_secs(60), durability: Durability::Disk }
+    Options::new(Level::Quorum, Instant::now() + Duration::from_secs(60), Durability::Disk)
 }
 
 /// A store as one machine has it, or as many have it: with shadows kept by protocol.
@@ -319,10 +319,12 @@ async fn through_the_embedded_engine_nothing_has_changed() {
         cache_bytes: 8 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(Hand::default()),
     });
     let store = store.unwrap();
-    let blobs = larder_store_local::blobs::LocalBlobs::open(data.path(), store.bulk_rows()).unwrap();
+    let blobs =
+        larder_store_local::blobs::LocalBlobs::open(data.path(), store.bulk_rows(), store.disk_space()).unwrap();
     let one = Ends { store: Arc::new(store), blobs: Arc::new(blobs) };
     import(&one, dir.path(), |_| ()).await.unwrap();
     same(&out.totals, &verify(&one, dir.path(), |_| ()).await.unwrap());

@@ -12,10 +12,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store-cassandra", &["store", "model"]),
     ("transfer", &["store", "model"]),
     ("gateway", &["store", "model"]),
-    ("http-edge", &[]),
+    ("http-edge", &["store"]),
     ("api-riak", &["gateway", "model", "http-edge"]),
     ("api-s3", &["gateway", "model", "http-edge"]),
-    ("server", &["api-riak", "api-s3", "gateway", "transfer", "store", "store-local", "store-cassandra", "model"]),
+    (
+        "server",
+        &["api-riak", "api-s3", "http-edge", "gateway", "transfer", "store", "store-local", "store-cassandra", "model"],
+    ),
     ("kv-admin", &[]),
 ];
 

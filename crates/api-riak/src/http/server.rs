@@ -20,6 +20,7 @@ impl Face for HttpService {
     type Body = Body;
 
     const WIRE: Wire = Wire {
+        name: "http",
         // An object can have many index fields.
         headers_max: 256,
         // Metadata and a percent-encoded address.
@@ -29,7 +30,7 @@ impl Face for HttpService {
     };
 
     fn settings(&self) -> HttpSettings {
-        self.settings
+        self.settings.clone()
     }
 
     async fn respond(&self, _peer: IpAddr, request: Request<Incoming>) -> Reply {

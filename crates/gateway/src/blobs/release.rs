@@ -51,13 +51,11 @@ impl Releases {
         Self { inner: Arc::new(Inner { store, blobs, metrics, durable, queue: OnceLock::new() }) }
     }
 
-    /// Waits until all that readers see now is on disk, however the server was started: files of blobs first, then the rows that
-    /// name them.
+    /// Waits until all that readers see now is on disk, however the server was started.
     ///
     /// # Errors
     /// What the store answers; nothing may be removed then.
     pub(crate) async fn barrier(&self) -> Result<Synced> {
-        self.inner.blobs.sync().await?;
         let options = Options { durability: Durability::Forced, ..own_options(Level::Quorum) };
         self.inner.store.apply(Batch::default(), &options).await?;
         Ok(Synced(()))

@@ -56,8 +56,6 @@ pub(crate) struct VolatileStore {
 pub(crate) struct State {
     /// Whether rows that name blobs changed since the last sync.
     rows_pending: bool,
-    /// Whether blobs were finished since the last sync that were not synced themselves.
-    blobs_pending: bool,
     /// Whether syncs fail.
     sync_fails: bool,
     /// Whether the next swap is seen by readers and answered `TimedOut`, before it is on disk.
@@ -73,7 +71,7 @@ pub(crate) struct State {
 impl State {
     fn note_removal(&mut self) {
         self.removed += 1;
-        self.removed_too_early += usize::from(self.rows_pending || self.blobs_pending);
+        self.removed_too_early += usize::from(self.rows_pending);
     }
 }
 
@@ -214,8 +212,7 @@ impl Store for VolatileStore {
 #[async_trait]
 impl Blobs for VolatileStore {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        let inner = self.inner.create(id, owner).await?;
-        Ok(Box::new(VolatileWriter { inner, state: Arc::clone(&self.state) }))
+        self.inner.create(id, owner).await
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
@@ -231,31 +228,8 @@ impl Blobs for VolatileStore {
         self.inner.list(after, limit).await
     }
 
-    async fn sync(&self) -> Result<()> {
-        self.state.lock().blobs_pending = false;
-        Ok(())
-    }
-
     fn is_ready(&self) -> bool {
         true
-    }
-}
-
-/// A blob under way.
-struct VolatileWriter {
-    inner: Box<dyn BlobWriter>,
-    state: Arc<Mutex<State>>,
-}
-
-#[async_trait]
-impl BlobWriter for VolatileWriter {
-    async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        self.inner.write(bytes).await
-    }
-
-    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
-        self.state.lock().blobs_pending |= durability == Durability::Buffered;
-        self.inner.finish(durability).await
     }
 }
 

@@ -43,7 +43,10 @@ impl Gateway {
                 self.check_length(bytes.len() as u64)?;
                 Ok(Received { body: Body::Inline(bytes), lease: None })
             }
-            Upload::Bytes(bytes) => self.receive_blob(bytes, None, to).await,
+            Upload::Bytes(bytes) => {
+                let length = Some(bytes.len() as u64);
+                self.receive_blob(bytes, length, None, to).await
+            }
             Upload::Stream { mut stream, length } => {
                 self.check_length(length.unwrap_or(0))?;
                 let mut pace = Pace::begin();
@@ -51,7 +54,7 @@ impl Gateway {
                 if first.len() <= inline_max {
                     return Ok(Received { body: Body::Inline(first), lease: None });
                 }
-                self.receive_blob(first, Some((stream, pace)), to).await
+                self.receive_blob(first, length, Some((stream, pace)), to).await
             }
         }
     }
@@ -59,6 +62,7 @@ impl Gateway {
     async fn receive_blob(
         &self,
         first: Bytes,
+        announced: Option<u64>,
         rest: Option<(Box<dyn ByteStream>, Pace)>,
         to: Destination<'_>,
     ) -> Result<Received> {
@@ -67,6 +71,7 @@ impl Gateway {
         let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.ports.blobs.create(id, owner).await?;
+        writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         let mut length = 0;
         let mut digest = Digester::default();
         self.append(writer.as_mut(), first, &mut length, &mut digest).await?;

@@ -85,13 +85,13 @@ impl Gateway {
         stays && write.mode != Mode::LastWriteWins && self.rule(Rule::LimitSiblings)
     }
 
-    /// After a failed write: a blob that no row can name any more goes at once. A row whose outcome is not known may still be
-    /// written, so its blob is kept from the sweeper.
+    /// After a failed write: a blob that no row can name any more goes at once, so that a full disk has its room back. A row
+    /// whose outcome is not known may still be written, so its blob is kept from the sweeper.
     pub(super) async fn give_up(&self, error: &Error, blob: Option<BlobId>, naming: NamingLease) {
         if error.is_outcome_unknown() {
             return drop(naming);
         }
-        if let (Error::TooManySiblings { .. } | Error::Superseded, Some(blob)) = (error, blob) {
+        if let (Error::TooManySiblings { .. } | Error::Superseded | Error::DiskFull, Some(blob)) = (error, blob) {
             self.releases.discard(blob).await;
         }
         naming.end();

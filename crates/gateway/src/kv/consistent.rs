@@ -32,15 +32,9 @@ impl Gateway {
         let to = Destination { partition: &partition, slot, clock: slot.birth, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
         let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
-        self.refuse_marked(blob, &asked.options).await?;
-        let clock = self.next_stamp(expected).await?;
         let content = Content { body, ..content };
-        let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
-        let write = Write::put(Mode::LastWriteWins, ANY_SLOT, clock, &row, Vec::new());
-        // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
-        self.list(address, &write, asked).await?;
         let naming = NamingLease::new(lease);
-        if let Err(error) = self.swap(&partition, expected, &write, asked).await {
+        if let Err(error) = self.replace(address, &partition, expected, content, asked).await {
             self.give_up(&error, blob, naming).await;
             return Err(error);
         }
@@ -51,6 +45,24 @@ impl Gateway {
             false => None,
         };
         Ok(Stored { found })
+    }
+
+    /// Makes `content` the value, if the head still has the stamp `expected`.
+    async fn replace(
+        &self,
+        address: &Address,
+        partition: &Partition,
+        expected: Option<Clock>,
+        content: Content,
+        asked: Asked,
+    ) -> Result<()> {
+        self.refuse_marked(content.body.blob(), &asked.options).await?;
+        let clock = self.next_stamp(expected).await?;
+        let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
+        let write = Write::put(Mode::LastWriteWins, ANY_SLOT, clock, &row, Vec::new());
+        // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
+        self.list(address, &write, asked).await?;
+        self.swap(partition, expected, &write, asked).await
     }
 
     pub(super) async fn delete_consistent(

@@ -22,7 +22,7 @@ impl Gateway {
             let permit = self.permit(&request.address.bucket, request.timeout).await?;
             self.permit_write(&permit)?;
             let quorums = with_rw(&request.quorums, &permit);
-            let asked = self.ask_write(&permit, &quorums)?;
+            let asked = self.ask_write(&permit, &quorums)?.reclaiming();
             let reading = self.read_before_delete(&permit, &quorums)?;
             if permit.props.consistent {
                 return self.delete_consistent(request, permit, asked).await;

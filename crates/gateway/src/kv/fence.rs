@@ -123,7 +123,7 @@ impl Gateway {
         blob: Option<BlobId>,
     ) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
-        let options = Options { level: Level::Quorum, ..target.asked.options };
+        let options = Options { level: Level::Quorum, ..target.asked.options }.reclaiming();
         if !self.has_gc_mark(blob, &options).await.map_err(|_| Error::TimedOut)? {
             return Ok(());
         }

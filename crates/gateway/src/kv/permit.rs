@@ -78,6 +78,11 @@ impl Asked {
         Self { options: Options { durability, ..self.options }, ..self }
     }
 
+    /// The same write, which removes something.
+    pub(super) fn reclaiming(self) -> Self {
+        Self { options: self.options.reclaiming(), ..self }
+    }
+
     /// The levels it may be written at.
     pub(super) fn writing(self) -> Steps {
         Steps::new(self.options, self.copies, self.floor)
@@ -145,7 +150,7 @@ impl Gateway {
         let pr = count(props, quorums.pr, props.pr)?;
         let confirms = self.confirms(props, quorums, true)?;
         let words = Words { reading: true, sloppy: (Which::R, r), strict: self.strict(props, Which::Pr, pr), confirms };
-        let options = Options { level: Level::One, deadline: permit.deadline, durability: Durability::Buffered };
+        let options = Options::new(Level::One, permit.deadline, Durability::Buffered);
         Ok(self.asked(props, options, words))
     }
 
@@ -162,7 +167,7 @@ impl Gateway {
         let sloppy = if dw > w { (Which::Dw, dw) } else { (Which::W, w) };
         let words = Words { reading: false, sloppy, strict: self.strict(props, Which::Pw, pw), confirms };
         let durability = if dw > 0 && self.config.durable { Durability::Disk } else { Durability::Buffered };
-        let options = Options { level: Level::One, deadline: permit.deadline, durability };
+        let options = Options::new(Level::One, permit.deadline, durability);
         Ok(self.asked(props, options, words))
     }
 

@@ -103,9 +103,18 @@ impl Gateway {
         let slot = self.slot(mode, clock, &partition, &basis);
         let to = Destination { partition: &partition, slot, clock, deadline: asked.options.deadline };
         let Received { body, lease } = self.receive(upload, to).await?;
-        // Where the greatest clock stays, a body long under way must not lose to what came meanwhile.
-        let clock = if mode.names_slots() { clock } else { self.issue().await? };
         let (length, blob) = (body.length(), body.blob());
+        // Where the greatest clock stays, a body long under way must not lose to what came meanwhile.
+        let clock = match mode.names_slots() {
+            true => clock,
+            false => match self.issue().await {
+                Ok(clock) => clock,
+                Err(error) => {
+                    self.give_up(&error, blob, NamingLease::new(lease)).await;
+                    return Err(error);
+                }
+            },
+        };
         let content = Content { body, ..content };
         let mut known = self.known(mode, slot, &basis);
         let covers = std::mem::take(&mut known.carried);

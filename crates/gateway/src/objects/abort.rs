@@ -100,7 +100,7 @@ impl Objects {
             }
         }
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
-        Ok(store.apply(batch, &self.options()).await?)
+        Ok(store.apply(batch, &self.options().reclaiming()).await?)
     }
 
     /// The blobs a manifest names; none when it was removed with its object.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, Entry, Head};
 use larder_model::rows::{Micros, Row, Stamp};
-use larder_store::{Durability, Head as HeadRow, Kind, Level, Options, Partition, Range, ReadQuery, Swap};
+use larder_store::{Durability, Head as HeadRow, Kind, Level, Options, Partition, Purpose, Range, ReadQuery, Swap};
 use tokio::time::Instant;
 
 use super::section::Section;
@@ -50,6 +50,7 @@ pub(super) struct Race<'a> {
     place: &'a Place,
     /// The blob the change brings.
     blob: Option<BlobId>,
+    purpose: Purpose,
     attempts: usize,
     deadline: Instant,
 }
@@ -76,7 +77,7 @@ impl Objects {
     /// until that answers `true`.
     pub(super) fn race<'a>(&'a self, place: &'a Place, blob: Option<BlobId>) -> Race<'a> {
         let deadline = Instant::now() + self.gateway.config.timeout;
-        Race { objects: self, place, blob, attempts: 0, deadline }
+        Race { objects: self, place, blob, purpose: Purpose::Data, attempts: 0, deadline }
     }
 
     /// How the store is asked on behalf of a request.
@@ -105,7 +106,7 @@ impl Objects {
     pub(super) async fn touch(&self, bucket: BucketId, key: &bytes::Bytes) -> Result<Head> {
         let partition = Partition::head(bucket, key);
         for _ in 0..ATTEMPTS_MAX {
-            let options = self.options();
+            let options = self.options().reclaiming();
             let seen = self.read_head(&partition, &options).await?;
             let stamp = self.stamp_above(seen.stamp).await?;
             let drains = self.gateway.rule(Rule::DrainReleases);
@@ -131,6 +132,11 @@ impl Objects {
 }
 
 impl<'a> Race<'a> {
+    /// The same change, which removes something.
+    pub(super) fn reclaiming(self) -> Self {
+        Self { purpose: Purpose::Reclaim, ..self }
+    }
+
     /// The next try: the bucket and the head as they are now, and the change's blob not in a sweeper's hands.
     ///
     /// # Errors
@@ -144,7 +150,7 @@ impl<'a> Race<'a> {
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
-        let options = options_until(&objects.gateway, self.deadline);
+        let options = Options { purpose: self.purpose, ..options_until(&objects.gateway, self.deadline) };
         let section = objects.section(&place.name, place.id).await?;
         let partition = place.partition();
         let seen = objects.read_head(&partition, &options).await?;
@@ -203,7 +209,7 @@ impl Turn<'_> {
 
 fn options_until(gateway: &Gateway, deadline: Instant) -> Options {
     let durability = if gateway.config.durable { Durability::Disk } else { Durability::Buffered };
-    Options { level: Level::Quorum, deadline, durability }
+    Options::new(Level::Quorum, deadline, durability)
 }
 
 pub(super) async fn read_row(gateway: &Gateway, partition: &Partition, options: &Options) -> Result<Option<Row>> {

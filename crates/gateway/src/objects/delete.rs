@@ -66,7 +66,7 @@ impl Objects {
         owner: &str,
         wanted: impl Fn(&Turn<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<Deleted>> {
-        let mut race = self.race(place, None);
+        let mut race = self.race(place, None).reclaiming();
         loop {
             let turn = race.turn().await?;
             let found = turn.find(spec).await?;

@@ -85,6 +85,7 @@ impl Objects {
         let remove = |name| Change::Remove { name, stamp };
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
-        Ok(self.gateway.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
+        let (batch, options) = (Batch::of(Partition::parts(upload), changes), self.options().reclaiming());
+        Ok(self.gateway.ports.store.apply(batch, &options).await?)
     }
 }

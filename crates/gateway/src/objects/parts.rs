@@ -89,7 +89,14 @@ impl Objects {
         let checksum = Some(received.checksum.digest.clone()).filter(|_| head.upload.checksum.is_some());
         let (md5, length) = (received.md5, received.length);
         // Made now: of several parts with one number the one finished last counts.
-        let stamp = self.gateway.issue().await?;
+        let stamp = match self.gateway.issue().await {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                let error = Error::from(error);
+                self.discard(&error, blob).await;
+                return Err(error);
+            }
+        };
         let part = Part { number, md5, length, blob, modified: self.gateway.now(), checksum };
         let alive = self.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
         if !matches!(alive, Ok(true)) {

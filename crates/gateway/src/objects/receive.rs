@@ -102,6 +102,7 @@ impl Objects {
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Dropped before it is finished, nothing of it remains.
         let mut writer = self.gateway.ports.blobs.create(id, owner).await?;
+        writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         writer.write(first).await?;
         while let Some(piece) = pace.next(stream.as_mut()).await.map_err(broken)? {
             self.count(&mut sums, &piece)?;

@@ -101,7 +101,7 @@ impl Objects {
     pub(super) async fn forget_manifest(&self, version: VersionId) -> Result<()> {
         let gone = Change::Clear { stamp: self.gateway.issue().await? };
         let batch = Batch::of(Partition::manifest(version), vec![gone]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options()).await?)
+        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 
     /// Ends the upload that made `version`, which is there and is about to leave its key.

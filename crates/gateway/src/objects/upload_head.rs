@@ -79,10 +79,13 @@ impl Objects {
         self.write_upload(Some(seen.stamp), UploadHead { id: seen.id, upload, stamp }).await
     }
 
-    /// Writes the head of an upload if the one that is there has the stamp `expected`.
+    /// Writes the head of an upload if the one that is there has the stamp `expected`. What ends an upload or takes it back
+    /// gives room back sooner or later.
     pub(super) async fn write_upload(&self, expected: Option<Stamp>, next: UploadHead) -> Result<Option<UploadHead>> {
         let head = next.encode(self.gateway.now());
-        let (partition, options) = (Partition::upload(next.id), self.options());
+        let grows = expected.is_none() || matches!(next.upload.state, UploadState::Completing { .. });
+        let options = if grows { self.options() } else { self.options().reclaiming() };
+        let partition = Partition::upload(next.id);
         match self.gateway.ports.store.apply_if(&partition, expected, head, Vec::new(), &options).await {
             Ok(Swap::Applied) => Ok(Some(next)),
             Ok(Swap::Conflict(_)) => Ok(None),

@@ -57,7 +57,7 @@ async fn overwrite(world: &World, at: usize, text: &str) -> Outcome {
 
 fn options() -> Options {
     let deadline = Instant::now() + std::time::Duration::from_secs(5);
-    Options { level: Level::All, deadline, durability: Durability::Buffered }
+    Options::new(Level::All, deadline, Durability::Buffered)
 }
 
 fn object() -> Partition {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_gateway::objects::Objects;
+use larder_http_edge::Acceptor;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -21,7 +22,7 @@ use super::{Answer, frame, run_reporting};
 /// Longest path a Unix socket can have, in bytes.
 pub const PATH_BYTES_MAX: usize = 107;
 /// Most commands at a time; more wait.
-const COMMANDS_MAX: usize = 32;
+pub(crate) const COMMANDS_MAX: usize = 32;
 const BACKLOG: u32 = 64;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest silence of a command: one that reports progress may take any time.
@@ -29,8 +30,6 @@ const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the rest of a malformed request is taken.
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
-/// How long to wait before accepting again when the system has no more descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why there is no admin socket: one line.
 #[derive(Debug, thiserror::Error)]
@@ -102,26 +101,19 @@ impl AdminSocket {
     /// Answers commands until `shutdown` turns true; commands being carried out then are ended with.
     pub async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
+        let mut acceptor = Acceptor::new("admin socket");
         let mut commands = JoinSet::new();
         loop {
-            let connection = tokio::select! {
+            let (stream, permit) = tokio::select! {
                 _ = shutdown.wait_for(|down| *down) => break,
-                connection = self.accept(&permits) => connection,
+                connection = acceptor.next(|| self.accept(&permits)) => connection,
             };
             while commands.try_join_next().is_some() {}
-            match connection {
-                Ok((stream, permit)) => {
-                    let (objects, shutdown) = (objects.clone(), shutdown.clone());
-                    commands.spawn(async move {
-                        answer(&objects, stream, shutdown).await;
-                        drop(permit);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the admin socket accepts nobody");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let (objects, shutdown) = (objects.clone(), shutdown.clone());
+            commands.spawn(async move {
+                answer(&objects, stream, shutdown).await;
+                drop(permit);
+            });
         }
         drop(self);
         while commands.join_next().await.is_some() {}

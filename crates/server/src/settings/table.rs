@@ -156,7 +156,7 @@ settings! {
     REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
-        "Most HTTP connections at a time; one more is answered 503 and closed.";
+        "Most connections at a time, of all listeners together; one more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
     SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
         "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
     THREADS = "threads", Kind::Count(0, 1024), "0",

@@ -12,9 +12,6 @@ pub(super) trait Disk: Send + Sync {
 
     /// Waits until a file or directory is on disk.
     fn sync(&self, file: &File) -> io::Result<()>;
-
-    /// Waits until all of the file system that `file` is on is on disk.
-    fn sync_all(&self, file: &File) -> io::Result<()>;
 }
 
 /// The machine's disk.
@@ -27,10 +24,6 @@ impl Disk for RealDisk {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_all()
-    }
-
-    fn sync_all(&self, file: &File) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(file)?)
     }
 }
 
@@ -85,10 +78,6 @@ pub(super) mod faulty {
                 0 => Err(io::Error::other("sync refused")),
                 _ => RealDisk.sync(file),
             }
-        }
-
-        fn sync_all(&self, file: &File) -> io::Result<()> {
-            self.sync(file)
         }
     }
 }

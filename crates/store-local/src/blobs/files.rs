@@ -15,12 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::content::BlobId;
 use larder_store::leases::Leases;
-use larder_store::{BlobOwner, Durability, Error, Kind, ListedBlob, Result};
-use parking_lot::Mutex;
+use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
 use super::Sizes;
 use super::disk::{Disk, failed};
-use super::reader;
+use super::{folders, reader};
 
 /// The folder, shared by all writers and readers.
 pub(super) struct Files {
@@ -29,10 +28,6 @@ pub(super) struct Files {
     /// When a body becomes a file, and how it is cut.
     pub(super) sizes: Sizes,
     poisoned: AtomicBool,
-    /// Whether finished files may not be on disk: some were not synced, or an earlier process may have left such.
-    unsynced: AtomicBool,
-    /// Held while the whole file system is synced.
-    syncing: Mutex<()>,
     next: AtomicU64,
 }
 
@@ -46,27 +41,29 @@ pub(super) struct Temp {
 
 impl Files {
     /// Opens or makes the folder, and removes what dead processes left in `tmp`: the caller must hold the lock of the data
-    /// directory.
+    /// directory. A folder that is there is not written to: a full disk is no reason not to start.
     ///
     /// # Errors
     /// `Full`, `Io`.
     pub(super) fn open(dir: &Path, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
-        let root = dir.join("blobs");
+        let root = folders::root(dir);
         let files = Self {
             root,
             disk,
             sizes,
             poisoned: AtomicBool::new(false),
-            unsynced: AtomicBool::new(true),
-            syncing: Mutex::new(()),
             next: AtomicU64::new(0),
         };
-        let made = fs::create_dir_all(files.root.join("tmp"))
-            .and_then(|()| (0..=u8::MAX).try_for_each(|shard| make_dir(&files.shard(shard))))
-            .and_then(|()| files.sync_dir(&files.root))
-            .and_then(|()| files.sync_dir(dir))
-            .and_then(|()| files.clean());
+        // A data directory has its folders from the start; without one they are made here.
+        let made = match folders::check(dir) {
+            Ok(()) => Ok(()),
+            Err(_) => folders::create(dir),
+        };
         made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
+        if let Err(error) = files.clean() {
+            let root = files.root.display();
+            tracing::warn!(%root, %error, "unfinished blob files not removed; the next start tries again");
+        }
         Ok(files)
     }
 
@@ -93,7 +90,7 @@ impl Files {
     pub(super) fn begin(self: &Arc<Self>, id: BlobId) -> Result<Temp> {
         // The number keeps apart two writers of one blob, one of which may be on its way out.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join("tmp").join(format!("{}-{number}", id.hex()));
+        let path = folders::unfinished(&self.root).join(format!("{}-{number}", id.hex()));
         let file = File::create_new(&path).map_err(|error| failed("begin a blob", error))?;
         Ok(Temp { files: self.clone(), file, path, published: false })
     }
@@ -119,21 +116,6 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed("remove a blob", error)),
         }
-    }
-
-    /// Waits until every finished file is on disk, one call for all of them: where each was synced by itself, none.
-    ///
-    /// # Errors
-    /// `Poisoned`, `Full`, `Io`.
-    pub(super) fn sync(&self) -> Result<()> {
-        // A second caller waits for the first: the files of both are under way.
-        let _turn = self.syncing.lock();
-        self.check_poison()?;
-        if !self.unsynced.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let synced = File::open(&self.root).and_then(|root| self.disk.sync_all(&root));
-        self.note_sync("sync all blobs", synced).inspect_err(|_| self.unsynced.store(true, Ordering::Release))
     }
 
     /// Files in the order of their ids, without those that cannot be read; these are logged.
@@ -180,7 +162,7 @@ impl Files {
 
     /// Removes files that nobody writes any more.
     fn clean(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.root.join("tmp"))? {
+        for entry in fs::read_dir(folders::unfinished(&self.root))? {
             let entry = entry?;
             let name = entry.file_name();
             let ours = name.to_str().and_then(|name| name.split_once('-')).and_then(|(id, _)| BlobId::from_hex(id));
@@ -192,7 +174,7 @@ impl Files {
     }
 
     fn shard(&self, shard: u8) -> PathBuf {
-        self.root.join(format!("{shard:02x}"))
+        folders::shard(&self.root, shard)
     }
 
     fn path(&self, id: BlobId) -> PathBuf {
@@ -226,25 +208,18 @@ impl Temp {
         written.map_err(|error| failed("write a blob", error))
     }
 
-    /// Gives the file its name; with more than [`Durability::Buffered`] file and name are on disk afterwards. If this fails, neither is
-    /// there.
+    /// Gives the file its name. File and name are on disk afterwards, whatever the write was asked for: its row may reach the
+    /// disk at any time, and must not replace an older row by bytes that a power cut takes. If this fails, neither is there.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub(super) fn publish(mut self, id: BlobId, durability: Durability) -> Result<()> {
-        let (files, syncs) = (self.files.clone(), durability > Durability::Buffered);
-        if syncs {
-            files.note_sync("sync a blob", files.disk.sync(&self.file))?;
-        }
+    pub(super) fn publish(mut self, id: BlobId) -> Result<()> {
+        let files = self.files.clone();
+        files.note_sync("sync a blob", files.disk.sync(&self.file))?;
         let path = files.path(id);
         fs::rename(&self.path, &path).map_err(|error| failed("name a blob", error))?;
         self.path = path;
-        if syncs {
-            files.note_sync("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
-        }
-        if !syncs {
-            files.unsynced.store(true, Ordering::Release);
-        }
+        files.note_sync("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
         self.published = true;
         Ok(())
     }
@@ -261,12 +236,5 @@ impl Drop for Temp {
             }
             _ => {}
         }
-    }
-}
-
-fn make_dir(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }

@@ -52,6 +52,11 @@ impl Frames {
         self.blocks >= RUN_BLOCKS
     }
 
+    /// Bytes in the buffer.
+    pub(super) fn buffered(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
     /// Takes the buffer and goes on in `spare`.
     pub(super) fn take(&mut self, mut spare: Vec<u8>) -> Vec<u8> {
         spare.clear();

@@ -10,14 +10,17 @@
 //! - No byte is answered whose check did not pass; a file cut off anywhere is `Damaged` when it is opened.
 //! - A lease is taken before the blob can be seen and given up after its row is written, so [`Blobs::list`], which asks for
 //!   leases after having seen a blob, never shows one that is about to get its row.
-//! - Files with `Durability::Buffered` survive the process, not the machine: the row that names such a file may reach the
-//!   disk before it, and then reads as `Damaged` or `NoSuchBlob` after a power loss.
+//! - A file is on disk before its row is written, even where the write is not asked to be: the row may reach the disk at any
+//!   time, and would replace an older one by bytes that are not there.
 //! - Removing is at once, and no row is asked: remove the blob of a row when the row's removal is on disk, or a power loss may
 //!   bring back a row without its blob.
+//! - A file reserves its bytes before they are written ([`DiskSpace`]): all of them when its length is announced, else a chunk at
+//!   a time. One that is refused or given up is removed at once, and what it reserved is free again.
 //! - Memory is bounded: a row while it is small, then two runs of blocks; a reader holds one run.
 
 mod disk;
 mod files;
+pub(crate) mod folders;
 mod format;
 mod frames;
 mod reader;
@@ -34,9 +37,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::leases::Leases;
-use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Result};
+use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Purpose, Result};
 
 use crate::bulk::BulkRows;
+use crate::disk_space::DiskSpace;
 use disk::{Disk, RealDisk, blocking};
 use files::Files;
 use reader::{FileReader, RowReader};
@@ -63,16 +67,19 @@ pub struct LocalBlobs {
     files: Arc<Files>,
     bulk: Arc<dyn BulkRows>,
     leases: Leases,
+    space: Arc<DiskSpace>,
 }
 
 impl LocalBlobs {
     /// Opens or makes `<dir>/blobs` and removes what dead processes left unfinished. One at a time: the caller holds the lock
-    /// of the data directory. Blocks the thread; meant for the start.
+    /// of the data directory. Files are admitted by `space`, as the bulk rows are. Blocks the thread; meant for the start,
+    /// which needs no room on the disk once the folder is there.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub fn open(dir: &Path, bulk: Arc<dyn BulkRows>) -> Result<Self> {
-        Self::open_sized(dir, bulk, Sizes { row_max: BULK_MAX, block: BLOCK_BYTES }, Box::new(RealDisk))
+    pub fn open(dir: &Path, bulk: Arc<dyn BulkRows>, space: Arc<DiskSpace>) -> Result<Self> {
+        let sizes = Sizes { row_max: BULK_MAX, block: BLOCK_BYTES };
+        Self::open_sized(dir, bulk, space, sizes, Box::new(RealDisk))
     }
 
     /// Whether a sync failed, so that no blobs are written any more.
@@ -81,9 +88,15 @@ impl LocalBlobs {
         self.files.is_poisoned()
     }
 
-    fn open_sized(dir: &Path, bulk: Arc<dyn BulkRows>, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
+    fn open_sized(
+        dir: &Path,
+        bulk: Arc<dyn BulkRows>,
+        space: Arc<DiskSpace>,
+        sizes: Sizes,
+        disk: Box<dyn Disk>,
+    ) -> Result<Self> {
         let files = Arc::new(Files::open(dir, sizes, disk)?);
-        Ok(Self { files, bulk, leases: Leases::default() })
+        Ok(Self { files, bulk, leases: Leases::default(), space })
     }
 
     /// Bulk rows as [`Files::list`] lists files.
@@ -114,7 +127,8 @@ impl Blobs for LocalBlobs {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
         self.files.check_poison()?;
         let lease = self.leases.hold(id);
-        Ok(Box::new(Writer::new(self.files.clone(), self.bulk.clone(), lease, id, owner)))
+        let room = self.space.admit(Purpose::Data, 0)?;
+        Ok(Box::new(Writer::new(self.files.clone(), self.bulk.clone(), room, lease, id, owner)))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
@@ -139,11 +153,6 @@ impl Blobs for LocalBlobs {
         let files = blocking(move || files.list(after, limit, &leases)).await?;
         let rows = self.list_rows(after, limit).await?;
         Ok(merged(files, rows, limit))
-    }
-
-    async fn sync(&self) -> Result<()> {
-        let files = self.files.clone();
-        blocking(move || files.sync()).await
     }
 
     fn is_ready(&self) -> bool {

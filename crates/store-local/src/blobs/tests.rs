@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::*;
+use crate::disk_space::testing::{FakeRoom, space_of};
 use larder_store::{Durability, Kind, Partition, Table};
 use twin::MemoryBulk;
 
@@ -28,8 +29,13 @@ fn fixture(sizes: Sizes) -> Fixture {
 fn fixture_on(sizes: Sizes, disk: Box<dyn Disk>) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let bulk = Arc::new(MemoryBulk::default());
-    let blobs = LocalBlobs::open_sized(dir.path(), bulk.clone(), sizes, disk).unwrap();
+    let blobs = LocalBlobs::open_sized(dir.path(), bulk.clone(), endless(), sizes, disk).unwrap();
     Fixture { dir, bulk, blobs }
+}
+
+/// Space that never ends.
+fn endless() -> Arc<DiskSpace> {
+    space_of(&FakeRoom::of(1 << 60), Arc::new(larder_store::SystemClock::default()))
 }
 
 fn id(number: u8) -> BlobId {
@@ -261,7 +267,7 @@ async fn what_a_dead_process_left_is_removed_at_open_and_nothing_else() {
     let tmp = f.dir.path().join("blobs/tmp");
     std::fs::write(tmp.join(format!("{}-0", id(2).hex())), "half").unwrap();
     std::fs::write(tmp.join("notes.txt"), "not ours").unwrap();
-    let again = LocalBlobs::open_sized(f.dir.path(), f.bulk.clone(), SMALL, Box::new(RealDisk)).unwrap();
+    let again = LocalBlobs::open_sized(f.dir.path(), f.bulk.clone(), endless(), SMALL, Box::new(RealDisk)).unwrap();
     assert_eq!(f.temporary(), 1);
     assert!(tmp.join("notes.txt").exists());
     assert_eq!(again.open(id(1)).await.unwrap().length(), 50);

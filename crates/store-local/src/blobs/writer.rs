@@ -15,11 +15,14 @@ use super::files::{Files, Temp};
 use super::frames::Frames;
 use super::row::RowBuilder;
 use crate::bulk::BulkRows;
+use crate::disk_space::SpaceReservation;
 
 /// A blob under way.
 pub(super) struct Writer {
     files: Arc<Files>,
     bulk: Arc<dyn BulkRows>,
+    /// The bytes that a file may still take.
+    room: SpaceReservation,
     lease: Lease,
     id: BlobId,
     owner: BlobOwner,
@@ -41,6 +44,8 @@ struct Stream {
     id: BlobId,
     frames: Frames,
     pending: Pending,
+    /// Bytes of the run being written: reserved, not spent.
+    in_flight: u64,
 }
 
 /// The run being written, if any. Given up, it is waited for and its file removed, on a blocking thread.
@@ -52,9 +57,16 @@ type Written = (Temp, Vec<u8>);
 
 impl Writer {
     /// A blob without bytes; touches nothing yet.
-    pub(super) fn new(files: Arc<Files>, bulk: Arc<dyn BulkRows>, lease: Lease, id: BlobId, owner: BlobOwner) -> Self {
+    pub(super) fn new(
+        files: Arc<Files>,
+        bulk: Arc<dyn BulkRows>,
+        room: SpaceReservation,
+        lease: Lease,
+        id: BlobId,
+        owner: BlobOwner,
+    ) -> Self {
         let body = Body::Row(RowBuilder::new(id, &owner));
-        Self { files, bulk, lease, id, owner, body, failed: None }
+        Self { files, bulk, room, lease, id, owner, body, failed: None }
     }
 
     /// Bytes are in the body, in their order, or the body is gone.
@@ -65,7 +77,7 @@ impl Writer {
                 Ok(())
             }
             Body::Row(_) => self.spill(bytes).await,
-            Body::File(stream) => stream.write(bytes).await,
+            Body::File(stream) => stream.write(bytes, &mut self.room).await,
             Body::Gone => Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
         }
     }
@@ -73,11 +85,12 @@ impl Writer {
     /// The body is too long for a row: what there is of it begins a file.
     async fn spill(&mut self, bytes: Bytes) -> Result<()> {
         let frames = Frames::new(self.id, self.owner.clone(), self.files.sizes)?;
-        let mut stream = Stream { files: self.files.clone(), id: self.id, frames, pending: Pending::default() };
+        let files = self.files.clone();
+        let mut stream = Stream { files, id: self.id, frames, pending: Pending::default(), in_flight: 0 };
         if let Body::Row(row) = std::mem::replace(&mut self.body, Body::Gone) {
-            stream.write(row.into_body()).await?;
+            stream.write(row.into_body(), &mut self.room).await?;
         }
-        stream.write(bytes).await?;
+        stream.write(bytes, &mut self.room).await?;
         self.body = Body::File(stream);
         Ok(())
     }
@@ -85,6 +98,18 @@ impl Writer {
 
 #[async_trait]
 impl BlobWriter for Writer {
+    async fn announce(&mut self, bytes: u64) -> Result<()> {
+        if bytes <= self.files.sizes.row_max as u64 {
+            return Ok(()); // A row is admitted as a whole.
+        }
+        let answer = self.room.reserve(bytes);
+        if let Err(error) = &answer {
+            self.body = Body::Gone;
+            self.failed = Some(error.clone());
+        }
+        answer
+    }
+
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -101,18 +126,26 @@ impl BlobWriter for Writer {
     }
 
     /// Given up half way, the blob may become readable all the same; without a row and without a lease it is waste.
-    async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
+    async fn finish(self: Box<Self>, _: Durability) -> Result<Box<dyn Send + Sync>> {
         let this = *self;
         if let Some(error) = this.failed {
             return Err(error);
         }
         this.files.check_poison()?;
         match this.body {
-            Body::Row(row) => this.bulk.put(Bytes::copy_from_slice(&this.id.0), row.finish()).await?,
+            Body::Row(row) => {
+                drop(this.room);
+                this.bulk.put(Bytes::copy_from_slice(&this.id.0), row.finish()).await?;
+            }
             Body::File(stream) => {
-                stream.finish(durability).await?;
+                stream.finish(this.room).await?;
                 // Written before, and shorter then, it would hide the file.
-                remove_stale_row(&*this.bulk, this.id).await?;
+                if let Err(error) = remove_stale_row(&*this.bulk, this.id).await {
+                    let (files, id) = (this.files, this.id);
+                    // Nobody is told of it. What cannot be removed now is the sweeper's.
+                    let _ = blocking(move || files.remove(id)).await;
+                    return Err(error);
+                }
             }
             Body::Gone => return Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
         }
@@ -129,19 +162,23 @@ pub(super) async fn remove_stale_row(bulk: &dyn BulkRows, id: BlobId) -> Result<
 }
 
 impl Stream {
-    async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+    async fn write(&mut self, mut bytes: Bytes, room: &mut SpaceReservation) -> Result<()> {
         while !bytes.is_empty() {
             self.frames.fill(&mut bytes);
             if self.frames.is_full() {
-                self.hand_over().await?;
+                self.hand_over(room).await?;
             }
         }
         Ok(())
     }
 
     /// Waits for the run before, then lets this one be written.
-    async fn hand_over(&mut self) -> Result<()> {
+    async fn hand_over(&mut self, room: &mut SpaceReservation) -> Result<()> {
+        let length = self.frames.buffered();
+        // Refused, the file is dropped with what is pending: on a blocking thread.
+        room.cover(self.in_flight + length)?;
         let (temp, spare) = self.pending.settle().await?;
+        room.spend(std::mem::replace(&mut self.in_flight, length));
         let run = self.frames.take(spare);
         let (files, id) = (self.files.clone(), self.id);
         self.pending.0 = Some(spawn_blocking(move || {
@@ -152,13 +189,18 @@ impl Stream {
         Ok(())
     }
 
-    async fn finish(mut self, durability: Durability) -> Result<()> {
-        let (temp, _) = self.pending.settle().await?;
-        let Self { files, id, frames, .. } = self;
+    async fn finish(self, mut room: SpaceReservation) -> Result<()> {
+        let Self { files, id, frames, mut pending, in_flight } = self;
+        let end = frames.end();
+        let length = end.len() as u64;
+        room.cover(in_flight + length)?;
+        let (temp, _) = pending.settle().await?;
+        room.spend(in_flight);
         blocking(move || {
             let mut temp = temp.map_or_else(|| files.begin(id), Ok)?;
-            temp.append(&frames.end())?;
-            temp.publish(id, durability)
+            temp.append(&end)?;
+            room.spend(length);
+            temp.publish(id)
         })
         .await
     }

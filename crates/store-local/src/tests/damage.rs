@@ -1,47 +1,35 @@
-//! Journals cut anywhere: the store opens with everything that was answered, or says that the journal is damaged.
+//! Journals that were cut, damaged, torn or taken away.
 
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use larder_store::{Durability, Store};
 
 use super::{is_there, options, put};
-use crate::journal_file::{Journals, Tail};
-use crate::{LocalStore, OpenError};
+use crate::journal::{HEADER_BYTES, JournalHeader};
+use crate::{LocalStore, OpenError, manifest};
 
 const GROUPS: u64 = 12;
 
-/// A data directory in which `GROUPS` rows were written and synced one after the other.
-async fn written(dir: &Path) -> Tail {
+/// A data directory in which `GROUPS` rows were written and synced one after the other; answers its journal.
+async fn written(dir: &Path) -> PathBuf {
     let store = LocalStore::open(options(dir)).unwrap();
     for key in 1..=GROUPS {
         put(&store, key, Durability::Disk).await.unwrap();
     }
     drop(store);
-    let journals = Journals::read(&dir.join("rows")).unwrap();
-    assert_eq!((journals.groups, journals.gaps), (Some((1, GROUPS)), vec![]));
-    journals.tail.unwrap()
+    dir.join("journal/00000001.jnl")
 }
 
-/// The first bytes of a journal, which is long and mostly empty.
-fn begin(journal: &Path, length: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    fs::File::open(journal).unwrap().take(length).read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-/// Copies a data directory with the first `length` bytes of its journal and then `tail`.
-fn copy(from: &Path, to: &Path, journal: &Path, length: u64, tail: &[u8]) {
+/// Copies a data directory with a journal of these bytes.
+fn copy(from: &Path, to: &Path, journal: &Path, bytes: &[u8]) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target, journal, length, tail);
+            copy(&entry.path(), &target, journal, bytes);
         } else if entry.path() == journal {
-            let mut bytes = begin(journal, length);
-            bytes.extend_from_slice(tail);
             fs::write(target, bytes).unwrap();
         } else {
             fs::copy(entry.path(), target).unwrap();
@@ -49,8 +37,8 @@ fn copy(from: &Path, to: &Path, journal: &Path, length: u64, tail: &[u8]) {
     }
 }
 
-/// Opens the copy: all rows are there, or it is named as damaged and opens only when that is accepted.
-async fn judge(dir: &Path) -> bool {
+/// Opens a directory: all rows are there, or its journal is named as damaged.
+async fn is_whole(dir: &Path) -> bool {
     match LocalStore::open(options(dir)) {
         Ok(store) => {
             for key in 1..=GROUPS {
@@ -73,80 +61,165 @@ async fn accept(dir: &Path) {
 }
 
 /// Evenly spread numbers without a source of randomness.
-fn scattered(count: u64, below: u64) -> impl Iterator<Item = u64> {
-    (1..=count).map(move |at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % below)
+fn scattered(count: u64, below: usize) -> impl Iterator<Item = usize> {
+    (1..=count).map(move |at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % below as u64) as usize)
 }
 
 #[tokio::test]
 async fn no_cut_goes_unnoticed() {
     let dir = tempfile::tempdir().unwrap();
-    let tail = written(dir.path()).await;
-    let cuts = (tail.last..=tail.end).chain(scattered(100, tail.end));
-    for (at, cut) in cuts.enumerate() {
+    let journal = written(dir.path()).await;
+    let bytes = fs::read(&journal).unwrap();
+    for (at, cut) in scattered(30, bytes.len()).chain([0, HEADER_BYTES, bytes.len() - 1, bytes.len()]).enumerate() {
         let copied = tempfile::tempdir().unwrap();
-        copy(dir.path(), copied.path(), &tail.path, cut, if at % 2 == 0 { b"" } else { &[0; 64] });
-        let whole = judge(copied.path()).await;
-        assert_eq!(whole, cut == tail.end, "cut at {cut} of {}", tail.end);
-        if at % 20 == 0 && !whole {
+        let zeros = if at % 2 == 0 { 0 } else { 64 };
+        copy(dir.path(), copied.path(), &journal, &[&bytes[..cut], &vec![0; zeros]].concat());
+        let whole = is_whole(copied.path()).await;
+        assert_eq!(whole, cut == bytes.len(), "cut at {cut} of {}", bytes.len());
+        if at % 10 == 0 && !whole {
             accept(copied.path()).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_noticed() {
+async fn every_wrong_byte_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
-    let tail = written(dir.path()).await;
-    let journal = begin(&tail.path, tail.end);
-    for at in scattered(60, tail.end) {
+    let journal = written(dir.path()).await;
+    let bytes = fs::read(&journal).unwrap();
+    for at in scattered(30, bytes.len()) {
         let copied = tempfile::tempdir().unwrap();
-        let wrong = [journal[usize::try_from(at).unwrap()] ^ 0x55];
-        let rest = &journal[usize::try_from(at + 1).unwrap()..usize::try_from(tail.end).unwrap()];
-        copy(dir.path(), copied.path(), &tail.path, at, &[&wrong, rest].concat());
-        // The count of a batch's sequence number is not checked by anyone; all else is.
-        judge(copied.path()).await;
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 0x55;
+        copy(dir.path(), copied.path(), &journal, &wrong);
+        assert!(!is_whole(copied.path()).await, "byte {at} of {}", bytes.len());
     }
+}
+
+#[tokio::test]
+async fn a_wrong_byte_is_noticed_without_the_side_file_where_a_later_group_tells() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = written(dir.path()).await;
+    fs::remove_file(dir.path().join("synced")).unwrap();
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[HEADER_BYTES + 60] ^= 1;
+    fs::write(&journal, &bytes).unwrap();
+    let refused = LocalStore::open(options(dir.path())).err().unwrap().to_string();
+    assert!(refused.contains("groups 1 to 11 are damaged"), "{refused}");
 }
 
 #[tokio::test]
 async fn what_a_power_cut_leaves_of_an_unsynced_group_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
-    let tail = written(dir.path()).await;
-    let journal = begin(&tail.path, tail.end);
-    let group = journal[usize::try_from(tail.last).unwrap()..usize::try_from(tail.end).unwrap()].to_vec();
-    for at in 0..group.len() {
+    let journal = written(dir.path()).await;
+    let before = fs::read(&journal).unwrap();
+    let store = LocalStore::open(options(dir.path())).unwrap();
+    put(&store, 50, Durability::Buffered).await.unwrap();
+    let after = fs::read(&journal).unwrap();
+    let synced = fs::read(dir.path().join("synced")).unwrap();
+    drop(store);
+    // The end of the store synced the group: as a cut would have it, it did not.
+    fs::write(dir.path().join("synced"), synced).unwrap();
+    for at in (before.len()..after.len()).step_by(9) {
         let copied = tempfile::tempdir().unwrap();
-        let mut torn = group.clone();
+        let mut torn = after.clone();
         torn[at..].iter_mut().take(16).for_each(|byte| *byte = 0);
-        copy(dir.path(), copied.path(), &tail.path, tail.end, &torn);
-        assert!(judge(copied.path()).await);
+        if torn == after {
+            continue;
+        }
+        copy(dir.path(), copied.path(), &journal, &torn);
+        assert!(is_whole(copied.path()).await);
+        let cut = fs::metadata(copied.path().join("journal/00000001.jnl")).unwrap().len();
+        assert_eq!(cut, before.len() as u64);
     }
 }
 
 #[tokio::test]
 async fn a_missing_side_file_is_written_anew() {
     let dir = tempfile::tempdir().unwrap();
-    let tail = written(dir.path()).await;
+    written(dir.path()).await;
     let side = dir.path().join("synced");
     fs::remove_file(&side).unwrap();
-    assert!(judge(dir.path()).await);
-    assert!(side.exists());
-    fs::OpenOptions::new().write(true).open(&tail.path).unwrap().set_len(tail.last).unwrap();
-    assert!(!judge(dir.path()).await);
+    assert!(is_whole(dir.path()).await);
+    let store = LocalStore::open(options(dir.path())).unwrap();
+    put(&store, 90, Durability::Disk).await.unwrap();
+    drop(store);
+    assert_eq!(crate::synced::decode(fs::read(&side).unwrap().into()), Ok(GROUPS + 1));
+}
+
+/// Writes until the journal has several files, with writes in each that are in no table.
+async fn long(dir: &Path) -> Vec<PathBuf> {
+    let sizes = crate::EngineSizes { memtable: 4096, table: 4096, journals_max: 1 << 30, memtables_max: 1 << 30 };
+    // The memtables are never full, so no journal is released.
+    let options = crate::OpenOptions { sizes: Some(sizes), ..options(dir) };
+    let store = LocalStore::open_with(options, |journal| Box::new(journal)).unwrap();
+    store.hold_memtables();
+    for key in 1..=200 {
+        put(&store, key, Durability::Disk).await.unwrap();
+    }
+    drop(store);
+    let mut journals = fs::read_dir(dir.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    journals.sort();
+    assert!(journals.len() > 3, "{journals:?}");
+    journals
 }
 
 #[tokio::test]
-async fn a_journal_missing_between_others_is_noticed() {
+async fn an_older_journal_that_is_gone_emptied_or_zeroed_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let tail = written(dir.path()).await;
-    let journal = begin(&tail.path, tail.end);
-    // The last group goes to a journal of its own, and the one before it is lost.
-    let next = tail.path.with_file_name("9.jnl");
-    fs::write(next, &journal[usize::try_from(tail.last).unwrap()..usize::try_from(tail.end).unwrap()]).unwrap();
-    let cut = tail.last - 1;
-    fs::OpenOptions::new().write(true).open(&tail.path).unwrap().set_len(cut).unwrap();
-    let journals = Journals::read(&dir.path().join("rows")).unwrap();
-    assert_eq!(journals.gaps, vec![(GROUPS - 1, GROUPS - 1)]);
-    assert!(!judge(dir.path()).await);
-    accept(dir.path()).await;
+    let journals = long(dir.path()).await;
+    let zeroed = |bytes: &[u8]| vec![0; bytes.len()];
+    for journal in &journals {
+        let bytes = fs::read(journal).unwrap();
+        let name = journal.file_name().unwrap().to_str().unwrap();
+        for damage in [None, Some(Vec::new()), Some(zeroed(&bytes)), Some(bytes[..bytes.len() - 9].to_vec())] {
+            match &damage {
+                None => fs::remove_file(journal).unwrap(),
+                Some(damaged) => fs::write(journal, damaged).unwrap(),
+            }
+            let refused = LocalStore::open(options(dir.path())).err().expect("it is damaged").to_string();
+            assert!(refused.contains(name), "{refused}");
+            assert_eq!(fs::read(journal).ok(), damage, "a refused start changes nothing");
+            fs::write(journal, &bytes).unwrap();
+        }
+    }
+    let store = LocalStore::open(options(dir.path())).unwrap();
+    for key in 1..=200 {
+        assert!(is_there(&store, key).await);
+    }
+}
+
+#[tokio::test]
+async fn a_journal_of_another_store_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals = long(dir.path()).await;
+    let bytes = fs::read(&journals[1]).unwrap();
+    let header = JournalHeader { chain: 7, ..JournalHeader::decode(&bytes).unwrap() };
+    fs::write(&journals[1], [&header.encode()[..], &bytes[HEADER_BYTES..]].concat()).unwrap();
+    assert!(matches!(LocalStore::open(options(dir.path())), Err(OpenError::DamagedJournal { .. })));
+}
+
+#[tokio::test]
+async fn the_manifest_and_what_it_names_must_be_there() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let rows = |name: &str| dir.path().join("rows").join(name);
+    let files = [manifest::path(dir.path()), rows("packed/current"), rows("wide/current"), rows("bulk/current"), rows("packed/v0")];
+    for file in files {
+        let bytes = fs::read(&file).unwrap();
+        let mut flipped = bytes.clone();
+        flipped[0] ^= 2;
+        for damage in [None, Some(Vec::new()), Some(vec![0; bytes.len()]), Some(flipped)] {
+            match &damage {
+                None => fs::remove_file(&file).unwrap(),
+                Some(damaged) => fs::write(&file, damaged).unwrap(),
+            }
+            let refused = LocalStore::open(options(dir.path())).err().expect("it is damaged").to_string();
+            let name = file.file_name().unwrap().to_str().unwrap();
+            assert!(refused.contains(name), "{name}: {refused}");
+            assert_eq!(fs::read(&file).ok(), damage, "a refused start changes nothing");
+            fs::write(&file, &bytes).unwrap();
+        }
+    }
+    assert!(is_whole(dir.path()).await);
 }

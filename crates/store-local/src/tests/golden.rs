@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use larder_store::{Partition, Row, Table};
 
+use crate::journal::{Group, JournalHeader, encode_frame};
 use crate::spaces::Space;
-use crate::synced::Synced;
-use crate::{entry, keys};
+use crate::{entry, keys, synced};
 
-const GOLDEN: &str = include_str!("../../tests/golden/v1/entries.txt");
+const GOLDEN: &str = include_str!("../../tests/golden/v2/entries.txt");
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -26,19 +26,20 @@ fn rows() -> Vec<Row> {
 fn entries() -> Vec<(&'static str, Bytes)> {
     let long = Partition::own(Table::Objects, vec![0xff; 130]);
     let wide = Partition::own(Table::Keys, Bytes::from_static(b"\x04type\x06bucket\x00\x03"));
-    let mut synced = Synced { accepted: 2, ..Synced::default() };
-    synced.note(Space::Wide, 0x0102);
+    let writes = vec![(Space::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))), (Space::Bulk, Bytes::from_static(b"gone"), None)];
+    let mut frame = Vec::new();
+    encode_frame(&mut frame, &Group { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
     vec![
         ("packed key", keys::partition_key(&long)),
         ("wide key", keys::row_key(&wide, b"key\0\x01slot")),
         ("bulk key", keys::bulk_key(b"\x00\x01id")),
-        ("group key", Bytes::from_static(keys::GROUP_KEY)),
         ("packed entry, no rows", entry::encode_packed(&[])),
         ("packed entry", entry::encode_packed(&rows())),
         ("wide entry", entry::encode_wide(&rows()[1])),
         ("wide entry, no expiry", entry::encode_wide(&rows()[0])),
-        ("group entry", entry::encode_group(0x0102_0304)),
-        ("side file", synced.encode()),
+        ("journal header", JournalHeader { number: 7, first: 0x0102, chain: 0x0506 }.encode().into()),
+        ("journal frame", frame.into()),
+        ("side file", synced::encode(0x0102)),
     ]
 }
 
@@ -56,8 +57,8 @@ fn golden_entries_decode() {
     };
     assert_eq!(entry::decode_packed(golden("packed entry")).unwrap(), rows());
     assert_eq!(entry::decode_wide(rows()[1].name.clone(), golden("wide entry")).unwrap(), rows()[1]);
-    assert_eq!(entry::decode_group(golden("group entry")).unwrap(), 0x0102_0304);
-    assert_eq!(Synced::decode(golden("side file")).unwrap().last(), 0x0102);
+    assert_eq!(JournalHeader::decode(&golden("journal header")).unwrap().first, 0x0102);
+    assert_eq!(synced::decode(golden("side file")).unwrap(), 0x0102);
     assert_eq!(keys::split(&golden("wide key")).unwrap().1, &b"key\0\x01slot"[..]);
     let mut newer = golden("packed entry").to_vec();
     newer[0] = 2;

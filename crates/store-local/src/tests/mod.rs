@@ -1,8 +1,11 @@
 //! Tests that reach below the store: a journal that fails, journals that were cut.
 
+mod contained;
 mod damage;
 mod golden;
 mod poison;
+mod restart;
+mod space;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use larder_store::{
 
 use crate::{LocalStore, OpenOptions};
 
-struct TestClock(AtomicU64);
+pub(crate) struct TestClock(pub(crate) AtomicU64);
 
 impl Clock for TestClock {
     fn now(&self) -> Micros {
@@ -34,13 +37,14 @@ fn options(dir: &Path) -> OpenOptions {
         cache_bytes: 4 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: Arc::new(TestClock(AtomicU64::new(1_000_000))),
     }
 }
 
 fn call(durability: Durability) -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options { level: Level::One, deadline, durability }
+    Options::new(Level::One, deadline, durability)
 }
 
 fn place(table: Table, key: u64) -> Partition {

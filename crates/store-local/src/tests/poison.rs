@@ -1,4 +1,4 @@
-//! Commits and syncs that fail.
+//! Appends and syncs that fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,24 +8,24 @@ use tokio::time::Instant;
 
 use super::{is_there, options, put};
 use crate::LocalStore;
-use crate::journal::{FjallJournal, Group, Journal, JournalError};
+use crate::journal::{Group, Journal, JournalError, JournalFile};
 
-const COMMIT_FAILS: u8 = 1;
+const APPEND_FAILS: u8 = 1;
 const SYNC_FAILS: u8 = 2;
 const FULL: u8 = 3;
 
 /// The real journal, until it is told to fail.
 struct FaultyJournal {
-    below: FjallJournal,
+    below: JournalFile,
     fault: Arc<AtomicU8>,
 }
 
 impl Journal for FaultyJournal {
-    fn commit(&mut self, group: &Group) -> Result<(), JournalError> {
+    fn append(&mut self, group: &Group) -> Result<(), JournalError> {
         match self.fault.load(Ordering::SeqCst) {
-            COMMIT_FAILS => Err(JournalError::Failed("injected".into())),
-            FULL => Err(JournalError::Full { free: 7 }),
-            _ => self.below.commit(group),
+            APPEND_FAILS => Err(JournalError::Failed("injected".into())),
+            FULL => Err(JournalError::Full),
+            _ => self.below.append(group),
         }
     }
 
@@ -46,7 +46,7 @@ fn open(dir: &std::path::Path) -> (LocalStore, Arc<AtomicU8>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_ends_writing_until_reopened_and_reads_go_on() {
-    for fault in [COMMIT_FAILS, SYNC_FAILS] {
+    for fault in [APPEND_FAILS, SYNC_FAILS] {
         let dir = tempfile::tempdir().unwrap();
         let (store, handle) = open(dir.path());
         put(&store, 1, Durability::Disk).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
     assert_eq!((store.stats().syncs, store.stats().groups), (1, 1));
     put(&store, 2, Durability::Buffered).await.unwrap();
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let options = Options { level: Level::One, deadline, durability: Durability::Disk };
+    let options = Options::new(Level::One, deadline, Durability::Disk);
     store.apply(Batch::default(), &options).await.unwrap();
     assert_eq!(store.stats().syncs, 2, "nor need it name anything");
 }
@@ -120,7 +120,7 @@ async fn a_sync_barrier_syncs_where_answers_do_not_wait_for_the_disk() {
     put(&store, 1, Durability::Disk).await.unwrap();
     assert_eq!(store.stats().syncs, 0);
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let barrier = Options { level: Level::One, deadline, durability: Durability::Forced };
+    let barrier = Options::new(Level::One, deadline, Durability::Forced);
     store.apply(Batch::default(), &barrier).await.unwrap();
     store.apply(Batch::default(), &barrier).await.unwrap();
     assert_eq!(store.stats().syncs, 1, "and only when there is something to sync");

@@ -31,6 +31,7 @@ pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
         cache_bytes: 16 << 20,
         durable: true,
         accept_damaged_journal: false,
+        sizes: None,
         clock: clock.clone(),
     }
 }
@@ -41,7 +42,7 @@ pub fn open(dir: &Path, clock: &Arc<TestClock>) -> LocalStore {
 
 pub fn call(durability: Durability) -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options { level: Level::One, deadline, durability }
+    Options::new(Level::One, deadline, durability)
 }
 
 pub fn row(name: impl AsRef<[u8]>, stamp: Stamp, value: impl AsRef<[u8]>) -> Row {

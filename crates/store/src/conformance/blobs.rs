@@ -129,16 +129,6 @@ pub(super) async fn a_reader_keeps_a_removed_blob(subject: BlobSubject) {
     assert_absent(&subject, subject.id(0)).await;
 }
 
-pub(super) async fn a_sync_is_answered(subject: BlobSubject) {
-    let body = body(3_000_000);
-    subject.blobs.sync().await.expect("there is nothing to sync");
-    drop(subject.write(0, &[&body]).await);
-    for _ in 0..2 {
-        subject.blobs.sync().await.expect("what is finished gets to disk");
-    }
-    assert_holds(&subject, subject.id(0), &body).await;
-}
-
 pub(super) async fn blobs_are_listed_in_order_with_their_owners(subject: BlobSubject) {
     let mut written = Vec::new();
     for which in 0..9 {

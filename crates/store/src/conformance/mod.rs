@@ -139,7 +139,6 @@ const BLOBS: &[Promise<BlobSubject>] = promises![
     blobs::a_removed_blob_is_gone,
     blobs::removing_an_absent_blob_is_no_error,
     blobs::a_reader_keeps_a_removed_blob,
-    blobs::a_sync_is_answered,
     blobs::blobs_are_listed_in_order_with_their_owners,
     blobs::a_blob_is_listed_as_leased_until_its_lease_is_dropped,
 ];

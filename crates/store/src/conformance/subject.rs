@@ -200,7 +200,7 @@ pub(super) async fn stopped(mut tasks: JoinSet<()>) {
 /// Quorum, soon, buffered.
 pub(super) fn options() -> Options {
     let deadline = Instant::now() + Duration::from_secs(60);
-    Options { level: Level::Quorum, deadline, durability: Durability::Buffered }
+    Options::new(Level::Quorum, deadline, Durability::Buffered)
 }
 
 /// A row without expiry.

@@ -61,10 +61,6 @@ impl Blobs for MemoryStore {
         Ok(behind.take(limit).map(listed).collect())
     }
 
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn is_ready(&self) -> bool {
         true
     }

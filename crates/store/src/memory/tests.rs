@@ -12,7 +12,7 @@ fn engine() -> (Arc<MemoryStore>, Arc<ManualClock>) {
 
 fn options() -> Options {
     let deadline = Instant::now() + Duration::from_secs(10);
-    Options { level: Level::One, deadline, durability: Durability::Buffered }
+    Options::new(Level::One, deadline, Durability::Buffered)
 }
 
 fn put(name: &'static str, stamp: Stamp, expires: Option<Micros>) -> Change {

@@ -21,7 +21,7 @@ fn three(seed: u64) -> Replicas {
 }
 
 fn options(level: Level) -> Options {
-    Options { level, deadline: Instant::now() + Duration::from_secs(30), durability: Durability::Disk }
+    Options::new(level, Instant::now() + Duration::from_secs(30), Durability::Disk)
 }
 
 fn partition() -> Partition {

@@ -85,11 +85,7 @@ impl Store for Stepped {
 }
 
 fn options() -> Options {
-    Options {
-        level: Level::Quorum,
-        deadline: Instant::now() + Duration::from_secs(60),
-        durability: Durability::Buffered,
-    }
+    Options::new(Level::Quorum, Instant::now() + Duration::from_secs(60), Durability::Buffered)
 }
 
 fn at() -> Partition {

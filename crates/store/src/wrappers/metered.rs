@@ -35,8 +35,6 @@ pub enum Verb {
     BlobRemove,
     /// [`Blobs::list`].
     BlobList,
-    /// [`Blobs::sync`].
-    BlobSync,
 }
 
 /// Numbers of one verb since the start.
@@ -70,7 +68,7 @@ struct Meter {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Apply,
         Self::ApplyIf,
@@ -80,7 +78,6 @@ impl Verb {
         Self::BlobOpen,
         Self::BlobRemove,
         Self::BlobList,
-        Self::BlobSync,
     ];
 
     /// Name for metrics.
@@ -96,7 +93,6 @@ impl Verb {
             Self::BlobOpen => "blob_open",
             Self::BlobRemove => "blob_remove",
             Self::BlobList => "blob_list",
-            Self::BlobSync => "blob_sync",
         }
     }
 }
@@ -213,10 +209,6 @@ impl<S: Blobs + ?Sized> Blobs for Metered<S> {
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         self.meter(Verb::BlobList, self.inner.list(after, limit)).await
-    }
-
-    async fn sync(&self) -> Result<()> {
-        self.meter(Verb::BlobSync, self.inner.sync()).await
     }
 
     fn is_ready(&self) -> bool {

@@ -5,7 +5,7 @@ use super::*;
 /// A request for three copies whose sloppy value is 2.
 fn asked(reading: bool, strict: Option<(Which, u32, u32)>, confirms: u32) -> Asked {
     let words = Words { reading, sloppy: (if reading { Which::R } else { Which::W }, 2), strict, confirms };
-    let options = Options { level: Level::Quorum, deadline: Instant::now(), durability: Durability::Disk };
+    let options = Options::new(Level::Quorum, Instant::now(), Durability::Disk);
     let floor = strict.map_or(u32::from(reading), |(_, _, replicas)| replicas);
     Asked { options, copies: 3, floor, words }
 }

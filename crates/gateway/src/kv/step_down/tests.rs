@@ -10,7 +10,7 @@ const LEVELS: [Level; 6] = [Level::Any, Level::One, Level::Two, Level::Three, Le
 
 fn steps(level: Level, copies: u32, floor: u32) -> Steps {
     let deadline = Instant::now() + Duration::from_secs(5);
-    Steps::new(Options { level, deadline, durability: Durability::Disk }, copies, floor)
+    Steps::new(Options::new(level, deadline, Durability::Disk), copies, floor)
 }
 
 fn down(alive: u32) -> StoreError {

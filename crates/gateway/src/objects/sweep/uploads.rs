@@ -97,6 +97,6 @@ impl Objects {
         let page = self.gateway.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
         stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options()).await?)
+        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 }

@@ -173,5 +173,5 @@ impl Cloud {
 }
 
 fn options() -> Options {
-    Options { level: Level::All, deadline: Instant::now() + Duration::from_secs(5), durability: Durability::Buffered }
+    Options::new(Level::All, Instant::now() + Duration::from_secs(5), Durability::Buffered)
 }

@@ -167,10 +167,6 @@ impl<S: Blobs + ?Sized> Blobs for Gate<S> {
         self.inner.list(after, limit).await
     }
 
-    async fn sync(&self) -> Result<()> {
-        self.inner.sync().await
-    }
-
     fn is_ready(&self) -> bool {
         self.inner.is_ready()
     }

@@ -68,23 +68,9 @@ async fn poison_reaches_writers_under_way() {
 }
 
 #[tokio::test]
-async fn buffered_blobs_are_not_synced() {
-    let (f, _) = faulty(u64::MAX, 0);
-    write_and_finish(&f, 100, Durability::Buffered).await.unwrap();
-    assert!(!f.blobs.is_poisoned() && f.blobs.is_ready());
-    assert_eq!(f.get(id(1)).await.unwrap(), body(100));
-}
-
-#[tokio::test]
-async fn a_sync_of_all_blobs_is_made_only_where_one_may_not_be_on_disk() {
+async fn a_buffered_row_once_outlived_the_file_that_it_named() {
     let (f, disk) = faulty(u64::MAX, u64::MAX);
-    let left = |count: u64| disk.syncs.store(count, Ordering::SeqCst);
-    left(1);
-    f.blobs.sync().await.unwrap();
-    assert_eq!(disk.syncs.load(Ordering::SeqCst), 0, "a process before may have left some");
-    f.blobs.sync().await.unwrap();
     write_and_finish(&f, 100, Durability::Buffered).await.unwrap();
-    assert_eq!(kind(f.blobs.sync().await), Kind::Io);
-    assert!(f.blobs.is_poisoned());
-    assert_eq!(kind(f.blobs.sync().await), Kind::Poisoned);
+    assert_eq!(disk.syncs.load(Ordering::SeqCst), u64::MAX - 2, "the file and its folder");
+    assert_eq!(f.get(id(1)).await.unwrap(), body(100));
 }

@@ -51,10 +51,6 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
         call(&self.hand, self.inner.list(after, limit)).await
     }
 
-    async fn sync(&self) -> Result<()> {
-        call(&self.hand, self.inner.sync()).await
-    }
-
     fn is_ready(&self) -> bool {
         self.inner.is_ready()
     }
@@ -62,6 +58,10 @@ impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
 
 #[async_trait]
 impl BlobWriter for FaultyWriter {
+    async fn announce(&mut self, bytes: u64) -> Result<()> {
+        self.inner.announce(bytes).await
+    }
+
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         call(&self.hand, self.inner.write(bytes)).await
     }

@@ -18,7 +18,7 @@ fn two(seed: u64) -> (Gateway, Gateway) {
 }
 
 fn options(level: Level) -> Options {
-    Options { level, deadline: Instant::now() + Duration::from_secs(1), durability: Durability::Buffered }
+    Options::new(level, Instant::now() + Duration::from_secs(1), Durability::Buffered)
 }
 
 fn write(stamp: Stamp) -> Batch {

@@ -6,7 +6,7 @@ use crate::{Durability, Level};
 
 fn options() -> Options {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    Options { level: Level::One, deadline, durability: Durability::Buffered }
+    Options::new(Level::One, deadline, Durability::Buffered)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -1,0 +1,300 @@
+//! A store that refuses what a full disk refuses: puts before deletes, then all that is written. Nothing of a refused write stays.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use larder_gateway::body::{BodyError, ByteStream, Upload};
+use larder_gateway::kv::{DeleteObject, GetObject, PutObject, Quorums};
+use larder_gateway::objects::acl::AclChoice;
+use larder_gateway::objects::get::VersionSpec;
+use larder_gateway::objects::parts::PartAddress;
+use larder_gateway::objects::put::{About, ChecksumWanted, Incoming};
+use larder_gateway::objects::uploads::CreateUpload;
+use larder_gateway::objects::{Caller, Objects, ObjectsConfig, put as s3};
+use larder_gateway::{Config, Error, Gateway, Ports, Rules};
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::Conditions;
+use larder_model::content::Content;
+use larder_store::memory::MemoryStore;
+use larder_store::{
+    Batch, Blobs, Change, Clock, EngineLimits, Error as StoreError, Head, Kind, Micros, Options, Page, Partition,
+    PartitionPage, Purpose, ReadQuery, Result, Stamp, Store, Swap, Table,
+};
+use tokio::time::Instant;
+
+/// Everything is taken.
+const ROOM: u8 = 0;
+/// Deletes and housekeeping are taken.
+const SHORT: u8 = 1;
+/// Nothing is taken.
+const FULL: u8 = 2;
+
+/// A store in memory whose disk is as full as told.
+struct FullStore {
+    inner: MemoryStore,
+    state: AtomicU8,
+    refused: AtomicU64,
+}
+
+impl FullStore {
+    fn check(&self, options: &Options) -> Result<()> {
+        let full = match self.state.load(Ordering::SeqCst) {
+            ROOM => false,
+            SHORT => options.purpose == Purpose::Data,
+            _ => true,
+        };
+        self.refused.fetch_add(u64::from(full), Ordering::SeqCst);
+        if full { Err(StoreError::new(Kind::Full, "the disk is full")) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Store for FullStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+        self.inner.read(partition, query, options).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+        if batch.bytes() > 0 {
+            self.check(options)?;
+        }
+        self.inner.apply(batch, options).await
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: Head,
+        changes: Vec<Change>,
+        options: &Options,
+    ) -> Result<Swap> {
+        self.check(options)?;
+        self.inner.apply_if(partition, expected, head, changes, options).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &Options,
+    ) -> Result<PartitionPage> {
+        self.inner.partitions(table, after, limit, options).await
+    }
+
+    async fn now(&self, options: &Options) -> Result<Micros> {
+        self.inner.now(options).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// The runtime's virtual time.
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Micros {
+        1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed() + Duration::from_secs(1)
+    }
+}
+
+struct World {
+    store: Arc<FullStore>,
+    blobs: Arc<MemoryStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock(Instant::now()));
+        let inner = MemoryStore::with_inline_max(clock.clone(), 100);
+        let store = Arc::new(FullStore { inner, state: AtomicU8::new(ROOM), refused: AtomicU64::new(0) });
+        Self { store, blobs: Arc::new(MemoryStore::new(clock.clone())), clock }
+    }
+
+    async fn gateway(&self) -> Arc<Gateway> {
+        let ports = Ports {
+            store: self.store.clone(),
+            blobs: self.blobs.clone(),
+            clock: self.clock.clone(),
+            actor: 7,
+            random: |bytes| bytes.fill(7),
+            engine: Arc::new("memory"),
+            rules: Rules::default(),
+        };
+        let config = Config { node: "alone".into(), alone: true, ..Config::default() };
+        Gateway::start(ports, config).await.expect("a gateway starts whatever the disk takes")
+    }
+
+    fn set(&self, state: u8) {
+        self.store.state.store(state, Ordering::SeqCst);
+    }
+
+    async fn blobs(&self) -> usize {
+        self.blobs.list(None, 1000).await.unwrap().len()
+    }
+}
+
+fn address(bucket_type: &'static str, key: &'static str) -> Address {
+    let bucket = BucketAddress::new(bucket_type.into(), "bucket".into()).unwrap();
+    Address::new(bucket, key.into()).unwrap()
+}
+
+async fn put(gateway: &Gateway, address: Address, length: usize) -> std::result::Result<(), Error> {
+    let request = PutObject {
+        address,
+        context: None,
+        conditions: Conditions::default(),
+        if_not_modified: None,
+        content: Content::default(),
+        upload: Upload::Bytes(vec![1; length].into()),
+        quorums: Quorums::default(),
+        return_body: false,
+        timeout: None,
+    };
+    gateway.put(request).await.map(drop)
+}
+
+async fn lives(gateway: &Gateway, address: Address) -> bool {
+    let request = GetObject { address, quorums: Quorums::default(), bodies: false, timeout: None };
+    !gateway.get(request).await.unwrap().versions.siblings.is_empty()
+}
+
+async fn delete(gateway: &Gateway, address: Address) -> std::result::Result<(), Error> {
+    let (conditions, quorums) = (Conditions::default(), Quorums::default());
+    gateway.delete(DeleteObject { address, context: None, conditions, quorums, timeout: None }).await.map(drop)
+}
+
+async fn add_type(gateway: &Gateway, name: &'static str, props: &serde_json::Value) {
+    let name = Bytes::from_static(name.as_bytes());
+    gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
+    while gateway.activate_type(&name).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_put_leaves_no_body_and_a_delete_passes() {
+    let world = World::new();
+    let gateway = world.gateway().await;
+    add_type(&gateway, "siblings", &serde_json::json!({"allow_mult": true})).await;
+    add_type(&gateway, "newest", &serde_json::json!({"allow_mult": false})).await;
+    add_type(
+        &gateway,
+        "last",
+        &serde_json::json!({"allow_mult": false, "dvv_enabled": false, "last_write_wins": true}),
+    )
+    .await;
+    add_type(&gateway, "consistent", &serde_json::json!({"consistent": true})).await;
+    for kind in ["siblings", "newest", "last", "consistent"] {
+        world.set(ROOM);
+        put(&gateway, address(kind, "there"), 1000).await.unwrap();
+        let before = world.blobs().await;
+        world.set(SHORT);
+        let refused = put(&gateway, address(kind, "new"), 1000).await.unwrap_err();
+        assert!(matches!(refused, Error::DiskFull), "{kind}: {refused}");
+        assert_eq!(world.blobs().await, before, "{kind}: the body of a refused put stays");
+        assert!(!lives(&gateway, address(kind, "new")).await, "{kind}");
+        let refused = world.store.refused.load(Ordering::SeqCst);
+        delete(&gateway, address(kind, "there")).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(world.store.refused.load(Ordering::SeqCst), refused, "{kind}: a part of the delete was refused");
+        assert!(!lives(&gateway, address(kind, "there")).await, "{kind}");
+        world.set(ROOM);
+        put(&gateway, address(kind, "new"), 1000).await.unwrap();
+        assert!(lives(&gateway, address(kind, "new")).await, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_starts_on_a_full_disk_serves_reads_and_writes_once_there_is_space() {
+    let world = World::new();
+    let first = world.gateway().await;
+    put(&first, address("default", "there"), 10).await.unwrap();
+    first.abandon();
+    world.set(FULL);
+    let gateway = world.gateway().await;
+    assert!(lives(&gateway, address("default", "there")).await);
+    assert!(gateway.is_ready());
+    assert!(matches!(put(&gateway, address("default", "new"), 10).await, Err(Error::DiskFull)));
+    // Longer than a catalogue is served without a look at it, with heartbeats that all fail.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(lives(&gateway, address("default", "there")).await, "a heartbeat that fails takes reads away");
+    world.set(ROOM);
+    put(&gateway, address("default", "new"), 10).await.unwrap();
+    assert!(lives(&gateway, address("default", "new")).await);
+}
+
+struct Body(Option<Bytes>);
+
+#[async_trait]
+impl ByteStream for Body {
+    async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
+        self.0.take().map(Ok)
+    }
+}
+
+fn incoming(length: usize) -> Incoming {
+    let body = Bytes::from(vec![1; length]);
+    let stream = Box::new(Body(Some(body)));
+    Incoming { stream, length: Some(length as u64), md5: None, checksum: ChecksumWanted::Default }
+}
+
+async fn put_object(objects: &Objects, caller: &Caller, key: &'static str) -> larder_gateway::objects::Result<()> {
+    let request = s3::PutObject {
+        bucket: "bucket".into(),
+        key: key.into(),
+        about: About::default(),
+        incoming: incoming(100_000),
+        conditions: s3::WriteConditions::default(),
+    };
+    objects.put(caller, request).await.map(drop)
+}
+
+fn is_full<T>(answer: larder_gateway::objects::Result<T>) -> bool {
+    matches!(answer, Err(larder_gateway::objects::Error::Gateway(Error::DiskFull)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_deletes_and_aborts_pass_and_refused_objects_and_parts_leave_no_body() {
+    let world = World::new();
+    let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
+    let user = objects.create_user("a@example.com", "a", false, None).await.unwrap();
+    let caller = Caller { user: Some(user), ..Caller::default() };
+    objects.create_bucket(&caller, "bucket", AclChoice::default()).await.unwrap();
+    put_object(&objects, &caller, "there").await.unwrap();
+    let create = CreateUpload { bucket: "bucket".into(), key: "parts".into(), about: About::default(), checksum: None };
+    let (upload, _) = objects.create_upload(&caller, create.clone()).await.unwrap();
+    let part = PartAddress { bucket: "bucket".into(), key: "parts".into(), upload: upload.text(), number: 1 };
+    objects.put_part(&caller, &part, incoming(100_000)).await.unwrap();
+    let before = world.blobs().await;
+
+    world.set(SHORT);
+    assert!(is_full(put_object(&objects, &caller, "new").await));
+    assert!(is_full(objects.put_part(&caller, &part, incoming(100_000)).await));
+    assert!(is_full(objects.create_upload(&caller, create).await));
+    assert_eq!(world.blobs().await, before, "a refused body stays");
+    let refused = world.store.refused.load(Ordering::SeqCst);
+    objects.delete(&caller, "bucket", &"there".into(), &VersionSpec::Current, None).await.unwrap();
+    objects.abort(&caller, "bucket", &"parts".into(), &upload.text(), None).await.unwrap();
+    objects.sweep().await.unwrap();
+    assert_eq!(world.store.refused.load(Ordering::SeqCst), refused, "a part of a removal was refused");
+    assert_eq!(world.blobs().await, 0);
+
+    world.set(ROOM);
+    put_object(&objects, &caller, "new").await.unwrap();
+}

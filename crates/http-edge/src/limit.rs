@@ -1,0 +1,68 @@
+//! How many connections a process holds: one count for all of its listeners, since they share its descriptors.
+
+use std::sync::Arc;
+
+use larder_store::RateLimitedLog;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// Most connections at a time where a listener is not told otherwise.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Connections that are being refused at the same time. Each holds a descriptor until its answer is out, so the process keeps
+/// as many in reserve; further ones wait in the backlog of their listener, a second at most for each that does not read.
+pub const REFUSALS_MAX: usize = 32;
+
+/// The bound that all listeners of a process share. Clones are the same bound.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimit(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    max: usize,
+    open: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+    log: RateLimitedLog,
+    started: Instant,
+}
+
+/// The place of one connection, which it holds until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+impl ConnectionLimit {
+    /// At most `max` connections at a time.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Shared {
+            max,
+            open: Arc::new(Semaphore::new(max)),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            log: RateLimitedLog::new(),
+            started: Instant::now(),
+        }))
+    }
+
+    /// The place of one more connection; `None`: there are as many as may be, and it has to be refused.
+    pub(crate) fn admit(&self) -> Option<ConnectionPermit> {
+        self.0.open.clone().try_acquire_owned().ok().map(ConnectionPermit)
+    }
+
+    /// Waits for the place of a connection that is being refused, and says now and then how many are.
+    pub(crate) async fn refuse(&self) -> Option<ConnectionPermit> {
+        if let Some(line) = self.0.log.admit(self.0.started.elapsed()) {
+            tracing::warn!(
+                max = self.0.max,
+                left_out = line.left_out,
+                "connection refused with 503: as many are open as may be (connections-max)"
+            );
+        }
+        self.0.refusals.clone().acquire_owned().await.ok().map(ConnectionPermit)
+    }
+}
+
+impl Default for ConnectionLimit {
+    fn default() -> Self {
+        Self::new(CONNECTIONS_MAX)
+    }
+}

@@ -1,0 +1,258 @@
+//! The arithmetic, and admission on a disk that is made up.
+
+use std::sync::atomic::AtomicU64;
+
+use super::testing::{FakeRoom, space_of};
+use super::*;
+use crate::tests::TestClock;
+
+const GIB: u64 = 1024 * MIB;
+const DATA: Purpose = Purpose::Data;
+const RECLAIM: Purpose = Purpose::Reclaim;
+
+/// A disk of 1 GiB, whose margin is 2 % of it.
+struct Fixture {
+    room: Arc<FakeRoom>,
+    clock: Arc<TestClock>,
+    space: Arc<DiskSpace>,
+}
+
+fn fixture() -> Fixture {
+    let (room, clock) = (FakeRoom::of(GIB), Arc::new(TestClock(AtomicU64::new(1))));
+    let space = space_of(&room, clock.clone());
+    Fixture { room, clock, space }
+}
+
+impl Fixture {
+    fn floor(&self, purpose: Purpose) -> u64 {
+        self.space.figures().floors[purpose as usize]
+    }
+
+    /// So long that the reading of the disk is old.
+    fn wait(&self) {
+        self.clock.0.fetch_add(READING_VALID.as_micros() as u64, Ordering::SeqCst);
+    }
+
+    /// From now on so much is free, and the last reading is old.
+    fn leave(&self, free: u64) {
+        self.room.set(free);
+        self.wait();
+    }
+
+    fn takes(&self, purpose: Purpose, bytes: u64) -> bool {
+        match self.space.admit(purpose, bytes) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Full);
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn purposes_are_in_the_order_of_the_table() {
+    for (index, purpose) in Purpose::ALL.into_iter().enumerate() {
+        assert_eq!(purpose as usize, index);
+    }
+    assert!(TIERS.is_sorted_by_key(|tier| tier.part), "the purpose refused first has the highest floor");
+}
+
+#[test]
+fn floors_grow_with_the_disk_between_their_bounds_and_with_the_need() {
+    let margin = |total| floor(DATA, 0, total);
+    assert_eq!(margin(64 * MIB), 8 * MIB);
+    assert_eq!(margin(400 * MIB), 8 * MIB);
+    assert_eq!(margin(700 * MIB), 14 * MIB);
+    assert_eq!(margin(10 * GIB), 10 * GIB / 50);
+    assert_eq!(margin(4096 * GIB), 512 * MIB);
+    assert_eq!(margin(8 * MIB), 2 * MIB, "a tiny disk is of some use");
+    assert_eq!(margin(0), 0);
+    assert_eq!(floor(DATA, 30 * MIB, 64 * MIB), 38 * MIB);
+    assert_eq!(floor(RECLAIM, 30 * MIB, 64 * MIB), 38 * MIB / 4);
+    assert_eq!(floor(DATA, u64::MAX, GIB), u64::MAX);
+}
+
+#[test]
+fn nothing_fits_on_a_disk_without_room_whatever_is_asked() {
+    assert!(!fits(0, 1, 0) && !fits(0, 0, 1) && !fits(5, u64::MAX, 0) && !fits(5, 1, u64::MAX));
+    assert!(fits(5, 5, 0) && fits(5, 0, 5) && fits(5, 2, 3) && !fits(5, 2, 4));
+    let f = fixture();
+    f.room.set(0);
+    for purpose in Purpose::ALL {
+        assert!(!f.takes(purpose, 1) && !f.takes(purpose, u64::MAX));
+        assert!(f.takes(purpose, 0), "a write of nothing only waits for what was written before");
+    }
+}
+
+#[test]
+fn a_ledger_never_goes_below_zero() {
+    let mut ledger = Ledger { free: 10, total: 100, spent: 20, held: [30, 40], writing: 50 };
+    assert_eq!((ledger.unspent(), ledger.free_for(DATA), ledger.free_for(RECLAIM)), (0, 0, 0));
+    ledger.release(DATA, u64::MAX, u64::MAX);
+    assert_eq!(ledger.held, [0, 40]);
+    ledger.renew(DiskRoom { free: 50, total: 100 });
+    assert_eq!((ledger.unspent(), ledger.free_for(RECLAIM), ledger.free_for(DATA)), (50, 10, 10));
+}
+
+#[test]
+fn rows_cost_their_place_in_journal_and_table() {
+    assert_eq!((rows_cost(0), rows_cost(1), rows_cost(10), rows_cost(1000)), (0, 3, 22, 2200));
+    assert_eq!(rows_cost(u64::MAX), u64::MAX, "no overflow");
+}
+
+#[test]
+fn deletes_pass_where_puts_do_not_and_the_engine_keeps_the_rest() {
+    let f = fixture();
+    f.leave(f.floor(DATA) + 100);
+    assert!(f.takes(DATA, 100) && !f.takes(DATA, 101) && f.takes(RECLAIM, 101));
+    f.leave(f.floor(RECLAIM) + 100);
+    assert!(!f.takes(DATA, 1) && f.takes(RECLAIM, 100) && !f.takes(RECLAIM, 101));
+    assert_eq!(f.space.figures().refused, [2, 1]);
+}
+
+#[test]
+fn what_the_engine_needs_is_kept_from_puts_at_once() {
+    let f = fixture();
+    let floor = f.floor(DATA);
+    f.leave(floor + 100);
+    assert!(f.takes(DATA, 100));
+    f.space.set_engine_need(1);
+    assert!(!f.takes(DATA, 100) && f.takes(DATA, 99));
+    assert_eq!(f.floor(DATA), floor + 1);
+}
+
+#[test]
+fn space_that_is_back_is_used_at_once_and_space_that_went_is_noticed_soon() {
+    let f = fixture();
+    f.room.set(0);
+    assert!(!f.takes(DATA, 1) && f.space.is_short());
+    f.room.set(GIB);
+    assert!(f.takes(DATA, 1), "a refusal never rests on an old reading");
+    assert!(!f.space.is_short());
+    f.room.set(0);
+    f.wait();
+    assert!(!f.takes(DATA, 1));
+}
+
+#[test]
+fn reservations_under_way_never_exceed_what_is_there() {
+    let f = fixture();
+    f.leave(f.floor(DATA) + 10 * MIB);
+    let mut held: Vec<_> = (0..10).map(|_| f.space.admit(DATA, MIB).unwrap()).collect();
+    assert!(!f.takes(DATA, 1));
+    assert!(f.takes(RECLAIM, 8 * MIB), "what is only promised does not stop deletes");
+    assert_eq!(f.space.figures().held, 10 * MIB);
+    held.pop();
+    assert!(f.takes(DATA, MIB) && !f.takes(DATA, MIB + 1), "what was given back is there again");
+    drop(held);
+    assert!(f.takes(DATA, 10 * MIB));
+    assert_eq!(f.space.figures().held, 0);
+}
+
+#[test]
+fn what_was_spent_counts_until_the_disk_shows_it() {
+    let f = fixture();
+    f.leave(f.floor(DATA) + 10 * MIB);
+    f.space.admit(DATA, 4 * MIB).unwrap().spend_all();
+    let ledger = f.space.state.lock().ledger;
+    assert_eq!((ledger.spent, ledger.held[0]), (4 * MIB, 0));
+    assert!(f.takes(DATA, 6 * MIB));
+    assert!(!f.space.has_room(DATA, 6 * MIB + 1));
+    f.leave(f.floor(DATA) + 6 * MIB);
+    assert!(f.takes(DATA, 6 * MIB) && !f.takes(DATA, 6 * MIB + 1), "and not twice");
+}
+
+#[test]
+fn a_body_of_unknown_length_reserves_chunks_and_at_the_end_what_it_needs() {
+    let f = fixture();
+    f.leave(f.floor(DATA) + 2 * MIB + 10);
+    let mut body = f.space.admit(DATA, 0).unwrap();
+    body.cover(10).unwrap();
+    assert_eq!(body.held, MIB);
+    body.cover(MIB).unwrap();
+    assert_eq!(body.held, MIB);
+    body.cover(MIB + 1).unwrap();
+    assert_eq!(body.held, 2 * MIB);
+    body.cover(2 * MIB + 10).unwrap();
+    assert_eq!(body.held, 2 * MIB + 10);
+    assert_eq!(body.cover(2 * MIB + 11).unwrap_err().kind, Kind::Full);
+    body.spend(MIB);
+    assert_eq!((body.held, f.space.figures().held), (MIB + 10, MIB + 10));
+}
+
+#[test]
+fn a_body_that_was_promised_its_bytes_stops_when_others_fill_the_disk() {
+    let f = fixture();
+    let mut body = f.space.admit(DATA, 0).unwrap();
+    body.reserve(100 * MIB).unwrap();
+    f.leave(f.floor(DATA) + MIB);
+    body.cover(MIB).unwrap();
+    f.leave(f.floor(DATA) + MIB - 1);
+    assert_eq!(body.cover(MIB).unwrap_err().kind, Kind::Full);
+}
+
+#[test]
+fn bodies_that_write_at_once_stay_above_the_floor_together() {
+    let f = fixture();
+    let mut bodies: Vec<_> = (0..4).map(|_| f.space.admit(DATA, 100 * MIB).unwrap()).collect();
+    f.leave(f.floor(DATA) + 2 * MIB);
+    let passed: Vec<_> = bodies.iter_mut().map(|body| body.cover(MIB).is_ok()).collect();
+    assert_eq!(passed, [true, true, false, false]);
+    bodies[0].cover(MIB).expect("what it is writing already counts once");
+    drop(bodies.remove(1));
+    assert!(bodies[1].cover(MIB).is_ok() && bodies[2].cover(MIB).is_err());
+    drop(bodies);
+    assert_eq!(f.space.state.lock().ledger.writing, 0);
+}
+
+#[test]
+fn threads_that_reserve_at_once_get_no_more_than_there_is() {
+    let f = fixture();
+    f.leave(f.floor(DATA) + 100);
+    let granted: Vec<_> = std::thread::scope(|scope| {
+        let ask = || (0..50).filter_map(|_| f.space.admit(DATA, 1).ok()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(granted.len(), 100);
+}
+
+#[test]
+fn a_refusal_says_what_is_free_what_is_kept_and_where() {
+    let f = fixture();
+    f.room.set(5);
+    let text = f.space.admit(DATA, 7).err().unwrap().context;
+    assert_eq!(
+        text,
+        format!(
+            "the disk of /data is full: 7 bytes do not fit, 5 are free, of which {} are kept for deletes, housekeeping and \
+             the engine",
+            f.floor(DATA)
+        )
+    );
+}
+
+#[test]
+fn refusals_are_logged_once_a_minute_with_their_count() {
+    let mut log = RefusalLog::default();
+    let at = Duration::from_secs;
+    assert_eq!([log.refused(at(5)), log.refused(at(6)), log.refused(at(64))], [Some(1), None, None]);
+    assert!(log.taken() && !log.taken());
+    assert_eq!(log.refused(at(65)), Some(3));
+    assert!(log.taken());
+}
+
+#[test]
+fn the_room_of_a_real_directory_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let room = StatvfsProbe(dir.path().to_owned()).read().unwrap();
+    assert!(room.total > 0 && room.free <= room.total, "{room:?}");
+}
+
+#[test]
+fn a_disk_that_says_nothing_refuses_nothing() {
+    let clock = Arc::new(TestClock(AtomicU64::new(1)));
+    let space = DiskSpace::new(Path::new("/nowhere/at/all"), clock);
+    assert!(space.admit(DATA, GIB).is_ok());
+}

@@ -1,0 +1,213 @@
+//! The bytes of a journal: a file header, then one frame per group. Numbers are big endian, checksums are xxh3 (64 bits).
+//!
+//! ```text
+//! header  "LRDJ" · version u8 · number u64 · first group u64 · chain u64 · checksum u64 of all before
+//! frame   "LRGR" · checksum u64 of all behind it · payload length u32 · group u64 · chain u64 · synced u64 · seqno u64 · payload
+//! payload per write: tag u8 (space × 2, + 1: a value follows) · key length u16 · [value length u32] · key · [value]
+//! ```
+//! `chain` is the checksum of the frame before, so a frame fits behind one other frame only. `synced` is the last group that
+//! was on disk when the frame was written: a broken frame at or before it cannot be the torn end of an unsynced write.
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::journal::Group;
+use crate::spaces::Space;
+
+const FILE_MAGIC: &[u8; 4] = b"LRDJ";
+const FRAME_MAGIC: [u8; 4] = *b"LRGR";
+const VERSION: u8 = 1;
+/// Bytes of a file's header.
+pub(crate) const HEADER_BYTES: usize = 37;
+/// Bytes of a frame before its payload.
+const FRAME_HEAD_BYTES: usize = 48;
+/// Where the bytes begin that a frame's checksum covers.
+const CHECKED_FROM: usize = 12;
+
+/// What the header of a journal file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournalHeader {
+    /// Number of the file.
+    pub(crate) number: u64,
+    /// Number of the first group in it.
+    pub(crate) first: u64,
+    /// Checksum of the last frame of the file before.
+    pub(crate) chain: u64,
+}
+
+impl JournalHeader {
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(FILE_MAGIC);
+        out.push(VERSION);
+        for number in [self.number, self.first, self.chain] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        out.extend_from_slice(&xxh3_64(&out).to_be_bytes());
+        out
+    }
+
+    /// Reads it back; `None` when the bytes are no header of this version.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (checked, checksum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
+        let known = checked.starts_with(FILE_MAGIC) && checked[4] == VERSION;
+        if !known || checksum != xxh3_64(checked).to_be_bytes() {
+            return None;
+        }
+        Some(Self { number: u64_at(checked, 5), first: u64_at(checked, 13), chain: u64_at(checked, 21) })
+    }
+}
+
+/// A frame found in a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Its checksum, which the next frame names.
+    pub(crate) checksum: u64,
+    /// Number of the group.
+    pub(crate) group: u64,
+    /// Checksum of the frame before.
+    pub(crate) chain: u64,
+    /// The last group that was on disk when it was written.
+    pub(crate) synced: u64,
+    /// Sequence number of its writes.
+    pub(crate) seqno: u64,
+    /// Its writes, encoded.
+    payload: Bytes,
+}
+
+impl Frame {
+    /// Bytes of the whole frame.
+    pub(crate) fn length(&self) -> usize {
+        FRAME_HEAD_BYTES + self.payload.len()
+    }
+
+    /// The frame at the start of `bytes`; `None` when there is none that is whole.
+    pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
+        let head = bytes.get(..FRAME_HEAD_BYTES)?;
+        if head[..4] != FRAME_MAGIC {
+            return None;
+        }
+        let length = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
+        let frame = bytes.get(..FRAME_HEAD_BYTES.checked_add(length)?)?;
+        let checksum = u64_at(head, 4);
+        if checksum != xxh3_64(&frame[CHECKED_FROM..]) {
+            return None;
+        }
+        let payload = bytes.slice(FRAME_HEAD_BYTES..frame.len());
+        let [group, chain, synced, seqno] = [16, 24, 32, 40].map(|at| u64_at(head, at));
+        Some(Self { checksum, group, chain, synced, seqno, payload })
+    }
+
+    /// Its writes; `None` when the payload is none, which the checksum rules out.
+    pub(crate) fn writes(&self) -> Option<Vec<(Space, Bytes, Option<Bytes>)>> {
+        let mut writes = Vec::new();
+        let mut rest = self.payload.clone();
+        while !rest.is_empty() {
+            let tag = rest[0];
+            let space = Space::ALL.get(usize::from(tag / 2)).copied()?;
+            let has_value = tag % 2 == 1;
+            let head = if has_value { 7 } else { 3 };
+            let lengths = rest.get(1..head)?;
+            let key = usize::from(u16::from_be_bytes([lengths[0], lengths[1]]));
+            let value = match lengths.get(2..6) {
+                Some(length) => u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize,
+                None => 0,
+            };
+            if rest.len() < head + key + value {
+                return None;
+            }
+            let _ = rest.split_to(head);
+            let key = rest.split_to(key);
+            let value = rest.split_to(value);
+            writes.push((space, key, has_value.then_some(value)));
+        }
+        Some(writes)
+    }
+}
+
+/// Appends the frame of a group; answers its checksum.
+pub(crate) fn encode_frame(out: &mut Vec<u8>, group: &Group, chain: u64, synced: u64) -> u64 {
+    let start = out.len();
+    out.extend_from_slice(&FRAME_MAGIC);
+    out.extend_from_slice(&[0; CHECKED_FROM]);
+    for number in [group.number, chain, synced, group.seqno] {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    for (space, key, value) in &group.writes {
+        out.push(*space as u8 * 2 + u8::from(value.is_some()));
+        // Keys are refused above 65,535 bytes, batches far below 4 GiB: neither length is cut.
+        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        if let Some(value) = value {
+            out.extend_from_slice(&(value.len() as u32).to_be_bytes());
+        }
+        out.extend_from_slice(key);
+        out.extend_from_slice(value.as_deref().unwrap_or_default());
+    }
+    let payload = (out.len() - start - FRAME_HEAD_BYTES) as u32;
+    out[start + 12..start + 16].copy_from_slice(&payload.to_be_bytes());
+    let checksum = xxh3_64(&out[start + CHECKED_FROM..]);
+    out[start + 4..start + 12].copy_from_slice(&checksum.to_be_bytes());
+    checksum
+}
+
+/// Where the next frame of a damaged file may begin: the first mark at or behind `from`.
+pub(crate) fn next_mark(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    rest.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC).map(|at| from + at)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_be_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn group() -> impl Strategy<Value = Group> {
+        let bytes = |max| proptest::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
+        let space = (0_usize..3).prop_map(|at| Space::ALL[at]);
+        let write = (space, bytes(40), proptest::option::of(bytes(200)));
+        let writes = proptest::collection::vec(write, 0..8);
+        (any::<u64>(), any::<u64>(), writes).prop_map(|(number, seqno, writes)| Group { number, seqno, writes })
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_back(group in group(), chain: u64, synced: u64, behind: Vec<u8>) {
+            let mut bytes = Vec::new();
+            let checksum = encode_frame(&mut bytes, &group, chain, synced);
+            let length = bytes.len();
+            bytes.extend_from_slice(&behind);
+            let frame = Frame::decode(&bytes.into()).unwrap();
+            prop_assert_eq!((frame.checksum, frame.chain, frame.synced, frame.length()), (checksum, chain, synced, length));
+            prop_assert_eq!((frame.group, frame.seqno), (group.number, group.seqno));
+            prop_assert_eq!(frame.writes().unwrap(), group.writes);
+        }
+
+        #[test]
+        fn no_wrong_bit_passes(group in group(), at: proptest::sample::Index, bit in 0_u8..8) {
+            let mut bytes = Vec::new();
+            encode_frame(&mut bytes, &group, 1, 2);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert_eq!(Frame::decode(&bytes.into()), None);
+        }
+    }
+
+    #[test]
+    fn a_header_comes_back_and_no_wrong_bit_of_it_passes() {
+        let header = JournalHeader { number: 7, first: 1200, chain: 0xfeed };
+        let bytes = header.encode();
+        assert_eq!((bytes.len(), JournalHeader::decode(&bytes)), (HEADER_BYTES, Some(header)));
+        for bit in 0..bytes.len() * 8 {
+            let mut wrong = bytes.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(JournalHeader::decode(&wrong), None);
+        }
+    }
+}

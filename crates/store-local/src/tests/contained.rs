@@ -1,0 +1,109 @@
+//! Damage in tables of a store that runs: it costs the keys in the damaged block, and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table};
+
+use super::{TestClock, call, options};
+use crate::{EngineSizes, LocalStore, OpenOptions};
+
+const KEYS: u64 = 2_000;
+
+fn small(dir: &Path) -> OpenOptions {
+    OpenOptions { sizes: Some(EngineSizes::of_memtable(64 * 1024)), ..options(dir) }
+}
+
+fn place(key: u64) -> Partition {
+    Partition::own(Table::Objects, key.to_be_bytes().to_vec())
+}
+
+async fn put(store: &LocalStore, key: u64, stamp: u64, expires: Option<u64>) -> larder_store::Result<()> {
+    let row = Row { name: "row".into(), value: vec![key as u8; 200].into(), stamp, expires };
+    store.apply(Batch::of(place(key), vec![Change::Put(row)]), &call(Durability::Buffered)).await
+}
+
+/// The stamp of a key's row, 0 when it has none.
+async fn stamp(store: &LocalStore, key: u64) -> larder_store::Result<u64> {
+    let page = store.read(&place(key), &ReadQuery::all(1), &call(Durability::Buffered)).await?;
+    Ok(page.rows.first().map_or(0, |row| row.stamp))
+}
+
+/// The largest table of the packed tree.
+fn table(dir: &Path) -> PathBuf {
+    let tables = fs::read_dir(dir.join("rows/packed/tables")).unwrap().map(|entry| entry.unwrap().path());
+    tables.max_by_key(|path| fs::metadata(path).unwrap().len()).expect("a table")
+}
+
+/// A closed store with `KEYS` keys, one of whose data blocks has a wrong bit.
+async fn damaged(expires: Option<u64>) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(small(dir.path())).unwrap();
+    for key in 0..KEYS {
+        put(&store, key, 1, expires).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let table = table(dir.path());
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[6_000] ^= 1;
+    fs::write(table, bytes).unwrap();
+    dir
+}
+
+async fn unreadable(store: &LocalStore) -> Vec<u64> {
+    let mut found = Vec::new();
+    for key in 0..KEYS {
+        match stamp(store, key).await {
+            Ok(stamp) => assert!(stamp >= 1, "key {key} is lost"),
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Damaged, "{error}");
+                found.push(key);
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_damaged_block_once_ended_all_writing_at_the_next_compaction() {
+    let dir = damaged(None).await;
+    let mut hit = Vec::new();
+    for round in 0..2 {
+        let store = LocalStore::open(small(dir.path())).unwrap();
+        let now = unreadable(&store).await;
+        assert!(!now.is_empty() && now.len() < 60, "{now:?}");
+        assert!(round == 0 || now == hit, "{now:?} after {hit:?}");
+        hit = now;
+        for stamp in 2..8 {
+            for key in (0..KEYS).filter(|key| !hit.contains(key)) {
+                put(&store, key, 10 * round + stamp, None).await.unwrap();
+            }
+        }
+        assert_eq!(put(&store, hit[0], 50, None).await.unwrap_err().kind, Kind::Damaged);
+        assert!(store.is_ready());
+        store.close().await.unwrap();
+    }
+    let store = LocalStore::open(small(dir.path())).unwrap();
+    assert_eq!(unreadable(&store).await, hit);
+}
+
+#[tokio::test]
+async fn a_damaged_block_once_ended_the_pass_over_expired_rows_for_ever() {
+    let dir = damaged(Some(2_000_000)).await;
+    let later = Arc::new(TestClock(AtomicU64::new(3_000_000)));
+    let store = LocalStore::open(OpenOptions { clock: later, ..small(dir.path()) }).unwrap();
+    let (mut removed, mut steps) = (0, 0);
+    loop {
+        let swept = store.sweep_expired(100).await.unwrap();
+        removed += swept.removed;
+        steps += 1;
+        assert!(steps < 1_000);
+        if swept.complete {
+            break;
+        }
+    }
+    assert!(removed > KEYS as usize - 60 && removed < KEYS as usize, "{removed}");
+}

@@ -1,0 +1,50 @@
+//! What a start finds to replay.
+
+use std::path::Path;
+
+use larder_store::{Batch, Change, Durability, Partition, Row, Store, Table};
+
+use super::{call, options};
+use crate::{EngineSizes, LocalStore, OpenOptions};
+
+const MEMTABLE: u64 = 64 * 1024;
+
+fn open(dir: &Path) -> LocalStore {
+    LocalStore::open(OpenOptions { sizes: Some(EngineSizes::of_memtable(MEMTABLE)), ..options(dir) }).unwrap()
+}
+
+/// Writes so many rows of a hundred bytes to a packed and to a wide table.
+async fn fill(store: &LocalStore, rows: u64) {
+    for key in 0..rows {
+        let name = bytes::Bytes::copy_from_slice(&key.to_be_bytes());
+        let row = |name| Row { name, value: vec![7; 100].into(), stamp: 1, expires: None };
+        let mut batch = Batch::of(Partition::own(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
+        batch.add(Partition::own(Table::Keys, "bucket"), vec![Change::Put(row(name))]);
+        store.apply(batch, &call(Durability::Buffered)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clean_stop_once_left_the_whole_journal_to_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 3_000).await;
+    store.close().await.unwrap();
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.stats().replayed, 0);
+    assert!(store.disk_bytes() > 2 * 3_000 * 100);
+}
+
+#[tokio::test]
+async fn a_start_after_a_kill_replays_no_more_than_the_journals_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 5_000).await;
+    // Without a close the memtables stay as they are: as after a kill.
+    drop(store);
+    let sizes = EngineSizes::of_memtable(MEMTABLE);
+    let store = open(dir.path());
+    let replayed = store.stats().replayed;
+    assert!(0 < replayed && replayed < (sizes.journals_max + 2 * MEMTABLE) / 100, "{replayed} writes");
+}

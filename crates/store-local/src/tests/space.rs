@@ -1,0 +1,214 @@
+//! A store and its blobs on a disk that fills up.
+
+use larder_model::content::BlobId;
+use larder_store::{BlobOwner, Blobs, Kind, Purpose};
+
+use super::*;
+use crate::blobs::{BULK_MAX, LocalBlobs};
+use crate::disk_space::testing::{FakeRoom, space_of};
+
+const MIB: u64 = 1024 * 1024;
+
+struct Fixture {
+    dir: tempfile::TempDir,
+    room: Arc<FakeRoom>,
+    clock: Arc<TestClock>,
+    store: LocalStore,
+    blobs: LocalBlobs,
+}
+
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let (room, clock) = (FakeRoom::of(1024 * MIB), Arc::new(TestClock(AtomicU64::new(1_000_000))));
+    let space = space_of(&room, clock.clone());
+    let options = OpenOptions { clock: clock.clone(), ..options(dir.path()) };
+    let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
+    let blobs = LocalBlobs::open(dir.path(), store.bulk_rows(), space).unwrap();
+    *room.blobs.lock() = Some(dir.path().join("blobs"));
+    Fixture { dir, room, clock, store, blobs }
+}
+
+impl Fixture {
+    fn floor(&self, purpose: Purpose) -> u64 {
+        self.store.disk_space().figures().floors[purpose as usize]
+    }
+
+    /// From now on so much is free above the floor of data.
+    fn leave(&self, bytes: u64) {
+        self.room.set(self.floor(Purpose::Data) + bytes);
+        self.clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    }
+
+    /// Files below the folder of blobs, unfinished ones included.
+    fn files(&self) -> usize {
+        let folders = std::fs::read_dir(self.dir.path().join("blobs")).unwrap();
+        folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+    }
+
+    async fn assert_nothing_left(&self) {
+        for _ in 0..500 {
+            if self.files() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(self.files(), 0);
+        assert!(self.blobs.list(None, 10).await.unwrap().is_empty());
+        assert_eq!(self.store.disk_space().figures().held, 0);
+    }
+
+    async fn put_blob(&self, number: u8, announced: Option<u64>, bytes: u64) -> Result<()> {
+        let partition = place(Table::Objects, 1);
+        let owner = BlobOwner { partition, row: "row".into() };
+        let mut writer = self.blobs.create(BlobId([number; 24]), owner).await?;
+        if let Some(announced) = announced {
+            writer.announce(announced).await?;
+        }
+        let mut left = bytes;
+        while left > 0 {
+            let piece = left.min(100_000);
+            writer.write(vec![7; piece as usize].into()).await?;
+            left -= piece;
+        }
+        writer.finish(Durability::Disk).await.map(drop)
+    }
+}
+
+fn kind<T>(answer: Result<T>) -> Kind {
+    answer.err().expect("an error").kind
+}
+
+async fn remove(store: &LocalStore, key: u64) -> Result<()> {
+    let gone = Change::Remove { name: "row".into(), stamp: 2 };
+    let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
+    store.apply(Batch::of(place(table, key), vec![gone]), &call(Durability::Disk).reclaiming()).await
+}
+
+#[tokio::test]
+async fn deletes_pass_when_puts_do_not_and_puts_come_back_with_the_space() {
+    let f = fixture();
+    for key in 0..20 {
+        put(&f.store, key, Durability::Disk).await.unwrap();
+    }
+    f.leave(0);
+    let refused = put(&f.store, 100, Durability::Disk).await.unwrap_err();
+    assert_eq!(refused.kind, Kind::Full);
+    assert!(refused.context.contains("are free"), "{refused}");
+    for key in 0..20 {
+        remove(&f.store, key).await.unwrap();
+        assert!(!is_there(&f.store, key).await);
+    }
+    assert!(f.store.is_ready() && !is_there(&f.store, 100).await);
+    f.leave(MIB);
+    put(&f.store, 100, Durability::Disk).await.unwrap();
+    assert!(is_there(&f.store, 100).await);
+}
+
+#[tokio::test]
+async fn below_the_last_floor_nothing_is_written_and_reads_go_on() {
+    let f = fixture();
+    put(&f.store, 1, Durability::Disk).await.unwrap();
+    f.room.set(f.floor(Purpose::Reclaim));
+    f.clock.0.fetch_add(1_000_000, Ordering::SeqCst);
+    assert_eq!(kind(remove(&f.store, 1).await), Kind::Full);
+    assert!(is_there(&f.store, 1).await);
+    let batches = f.store.stats().batches;
+    assert_eq!(kind(put(&f.store, 3, Durability::Disk).await), Kind::Full);
+    assert_eq!(f.store.stats().batches, batches, "a refused write is not even queued");
+    f.store.apply(Batch::default(), &call(Durability::Disk)).await.expect("who only waits for the disk writes nothing");
+}
+
+#[tokio::test]
+async fn expired_rows_are_removed_from_a_disk_that_takes_no_puts() {
+    let f = fixture();
+    let expired = Row { expires: Some(1_500_000), ..row(1) };
+    f.store.apply(Batch::of(place(Table::Keys, 1), vec![Change::Put(expired)]), &call(Durability::Disk)).await.unwrap();
+    f.leave(0);
+    assert_eq!(kind(put(&f.store, 3, Durability::Disk).await), Kind::Full);
+    let swept = f.store.sweep_expired(100).await.unwrap();
+    assert_eq!((swept.seen, swept.removed), (1, 1));
+}
+
+#[tokio::test]
+async fn a_body_refused_at_once_or_half_way_leaves_nothing() {
+    let f = fixture();
+    f.leave(4 * MIB);
+    assert_eq!(kind(f.put_blob(1, Some(5 * MIB), 5 * MIB).await), Kind::Full);
+    assert_eq!(f.files(), 0, "what is announced is refused before a byte of it is written");
+    assert_eq!(kind(f.put_blob(1, None, 20 * MIB).await), Kind::Full);
+    f.assert_nothing_left().await;
+    f.put_blob(1, None, 3 * MIB).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_as_a_row_is_refused_as_a_whole_and_leaves_nothing() {
+    let f = fixture();
+    f.leave(MIB);
+    assert_eq!(kind(f.put_blob(1, Some(BULK_MAX as u64), BULK_MAX as u64).await), Kind::Full);
+    f.assert_nothing_left().await;
+    f.leave(3 * MIB);
+    f.put_blob(1, Some(BULK_MAX as u64), BULK_MAX as u64).await.unwrap();
+    f.leave(0);
+    f.blobs.remove(BlobId([1; 24])).await.unwrap();
+    f.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_body_whose_space_others_take_is_refused_half_way() {
+    let f = fixture();
+    let owner = BlobOwner { partition: place(Table::Objects, 1), row: "row".into() };
+    let mut writer = f.blobs.create(BlobId([1; 24]), owner).await.unwrap();
+    writer.announce(100 * MIB).await.unwrap();
+    writer.write(vec![1; 3 << 20].into()).await.unwrap();
+    f.leave(0);
+    assert_eq!(kind(writer.write(vec![1; 3 << 20].into()).await), Kind::Full);
+    assert_eq!(kind(writer.write(vec![1; 1].into()).await), Kind::Full);
+    drop(writer);
+    f.assert_nothing_left().await;
+    f.leave(100 * MIB);
+    f.put_blob(1, None, 3 * MIB).await.unwrap();
+}
+
+#[tokio::test]
+async fn bodies_side_by_side_share_what_there_is() {
+    let f = fixture();
+    f.leave(25 * MIB);
+    let owner = || BlobOwner { partition: place(Table::Objects, 1), row: "row".into() };
+    let mut writers = Vec::new();
+    for number in 0..4 {
+        let mut writer = f.blobs.create(BlobId([number; 24]), owner()).await.unwrap();
+        let announced = writer.announce(10 * MIB).await;
+        assert_eq!(announced.is_ok(), number < 2, "body {number}");
+        writers.push(writer);
+    }
+    assert_eq!(f.store.disk_space().figures().held, 20 * MIB);
+    drop(writers);
+    f.put_blob(9, Some(20 * MIB), 2 * MIB).await.unwrap();
+    assert_eq!(f.store.disk_space().figures().held, 0, "what was announced and not sent is free again");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_no_reason_not_to_start() {
+    let f = fixture();
+    put(&f.store, 1, Durability::Disk).await.unwrap();
+    f.put_blob(1, None, 2 * MIB).await.unwrap();
+    let Fixture { dir, store, blobs, .. } = f;
+    drop((store, blobs));
+    let shards = || {
+        let folders = std::fs::read_dir(dir.path().join("blobs")).unwrap();
+        let times = folders.map(|folder| folder.unwrap().metadata().unwrap().modified().unwrap());
+        times.max().unwrap()
+    };
+    let before = shards();
+    let (room, clock) = (FakeRoom::of(1024 * MIB), Arc::new(TestClock(AtomicU64::new(1_000_000))));
+    room.set(0);
+    let space = space_of(&room, clock);
+    let store = LocalStore::open_in(options(dir.path()), space.clone(), |journal| Box::new(journal)).unwrap();
+    let blobs = LocalBlobs::open(dir.path(), store.bulk_rows(), space).unwrap();
+    assert!(is_there(&store, 1).await);
+    assert_eq!(blobs.open(BlobId([1; 24])).await.unwrap().length(), 2 * MIB);
+    assert_eq!(shards(), before, "a folder that is there is not written to");
+    assert_eq!(kind(put(&store, 3, Durability::Disk).await), Kind::Full);
+    room.set(512 * MIB);
+    put(&store, 3, Durability::Disk).await.unwrap();
+}

@@ -1,0 +1,119 @@
+//! What a tree's directory says must be in it: the file `current`, and the version file that it names.
+//!
+//! ```text
+//! current   version u64 · xxh3 (128 bits) of the version file · 00                       little endian
+//! v<N>      an archive; section `tables`: levels u8 · per level runs u8 · per run tables u32 · per table id u64 · 00 ·
+//!           xxh3 of its file u128 · sequence number u64; section `blob_files`: count u32 · per file id u64 · 00 · xxh3 u128
+//! ```
+//! These are the engine below's own files (lsm-tree 3.1, format 3). It believes them unchecked and takes a directory without
+//! `current` for a new one, so a start reads them first. The engine's version is pinned; a test holds this to what it writes.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+const CURRENT_BYTES: usize = 25;
+
+/// A file of a tree with the checksum that its bytes must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeFile {
+    /// Its id, which is its name.
+    pub(crate) id: u64,
+    /// Its path.
+    pub(crate) path: PathBuf,
+    /// xxh3 of all its bytes.
+    pub(crate) checksum: u128,
+    /// What is added to the sequence numbers in a table.
+    pub(crate) global_seqno: u64,
+}
+
+/// All files of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TreeFiles {
+    /// The version.
+    pub(crate) version: u64,
+    /// Tables, level by level.
+    pub(crate) tables: Vec<TreeFile>,
+    /// Files of large values.
+    pub(crate) blob_files: Vec<TreeFile>,
+}
+
+/// Reads what a tree's directory says.
+///
+/// # Errors
+/// The line that names the file and what is wrong with it.
+pub(crate) fn read(dir: &Path) -> Result<TreeFiles, String> {
+    let path = dir.join("current");
+    let current = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (version, checksum) = decode_current(&current)
+        .ok_or_else(|| format!("{} is damaged: it names the version of the tables", path.display()))?;
+    let (names, path) = (path, dir.join(format!("v{version}")));
+    let bytes = fs::read(&path).map_err(|error| format!("{}, which {} names: {error}", path.display(), names.display()))?;
+    if xxh3_128(&bytes) != checksum {
+        let (version, current) = (path.display(), names.display());
+        return Err(format!("{version} or {current} is damaged: they say which tables there are"));
+    }
+    let files = decode_version(dir, &path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(TreeFiles { version, ..files })
+}
+
+/// The version that a tree's `current` names, and the checksum of its version file.
+pub(crate) fn decode_current(bytes: &[u8]) -> Option<(u64, u128)> {
+    let bytes: &[u8; CURRENT_BYTES] = bytes.try_into().ok()?;
+    let (version, rest) = bytes.split_first_chunk::<8>()?;
+    let (checksum, kind) = rest.split_first_chunk::<16>()?;
+    (kind == [0]).then(|| (u64::from_le_bytes(*version), u128::from_le_bytes(*checksum)))
+}
+
+/// The bytes of a `current` that names this version, whose file has these bytes.
+pub(crate) fn encode_current(version: u64, version_file: &[u8]) -> Vec<u8> {
+    let mut bytes = version.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&xxh3_128(version_file).to_le_bytes());
+    bytes.push(0);
+    bytes
+}
+
+fn decode_version(dir: &Path, path: &Path) -> io::Result<TreeFiles> {
+    let archive = sfa::Reader::new(path).map_err(|error| io::Error::other(error.to_string()))?;
+    let section = |name: &str| {
+        let entry = archive.toc().section(name.as_bytes());
+        entry.ok_or_else(|| io::Error::other(format!("no section {name}")))?.buf_reader(path)
+    };
+    let mut tables = Vec::new();
+    let mut reader = section("tables")?;
+    for _ in 0..byte(&mut reader)? {
+        for _ in 0..byte(&mut reader)? {
+            for _ in 0..u32::from_le_bytes(take(&mut reader)?) {
+                tables.push(tree_file(&mut reader, &dir.join("tables"), true)?);
+            }
+        }
+    }
+    let mut blob_files = Vec::new();
+    let mut reader = section("blob_files")?;
+    for _ in 0..u32::from_le_bytes(take(&mut reader)?) {
+        blob_files.push(tree_file(&mut reader, &dir.join("blobs"), false)?);
+    }
+    Ok(TreeFiles { version: 0, tables, blob_files })
+}
+
+fn tree_file(reader: &mut impl Read, folder: &Path, is_table: bool) -> io::Result<TreeFile> {
+    let id = u64::from_le_bytes(take(reader)?);
+    if byte(reader)? != 0 {
+        return Err(io::Error::other("an unknown kind of checksum"));
+    }
+    let checksum = u128::from_le_bytes(take(reader)?);
+    let global_seqno = if is_table { u64::from_le_bytes(take(reader)?) } else { 0 };
+    Ok(TreeFile { id, path: folder.join(id.to_string()), checksum, global_seqno })
+}
+
+fn byte(reader: &mut impl Read) -> io::Result<u8> {
+    take::<1>(reader).map(|[byte]| byte)
+}
+
+fn take<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,96 @@
+//! A store and its blobs, opened; the only place that says how.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use larder_store::{Batch, Blobs, Durability, Result, Store, Swap};
+use larder_store_local::blobs::LocalBlobs;
+use larder_store_local::{EngineSizes, LocalStore, OpenOptions};
+
+use super::common;
+use super::plan::Op;
+
+/// A data directory, open.
+pub struct Opened {
+    pub store: LocalStore,
+    pub blobs: LocalBlobs,
+}
+
+impl Opened {
+    /// Opens it as a server does; refused in one line.
+    pub fn open(dir: &Path) -> std::result::Result<Self, String> {
+        // Small memtables make several tables, levels and journals of few bytes.
+        let sizes = Some(EngineSizes::of_memtable(128 * 1024));
+        let options = OpenOptions { cache_bytes: 4 << 20, sizes, ..common::options(dir, &common::clock()) };
+        let store = LocalStore::open(options).map_err(|error| error.to_string())?;
+        let blobs = LocalBlobs::open(dir, store.bulk_rows(), store.disk_space()).map_err(|error| error.to_string())?;
+        Ok(Self { store, blobs })
+    }
+
+    /// Does one write. `Err` in the inner result: a swap met another head than expected.
+    pub async fn run(&self, op: &Op) -> Result<std::result::Result<(), String>> {
+        let call = common::call(Durability::Buffered);
+        match op {
+            Op::Apply(batch) => self.store.apply(batch.clone(), &call).await?,
+            Op::Swap { partition, expected, head, changes } => {
+                let swapped = self.store.apply_if(partition, *expected, head.clone(), changes.clone(), &call).await?;
+                if let Swap::Conflict(found) = swapped {
+                    return Ok(Err(format!(
+                        "{partition:?}: expected {expected:?}, found {:?}",
+                        found.map(|row| row.stamp)
+                    )));
+                }
+            }
+            Op::PutBlob { id, owner, bytes } => {
+                let mut writer = self.blobs.create(*id, owner.clone()).await?;
+                for from in (0..bytes.len()).step_by(64 * 1024) {
+                    writer.write(bytes.slice(from..bytes.len().min(from + 64 * 1024))).await?;
+                }
+                drop(writer.finish(Durability::Disk).await?);
+            }
+            Op::RemoveBlob(id) => self.blobs.remove(*id).await?,
+            Op::Reopen => {}
+        }
+        Ok(Ok(()))
+    }
+
+    /// Waits until all that was written is on disk.
+    pub async fn sync(&self) -> Result<()> {
+        self.store.apply(Batch::default(), &common::call(Durability::Disk)).await
+    }
+
+    /// All bytes of a blob.
+    pub async fn blob(&self, id: larder_model::content::BlobId) -> Result<Bytes> {
+        let mut reader = self.blobs.open(id).await?;
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < reader.length() {
+            let more = reader.read(bytes.len() as u64, 512 * 1024).await?;
+            assert!(!more.is_empty(), "a reader answers at least one byte before the end");
+            bytes.extend_from_slice(&more);
+        }
+        Ok(bytes.into())
+    }
+
+    /// Ends it in good order.
+    pub async fn close(self) -> Result<()> {
+        // The blobs write bulk rows, the store is what is closed.
+        self.store.close().await
+    }
+}
+
+/// All writes of a plan, into a directory that is open when this is answered, and on disk.
+pub async fn write_all(dir: &Path, ops: &[Op]) -> Opened {
+    let mut opened = Opened::open(dir).unwrap();
+    for (number, op) in ops.iter().enumerate() {
+        if matches!(op, Op::Reopen) {
+            opened.close().await.unwrap();
+            opened = Opened::open(dir).unwrap();
+        }
+        opened.run(op).await.unwrap().unwrap();
+        if number % 100 == 0 {
+            opened.sync().await.unwrap();
+        }
+    }
+    opened.sync().await.unwrap();
+    opened
+}

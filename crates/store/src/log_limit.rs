@@ -1,0 +1,76 @@
+//! Log lines of one kind, seldom: a failure that repeats a thousand times a second is one line in ten seconds, with a count.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Time between two lines of one kind.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Lets at most one log line of one kind pass in ten seconds, and counts those it holds back. Each kind has a value of its
+/// own, shared by all who meet that event.
+#[derive(Debug, Default)]
+pub struct RateLimitedLog {
+    /// When the next line may pass, in microseconds.
+    next: AtomicU64,
+    /// Lines held back since the last one that passed.
+    left_out: AtomicU64,
+}
+
+/// The right to write one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdmittedLine {
+    /// How many lines of this kind were held back before it, a field of the line; `None`: not one.
+    pub left_out: Option<u64>,
+}
+
+impl RateLimitedLog {
+    /// For one kind of line; the first passes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
+    }
+
+    /// Whether a line may be written `now`, a time that never goes back, such as [`Clock::monotonic`](crate::Clock::monotonic).
+    /// `None`: it is counted instead.
+    pub fn admit(&self, now: Duration) -> Option<AdmittedLine> {
+        let next = self.next.load(Ordering::Relaxed);
+        let after = micros(now.saturating_add(INTERVAL));
+        // Of several threads that come at the same time one wins the exchange; the others are counted.
+        let is_due = || self.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if micros(now) >= next && is_due() {
+            let left_out = self.left_out.swap(0, Ordering::Relaxed);
+            return Some(AdmittedLine { left_out: (left_out > 0).then_some(left_out) });
+        }
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_kind_is_a_line_in_ten_seconds_and_none_is_lost_from_the_count() {
+        let log = RateLimitedLog::new();
+        let lines: Vec<_> = (0..100_000).filter_map(|ms| log.admit(Duration::from_millis(ms))).collect();
+        assert_eq!(lines.len(), 10);
+        assert_eq!(lines[0].left_out, None);
+        assert!(lines[1..].iter().all(|line| line.left_out == Some(9_999)), "{lines:?}");
+    }
+
+    #[test]
+    fn of_threads_that_come_at_once_one_writes_and_all_are_counted() {
+        let log = RateLimitedLog::new();
+        let first = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| log.admit(Duration::ZERO))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).count()
+        });
+        assert_eq!(first, 1);
+        assert_eq!(log.admit(INTERVAL), Some(AdmittedLine { left_out: Some(7) }));
+    }
+}

@@ -1,0 +1,434 @@
+//! Damage to a stopped server's data: a start opens everything or changes nothing and names the file, and what a damaged
+//! block held is all that is lost.
+//!
+//! Files are chosen by what they look like from outside: small ones, journals (by their names), the largest of the rest.
+//! `LARDER_TEST_SCALE=soak` harms every small file instead of one of every sort.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "a test fails by panicking and runs in real time"
+)]
+
+#[allow(dead_code, reason = "the store's own test of damage uses all of it")]
+#[path = "../crates/store-local/tests/damage/harm.rs"]
+mod harm;
+#[allow(dead_code, reason = "as above")]
+#[path = "../crates/store-local/tests/damage/tree.rs"]
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harm::sort_of;
+use larder_tests::{Admin, Client, Ended, Engine, Home, Node, Process, Random, Request, Scale, figure};
+use tree::Tree;
+
+/// What these tests are about.
+const FILES: &str = "files of its own";
+/// A file that describes others is not longer.
+const SMALL: usize = 64 * 1024;
+/// What is zeroed of a journal.
+const BEGIN: usize = 64 * 1024;
+/// Objects after which there must have been a second journal.
+const OBJECTS_MAX: usize = 20_000;
+/// A refused start may make it anew.
+const LOCK: &str = "LOCK";
+/// How long an export may take.
+const EXPORT: Duration = Duration::from_secs(300);
+/// Connections: several writes share a sync.
+const THREADS: usize = 16;
+
+/// Objects by number; the body is made from the number and from how often it was written.
+struct Objects {
+    size: usize,
+    /// How often each was written; 0: it is deleted.
+    written: BTreeMap<usize, u32>,
+}
+
+impl Objects {
+    fn new(size: usize) -> Self {
+        Self { size, written: BTreeMap::new() }
+    }
+
+    fn body(&self, number: usize, times: u32) -> Vec<u8> {
+        Random::seeded(((number as u64) << 32) | u64::from(times)).bytes(self.size)
+    }
+
+    /// Writes these once more, or deletes them; fails the test unless each is answered 204.
+    fn change(&mut self, node: &Node, numbers: &[usize], delete: bool) {
+        let refused = self.try_change(node, numbers, delete);
+        assert!(refused.is_empty(), "{} of {} writes are refused: {}", refused.len(), numbers.len(), refused[0]);
+    }
+
+    /// As [`Self::change`]; answers what was refused, which is then not written.
+    fn try_change(&mut self, node: &Node, numbers: &[usize], delete: bool) -> Vec<String> {
+        let this = &*self;
+        let refused: Vec<(usize, String)> = on_threads(node, numbers, |client, number| {
+            let times = this.written.get(&number).copied().unwrap_or(0) + 1;
+            let target = url(number);
+            let request = match delete {
+                true => Request::new("DELETE", &target),
+                false => Request::put(&target, this.body(number, times)),
+            };
+            let answer = client.send(&request);
+            (answer.status != 204).then(|| (number, format!("{number}: {} {}", answer.status, answer.text())))
+        });
+        let refused: BTreeMap<usize, String> = refused.into_iter().collect();
+        for number in numbers.iter().filter(|number| !refused.contains_key(*number)) {
+            let times = self.written.entry(*number).or_default();
+            *times = if delete { 0 } else { *times + 1 };
+        }
+        refused.into_values().collect()
+    }
+
+    /// Reads everything: the numbers that answer 500; what is wrong besides.
+    fn read(&self, node: &Node) -> (BTreeSet<usize>, Vec<String>) {
+        let numbers: Vec<usize> = self.written.keys().copied().collect();
+        let read = on_threads(node, &numbers, |client, number| {
+            let (answer, times) = (client.get(&url(number)), self.written[&number]);
+            match answer.status {
+                500 => Some(Err(number)),
+                404 if times == 0 => None,
+                200 if times > 0 && answer.body == self.body(number, times) => None,
+                status => Some(Ok(format!("{number}: {status}, {} bytes, written {times} times", answer.body.len()))),
+            }
+        });
+        let damaged = read.iter().filter_map(|one| one.as_ref().err().copied()).collect();
+        (damaged, read.into_iter().filter_map(Result::ok).collect())
+    }
+
+    /// What of all this is not as it was written, in words.
+    fn missing(&self, node: &Node) -> Option<String> {
+        let (damaged, mut wrong) = self.read(node);
+        wrong.extend(damaged.iter().map(|number| format!("{number}: 500")));
+        let listed = node.client().get("/buckets/b/keys?keys=true").expect(200).json();
+        let listed: BTreeSet<&str> = listed["keys"].as_array().unwrap().iter().filter_map(|key| key.as_str()).collect();
+        for (number, times) in &self.written {
+            if listed.contains(number.to_string().as_str()) != (*times > 0) {
+                wrong.push(format!("{number}: written {times} times, and the listing says otherwise"));
+            }
+        }
+        wrong.first().map(|first| format!("{} of {} objects, {first}", wrong.len(), self.written.len()))
+    }
+}
+
+fn url(number: usize) -> String {
+    format!("/buckets/b/keys/{number}")
+}
+
+/// Does something with each number, over several connections; answers what came of it.
+fn on_threads<T: Send>(
+    node: &Node,
+    numbers: &[usize],
+    work: impl Fn(&mut Client, usize) -> Option<T> + Sync,
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let share = |first: usize| {
+            let mut client = node.client();
+            scope.spawn(move || {
+                let mine = numbers.iter().skip(first).step_by(THREADS);
+                mine.filter_map(|number| work(&mut client, *number)).collect::<Vec<T>>()
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(share).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// One file of a stopped server, and what becomes of it.
+struct Harmed<'a> {
+    what: &'a str,
+    path: &'a Path,
+    /// `None`: it is gone.
+    bytes: Option<Vec<u8>>,
+}
+
+/// Starts on a copy in which one file is harmed: everything is there, or the start is refused, names the file and changes
+/// nothing, and with the file put back everything is there. Answers what was otherwise.
+fn judge(home: &Home, whole: &Tree, objects: &Objects, harmed: &Harmed<'_>) -> Result<bool, String> {
+    let copy = home.copy();
+    let path = copy.data().join(harmed.path);
+    match &harmed.bytes {
+        Some(bytes) => fs::write(&path, bytes).unwrap(),
+        None => fs::remove_file(&path).unwrap(),
+    }
+    let before = Tree::read(&copy.data()).unwrap();
+    let said = |what: String| format!("{} {}: {what}", harmed.path.display(), harmed.what);
+    let ended = match start(copy) {
+        Ok(node) => return objects.missing(&node).map_or(Ok(false), |what| Err(said(format!("it starts: {what}")))),
+        Err(ended) => ended,
+    };
+    let (copy, ended) = ended;
+    let differences = before.differences(&Tree::read(&copy.data()).unwrap());
+    let differences: Vec<String> = differences.into_iter().filter(|one| *one != format!("{LOCK} is new")).collect();
+    if !differences.is_empty() {
+        let (count, first) = (differences.len(), &differences[0]);
+        return Err(said(format!("the refused start changed {count} files: {first}: {}", ended.stderr.trim())));
+    }
+    let bytes = whole.0[harmed.path].as_ref().expect("it is a file");
+    fs::write(&path, bytes).unwrap();
+    match start(copy) {
+        Ok(node) => objects.missing(&node).map_or(Ok(()), |what| Err(said(format!("put back: {what}"))))?,
+        Err((_, ended)) => return Err(said(format!("put back, it does not start: {}", ended.stderr))),
+    }
+    is_named(&ended, harmed.path).map(|()| true).map_err(said)
+}
+
+/// As [`Node::try_start`], with the home of one that did not.
+fn start(home: Home) -> Result<Node, (Home, Ended)> {
+    // A start that is refused is tried alone first, so that its home is not gone with it.
+    let mut process = Process::start(&mut home.command(&[]));
+    let is_up = process.wait_for(Duration::from_secs(120), |out| out.contains("Riak HTTP").then_some(()));
+    match is_up {
+        Some(()) => {
+            process.kill();
+            Ok(Node::start_in(home, &[]))
+        }
+        None => Err((home, process.ended(Duration::from_secs(1)))),
+    }
+}
+
+/// One line names the file, by its path below the data directory.
+fn is_named(ended: &Ended, path: &Path) -> Result<(), String> {
+    let stderr = ended.stderr.trim();
+    let is_good = ended.code.is_some_and(|code| code != 0)
+        && stderr.lines().count() == 1
+        && !stderr.contains("panicked")
+        && (stderr.contains(path.to_str().unwrap()) || stderr.contains("missing"));
+    if is_good { Ok(()) } else { Err(format!("it is not named: {:?}: {stderr}", ended.code)) }
+}
+
+/// A stopped server with something of everything.
+fn small_store() -> (Home, Objects) {
+    let mut node = Node::start(&[]);
+    let mut objects = Objects::new(3000);
+    let numbers: Vec<usize> = (0..200).collect();
+    for _ in 0..2 {
+        objects.change(&node, &numbers, false);
+        assert_eq!(node.terminate().code, Some(0));
+        node.restart();
+    }
+    objects.change(&node, &numbers[..20], true);
+    node.client().put("/buckets/large/keys/bulk", vec![b'x'; 200_000]).expect(204);
+    node.client().put("/buckets/large/keys/file", vec![b'x'; 2 << 20]).expect(204);
+    assert_eq!(node.terminate().code, Some(0));
+    (node.into_home(), objects)
+}
+
+#[test]
+fn a_small_file_that_is_gone_or_wrong_is_named_and_nothing_is_made_worse() {
+    if !Engine::is_local_for(FILES) {
+        return;
+    }
+    let mut random = Random::from_environment("small files");
+    let (home, objects) = small_store();
+    let whole = Tree::read(&home.data()).unwrap();
+    // Files of rows and of bodies are small by chance: their damage costs what is in them.
+    let is_data = |path: &Path| path.components().any(|part| ["tables", "blobs"].iter().any(|name| part.as_os_str() == *name));
+    let small = whole.files().filter(|(path, bytes)| bytes.len() <= SMALL && !is_data(path));
+    let mut small: Vec<(&Path, &[u8])> = small.collect();
+    if Scale::current() == Scale::Test {
+        // Three of a sort: one after the other describes another part.
+        let mut sorts: BTreeMap<String, usize> = BTreeMap::new();
+        small.retain(|(path, _)| {
+            let count = sorts.entry(sort_of(path)).or_default();
+            *count += 1;
+            *count <= 3
+        });
+    }
+    let (mut refused, mut failed) = (0, Vec::new());
+    for (path, bytes) in &small {
+        let mut flipped = bytes.to_vec();
+        let at = random.below(bytes.len().max(1));
+        flipped.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8));
+        let flip = format!("with a bit flipped at {at}");
+        let zeroed = vec![0; bytes.len()];
+        let harms = [("removed", None), (flip.as_str(), Some(flipped)), ("zeroed", Some(zeroed))];
+        for (what, bytes) in harms.into_iter().filter(|(_, after)| after.as_deref() != Some(*bytes)) {
+            match judge(&home, &whole, &objects, &Harmed { what, path, bytes }) {
+                Ok(was_refused) => refused += usize::from(was_refused),
+                Err(what) => failed.push(what),
+            }
+        }
+    }
+    figure("small files harmed", &format!("{}, starts refused {refused}", small.len()));
+    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
+    assert!(refused > 0, "no file was missed: {small:?}");
+}
+
+/// Files that look like journals, the oldest first.
+fn journals(data: &Path) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(folder) = open.pop() {
+        // A file may go while it is looked at.
+        let entries = fs::read_dir(data.join(&folder)).into_iter().flatten().filter_map(Result::ok);
+        for entry in entries {
+            let path = folder.join(entry.file_name());
+            let text = path.to_string_lossy().to_lowercase();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(path);
+            } else if text.contains("journal") || text.ends_with(".jnl") || text.ends_with(".wal") {
+                found.push(path);
+            }
+        }
+    }
+    let number = |path: &PathBuf| {
+        let digits: String = path.file_name().unwrap().to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap_or(0)
+    };
+    found.sort_by_key(number);
+    found
+}
+
+/// A server that was killed under load as soon as it had several journals, and what it had acknowledged.
+fn with_journals() -> (Home, Objects) {
+    let mut node = Node::start(&[]);
+    let (data, at, next) = (node.home().data(), node.http(), AtomicUsize::new(0));
+    let mut objects = Objects::new(40_000);
+    let acknowledged: Vec<usize> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| put_until_killed(&objects, at, &next))).collect();
+        while journals(&data).len() < 2 && next.load(Ordering::Relaxed) < OBJECTS_MAX {
+            thread::sleep(Duration::from_millis(1));
+        }
+        node.kill();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert!(journals(&data).len() > 1, "one journal after {OBJECTS_MAX} objects: what this tests is not there");
+    objects.written.extend(acknowledged.into_iter().map(|number| (number, 1)));
+    (node.into_home(), objects)
+}
+
+/// Puts the next objects until there is no answer; what was answered is on disk.
+fn put_until_killed(objects: &Objects, at: SocketAddr, next: &AtomicUsize) -> Vec<usize> {
+    let (mut client, mut acknowledged) = (Client::new(at), Vec::new());
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        match client.try_send(&Request::put(&url(number), objects.body(number, 1))) {
+            Ok(answer) => {
+                assert_eq!(answer.status, 204, "{}", answer.text());
+                acknowledged.push(number);
+            }
+            Err(_) => return acknowledged,
+        }
+    }
+}
+
+#[test]
+fn an_older_journal_that_is_gone_or_wrong_is_never_passed_over() {
+    if !Engine::is_local_for(FILES) {
+        return;
+    }
+    let (home, objects) = with_journals();
+    let whole = Tree::read(&home.data()).unwrap();
+    let journals = journals(&home.data());
+    let (mut refused, mut failed) = (0, Vec::new());
+    for path in &journals[..journals.len() - 1] {
+        let bytes = whole.0[path].as_ref().unwrap();
+        let mut zeroed = bytes.clone();
+        zeroed.iter_mut().take(BEGIN).for_each(|byte| *byte = 0);
+        let harms = [("removed", None), ("emptied", Some(Vec::new())), ("with its beginning zeroed", Some(zeroed))];
+        for (what, bytes) in harms {
+            match judge(&home, &whole, &objects, &Harmed { what, path, bytes }) {
+                Ok(was_refused) => refused += usize::from(was_refused),
+                Err(what) => failed.push(what),
+            }
+        }
+    }
+    figure("older journals harmed", &format!("{}, starts refused {refused}", journals.len() - 1));
+    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Flips a bit in the middle of the largest file that is no journal; answers where.
+fn flip_in_a_table(home: &Home, tree: &Tree, random: &mut Random) -> String {
+    let journals = journals(&home.data());
+    let tables = tree.files().filter(|(path, _)| !journals.iter().any(|journal| journal == path));
+    let mut tables: Vec<(&Path, &[u8])> = tables.filter(|(_, bytes)| bytes.len() > 1 << 20).collect();
+    assert!(!tables.is_empty(), "no tables were written: what this tests is not there");
+    tables.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
+    let (path, bytes) = tables[random.below(tables.len().min(3))];
+    let at = bytes.len() / 10 + random.below(bytes.len() * 8 / 10);
+    let mut flipped = bytes.to_vec();
+    flipped[at] ^= 1 << random.below(8);
+    fs::write(home.data().join(path), flipped).unwrap();
+    format!("bit flipped at {at} of {} bytes of {}", bytes.len(), path.display())
+}
+
+#[test]
+fn a_damaged_block_costs_its_own_keys_and_no_others_ever() {
+    if !Engine::is_local_for(FILES) {
+        return;
+    }
+    let mut random = Random::from_environment("damaged block");
+    let mut node = Node::buffered();
+    let mut objects = Objects::new(20_000);
+    let all: Vec<usize> = (0..8000).collect();
+    objects.change(&node, &all, false);
+    assert_eq!(node.terminate().code, Some(0));
+    // Whatever a stop leaves in the journal, a second start and stop has had the time to write it out.
+    node.restart();
+    objects.change(&node, &all[..100], false);
+    assert_eq!(node.terminate().code, Some(0));
+    let home = node.into_home();
+    let tree = Tree::read(&home.data()).unwrap();
+    let (node, damaged) = (0..10)
+        .find_map(|_| {
+            let copy = home.copy();
+            let place = flip_in_a_table(&copy, &tree, &mut random);
+            let node = Node::start_in(copy, &["--durability", "buffered"]);
+            let (damaged, wrong) = objects.read(&node);
+            assert!(wrong.is_empty(), "{place}: {} wrong reads, {}", wrong.len(), wrong[0]);
+            eprintln!("{place}: {} objects are damaged", damaged.len());
+            (!damaged.is_empty()).then_some((node, damaged))
+        })
+        .expect("a flipped bit in a table damages a key");
+    assert!(damaged.len() < 40, "one bit damages {} objects", damaged.len());
+    drop((home, tree));
+    serves_on(node, &mut objects, &damaged);
+}
+
+/// Everything but `damaged` is read, written and deleted for long, over restarts.
+fn serves_on(mut node: Node, objects: &mut Objects, damaged: &BTreeSet<usize>) {
+    let rest: Vec<usize> = objects.written.keys().copied().filter(|number| !damaged.contains(number)).collect();
+    let (begun, mut failed) = (Instant::now(), Vec::new());
+    for round in 0..2 {
+        // 200 MB in both rounds, over the keys of every table, so that what is damaged would be compacted.
+        let numbers: Vec<usize> = rest.iter().copied().filter(|number| number % 8 != round).take(5000).collect();
+        let gone: Vec<usize> = rest.iter().copied().filter(|number| number % 16 == round).collect();
+        for (numbers, delete) in [(&numbers, false), (&gone, true)] {
+            let refused = objects.try_change(&node, numbers, delete);
+            failed.extend(refused.first().map(|first| format!("{} writes are refused: {first}", refused.len())));
+        }
+        failed.extend(exports_or_says_why(&node));
+        let ended = node.terminate();
+        failed.extend((ended.code != Some(0)).then(|| format!("it stops with {:?}: {}", ended.code, ended.stderr)));
+        node.restart();
+        let (now, wrong) = objects.read(&node);
+        failed.extend(wrong.first().map(|first| format!("{} wrong reads: {first}", wrong.len())));
+        failed.extend((!now.is_subset(damaged)).then(|| format!("damage spreads from {damaged:?} to {now:?}")));
+        assert!(failed.is_empty(), "round {round}:\n{}", failed.join("\n"));
+    }
+    objects.change(&node, &rest[..200], false);
+    figure("a damaged block: 200 MB written beside it", &format!("{:.1?}", begun.elapsed()));
+}
+
+/// An export ends well, or says that something is damaged; answers what was otherwise.
+fn exports_or_says_why(node: &Node) -> Option<String> {
+    let out = Home::new();
+    let mut command = Command::new(Admin::binary());
+    command.arg("--socket").arg(node.home().socket()).arg("export").arg(out.path());
+    let ended = Process::start(&mut command).ended(EXPORT);
+    let is_said = ended.stderr.to_lowercase().contains("damaged");
+    (ended.code != Some(0) && !is_said)
+        .then(|| format!("an export does not say what is wrong: {}", ended.stderr.trim()))
+}

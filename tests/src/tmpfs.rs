@@ -1,0 +1,144 @@
+//! A disk of a given size, in memory: mounted for one test, gone with the value that stands for it.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::Home;
+
+/// Set in the process that has a user namespace of its own.
+const UNSHARED: &str = "LARDER_TESTS_UNSHARED";
+/// What the outside writes at a time.
+const FILL_BYTES: usize = 64 * 1024;
+
+/// A mounted tmpfs.
+#[derive(Debug)]
+pub struct Tmpfs {
+    dir: TempDir,
+}
+
+impl Tmpfs {
+    /// Whether the test of this name goes on in this process. Without the right to mount, the test runs in a namespace of its
+    /// own, and has passed when this answers `false`; where that is not possible either, the test is skipped and says so.
+    ///
+    /// # Panics
+    /// When the test fails in its namespace.
+    #[must_use]
+    pub fn is_possible_here(test: &str) -> bool {
+        if rustix::process::geteuid().is_root() || std::env::var_os(UNSHARED).is_some() {
+            return Self::mounted(1).is_some_and(drop_and_true) || skipped(test);
+        }
+        let can_unshare = Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
+        if !can_unshare {
+            return skipped(test);
+        }
+        let program = std::env::current_exe().expect("the test has a path");
+        let mut again = Command::new("unshare");
+        again.arg("-Urm").arg(program).args(["--exact", test, "--nocapture"]).env(UNSHARED, "1");
+        let status = again.status().expect("unshare runs");
+        assert!(status.success(), "{test} failed in its namespace: {status}");
+        false
+    }
+
+    /// Mounts one of `mib` MiB.
+    ///
+    /// # Panics
+    /// When it is refused, though [`Self::is_possible_here`].
+    #[must_use]
+    pub fn new(mib: u64) -> Self {
+        Self::mounted(mib).expect("a tmpfs can be mounted")
+    }
+
+    fn mounted(mib: u64) -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix("larder-disk-").tempdir().ok()?;
+        let size = format!("size={mib}m,mode=0700");
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path());
+        command.output().is_ok_and(|output| output.status.success()).then_some(Self { dir })
+    }
+
+    /// Makes it this large; it must not hold more.
+    pub fn resize(&self, mib: u64) {
+        let status = Command::new("mount").arg("-o").arg(format!("remount,size={mib}m")).arg(self.path()).status();
+        assert!(status.is_ok_and(|status| status.success()), "a disk of {} is not made {mib} MiB", self.used());
+    }
+
+    /// A home whose data is on it.
+    #[must_use]
+    pub fn home(&self) -> Home {
+        let (home, data) = (Home::new(), self.path().join("data"));
+        fs::create_dir(&data).expect("an empty disk has room for a folder");
+        std::os::unix::fs::symlink(&data, home.data()).expect("a home is empty");
+        home
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Bytes that are free.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        let disk = rustix::fs::statvfs(self.path()).expect("it is mounted");
+        disk.f_bavail * disk.f_frsize
+    }
+
+    /// Bytes that are used.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        let disk = rustix::fs::statvfs(self.path()).expect("it is mounted");
+        (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    }
+
+    /// Takes space from outside, until this much is free or less; answers whether there was any to take.
+    pub fn fill_until_free(&self, free: u64) -> bool {
+        let mut file = File::options().create(true).append(true).open(self.outside()).expect("a file is made");
+        let mut taken = false;
+        while let Some(left) = self.free().checked_sub(free).filter(|left| *left > 0) {
+            let bytes = vec![7; FILL_BYTES.min(usize::try_from(left).unwrap_or(FILL_BYTES))];
+            match file.write(&bytes) {
+                Ok(0) => break,
+                Ok(_) => taken = true,
+                Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                Err(error) => panic!("{}: {error}", self.outside().display()),
+            }
+        }
+        taken
+    }
+
+    /// Whether something was taken from outside and not given back.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.outside().exists()
+    }
+
+    /// Gives back what was taken from outside.
+    pub fn release(&self) {
+        let _ = fs::remove_file(self.outside());
+    }
+
+    fn outside(&self) -> PathBuf {
+        self.path().join("outside")
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+fn skipped(test: &str) -> bool {
+    eprintln!("{test} is skipped: neither `mount -t tmpfs` nor `unshare -Urm` is allowed here");
+    false
+}
+
+fn drop_and_true(disk: Tmpfs) -> bool {
+    drop(disk);
+    true
+}
