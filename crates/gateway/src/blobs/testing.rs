@@ -58,6 +58,8 @@ pub(crate) struct State {
     rows_pending: bool,
     /// Whether syncs fail.
     sync_fails: bool,
+    /// Whether the next swap is seen by readers and answered `TimedOut`, before it is on disk.
+    swap_stalls: bool,
     /// Sync barriers asked for.
     pub(crate) barriers: usize,
     /// Blobs removed.
@@ -100,6 +102,11 @@ impl VolatileStore {
 
     pub(crate) fn fail_syncs(&self) {
         self.state.lock().sync_fails = true;
+    }
+
+    /// Lets readers see the next swap, while its own caller waits for the disk in vain.
+    pub(crate) fn stall_next_swap(&self) {
+        self.state.lock().swap_stalls = true;
     }
 
     /// Holds the next batch to the objects' table back, as a committer with a long queue; its caller may go away meanwhile.
@@ -173,8 +180,10 @@ impl Store for VolatileStore {
         options: &Options,
     ) -> Result<Swap> {
         let swap = self.inner.apply_if(partition, expected, head, changes, options).await?;
-        self.note(std::iter::once(partition.table), options)?;
-        Ok(swap)
+        let stalls = std::mem::take(&mut self.state.lock().swap_stalls);
+        let durability = if stalls { Durability::Buffered } else { options.durability };
+        self.note(std::iter::once(partition.table), &Options { durability, ..*options })?;
+        if stalls { Err(Error::new(Kind::TimedOut, "the disk is slow")) } else { Ok(swap) }
     }
 
     async fn partitions(

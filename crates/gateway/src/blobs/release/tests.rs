@@ -1,5 +1,8 @@
 //! Removals on the key-value side, and what a power cut would find after them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
@@ -11,8 +14,6 @@ use crate::blobs::testing::VolatileStore;
 use crate::body::{Download, Upload};
 use crate::kv::{DeleteObject, GetObject, PutObject, Quorums};
 use crate::{Error, Gateway};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Longer than a batch of removals gathers.
 const LATER: Duration = Duration::from_secs(3);
@@ -120,6 +121,16 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
         assert_eq!((store.state().removed_too_early, store.blobs().await), (0, 0), "{kind}");
         assert_eq!(store.state().barriers, before + 2, "{kind}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
+    let (store, gateway) = world(true).await;
+    gateway.put(put_of("cas", &large(1), Quorums::default(), None)).await.unwrap();
+    let context = get(&gateway, "cas").await.unwrap().1;
+    store.stall_next_swap();
+    gateway.put(put_of("cas", &large(2), Quorums::default(), context)).await.unwrap();
+    assert_eq!((store.state().removed, store.state().removed_too_early, store.state().barriers), (1, 0, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! What the S3 side says of its blobs to the sweeper: whether the versions of their key name them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use async_trait::async_trait;
 use larder_model::objects::UploadId;
@@ -58,9 +59,9 @@ impl Objects {
     async fn without_alive(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
         let mut alive: HashMap<UploadId, bool> = HashMap::new();
         for upload in blobs.iter().filter_map(upload_of) {
-            if !alive.contains_key(&upload) {
+            if let Entry::Vacant(unknown) = alive.entry(upload) {
                 let head = self.read_upload(upload).await?;
-                alive.insert(upload, head.is_some_and(|head| head.upload.state.is_alive()));
+                unknown.insert(head.is_some_and(|head| head.upload.state.is_alive()));
             }
         }
         let has_ended = |blob: &OwnedBlob| upload_of(blob).is_none_or(|upload| alive.get(&upload) != Some(&true));
