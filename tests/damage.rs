@@ -235,7 +235,8 @@ fn a_small_file_that_is_gone_or_wrong_is_named_and_nothing_is_made_worse() {
     let (home, objects) = small_store();
     let whole = Tree::read(&home.data()).unwrap();
     // Files of rows and of bodies are small by chance: their damage costs what is in them.
-    let is_data = |path: &Path| path.components().any(|part| ["tables", "blobs"].iter().any(|name| part.as_os_str() == *name));
+    let is_data =
+        |path: &Path| path.components().any(|part| ["tables", "blobs"].iter().any(|name| part.as_os_str() == *name));
     let small = whole.files().filter(|(path, bytes)| bytes.len() <= SMALL && !is_data(path));
     let mut small: Vec<(&Path, &[u8])> = small.collect();
     if Scale::current() == Scale::Test {

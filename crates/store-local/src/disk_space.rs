@@ -156,11 +156,7 @@ impl DiskSpace {
         Self::with_probe(dir, clock, Box::new(StatvfsProbe(dir.to_owned())))
     }
 
-    pub(crate) fn with_probe(
-        dir: &Path,
-        clock: Arc<dyn Clock>,
-        probe: Box<dyn RoomProbe>,
-    ) -> Arc<Self> {
+    pub(crate) fn with_probe(dir: &Path, clock: Arc<dyn Clock>, probe: Box<dyn RoomProbe>) -> Arc<Self> {
         let (refused, state, engine_need) = (Default::default(), Mutex::default(), AtomicU64::new(0));
         Arc::new(Self { dir: dir.to_owned(), probe, clock, engine_need, refused, state })
     }

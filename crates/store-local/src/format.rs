@@ -71,7 +71,10 @@ fn has_data(dir: &Path) -> io::Result<bool> {
         }
     }
     for tree in entries(&dir.join("rows"))? {
-        if ["tables", "blobs"].iter().any(|name| fs::read_dir(tree.path().join(name)).is_ok_and(|mut files| files.next().is_some())) {
+        if ["tables", "blobs"]
+            .iter()
+            .any(|name| fs::read_dir(tree.path().join(name)).is_ok_and(|mut files| files.next().is_some()))
+        {
             return Ok(true);
         }
     }

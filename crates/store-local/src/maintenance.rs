@@ -95,12 +95,7 @@ pub(crate) struct MaintenanceThreads {
 
 impl Maintenance {
     /// Nothing runs yet.
-    pub(crate) fn new(
-        spaces: Spaces,
-        files: Arc<JournalFiles>,
-        shared: Shared,
-        sizes: EngineSizes,
-    ) -> Self {
+    pub(crate) fn new(spaces: Spaces, files: Arc<JournalFiles>, shared: Shared, sizes: EngineSizes) -> Self {
         let state = State { to_compact: [true; 3], ..State::default() };
         Self {
             spaces,
@@ -155,7 +150,9 @@ impl Maintenance {
         }
         if self.files.bytes() > self.sizes.journals_max {
             let oldest = self.spaces.trees().iter().filter(|tree| tree.first_unflushed().is_some());
-            if let Some(tree) = oldest.min_by_key(|tree| tree.first_unflushed()).filter(|tree| tree.next_sealed().is_none()) {
+            if let Some(tree) =
+                oldest.min_by_key(|tree| tree.first_unflushed()).filter(|tree| tree.next_sealed().is_none())
+            {
                 tree.rotate();
                 sealed = true;
             }
@@ -200,9 +197,10 @@ impl Maintenance {
     /// Whether level 0 of a tree is so high that writers wait; not where compaction rests, which could be for ever.
     fn is_stalled(&self, state: &State) -> bool {
         let now = self.shared.clock.monotonic();
-        self.spaces.trees().iter().any(|tree| {
-            tree.l0_runs() >= L0_RUNS_STALL && state.compaction_rests[tree.space as usize].until <= now
-        })
+        self.spaces
+            .trees()
+            .iter()
+            .any(|tree| tree.l0_runs() >= L0_RUNS_STALL && state.compaction_rests[tree.space as usize].until <= now)
     }
 
     fn run_flusher(&self) {

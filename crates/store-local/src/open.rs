@@ -200,7 +200,9 @@ pub(crate) fn lay_out(dir: &Path) -> Result<Manifest, OpenError> {
     for name in ["rows", "journal"] {
         let path = dir.join(name);
         match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("clearing the directory")(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("clearing the directory")(error));
+            }
             _ => fs::create_dir(&path).map_err(failed("making a directory"))?,
         }
     }
@@ -226,7 +228,9 @@ fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
     let damaged = |what| OpenError::Damaged { dir: dir.to_owned(), what };
     match manifest::read(dir).map_err(|error| OpenError::io(dir, "reading the manifest", &error))? {
         Some(manifest) => manifest.map_err(damaged),
-        None => Err(damaged(format!("{} is missing: it says which files must be there", manifest::path(dir).display()))),
+        None => {
+            Err(damaged(format!("{} is missing: it says which files must be there", manifest::path(dir).display())))
+        }
     }
 }
 

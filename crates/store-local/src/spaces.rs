@@ -200,7 +200,9 @@ pub(crate) fn damaged(space: Space, error: larder_model::codec::DecodeError) -> 
 pub(crate) fn read_failed(space: Space, error: lsm_tree::Error) -> Error {
     let rows = space.name();
     match is_damage(&error) {
-        true => Error::caused(Kind::Damaged, format_args!("a block in rows/{rows} is damaged, see `larder check`"), error),
+        true => {
+            Error::caused(Kind::Damaged, format_args!("a block in rows/{rows} is damaged, see `larder check`"), error)
+        }
         false => Error::caused(Kind::Io, format_args!("reading rows/{rows} failed"), error),
     }
 }

@@ -22,8 +22,8 @@ use crate::maintenance::{Maintenance, MaintenanceThreads, Shared};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
 use crate::spaces::{Space, Spaces};
-use crate::tree::SpaceTree;
 use crate::sweep::Cursor;
+use crate::tree::SpaceTree;
 use crate::{keys, read};
 
 /// Largest body kept inside its row.

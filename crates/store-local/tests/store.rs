@@ -213,7 +213,8 @@ async fn a_creation_that_was_cut_short_is_begun_again() {
     let (whole, clock) = (tempfile::tempdir().unwrap(), clock());
     drop(open(whole.path(), &clock));
     // The file format comes last: without it nothing was ever answered.
-    for missing in [&["format"][..], &["format", "manifest"], &["format", "manifest", "journal/00000001.jnl", "synced"]] {
+    for missing in [&["format"][..], &["format", "manifest"], &["format", "manifest", "journal/00000001.jnl", "synced"]]
+    {
         missing.iter().for_each(|name| drop(std::fs::remove_file(whole.path().join(name))));
         let store = open(whole.path(), &clock);
         assert!(store.is_ready());

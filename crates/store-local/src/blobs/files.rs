@@ -47,13 +47,7 @@ impl Files {
     /// `Full`, `Io`.
     pub(super) fn open(dir: &Path, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
         let root = folders::root(dir);
-        let files = Self {
-            root,
-            disk,
-            sizes,
-            poisoned: AtomicBool::new(false),
-            next: AtomicU64::new(0),
-        };
+        let files = Self { root, disk, sizes, poisoned: AtomicBool::new(false), next: AtomicU64::new(0) };
         // A data directory has its folders from the start; without one they are made here.
         let made = match folders::check(dir) {
             Ok(()) => Ok(()),

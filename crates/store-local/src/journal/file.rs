@@ -175,7 +175,8 @@ impl JournalFile {
     fn rotate(&mut self) -> Result<(), JournalError> {
         // Everything before the seal is on disk before the first frame behind it can be.
         self.sync()?;
-        let header = JournalHeader { number: self.header.number + 1, first: self.end.group + 1, chain: self.end.checksum };
+        let header =
+            JournalHeader { number: self.header.number + 1, first: self.end.group + 1, chain: self.end.checksum };
         match self.begin(header) {
             Ok(file) => {
                 let end = JournalEnd::empty(&header, self.end.seqno);

@@ -158,7 +158,8 @@ async fn long(dir: &Path) -> Vec<PathBuf> {
         put(&store, key, Durability::Disk).await.unwrap();
     }
     drop(store);
-    let mut journals = fs::read_dir(dir.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut journals =
+        fs::read_dir(dir.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     journals.sort();
     assert!(journals.len() > 3, "{journals:?}");
     journals
@@ -204,7 +205,13 @@ async fn the_manifest_and_what_it_names_must_be_there() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     let rows = |name: &str| dir.path().join("rows").join(name);
-    let files = [manifest::path(dir.path()), rows("packed/current"), rows("wide/current"), rows("bulk/current"), rows("packed/v0")];
+    let files = [
+        manifest::path(dir.path()),
+        rows("packed/current"),
+        rows("wide/current"),
+        rows("bulk/current"),
+        rows("packed/v0"),
+    ];
     for file in files {
         let bytes = fs::read(&file).unwrap();
         let mut flipped = bytes.clone();

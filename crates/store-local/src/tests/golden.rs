@@ -26,7 +26,10 @@ fn rows() -> Vec<Row> {
 fn entries() -> Vec<(&'static str, Bytes)> {
     let long = Partition::own(Table::Objects, vec![0xff; 130]);
     let wide = Partition::own(Table::Keys, Bytes::from_static(b"\x04type\x06bucket\x00\x03"));
-    let writes = vec![(Space::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))), (Space::Bulk, Bytes::from_static(b"gone"), None)];
+    let writes = vec![
+        (Space::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))),
+        (Space::Bulk, Bytes::from_static(b"gone"), None),
+    ];
     let mut frame = Vec::new();
     encode_frame(&mut frame, &Group { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
     vec![

@@ -116,7 +116,7 @@ async fn written(dir: &Path) {
                 }
             }
         }
-        let blobs = LocalBlobs::open(dir, store.bulk_rows()).unwrap();
+        let blobs = LocalBlobs::open(dir, store.bulk_rows(), store.disk_space()).unwrap();
         for number in 0..12 {
             let length = if number < 10 { 20_000 } else { 1_300_000 };
             let number = stamp * 100 + number;
