@@ -167,7 +167,7 @@ fn judge(home: &Home, whole: &Tree, objects: &Objects, harmed: &Harmed<'_>) -> R
     let said = |what: String| format!("{} {}: {what}", harmed.path.display(), harmed.what);
     let ended = match start(copy) {
         Ok(node) => return objects.missing(&node).map_or(Ok(false), |what| Err(said(format!("it starts: {what}")))),
-        Err(ended) => ended,
+        Err(refused) => *refused,
     };
     let (copy, ended) = ended;
     let differences = before.differences(&Tree::read(&copy.data()).unwrap());
@@ -180,13 +180,13 @@ fn judge(home: &Home, whole: &Tree, objects: &Objects, harmed: &Harmed<'_>) -> R
     fs::write(&path, bytes).unwrap();
     match start(copy) {
         Ok(node) => objects.missing(&node).map_or(Ok(()), |what| Err(said(format!("put back: {what}"))))?,
-        Err((_, ended)) => return Err(said(format!("put back, it does not start: {}", ended.stderr))),
+        Err(refused) => return Err(said(format!("put back, it does not start: {}", refused.1.stderr))),
     }
     is_named(&ended, harmed.path).map(|()| true).map_err(said)
 }
 
 /// As [`Node::try_start`], with the home of one that did not.
-fn start(home: Home) -> Result<Node, (Home, Ended)> {
+fn start(home: Home) -> Result<Node, Box<(Home, Ended)>> {
     // A start that is refused is tried alone first, so that its home is not gone with it.
     let mut process = Process::start(&mut home.command(&[]));
     let is_up = process.wait_for(Duration::from_secs(120), |out| out.contains("Riak HTTP").then_some(()));
@@ -195,7 +195,7 @@ fn start(home: Home) -> Result<Node, (Home, Ended)> {
             process.kill();
             Ok(Node::start_in(home, &[]))
         }
-        None => Err((home, process.ended(Duration::from_secs(1)))),
+        None => Err(Box::new((home, process.ended(Duration::from_secs(1))))),
     }
 }
 

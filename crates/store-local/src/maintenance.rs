@@ -182,7 +182,7 @@ impl Maintenance {
             let over = self.spaces.unflushed_bytes() > self.sizes.memtables_max;
             let mut state = self.state.lock();
             match &state.flush_failed {
-                Some((kind, why)) if over => return Err(Error::new(kind.clone(), why.clone())),
+                Some((kind, why)) if over => return Err(Error::new(*kind, why.clone())),
                 _ if over || self.is_stalled(&state) => {}
                 _ => return Ok(()),
             }
