@@ -1,16 +1,17 @@
-//! The embedded engine: packed and wide tables on `fjall`, one committer, blob files.
+//! The embedded engine: packed and wide tables on trees of `lsm-tree`, a journal of our own, one committer, blob files.
 //!
 //! ```text
 //! store       what callers hold: reads here, writes to the queue
-//! queue       bounded, waiting bounded          committer  the one thread that writes: group, commit, sync, answer
-//! overlay     queued writes see each other      merge      stamps decide, pure
-//! journal     commit and sync, which may fail   spaces     the three keyspaces of the engine below
-//! keys, entry the bytes                         read       pages                          sweep   expired rows
-//! descriptors how many files it has open
-//! disk_space  what may still be written, asked before anything is: by rows here, by blobs, by purpose
-//! open        lock, format, damage              synced     what is known to be on disk    journal_file   what is in it
+//! queue       bounded, waiting bounded          committer    the one thread that writes: group, journal, memtables, sync
+//! overlay     queued writes see each other      merge        stamps decide, pure
+//! journal     frames in sealed files            manifest     which files must be there
+//! spaces      the three trees                   tree, flush  memtables and tables           snapshots  what readers may ask for
+//! maintenance flushes, compacts, releases       disk_space   what may still be written, by purpose
+//! open        opens everything or nothing       precheck     read before it is opened       version_file  what a tree names
+//! keys, entry the bytes                         read         pages                          sweep      expired rows
+//! inspect     check and repair, offline         sizes, descriptors  how large, how many files
 //! ```
-//! `docs/format.md` has every byte.
+//! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
 pub mod blobs;
 mod bulk;
