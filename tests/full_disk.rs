@@ -422,7 +422,7 @@ fn a_full_disk_loses_nothing_takes_deletes_and_heals_in_place() {
         let begun = Instant::now();
         let wrong = on_a_disk_of(*mib, seed);
         eprintln!("{mib} MiB: {} wrong, {:.1?}", wrong.len(), begun.elapsed());
-        wrong.iter().take(30).for_each(|what| eprintln!("{mib} MiB: {what}"));
+        wrong.iter().take(100).for_each(|what| eprintln!("{mib} MiB: {what}"));
         all += wrong.len();
     }
     assert!(all == 0, "{all} wrong on disks of {sizes:?} MiB");
