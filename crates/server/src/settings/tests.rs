@@ -24,7 +24,7 @@ fn run(arguments: &str, variables: &str, file: &str) -> Result<Invocation, Setti
 fn settings(arguments: &str, variables: &str, file: &str) -> Settings {
     match run(arguments, variables, file).unwrap() {
         Invocation::Serve(settings) => *settings,
-        Invocation::Print(text) => panic!("printed {text}"),
+        other => panic!("{other:?}"),
     }
 }
 
