@@ -194,13 +194,10 @@ impl Maintenance {
         }
     }
 
-    /// Whether level 0 of a tree is so high that writers wait; not where compaction rests, which could be for ever.
+    /// Whether level 0 of a tree is so high that writers wait; not where the last compaction failed, which could be for ever.
     fn is_stalled(&self, state: &State) -> bool {
-        let now = self.shared.clock.monotonic();
-        self.spaces
-            .trees()
-            .iter()
-            .any(|tree| tree.l0_runs() >= L0_RUNS_STALL && state.compaction_rests[tree.space as usize].until <= now)
+        let works = |tree: &SpaceTree| state.compaction_rests[tree.space as usize].last.is_zero();
+        self.spaces.trees().iter().any(|tree| tree.l0_runs() >= L0_RUNS_STALL && works(tree))
     }
 
     fn run_flusher(&self) {
