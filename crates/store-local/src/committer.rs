@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::journal::{Group, Journal, JournalError};
 use crate::maintenance::Maintenance;
 use crate::overlay::{Draft, Overlay};
-use crate::queue::{Done, Health, Request, Work};
+use crate::queue::{Done, Health, PanicGuard, Request, Work};
 use crate::spaces::{Space, Spaces};
 
 /// Requests in a group at most.
@@ -52,17 +52,6 @@ struct Answers {
     durable: Vec<(oneshot::Sender<Result<Done>>, Result<Done>)>,
 }
 
-/// Marks the store poisoned when the committer panics.
-struct PanicGuard(Arc<Health>);
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison("the committer panicked");
-        }
-    }
-}
-
 impl Committer {
     /// Starts the thread. It ends when it is told to, or when the queue's other end is gone.
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
@@ -70,7 +59,7 @@ impl Committer {
     }
 
     fn run(mut self) {
-        let _guard = PanicGuard(self.health.clone());
+        let _guard = PanicGuard::new(self.health.clone(), "the committer panicked");
         let mut size = 1;
         while let Some(requests) = self.gather(size) {
             size = requests.len();

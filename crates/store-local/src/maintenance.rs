@@ -23,7 +23,7 @@ use crate::disk::{is_full, is_transient};
 use crate::disk_space::DiskSpace;
 use crate::flush::{flush, take_back};
 use crate::journal::JournalFiles;
-use crate::queue::Health;
+use crate::queue::{Health, PanicGuard};
 use crate::sizes::EngineSizes;
 use crate::spaces::{Spaces, is_damage};
 use crate::tree::SpaceTree;
@@ -120,7 +120,7 @@ impl Maintenance {
         let spawn = |name: &str, run: fn(&Maintenance)| {
             let (shared, kept) = (shared.clone(), kept.clone());
             std::thread::Builder::new().name(name.into()).spawn(move || {
-                let _guard = PanicGuard(shared.shared.health.clone());
+                let _guard = PanicGuard::new(shared.shared.health.clone(), "a maintenance thread panicked");
                 run(&shared);
                 drop(kept);
             })
@@ -409,16 +409,5 @@ impl MaintenanceThreads {
 impl Drop for MaintenanceThreads {
     fn drop(&mut self) {
         self.join();
-    }
-}
-
-/// Marks the store poisoned when a thread panics.
-struct PanicGuard(Arc<Health>);
-
-impl Drop for PanicGuard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison("a maintenance thread panicked");
-        }
     }
 }

@@ -114,6 +114,27 @@ impl Health {
     }
 }
 
+/// Ends writing when the thread that holds it panics: what it was doing may be done in part.
+pub(crate) struct PanicGuard {
+    health: Arc<Health>,
+    reason: &'static str,
+}
+
+impl PanicGuard {
+    /// The guard of a thread, and what is said when it panics.
+    pub(crate) fn new(health: Arc<Health>, reason: &'static str) -> Self {
+        Self { health, reason }
+    }
+}
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.health.poison(self.reason);
+        }
+    }
+}
+
 /// Hands requests to the committer.
 pub(crate) struct Queue {
     sender: mpsc::Sender<Request>,
