@@ -60,8 +60,8 @@ pub(crate) fn take_back(tree: &SpaceTree) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes files with other numbers. A table that a reader still holds from an earlier version may be among them: it is
-/// marked for removal anyway, and read through the descriptor that is open.
+/// Removes files with other numbers. A reader may still hold a table of an earlier version, which its last reader removes
+/// anyway: such a read fails at worst, and the next one looks into the present version.
 fn remove_others(dir: &Path, named: &[u64]) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

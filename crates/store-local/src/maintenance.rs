@@ -48,9 +48,9 @@ const WRITER_LOOKS_EVERY: Duration = Duration::from_millis(10);
 pub(crate) struct Maintenance {
     spaces: Spaces,
     files: Arc<JournalFiles>,
-    shared: Shared,
+    ports: MaintenancePorts,
     sizes: EngineSizes,
-    state: Mutex<State>,
+    state: Mutex<MaintenanceState>,
     /// Signalled when there may be something to do, or something was done.
     changed: Condvar,
     stopped: AtomicBool,
@@ -59,7 +59,7 @@ pub(crate) struct Maintenance {
 }
 
 /// What the threads share with the rest of the store.
-pub(crate) struct Shared {
+pub(crate) struct MaintenancePorts {
     /// Ended by a cause that may have lost an answered write.
     pub(crate) health: Arc<Health>,
     /// Time that passes.
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct MaintenanceState {
     /// Why the last flush failed; writers are told once the memtables are full.
     flush_failed: Option<(Kind, String)>,
     /// Per tree: when it is compacted again, and how long the last wait was.
@@ -95,12 +95,12 @@ pub(crate) struct MaintenanceThreads {
 
 impl Maintenance {
     /// Nothing runs yet.
-    pub(crate) fn new(spaces: Spaces, files: Arc<JournalFiles>, shared: Shared, sizes: EngineSizes) -> Self {
-        let state = State { to_compact: [true; 3], ..State::default() };
+    pub(crate) fn new(spaces: Spaces, files: Arc<JournalFiles>, ports: MaintenancePorts, sizes: EngineSizes) -> Self {
+        let state = MaintenanceState { to_compact: [true; 3], ..MaintenanceState::default() };
         Self {
             spaces,
             files,
-            shared,
+            ports,
             sizes,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -120,7 +120,7 @@ impl Maintenance {
         let spawn = |name: &str, run: fn(&Maintenance)| {
             let (shared, kept) = (shared.clone(), kept.clone());
             std::thread::Builder::new().name(name.into()).spawn(move || {
-                let _guard = PanicGuard::new(shared.shared.health.clone(), "a maintenance thread panicked");
+                let _guard = PanicGuard::new(shared.ports.health.clone(), "a maintenance thread panicked");
                 run(&shared);
                 drop(kept);
             })
@@ -140,7 +140,7 @@ impl Maintenance {
         }
         self.note_need();
         // Short of disk space, what deletes removed is wanted back: small tables are compacted soon.
-        let full = if self.shared.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
+        let full = if self.ports.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
         let mut sealed = false;
         for tree in self.spaces.trees() {
             if tree.active_bytes() >= full {
@@ -164,7 +164,7 @@ impl Maintenance {
 
     /// Keeps free what a flush of all memtables and a compaction of a full level 0 may write.
     fn note_need(&self) {
-        self.shared.space.set_engine_need(self.spaces.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
+        self.ports.space.set_engine_need(self.spaces.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
     }
 
     /// Seals no memtable from now on.
@@ -195,7 +195,7 @@ impl Maintenance {
     }
 
     /// Whether level 0 of a tree is so high that writers wait; not where the last compaction failed, which could be for ever.
-    fn is_stalled(&self, state: &State) -> bool {
+    fn is_stalled(&self, state: &MaintenanceState) -> bool {
         let works = |tree: &SpaceTree| state.compaction_rests[tree.space as usize].last.is_zero();
         self.spaces.trees().iter().any(|tree| tree.l0_runs() >= L0_RUNS_STALL && works(tree))
     }
@@ -254,7 +254,7 @@ impl Maintenance {
         if let Err(error) = self.files.release(self.spaces.flushed_below(), self.spaces.versions()) {
             match is_transient(&error) {
                 true => tracing::warn!(%error, "journals that are not needed any more were not removed: later"),
-                false => self.shared.health.poison(&format!("the manifest could not be written: {error}")),
+                false => self.ports.health.poison(&format!("the manifest could not be written: {error}")),
             }
         }
     }
@@ -315,7 +315,7 @@ impl Maintenance {
     /// A tree that a flush changed, or whose rest is over.
     fn next_to_compact(&self) -> Option<&SpaceTree> {
         let mut state = self.state.lock();
-        let now = self.shared.clock.monotonic();
+        let now = self.ports.clock.monotonic();
         let tree = self.spaces.trees().iter().find(|tree| {
             let at = tree.space as usize;
             state.to_compact[at] && state.compaction_rests[at].until <= now && !state.needs_order[at]
@@ -348,7 +348,7 @@ impl Maintenance {
         let mut state = self.state.lock();
         let last = state.compaction_rests[at].last;
         let rest = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
-        state.compaction_rests[at] = Rest { until: self.shared.clock.monotonic() + rest, last: rest };
+        state.compaction_rests[at] = Rest { until: self.ports.clock.monotonic() + rest, last: rest };
         state.needs_order[at] = true;
         state.to_compact[at] = true;
         drop(state);
@@ -373,7 +373,7 @@ impl MaintenanceThreads {
 
     /// Writes all memtables to tables; answers whether it did within the time. No group may arrive meanwhile.
     pub(crate) fn settle(&self, within: Duration) -> bool {
-        let Maintenance { spaces, shared: Shared { clock, .. }, changed, state, .. } = &*self.shared;
+        let Maintenance { spaces, ports: MaintenancePorts { clock, .. }, changed, state, .. } = &*self.shared;
         spaces.trees().iter().for_each(SpaceTree::rotate);
         let deadline = clock.monotonic() + within;
         let mut looks = within.as_millis() / WRITER_LOOKS_EVERY.as_millis();

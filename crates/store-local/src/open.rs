@@ -235,7 +235,7 @@ fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
 }
 
 /// What the checks before the opening found.
-struct Checked {
+struct CheckedDirectory {
     /// The active journal and where it ends.
     active: (JournalHeader, JournalEnd),
     /// Whether journals are damaged, and that was accepted.
@@ -243,7 +243,7 @@ struct Checked {
 }
 
 /// Everything that must be there is there. Reads only.
-fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Checked, OpenError> {
+fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<CheckedDirectory, OpenError> {
     let dir = &options.dir;
     let damaged = |what| OpenError::Damaged { dir: dir.clone(), what };
     let scan = journal::scan(&dir.join("journal"), &manifest.journals, synced)
@@ -256,7 +256,7 @@ fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Chec
     }
     precheck::check(&dir.join("rows"), manifest.trees).map_err(damaged)?;
     folders::check(dir).map_err(damaged)?;
-    Ok(Checked { active: scan.active, is_lossy: !scan.damage.is_empty() })
+    Ok(CheckedDirectory { active: scan.active, is_lossy: !scan.damage.is_empty() })
 }
 
 pub(crate) fn disk_sizes(dir: &Path) -> io::Result<EngineSizes> {

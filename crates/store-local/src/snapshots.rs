@@ -23,7 +23,7 @@ pub(crate) struct Epoch {
 }
 
 /// A sequence number to read at, and the epoch that keeps it readable.
-pub(crate) struct Snapshot {
+pub(crate) struct ReadSnapshot {
     /// Entries below this number are seen.
     pub(crate) seqno: u64,
     _epoch: Guard<Arc<Epoch>>,
@@ -44,9 +44,9 @@ impl Snapshots {
     }
 
     /// The state after the last whole group.
-    pub(crate) fn take(&self) -> Snapshot {
+    pub(crate) fn take(&self) -> ReadSnapshot {
         let epoch = self.current.load();
-        Snapshot { seqno: self.visible(), _epoch: epoch }
+        ReadSnapshot { seqno: self.visible(), _epoch: epoch }
     }
 
     /// Entries below this number are seen.

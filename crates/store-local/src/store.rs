@@ -18,7 +18,7 @@ use crate::bulk::BulkRows;
 use crate::committer::Committer;
 use crate::disk_space::DiskSpace;
 use crate::journal::{Journal, JournalFile, JournalFiles};
-use crate::maintenance::{Maintenance, MaintenanceThreads, Shared};
+use crate::maintenance::{Maintenance, MaintenancePorts, MaintenanceThreads};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
 use crate::spaces::{Space, Spaces};
@@ -104,8 +104,8 @@ impl LocalStore {
         let failed = |error| OpenError::io(&dir, "starting a thread", &error);
         let health = Arc::new(Health::default());
         let (queue, receiver) = Queue::new(health.clone());
-        let shared = Shared { health: health.clone(), clock: clock.clone(), space: space.clone() };
-        let maintenance = Maintenance::new(spaces.clone(), files.clone(), shared, sizes);
+        let ports = MaintenancePorts { health: health.clone(), clock: clock.clone(), space: space.clone() };
+        let maintenance = Maintenance::new(spaces.clone(), files.clone(), ports, sizes);
         let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
         let committer = Committer {
             journal: wrap(journal),
