@@ -9,6 +9,7 @@
 //! maintenance flushes, compacts, releases       disk_space   what may still be written, by purpose
 //! open        opens everything or nothing       precheck     read before it is opened       version_file  what a tree names
 //! keys, entry the bytes                         read         pages                          sweep      expired rows
+//! proof       before a compaction believes a table
 //! inspect     check and repair, offline         sizes, descriptors  how large, how many files
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
@@ -33,6 +34,7 @@ mod merge;
 mod open;
 mod overlay;
 mod precheck;
+mod proof;
 mod queue;
 mod read;
 mod sizes;

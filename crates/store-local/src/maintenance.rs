@@ -16,7 +16,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larder_store::{Clock, Error, Kind, Result};
-use lsm_tree::AbstractTree;
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::{is_full, is_transient};
@@ -328,10 +327,7 @@ impl Maintenance {
     fn compact(&self, tree: &SpaceTree) {
         loop {
             let before = tree.version();
-            let done = {
-                let _at_work = tree.at_work.read();
-                tree.below.compact(tree.strategy.clone(), self.spaces.snapshots.watermark())
-            };
+            let done = tree.compact(self.spaces.snapshots.watermark());
             tree.look_at_l0();
             match done {
                 Ok(()) if tree.version() == before || self.stopped.load(Ordering::Acquire) => break,

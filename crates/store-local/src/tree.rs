@@ -18,6 +18,7 @@ use lsm_tree::{
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::proof::ProvenTables;
 use crate::spaces::{Space, is_damage, read_failed};
 
 /// Bytes that an entry costs beside its key and value: what the memtable itself counts.
@@ -39,13 +40,13 @@ pub(crate) struct SpaceTree {
     pub(crate) below: AnyTree,
     /// Its directory.
     pub(crate) dir: PathBuf,
-    /// How it is compacted.
-    pub(crate) strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    strategy: Arc<dyn CompactionStrategy + Send + Sync>,
     /// Held shared by a flush and by a compaction, and alone by who removes what a failed one left.
     pub(crate) at_work: RwLock<()>,
     /// Whether a read or a compaction met wrong bytes since the start.
     damaged: AtomicBool,
     l0_runs: AtomicUsize,
+    proven: ProvenTables,
     memtables: Mutex<Memtables>,
 }
 
@@ -83,6 +84,7 @@ impl SpaceTree {
             at_work: RwLock::new(()),
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
+            proven: ProvenTables::default(),
             memtables: Mutex::default(),
         })
     }
@@ -153,6 +155,18 @@ impl SpaceTree {
     /// The greatest sequence number in its tables; every write up to it is in them.
     pub(crate) fn persisted(&self) -> Option<u64> {
         self.below.get_highest_persisted_seqno()
+    }
+
+    /// Does one compaction, if one is due.
+    ///
+    /// # Errors
+    /// What the engine below answers; `Io` of kind `InvalidData` names a damaged table of large values.
+    pub(crate) fn compact(&self, watermark: u64) -> lsm_tree::Result<()> {
+        let _at_work = self.at_work.read();
+        if self.space == Space::Bulk {
+            self.proven.prove(&self.below)?;
+        }
+        self.below.compact(self.strategy.clone(), watermark)
     }
 
     /// Its version: it changes with every flush and every compaction that did something.

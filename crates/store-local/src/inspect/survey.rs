@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
 use lsm_tree::Table;
-use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Tally;
 use super::address::{KeyAddress, LostKeys};
@@ -21,12 +20,10 @@ use crate::format::{self, Found};
 use crate::manifest::{self, Manifest};
 use crate::open::{OpenError, lock_file};
 use crate::precheck::{self, open_table};
+use crate::proof::checksum_of;
 use crate::spaces::Space;
 use crate::synced;
 use crate::version_file::{self, TreeFile, TreeFiles};
-
-/// Bytes read at once for a checksum.
-const READ_BYTES: usize = 256 * 1024;
 
 /// A data directory as it was found.
 pub(super) struct Source {
@@ -272,24 +269,16 @@ fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 /// Reads a file to its end and compares its checksum; answers what is wrong.
 fn check_file(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<Option<String>> {
     tally.file();
-    let mut checksum = Xxh3Default::new();
     let mut opened = match File::open(&file.path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some("it is missing".to_owned())),
         Err(error) => return Err(error),
     };
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        match opened.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => {
-                checksum.update(&buffer[..count]);
-                tally.read(count as u64);
-            }
-            Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
-        }
-    }
-    Ok((checksum.digest128() != file.checksum).then(|| "its bytes are not those that were written".to_owned()))
+    Ok(match checksum_of(&mut opened, |count| tally.read(count)) {
+        Ok(checksum) if checksum == file.checksum => None,
+        Ok(_) => Some("its bytes are not those that were written".to_owned()),
+        Err(error) => Some(format!("it cannot be read: {error}")),
+    })
 }
 
 fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTable> {

@@ -37,6 +37,25 @@ fn table(dir: &Path) -> PathBuf {
     tables.max_by_key(|path| fs::metadata(path).unwrap().len()).expect("a table")
 }
 
+/// Makes every table of large values name a file that is not there.
+fn misname_value_files(dir: &Path) -> usize {
+    let tables = fs::read_dir(dir.join("rows/bulk/tables")).unwrap().map(|entry| entry.unwrap().path());
+    let harmed = tables.map(|table| {
+        let list = sfa::Reader::new(&table).unwrap().toc().section(b"linked_blob_files").unwrap().pos() as usize;
+        let mut bytes = fs::read(&table).unwrap();
+        // The first number behind the count is the first file's.
+        bytes[list + 4] ^= 0x80;
+        fs::write(table, bytes).unwrap();
+    });
+    harmed.count()
+}
+
+async fn put_large(store: &LocalStore, round: u8) {
+    for key in 0..100_u8 {
+        store.bulk_rows().put(vec![b'n', key].into(), vec![round; 5_000].into()).await.unwrap();
+    }
+}
+
 /// A closed store with `KEYS` keys, one of whose data blocks has a wrong bit.
 async fn damaged(expires: Option<u64>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -106,4 +125,22 @@ async fn a_damaged_block_once_ended_the_pass_over_expired_rows_for_ever() {
         }
     }
     assert!(removed > KEYS as usize - 60 && removed < KEYS as usize, "{removed}");
+}
+
+#[tokio::test]
+async fn a_wrong_number_in_a_list_of_value_files_once_ended_the_compactor_and_all_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(small(dir.path())).unwrap();
+    put_large(&store, 1).await;
+    store.close().await.unwrap();
+    drop(store);
+    assert!(misname_value_files(dir.path()) > 0);
+    for round in 2..5 {
+        let store = LocalStore::open(small(dir.path())).unwrap();
+        let read = store.bulk_rows().get(&[b'n', 99]).await.unwrap();
+        assert_eq!(read, Some(vec![round - 1; 5_000].into()));
+        put_large(&store, round).await;
+        assert!(store.is_ready());
+        store.close().await.unwrap();
+    }
 }
