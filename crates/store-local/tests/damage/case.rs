@@ -71,10 +71,13 @@ async fn judge(base: &Base, tree: &Tree, harm: Option<&Harm>, random: &Random, d
         Ok(opened) => opened,
         Err(error) => return refused(&error, tree, harm, dir),
     };
-    let before = Readings::of(&opened, &base.expected).await;
-    judge_readings(&before, harm)?;
     let mut expected = base.expected.clone();
-    write_more(&opened, &mut expected, &before, random).await?;
+    let more = Plan::more(&expected, random.clone());
+    // Partitions that are new are read before, too: a damaged block may be where they will be.
+    more.iter().flat_map(touched).for_each(|partition| expected.expect(partition));
+    let before = Readings::of(&opened, &expected).await;
+    judge_readings(&before, harm)?;
+    write_more(&opened, &mut expected, &before, &more).await?;
     if !opened.store.is_ready() {
         return Err(failure("no writes", "the store is poisoned"));
     }
@@ -130,20 +133,20 @@ async fn write_more(
     opened: &Opened,
     expected: &mut Expected,
     readings: &Readings,
-    random: &Random,
+    more: &[Op],
 ) -> Result<(), Failure> {
-    for op in Plan::more(expected, random.clone()) {
-        match opened.run(&op).await {
-            Ok(Ok(())) => expected.note(&op),
-            Ok(Err(conflict)) if touched(&op).iter().any(|one| readings.is_damaged(one)) => drop(conflict),
+    for op in more {
+        match opened.run(op).await {
+            Ok(Ok(())) => expected.note(op),
+            Ok(Err(conflict)) if touched(op).iter().any(|one| readings.is_damaged(one)) => drop(conflict),
             Ok(Err(conflict)) => return Err(failure("silent", &conflict)),
             Err(error) if error.kind == Kind::Damaged => {
-                let touched = touched(&op);
+                let touched = touched(op);
                 if !touched.iter().any(|one| readings.is_damaged(one)) {
                     return Err(failure("no writes", &format!("{touched:?} could be read: {error}")));
                 }
             }
-            Err(error) => return Err(failure("no writes", &format!("{:?} {error}: {:?}", error.kind, touched(&op)))),
+            Err(error) => return Err(failure("no writes", &format!("{:?} {error}: {:?}", error.kind, touched(op)))),
         }
     }
     opened.sync().await.map_err(|error| failure("no writes", &error.to_string()))

@@ -60,6 +60,11 @@ impl Expected {
         }
     }
 
+    /// Has a partition read, though nothing is in it yet.
+    pub fn expect(&mut self, partition: Partition) {
+        self.rows.entry(partition).or_default();
+    }
+
     /// Stamps grow with every write, so the later one always stays.
     fn change(&mut self, partition: &Partition, changes: &[Change]) {
         let rows = self.rows.entry(partition.clone()).or_default();
