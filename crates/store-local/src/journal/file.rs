@@ -1,20 +1,24 @@
 //! The active journal, open for appending, and the sealed ones beside it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::{is_full, is_transient};
-use crate::journal::frame::{HEADER_BYTES, JournalHeader, encode_frame};
+use crate::journal::frame::{FrameBuffer, HEADER_BYTES, JournalHeader};
 use crate::journal::{Group, Journal, JournalError};
 use crate::manifest::{Manifest, ManifestFile};
 use crate::synced::SyncedFile;
 
 /// A buffer for frames keeps at most so many bytes between groups.
-const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
+const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
+/// The file is made longer by so many bytes at a time: a sync that need not store a new length is a quarter faster (ext4).
+const AHEAD_BYTES: u64 = 4 * 1024 * 1024;
+/// Pieces of one call at most (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
 
 /// A journal file as the manifest describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,8 +151,10 @@ pub(crate) struct JournalFile {
     /// The length at which it is sealed; more after a rotation that had to be put off.
     rotate_at: u64,
     rotate_bytes: u64,
+    /// The length of the file: zeros behind the end.
+    length: u64,
     synced: SyncedFile,
-    buffer: Vec<u8>,
+    frame: FrameBuffer,
 }
 
 impl JournalFile {
@@ -168,11 +174,13 @@ impl JournalFile {
             file.set_len(end.length)?;
         }
         files.active_bytes.store(end.length, Ordering::Relaxed);
-        Ok(Self { files, file, header, end, rotate_at: rotate_bytes, rotate_bytes, synced, buffer: Vec::new() })
+        let (rotate_at, length, frame) = (rotate_bytes, end.length, FrameBuffer::default());
+        Ok(Self { files, file, header, end, rotate_at, rotate_bytes, length, synced, frame })
     }
 
     /// Seals the file and goes on in a new one. A cause that passes puts it off: the file only grows longer.
     fn rotate(&mut self) -> Result<(), JournalError> {
+        self.cut_zeros();
         // Everything before the seal is on disk before the first frame behind it can be.
         self.sync()?;
         let header =
@@ -181,6 +189,7 @@ impl JournalFile {
             Ok(file) => {
                 let end = JournalEnd::empty(&header, self.end.seqno);
                 (self.file, self.header, self.end, self.rotate_at) = (file, header, end, self.rotate_bytes);
+                self.length = end.length;
                 Ok(())
             }
             Err(error) if is_transient(&error) => {
@@ -204,8 +213,26 @@ impl JournalFile {
         Ok(file)
     }
 
+    /// Makes the file as long as this at least.
+    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+        if length > self.length {
+            let ahead = length.next_multiple_of(AHEAD_BYTES);
+            self.file.set_len(ahead)?;
+            self.length = ahead;
+        }
+        Ok(())
+    }
+
+    /// Ends the file where its frames end. Where that fails zeros stay, which are no frame.
+    fn cut_zeros(&mut self) {
+        if self.length > self.end.length && self.file.set_len(self.end.length).is_ok() {
+            self.length = self.end.length;
+        }
+    }
+
     /// Takes back what a failed write left behind the last whole frame.
-    fn take_back(&self, error: &io::Error) -> JournalError {
+    fn take_back(&mut self, error: &io::Error) -> JournalError {
+        self.length = self.end.length;
         match self.file.set_len(self.end.length) {
             Ok(()) if is_full(error) => JournalError::Full,
             Ok(()) => JournalError::Failed(error.to_string()),
@@ -214,18 +241,24 @@ impl JournalFile {
     }
 }
 
+impl Drop for JournalFile {
+    fn drop(&mut self) {
+        self.cut_zeros();
+    }
+}
+
 impl Journal for JournalFile {
     fn append(&mut self, group: &Group) -> Result<(), JournalError> {
         if self.end.length >= self.rotate_at {
             self.rotate()?;
         }
-        self.buffer.clear();
-        let checksum = encode_frame(&mut self.buffer, group, self.end.checksum, self.synced.group());
-        let written = self.file.write_all_at(&self.buffer, self.end.length);
-        let length = self.buffer.len() as u64;
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+        let checksum = self.frame.fill(group, self.end.checksum, self.synced.group());
+        let length = self.end.length + self.frame.length() as u64;
+        let written =
+            self.lengthen(length).and_then(|()| write_pieces(&self.file, self.frame.pieces(), self.end.length));
+        self.frame.shrink(BUFFER_BYTES_KEPT);
         written.map_err(|error| self.take_back(&error))?;
-        self.end = JournalEnd { group: group.number, seqno: group.seqno, checksum, length: self.end.length + length };
+        self.end = JournalEnd { group: group.number, seqno: group.seqno, checksum, length };
         self.files.active_bytes.store(self.end.length, Ordering::Relaxed);
         Ok(())
     }
@@ -236,6 +269,27 @@ impl Journal for JournalFile {
         self.synced.write(self.end.group);
         Ok(())
     }
+}
+
+/// Writes all pieces, one behind the other.
+fn write_pieces<'a>(file: &File, pieces: impl Iterator<Item = &'a [u8]>, mut at: u64) -> io::Result<()> {
+    let mut pieces = pieces.map(IoSlice::new).peekable();
+    while pieces.peek().is_some() {
+        let mut call: Vec<IoSlice<'_>> = pieces.by_ref().take(PIECES_MAX).collect();
+        let mut left = &mut call[..];
+        while !left.is_empty() {
+            match rustix::io::pwritev(file, left, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    at += count as u64;
+                    IoSlice::advance_slices(&mut left, count);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn sealed_bytes(manifest: &Manifest) -> u64 {

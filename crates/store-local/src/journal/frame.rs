@@ -9,7 +9,7 @@
 //! was on disk when the frame was written: a broken frame at or before it cannot be the torn end of an unsynced write.
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::journal::Group;
 use crate::spaces::Space;
@@ -21,6 +21,8 @@ const VERSION: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 37;
 /// Bytes of a frame before its payload.
 const FRAME_HEAD_BYTES: usize = 48;
+/// From here on a value is large: a copy of it costs more than a piece of its own.
+const LARGE_VALUE_BYTES: usize = 4096;
 /// Where the bytes begin that a frame's checksum covers.
 const CHECKED_FROM: usize = 12;
 
@@ -126,29 +128,80 @@ impl Frame {
     }
 }
 
-/// Appends the frame of a group; answers its checksum.
-pub(crate) fn encode_frame(out: &mut Vec<u8>, group: &Group, chain: u64, synced: u64) -> u64 {
-    let start = out.len();
-    out.extend_from_slice(&FRAME_MAGIC);
-    out.extend_from_slice(&[0; CHECKED_FROM]);
-    for number in [group.number, chain, synced, group.seqno] {
-        out.extend_from_slice(&number.to_be_bytes());
-    }
-    for (space, key, value) in &group.writes {
-        out.push(*space as u8 * 2 + u8::from(value.is_some()));
-        // Keys are refused above 65,535 bytes, batches far below 4 GiB: neither length is cut.
-        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
-        if let Some(value) = value {
-            out.extend_from_slice(&(value.len() as u32).to_be_bytes());
+/// The frame of a group on its way to the file. Large values are not copied into it: they are written from where they are.
+#[derive(Debug, Default)]
+pub(crate) struct FrameBuffer {
+    /// Everything but large values.
+    short: Vec<u8>,
+    /// Large values, and behind how many short bytes each stands.
+    large: Vec<(usize, Bytes)>,
+}
+
+impl FrameBuffer {
+    /// Makes it the frame of this group; answers the checksum.
+    pub(crate) fn fill(&mut self, group: &Group, chain: u64, synced: u64) -> u64 {
+        let Self { short, large } = self;
+        short.clear();
+        large.clear();
+        short.extend_from_slice(&FRAME_MAGIC);
+        short.extend_from_slice(&[0; CHECKED_FROM]);
+        for number in [group.number, chain, synced, group.seqno] {
+            short.extend_from_slice(&number.to_be_bytes());
         }
-        out.extend_from_slice(key);
-        out.extend_from_slice(value.as_deref().unwrap_or_default());
+        for (space, key, value) in &group.writes {
+            short.push(*space as u8 * 2 + u8::from(value.is_some()));
+            // Keys are refused above 65,535 bytes, batches far below 4 GiB: neither length is cut.
+            short.extend_from_slice(&(key.len() as u16).to_be_bytes());
+            if let Some(value) = value {
+                short.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            }
+            short.extend_from_slice(key);
+            match value {
+                Some(value) if value.len() >= LARGE_VALUE_BYTES => large.push((short.len(), value.clone())),
+                value => short.extend_from_slice(value.as_deref().unwrap_or_default()),
+            }
+        }
+        let payload = (self.length() - FRAME_HEAD_BYTES) as u32;
+        self.short[12..16].copy_from_slice(&payload.to_be_bytes());
+        let checksum = self.checksum();
+        self.short[4..12].copy_from_slice(&checksum.to_be_bytes());
+        checksum
     }
-    let payload = (out.len() - start - FRAME_HEAD_BYTES) as u32;
-    out[start + 12..start + 16].copy_from_slice(&payload.to_be_bytes());
-    let checksum = xxh3_64(&out[start + CHECKED_FROM..]);
-    out[start + 4..start + 12].copy_from_slice(&checksum.to_be_bytes());
-    checksum
+
+    /// Bytes of the whole frame.
+    pub(crate) fn length(&self) -> usize {
+        self.short.len() + self.large.iter().map(|(_, value)| value.len()).sum::<usize>()
+    }
+
+    /// Its bytes, in order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.large.iter().map(|(at, _)| *at));
+        let ends = self.large.iter().map(|(at, _)| *at).chain([self.short.len()]);
+        let values = self.large.iter().map(|(_, value)| &value[..]).chain([&[][..]]);
+        let short = begins.zip(ends).map(|(begin, end)| &self.short[begin..end]);
+        short.zip(values).flat_map(|(short, value)| [short, value]).filter(|piece| !piece.is_empty())
+    }
+
+    /// Lets the large values go, and what is more than `kept` bytes of its own memory.
+    pub(crate) fn shrink(&mut self, kept: usize) {
+        self.large.clear();
+        self.short.clear();
+        self.short.shrink_to(kept);
+    }
+
+    fn checksum(&self) -> u64 {
+        if self.large.is_empty() {
+            return xxh3_64(&self.short[CHECKED_FROM..]);
+        }
+        let mut checksum = Xxh3Default::new();
+        let mut before = CHECKED_FROM;
+        for piece in self.pieces() {
+            let skipped = before.min(piece.len());
+            before -= skipped;
+            checksum.update(&piece[skipped..]);
+        }
+        checksum.digest()
+    }
 }
 
 /// Where the next frame of a damaged file may begin: the first mark at or behind `from`.
@@ -171,16 +224,30 @@ mod tests {
     fn group() -> impl Strategy<Value = Group> {
         let bytes = |max| proptest::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
         let space = (0_usize..3).prop_map(|at| Space::ALL[at]);
-        let write = (space, bytes(40), proptest::option::of(bytes(200)));
+        let value = prop_oneof![4 => bytes(200), 1 => bytes(3 * LARGE_VALUE_BYTES)];
+        let write = (space, bytes(40), proptest::option::of(value));
         let writes = proptest::collection::vec(write, 0..8);
         (any::<u64>(), any::<u64>(), writes).prop_map(|(number, seqno, writes)| Group { number, seqno, writes })
+    }
+
+    fn encoded(group: &Group, chain: u64, synced: u64) -> (Vec<u8>, u64) {
+        // One that was used before.
+        let mut frame = FrameBuffer::default();
+        frame.fill(
+            &Group { number: 1, seqno: 1, writes: vec![(Space::Bulk, Bytes::new(), Some(vec![1; 9000].into()))] },
+            0,
+            0,
+        );
+        let checksum = frame.fill(group, chain, synced);
+        let bytes: Vec<u8> = frame.pieces().flatten().copied().collect();
+        assert_eq!(bytes.len(), frame.length());
+        (bytes, checksum)
     }
 
     proptest! {
         #[test]
         fn frames_come_back(group in group(), chain: u64, synced: u64, behind: Vec<u8>) {
-            let mut bytes = Vec::new();
-            let checksum = encode_frame(&mut bytes, &group, chain, synced);
+            let (mut bytes, checksum) = encoded(&group, chain, synced);
             let length = bytes.len();
             bytes.extend_from_slice(&behind);
             let frame = Frame::decode(&bytes.into()).unwrap();
@@ -191,8 +258,7 @@ mod tests {
 
         #[test]
         fn no_wrong_bit_passes(group in group(), at: proptest::sample::Index, bit in 0_u8..8) {
-            let mut bytes = Vec::new();
-            encode_frame(&mut bytes, &group, 1, 2);
+            let (mut bytes, _) = encoded(&group, 1, 2);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
             prop_assert_eq!(Frame::decode(&bytes.into()), None);

@@ -19,7 +19,7 @@ use crate::spaces::Space;
 
 pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestedJournal, path};
 #[cfg(test)]
-pub(crate) use frame::encode_frame;
+pub(crate) use frame::FrameBuffer;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};
 pub(crate) use scan::{replay, scan};
 

@@ -115,7 +115,8 @@ async fn what_a_power_cut_leaves_of_an_unsynced_group_is_cut_off() {
     let before = fs::read(&journal).unwrap();
     let store = LocalStore::open(options(dir.path())).unwrap();
     put(&store, 50, Durability::Buffered).await.unwrap();
-    let after = fs::read(&journal).unwrap();
+    let mut after = fs::read(&journal).unwrap();
+    after.truncate(after.iter().rposition(|byte| *byte != 0).unwrap() + 1);
     let synced = fs::read(dir.path().join("synced")).unwrap();
     drop(store);
     // The end of the store synced the group: as a cut would have it, it did not.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use larder_store::{Partition, Row, Table};
 
-use crate::journal::{Group, JournalHeader, encode_frame};
+use crate::journal::{FrameBuffer, Group, JournalHeader};
 use crate::spaces::Space;
 use crate::{entry, keys, synced};
 
@@ -30,8 +30,9 @@ fn entries() -> Vec<(&'static str, Bytes)> {
         (Space::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))),
         (Space::Bulk, Bytes::from_static(b"gone"), None),
     ];
-    let mut frame = Vec::new();
-    encode_frame(&mut frame, &Group { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
+    let mut frame = FrameBuffer::default();
+    frame.fill(&Group { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
+    let frame: Vec<u8> = frame.pieces().flatten().copied().collect();
     vec![
         ("packed key", keys::partition_key(&long)),
         ("wide key", keys::row_key(&wide, b"key\0\x01slot")),

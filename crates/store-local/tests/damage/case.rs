@@ -129,12 +129,7 @@ fn judge_readings(readings: &Readings, harm: Option<&Harm>) -> Result<(), Failur
 }
 
 /// Writes, overwrites and removes; only what is damaged already may be refused.
-async fn write_more(
-    opened: &Opened,
-    expected: &mut Expected,
-    readings: &Readings,
-    more: &[Op],
-) -> Result<(), Failure> {
+async fn write_more(opened: &Opened, expected: &mut Expected, readings: &Readings, more: &[Op]) -> Result<(), Failure> {
     for op in more {
         match opened.run(op).await {
             Ok(Ok(())) => expected.note(op),
