@@ -1,5 +1,6 @@
 //! Writes one sealed memtable to a table, and takes back what a failed flush or compaction left.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -51,18 +52,19 @@ pub(crate) fn take_back(tree: &SpaceTree) -> io::Result<()> {
         let bytes = fs::read(tree.dir.join(format!("v{}", version.id())))?;
         replace(&current, &version_file::encode_current(version.id(), &bytes))?;
     }
-    let tables = version.iter_tables().map(lsm_tree::Table::id).collect::<Vec<_>>();
+    // Reads see the version of the last write: as long as the file of an earlier version is there, its tables are needed.
+    let (mut tables, mut files) = version_file::named_up_to(&tree.dir, version.id())?;
+    tables.extend(version.iter_tables().map(lsm_tree::Table::id));
+    files.extend(version.blob_files.list_ids());
     remove_others(&tree.dir.join("tables"), &tables)?;
     if tree.space == Space::Bulk {
-        let files = version.blob_files.list_ids().copied().collect::<Vec<_>>();
         remove_others(&tree.dir.join("blobs"), &files)?;
     }
     Ok(())
 }
 
-/// Removes files with other numbers. A reader may still hold a table of an earlier version, which its last reader removes
-/// anyway: such a read fails at worst, and the next one looks into the present version.
-fn remove_others(dir: &Path, named: &[u64]) -> io::Result<()> {
+/// Removes files with other numbers.
+fn remove_others(dir: &Path, named: &BTreeSet<u64>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u64>().ok());
@@ -79,4 +81,45 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::File::open(&new)?.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), sync_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use lsm_tree::{Cache, DescriptorTable, SequenceNumberCounter};
+
+    use super::*;
+    use crate::tree::TreeOptions;
+
+    #[test]
+    fn tidying_up_once_took_the_tables_that_readers_see_until_the_next_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let seqnos = SequenceNumberCounter::default();
+        let options = TreeOptions {
+            cache: Arc::new(Cache::with_capacity_bytes(0)),
+            descriptors: Arc::new(DescriptorTable::new(1)),
+            seqnos: seqnos.clone(),
+            table_bytes: 4096,
+        };
+        let tree = SpaceTree::open(Space::Packed, dir.path(), &options).unwrap();
+        let keys: Vec<Bytes> = (0..6_u8).map(|key| vec![key; 9].into()).collect();
+        for round in 0..6 {
+            let seqno = seqnos.next();
+            keys.iter().for_each(|key| tree.insert(key, Some(&vec![round; 2000].into()), seqno));
+            tree.rotate();
+            flush(&tree, &tree.next_sealed().unwrap(), 0).unwrap();
+            tree.flushed();
+        }
+        let seen = seqnos.get();
+        let before = tree.version();
+        tree.compact(0).unwrap();
+        assert!(tree.version() > before, "it was compacted");
+        take_back(&tree).unwrap();
+        for key in &keys {
+            let found = tree.below.get(key, seen).unwrap();
+            assert_eq!(found.map(Bytes::from), Some(vec![5; 2000].into()));
+        }
+    }
 }

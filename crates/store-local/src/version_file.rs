@@ -8,6 +8,7 @@
 //! These are the engine below's own files (lsm-tree 3.1, format 3). It believes them unchecked and takes a directory without
 //! `current` for a new one, so a start reads them first. The engine's version is pinned; a test holds this to what it writes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,6 +78,26 @@ pub(crate) fn read_unproven(dir: &Path, version: u64) -> Option<TreeFiles> {
     let path = dir.join(format!("v{version}"));
     let files = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))).ok()?.ok()?;
     files.tables.iter().all(|table| table.path.is_file()).then_some(TreeFiles { version, ..files })
+}
+
+/// The tables, and the files of large values, that version files up to this number name. One that cannot be read names none.
+///
+/// # Errors
+/// What the machine answers.
+pub(crate) fn named_up_to(dir: &Path, last: u64) -> io::Result<(BTreeSet<u64>, BTreeSet<u64>)> {
+    let (mut tables, mut blob_files) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse::<u64>().ok());
+        if !number.is_some_and(|number| number <= last) {
+            continue;
+        }
+        if let Ok(Ok(files)) = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))) {
+            tables.extend(files.tables.iter().map(|file| file.id));
+            blob_files.extend(files.blob_files.iter().map(|file| file.id));
+        }
+    }
+    Ok((tables, blob_files))
 }
 
 /// The version that a tree's `current` names, and the checksum of its version file.
