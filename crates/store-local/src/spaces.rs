@@ -103,7 +103,7 @@ impl Spaces {
     /// Puts a group into the memtables, where a new group is seen by nobody before it is whole.
     pub(crate) fn insert(&self, group: &Group) {
         for (space, key, value) in &group.writes {
-            self.tree(*space).insert(key, value.as_deref(), group.seqno);
+            self.tree(*space).insert(key, value.as_ref(), group.seqno);
         }
         self.snapshots.publish(group.seqno);
     }
@@ -141,7 +141,7 @@ impl Spaces {
     fn get_at(&self, space: Space, key: &[u8], seqno: u64) -> Result<Option<Bytes>> {
         let tree = self.tree(space);
         let entry = tree.below.get(key, seqno).map_err(|error| tree.read_failed(error))?;
-        Ok(entry.map(Bytes::from_owner))
+        Ok(entry.map(Bytes::from))
     }
 
     /// Entries of whole groups, in both directions.
@@ -156,7 +156,7 @@ impl Spaces {
         let entries = tree.below.range(range, snapshot.seqno, None);
         entries.map(|entry| {
             let (key, value) = entry.into_inner().map_err(|error| tree.read_failed(error))?;
-            Ok((Bytes::from_owner(key), Bytes::from_owner(value)))
+            Ok((key.into(), value.into()))
         })
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use larder_store::Error;
 use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use lsm_tree::compaction::{CompactionStrategy, Leveled};
@@ -99,15 +100,15 @@ impl SpaceTree {
         self.l0_runs.store(self.below.l0_run_count(), Ordering::Relaxed);
     }
 
-    /// Puts an entry into the active memtable. One thread writes.
-    pub(crate) fn insert(&self, key: &[u8], value: Option<&[u8]>, seqno: u64) {
+    /// Puts an entry into the active memtable, which shares its bytes. One thread writes.
+    pub(crate) fn insert(&self, key: &Bytes, value: Option<&Bytes>, seqno: u64) {
         let mut memtables = self.memtables.lock();
         memtables.active.get_or_insert(seqno);
-        memtables.active_bytes += (key.len() + value.map_or(0, <[u8]>::len)) as u64 + ENTRY_OVERHEAD_BYTES;
+        memtables.active_bytes += (key.len() + value.map_or(0, Bytes::len)) as u64 + ENTRY_OVERHEAD_BYTES;
         drop(memtables);
         match value {
-            Some(value) => self.below.insert(key, value, seqno),
-            None => self.below.remove(key, seqno),
+            Some(value) => self.below.insert(key.clone(), value.clone(), seqno),
+            None => self.below.remove(key.clone(), seqno),
         };
     }
 

@@ -16,7 +16,7 @@ use super::format::{CHECK_BYTES, block_check, damaged, put_owner, take_owner};
 
 const VERSION: u8 = 1;
 
-/// A row under way: laid out as it will be stored, so that finishing it copies nothing.
+/// A row under way: laid out as it will be stored, so that finishing one of a length that was told copies nothing.
 pub(super) struct RowBuilder {
     bytes: BytesMut,
     head: usize,
@@ -41,6 +41,11 @@ impl RowBuilder {
         self.bytes.len() - self.head
     }
 
+    /// Makes room for a body of this length.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// Appends to the body.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.check.update(bytes);
@@ -56,7 +61,11 @@ impl RowBuilder {
     pub(super) fn finish(mut self) -> Bytes {
         let check = self.check.finalize().to_be_bytes();
         self.bytes[self.head - CHECK_BYTES..self.head].copy_from_slice(&check);
-        self.bytes.freeze()
+        // It stays in memory until it is in a table: with no more room around it than it needs.
+        match self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 4 {
+            true => Bytes::copy_from_slice(&self.bytes),
+            false => self.bytes.freeze(),
+        }
     }
 }
 

@@ -100,7 +100,11 @@ impl Writer {
 impl BlobWriter for Writer {
     async fn announce(&mut self, bytes: u64) -> Result<()> {
         if bytes <= self.files.sizes.row_max as u64 {
-            return Ok(()); // A row is admitted as a whole.
+            // A row is admitted as a whole.
+            if let Body::Row(row) = &mut self.body {
+                row.expect(bytes as usize);
+            }
+            return Ok(());
         }
         let answer = self.room.reserve(bytes);
         if let Err(error) = &answer {

@@ -167,9 +167,9 @@ impl Iterator for TableChain<'_> {
 
 fn found(entry: InternalValue, origin: Origin) -> FoundEntry {
     let value = match entry.key.value_type {
-        ValueType::Value => FoundValue::Here(Bytes::from_owner(entry.value)),
-        ValueType::Indirection => FoundValue::Elsewhere(Bytes::from_owner(entry.value)),
+        ValueType::Value => FoundValue::Here(Bytes::from(entry.value)),
+        ValueType::Indirection => FoundValue::Elsewhere(Bytes::from(entry.value)),
         ValueType::Tombstone | ValueType::WeakTombstone => FoundValue::Removed,
     };
-    FoundEntry { key: Bytes::from_owner(entry.key.user_key), seqno: entry.key.seqno, value, origin }
+    FoundEntry { key: Bytes::from(entry.key.user_key), seqno: entry.key.seqno, value, origin }
 }

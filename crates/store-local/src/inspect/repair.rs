@@ -158,7 +158,7 @@ impl TreeCopy<'_, '_> {
         }?;
         self.tally.advance((entry.key.len() + value.len()) as u64);
         self.summary.entries += 1;
-        let (key, value) = (lsm_tree::Slice::from(&entry.key[..]), lsm_tree::Slice::from(&value[..]));
+        let (key, value) = (lsm_tree::Slice::from(entry.key), lsm_tree::Slice::from(value));
         Some(InternalValue::from_components(key, value, entry.seqno, ValueType::Value))
     }
 
