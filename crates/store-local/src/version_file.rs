@@ -89,7 +89,7 @@ pub(crate) fn named_up_to(dir: &Path, last: u64) -> io::Result<(BTreeSet<u64>, B
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse::<u64>().ok());
-        if !number.is_some_and(|number| number <= last) {
+        if number.is_none_or(|number| number > last) {
             continue;
         }
         if let Ok(Ok(files)) = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))) {
