@@ -12,6 +12,8 @@ use lsm_tree::{AbstractTree, AnyTree, Table};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3Default;
 
+/// What is wrong with a file whose checksum is another one.
+pub(crate) const OTHER_BYTES: &str = "its bytes are not those that were written";
 /// Bytes read at once for a checksum.
 const READ_BYTES: usize = 256 * 1024;
 
@@ -44,7 +46,7 @@ fn prove_table(table: &Table) -> io::Result<()> {
     if checksum_of(&mut File::open(&*table.path)?, |_| ())? == table.checksum().into_u128() {
         return Ok(());
     }
-    let what = format!("{}: its bytes are not those that were written", table.path.display());
+    let what = format!("{}: {OTHER_BYTES}", table.path.display());
     Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 

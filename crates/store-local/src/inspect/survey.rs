@@ -20,7 +20,7 @@ use crate::format::{self, Found};
 use crate::manifest::{self, Manifest};
 use crate::open::{OpenError, lock_file};
 use crate::precheck::{self, open_table};
-use crate::proof::checksum_of;
+use crate::proof::{OTHER_BYTES, checksum_of};
 use crate::spaces::Space;
 use crate::synced;
 use crate::version_file::{self, TreeFile, TreeFiles};
@@ -276,7 +276,7 @@ fn check_file(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<Option<Strin
     };
     Ok(match checksum_of(&mut opened, |count| tally.read(count)) {
         Ok(checksum) if checksum == file.checksum => None,
-        Ok(_) => Some("its bytes are not those that were written".to_owned()),
+        Ok(_) => Some(OTHER_BYTES.to_owned()),
         Err(error) => Some(format!("it cannot be read: {error}")),
     })
 }
