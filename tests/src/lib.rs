@@ -38,7 +38,7 @@ mod wait;
 
 pub use admin::Admin;
 pub use engine::{Engine, OwnKeyspaces};
-pub use http::{Client, Request, Response};
+pub use http::{Client, Request, Response, connect};
 pub use linear::{Act, Op, Value, is_linearizable};
 pub use machines::Machines;
 pub use node::{Home, Node, S3_KEY, S3_SECRET};
