@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Engine, Node, Request, Scale, connect, figure, wait};
+use larder_tests::{Client, Engine, Node, Request, Scale, connect, figure, raise_own_limit, wait};
 
 /// Little enough that attackers of one address meet its end.
 const MEMORY: &str = "256MiB";
@@ -101,6 +101,8 @@ fn start() -> Node {
 /// Takes the turn; `None` where the engine is not in the server's process, whose memory this is about.
 fn turn() -> Option<std::sync::MutexGuard<'static, ()>> {
     let guard = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // The other ends of the connections are here.
+    raise_own_limit();
     Engine::is_local_for("memory of an engine in the same process").then_some(guard)
 }
 

@@ -7,8 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Client, Engine, Home, Node, Random, Request, figure, wait_for};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use larder_tests::{Client, Engine, Home, Node, Random, Request, figure, raise_own_limit, wait_for};
 
 /// More than the descriptors of a usual limit, 1024.
 const IDLE: usize = 1030;
@@ -24,13 +23,6 @@ const BLOB_BYTES: usize = 2 << 20;
 const WARNINGS_MAX: usize = 20;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// This process holds the other ends; answers how many descriptors a process may have on this machine.
-fn raise_own_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("the soft limit may be raised");
-    limit.maximum.unwrap_or(u64::MAX)
-}
 
 /// How many connections the server says that it takes; one address has half of them at most.
 fn connections_max(node: &Node) -> usize {

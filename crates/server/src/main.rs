@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: &Settings) -> ExitCode {
-    let _log = larder_server::log::start(settings.log_level, settings.log_format);
+    let log = larder_server::log::start(settings.log_level, settings.log_format);
     // Before anything is opened: what is opened then is bounded by it.
     let files_max = larder_server::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,6 +46,8 @@ fn run(settings: &Settings) -> ExitCode {
         }
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
+    // Lines that wait are written before the last one, which says why it ended.
+    drop(log);
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => fail(&line, 1),
