@@ -111,9 +111,13 @@ fn names_that_are_not_text_are_listed_and_can_be_read_back() {
     let node = Node::buffered();
     let mut client = node.client();
     client.put("/buckets/b/keys/%FF%00k", "odd").expect(204);
+    client.put("/buckets/b/keys/%25FF%2500k", "text").expect(204);
     let listed = names(&client.get("/buckets/b/keys?keys=true").expect(200), "keys");
-    assert_eq!(listed.len(), 1);
-    assert_eq!(client.get(&format!("/buckets/b/keys/{}", listed[0])).expect(200).text(), "odd", "{listed:?}");
+    assert_eq!(listed, ["%FF%00k", "\u{FFFD}%FF%00k"]);
+    let quoted = |name: &str| name.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    assert_eq!(client.get(&format!("/buckets/b/keys/{}", quoted(&listed[0]))).expect(200).text(), "text");
+    assert_eq!(client.get(&format!("/buckets/b/keys/{}", quoted(&listed[1]))).expect(200).text(), "odd");
+    assert_eq!(client.get(&format!("/buckets/b/keys/{}", listed[1])).expect(200).text(), "odd");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use larder_tests::{Client, Node, Request};
+use std::thread;
+
+use larder_tests::{Client, Engine, Node, Request};
 
 const K: &str = "/buckets/b/keys/k";
 
@@ -253,6 +255,31 @@ fn a_consistent_object_changes_only_with_its_current_context() {
     client.send(&Request::put(url, "two").header("X-Riak-Vclock", first.context())).expect(204);
     client.send(&Request::put(url, "stale").header("X-Riak-Vclock", first.context())).expect(412);
     assert_eq!(body(&mut client, url), "two");
+}
+
+#[test]
+fn racing_puts_with_if_none_match_once_all_got_through() {
+    if !Engine::is_local_for("conditions that are checked with the write") {
+        return;
+    }
+    let node = Node::buffered();
+    node.client().put_json("/buckets/race/props", r#"{"props":{"allow_mult":true}}"#).expect(204);
+    for (round, length) in [(0, 10), (1, 10), (2, 2_000_000)] {
+        let key = format!("/buckets/race/keys/{round}");
+        let statuses: Vec<u16> = thread::scope(|scope| {
+            let racers: Vec<_> = (0..50)
+                .map(|_| {
+                    let request = Request::put(&key, vec![b'x'; length]).header("If-None-Match", "*");
+                    let mut client = node.client();
+                    scope.spawn(move || client.send(&request).status)
+                })
+                .collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+        });
+        let won = statuses.iter().filter(|status| **status == 204).count();
+        assert_eq!((won, statuses.iter().filter(|status| **status == 412).count()), (1, 49), "{statuses:?}");
+        node.client().get(&key).expect(200);
+    }
 }
 
 #[test]

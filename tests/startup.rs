@@ -1,14 +1,16 @@
 //! Starting, refusing to start, and stopping.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use larder_tests::{Ended, Engine, Home, Node, Process};
+use larder_tests::{Client, Ended, Engine, Home, Node, Process};
 
 /// Fails the test unless the start was refused with one clear line that has these words.
 #[track_caller]
@@ -44,6 +46,58 @@ fn a_directory_that_cannot_be_used_is_named() {
     let home = Home::new();
     fs::write(home.data(), "a file").unwrap();
     refused(&home.fails_to_start(&[]), &[home.data().to_str().unwrap()]);
+}
+
+#[test]
+fn data_was_once_open_to_everybody() {
+    let node = Node::s3(&[]);
+    node.client().put("/buckets/b/keys/k", "v").expect(204);
+    let home = node.into_home();
+    let mut open = vec![home.data()];
+    while let Some(path) = open.pop() {
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o755)).unwrap();
+    let ended = home.fails_to_start(&[]);
+    let data = home.data().display().to_string();
+    refused(&ended, &[&data, "755", "chmod -R go-rwx"]);
+}
+
+#[test]
+fn log_lines_that_nobody_read_once_stopped_the_server() {
+    let home = Home::new();
+    let mut command = home.command(&["--log-level", "debug", "--s3", "127.0.0.1:0"]);
+    // What tells the tests how to run is no setting.
+    std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("LARDER_")).for_each(|name| {
+        command.env_remove(name);
+    });
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut banner = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    while !banner.contains("Ctrl-C stops") {
+        if out.read_line(&mut banner).unwrap() == 0 {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("{banner}{said}");
+        }
+    }
+    let at = banner.split_once("S3          http://").unwrap().1.lines().next().unwrap().parse().unwrap();
+    let mut client = Client::new(at);
+    // A pipe holds 64 KiB; each answer leaves a line.
+    for _ in 0..2_000 {
+        client.get("/none/none").expect(404);
+    }
+    let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not end");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! HTTP/1.1 over one connection.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// How long one read or write may take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -138,6 +140,8 @@ impl Response {
 #[derive(Debug)]
 pub struct Client {
     server: SocketAddr,
+    /// The address that it connects from; `None`: the system's choice.
+    from: Option<IpAddr>,
     connection: Option<BufReader<TcpStream>>,
 }
 
@@ -145,7 +149,13 @@ impl Client {
     /// For this server.
     #[must_use]
     pub fn new(server: SocketAddr) -> Self {
-        Self { server, connection: None }
+        Self { server, from: None, connection: None }
+    }
+
+    /// For this server, from this address of the machine.
+    #[must_use]
+    pub fn from(address: IpAddr, server: SocketAddr) -> Self {
+        Self { server, from: Some(address), connection: None }
     }
 
     /// Sends a request and waits for its answer; fails the test when there is none.
@@ -193,7 +203,7 @@ impl Client {
     pub fn try_send(&mut self, request: &Request) -> io::Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => BufReader::new(connect(self.server)?),
+            None => BufReader::new(connect(self.server, self.from)?),
         };
         let response = if request.body.len() > LARGE {
             exchange_large(&mut connection, request)?
@@ -213,7 +223,7 @@ impl Client {
     /// # Errors
     /// The connection could not be made. One that breaks is an answer too: what had come by then.
     pub fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
-        let mut stream = connect(server)?;
+        let mut stream = connect(server, None)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
@@ -225,8 +235,17 @@ impl Client {
     }
 }
 
-fn connect(server: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&server, DEADLINE)?;
+/// A connection to a server, from this address of the machine if there is one.
+///
+/// # Errors
+/// It could not be made.
+pub fn connect(server: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    socket.connect_timeout(&server.into(), DEADLINE)?;
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     stream.set_write_timeout(Some(DEADLINE))?;

@@ -38,11 +38,11 @@ mod wait;
 
 pub use admin::Admin;
 pub use engine::{Engine, OwnKeyspaces};
-pub use http::{Client, Request, Response};
+pub use http::{Client, Request, Response, connect};
 pub use linear::{Act, Op, Value, is_linearizable};
 pub use machines::Machines;
 pub use node::{Home, Node, S3_KEY, S3_SECRET};
-pub use process::{Ended, Process};
+pub use process::{Ended, Process, raise_own_limit};
 pub use random::Random;
 pub use s3::{S3, complete_body, element};
 pub use scale::{Scale, figure};

@@ -46,6 +46,7 @@ impl Home {
     /// A fresh one.
     #[must_use]
     pub fn new() -> Self {
+        keep_private();
         let dir = tempfile::Builder::new().prefix("larder-").tempdir().expect("a temporary directory");
         Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None }
     }
@@ -61,6 +62,7 @@ impl Home {
     /// # Errors
     /// When no directory can be made there.
     pub fn inside(parent: &Path) -> std::io::Result<Self> {
+        keep_private();
         let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(parent)?;
         Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None })
     }
@@ -145,6 +147,11 @@ impl Home {
     pub fn fails_to_start(&self, args: &[&str]) -> Ended {
         Process::start(&mut self.command(args)).ended(START)
     }
+}
+
+/// Has everything that a test copies be its own user's alone: a server does not start over data that others may read.
+fn keep_private() {
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
 }
 
 impl Default for Home {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 /// How often a condition is looked at.
 const STEP: Duration = Duration::from_millis(5);
@@ -164,4 +164,14 @@ fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> thread
             line.clear();
         }
     })
+}
+
+/// Lets this process open as many files and sockets as it may; answers how many these are.
+///
+/// # Panics
+/// When the system refuses.
+pub fn raise_own_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("the soft limit may be raised");
+    limit.maximum.unwrap_or(u64::MAX)
 }

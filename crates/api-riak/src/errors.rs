@@ -96,6 +96,7 @@ pub fn http(error: &Error) -> HttpAnswer {
         Error::Refused(refused) => HttpAnswer::json(S::BAD_REQUEST, &refused.http_json()),
         Error::Type(refusal) => HttpAnswer::json(S::BAD_REQUEST, &refused(*refusal)),
         Error::TimedOut => HttpAnswer::text(S::SERVICE_UNAVAILABLE, "request timed out\n"),
+        Error::Changed => HttpAnswer::text(S::SERVICE_UNAVAILABLE, "Error:\noverload\n").after(1),
         Error::Overloaded { retry_after } => {
             HttpAnswer::text(S::SERVICE_UNAVAILABLE, "Error:\noverload\n").after(*retry_after)
         }

@@ -21,7 +21,7 @@ const VARIES: HeaderValue =
 /// Answers an `OPTIONS` request.
 ///
 /// # Errors
-/// `BadRequest` when it is no preflight, `AccessForbidden` when no rule allows what is asked, `NoSuchBucket`.
+/// `BadRequest` when it is no preflight or the bucket has no rules, `AccessForbidden` when no rule allows what is asked, `NoSuchBucket`.
 pub(crate) async fn preflight(objects: &Objects, target: &Target, headers: &HeaderMap) -> Result<Reply, Fault> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let origin = text(ORIGIN).ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;
@@ -32,13 +32,12 @@ pub(crate) async fn preflight(objects: &Objects, target: &Target, headers: &Head
     }
     let asked = text(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
     let asked: Vec<&str> = asked.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let rules = rules(objects, &target.bucket).await?;
-    let found = rules.as_ref().and_then(|rules| rules.matches(origin, method, &asked));
-    let (rule, allowed) = found.ok_or(Code::AccessForbidden)?;
+    let rules = rules(objects, &target.bucket).await?.ok_or_else(|| bad("CORS is not enabled for this bucket."))?;
+    let (rule, allowed) = rules.matches(origin, method, &asked).ok_or(Code::AccessForbidden)?;
     let mut reply = reply::empty(StatusCode::OK);
     allow(&mut reply, rule, allowed);
     if !asked.is_empty() {
-        reply::set(&mut reply, ACCESS_CONTROL_ALLOW_HEADERS, asked.join(", "));
+        reply::set(&mut reply, ACCESS_CONTROL_ALLOW_HEADERS, asked.join(", ").to_ascii_lowercase());
     }
     if let Some(seconds) = rule.max_age {
         reply::set(&mut reply, ACCESS_CONTROL_MAX_AGE, HeaderValue::from(seconds));

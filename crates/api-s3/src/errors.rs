@@ -108,7 +108,6 @@ codes! {
     NoSuchCORSConfiguration NOT_FOUND "The CORS configuration does not exist";
     NoSuchKey NOT_FOUND "The specified key does not exist.";
     NoSuchLifecycleConfiguration NOT_FOUND "The lifecycle configuration does not exist";
-    NoSuchObjectLockConfiguration NOT_FOUND "The specified object does not have an ObjectLock configuration";
     NoSuchPublicAccessBlockConfiguration NOT_FOUND "The public access block configuration was not found";
     NoSuchTagSet NOT_FOUND "The TagSet does not exist";
     NoSuchUpload NOT_FOUND
@@ -188,6 +187,19 @@ impl Fault {
     #[must_use]
     pub fn argument(name: &'static str, value: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidArgument, message).with("ArgumentName", name).with("ArgumentValue", value)
+    }
+
+    /// 501 for a header whose meaning is not offered.
+    #[must_use]
+    pub fn header_not_offered(name: &str) -> Self {
+        Self::from(Code::NotImplemented).with("Header", name)
+    }
+
+    /// 501 for a parameter of the query whose meaning is not offered.
+    #[must_use]
+    pub fn parameter_not_offered(name: &str) -> Self {
+        let message = "A parameter you provided implies functionality that is not implemented";
+        Self::new(Code::NotImplemented, message).with("QueryParameter", name)
     }
 
     /// 400 in these words.

@@ -31,4 +31,4 @@ mod tally;
 pub mod xml;
 
 pub use pipeline::S3Service;
-pub use server::{S3Settings, serve, serve_connection};
+pub use server::{S3Settings, serve};

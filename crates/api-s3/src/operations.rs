@@ -1,10 +1,12 @@
 //! Every operation there is, in one table: routing, access, usage and the manual read it.
 
+use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
+
 use crate::errors::Code;
 
 use Answer::{Built, NotBuilt, Probe};
 use Scope::{Admin, Bucket, Object, Service};
-use Takes::{Document, Form, Nothing, Stream};
+use Takes::{Document, Form, Nothing, Source, Stream};
 
 /// What an operation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,26 @@ pub enum Takes {
     Stream,
     /// A form with a file in it; its signature is one of its fields.
     Form,
+    /// Nothing: the bytes of another object, which are here.
+    Source,
+}
+
+/// What bytes hold in memory at most while they stream through: what is read before a blob is begun, and as much on its way.
+const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
+
+impl Takes {
+    /// Bytes of memory that a body of this length holds while it is read; `None`: its length is not known.
+    #[must_use]
+    pub fn memory(self, length: Option<u64>) -> u64 {
+        // Twice: what arrives is put together, or read into what it means.
+        let twice = |max: u64| length.unwrap_or(max).saturating_mul(2).min(max);
+        match self {
+            Self::Nothing => 0,
+            Self::Document => twice(2 * S3_DOCUMENT_BYTES_MAX as u64),
+            Self::Stream => twice(STREAM_BYTES_HELD),
+            Self::Form | Self::Source => STREAM_BYTES_HELD,
+        }
+    }
 }
 
 /// Whether an operation is offered.
@@ -52,6 +74,8 @@ pub enum ProbeAnswer {
     Payer,
     /// That there is none.
     Absent(Code),
+    /// That the bucket has no locks.
+    Unlocked,
 }
 
 /// A line of the table.
@@ -220,7 +244,7 @@ operations! {
     GetObject GET Object, [], "s3:GetObject" KeyRead Nothing Built;
     HeadObject HEAD Object, [], "s3:GetObject" KeyStat Nothing Built;
     PutObject PUT Object, [], "s3:PutObject" KeyWrite Stream Built;
-    CopyObject PUT Object, [] header "x-amz-copy-source", "s3:PutObject" KeyWrite Nothing Built;
+    CopyObject PUT Object, [] header "x-amz-copy-source", "s3:PutObject" KeyWrite Source Built;
     DeleteObject DELETE Object, [], "s3:DeleteObject" KeyDelete Nothing Built;
     GetObjectAcl GET Object, ["acl"], "s3:GetObjectAcl" KeyReadACL Nothing Built;
     PutObjectAcl PUT Object, ["acl"], "s3:PutObjectAcl" KeyWriteACL Document Built;
@@ -230,16 +254,18 @@ operations! {
     GetObjectAttributes GET Object, ["attributes"], "s3:GetObject" UnknownGET Nothing Built;
     CreateMultipartUpload POST Object, ["uploads"], "s3:PutObject" UnknownPOST Nothing Built;
     UploadPart PUT Object, ["uploadId"], "s3:PutObject" UnknownPUT Stream Built;
-    UploadPartCopy PUT Object, ["uploadId"] header "x-amz-copy-source", "s3:PutObject" UnknownPUT Nothing Built;
+    UploadPartCopy PUT Object, ["uploadId"] header "x-amz-copy-source", "s3:PutObject" UnknownPUT Source Built;
     ListParts GET Object, ["uploadId"], "s3:ListMultipartUploadParts" UnknownGET Nothing Built;
     CompleteMultipartUpload POST Object, ["uploadId"], "s3:PutObject" UnknownPOST Document Built;
     AbortMultipartUpload DELETE Object, ["uploadId"], "s3:AbortMultipartUpload" UnknownDELETE Nothing Built;
-    GetObjectRetention GET Object, ["retention"], "s3:GetObjectRetention" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::NoSuchObjectLockConfiguration));
-    PutObjectRetention PUT Object, ["retention"], "s3:PutObjectRetention" UnknownPUT Document NotBuilt;
-    GetObjectLegalHold GET Object, ["legal-hold"], "s3:GetObjectLegalHold" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::NoSuchObjectLockConfiguration));
-    PutObjectLegalHold PUT Object, ["legal-hold"], "s3:PutObjectLegalHold" UnknownPUT Document NotBuilt;
+    GetObjectRetention GET Object, ["retention"],
+        "s3:GetObjectRetention" UnknownGET Nothing Probe(ProbeAnswer::Unlocked);
+    PutObjectRetention PUT Object, ["retention"],
+        "s3:PutObjectRetention" UnknownPUT Document Probe(ProbeAnswer::Unlocked);
+    GetObjectLegalHold GET Object, ["legal-hold"],
+        "s3:GetObjectLegalHold" UnknownGET Nothing Probe(ProbeAnswer::Unlocked);
+    PutObjectLegalHold PUT Object, ["legal-hold"],
+        "s3:PutObjectLegalHold" UnknownPUT Document Probe(ProbeAnswer::Unlocked);
     GetObjectTorrent GET Object, ["torrent"], "s3:GetObjectTorrent" UnknownGET Nothing NotBuilt;
     RestoreObject POST Object, ["restore"], "s3:RestoreObject" UnknownPOST Document NotBuilt;
     SelectObjectContent POST Object, ["select"], "s3:GetObject" UnknownPOST Document NotBuilt;
@@ -294,8 +320,9 @@ mod tests {
             assert!(!(operation.reads() && operation.takes != Takes::Nothing), "{}", operation.name);
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
             assert!(usage.iter().any(|name| operation.usage.starts_with(name)), "{}", operation.name);
-            if let Answer::Probe(_) = operation.answer {
-                assert!(operation.reads(), "{}", operation.name);
+            if let Answer::Probe(answer) = operation.answer {
+                let refuses = matches!(answer, ProbeAnswer::Absent(_) | ProbeAnswer::Unlocked);
+                assert!(operation.reads() || refuses, "{} would be answered and forgotten", operation.name);
             }
         }
     }

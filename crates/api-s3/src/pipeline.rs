@@ -2,7 +2,6 @@
 //! signature holds and the length is one that may be.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,14 +10,15 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
 use hyper::http::request::Parts;
-use hyper::{Method, Request};
+use hyper::{Method, Request, Version};
+use larder_admission::MemorySpent;
 use larder_gateway::Admitted;
 use larder_gateway::objects::{Caller, Error, Objects, Tracked};
+use larder_http_edge::{PacedIncoming, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::Circumstances;
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::auth::{self, Payload, Scheme};
 use crate::background::Background;
@@ -38,12 +38,6 @@ use crate::{S3Settings, background, cors, ops, probe, route};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
-/// Most bodies at a time from those who have not said who they are: few enough that they never keep those out who have.
-const STRANGERS_MAX: usize = 256;
-/// Most large documents at a time from those who have said it: a document is held whole while it is read.
-const DOCUMENTS_MAX: usize = 128;
-/// From here on a document is large, in bytes.
-const LARGE_DOCUMENT: u64 = 256 * 1024;
 /// What the metrics call a browser's question.
 const PREFLIGHT: &str = "Preflight";
 /// What the metrics call what is no operation.
@@ -55,10 +49,6 @@ pub struct S3Service {
     objects: Arc<Objects>,
     settings: Arc<S3Settings>,
     background: Background,
-    /// Of the bodies that have to be read before it is known whether they are wanted.
-    strangers: Arc<Semaphore>,
-    /// Of large documents.
-    documents: Arc<Semaphore>,
 }
 
 /// What is known of a request from its line and headers.
@@ -70,6 +60,12 @@ struct Seen {
     host: String,
     place: Place,
     query: Query,
+}
+
+/// A body of which nothing was read, and whose it is.
+struct Arriving<'a> {
+    incoming: PacedIncoming,
+    requester: &'a Requester<'a>,
 }
 
 /// What became of a request, beside its answer.
@@ -86,9 +82,7 @@ impl S3Service {
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
         let background = Background::new(Arc::clone(objects.gateway()));
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        let documents = Arc::new(Semaphore::new(DOCUMENTS_MAX));
-        Self { objects, settings: Arc::new(settings), background, strangers, documents }
+        Self { objects, settings: Arc::new(settings), background }
     }
 
     pub(crate) fn settings(&self) -> &S3Settings {
@@ -100,8 +94,16 @@ impl S3Service {
         &self.background
     }
 
+    /// The answer that the server is busy.
+    pub(crate) fn busy(&self) -> Reply {
+        let id = self.objects.gateway().new_key();
+        let mut reply = Fault::from(Code::SlowDown).into_reply("", &id, false);
+        insert_id(&mut reply, &id);
+        reply
+    }
+
     /// Answers one request, whatever happens in it.
-    pub async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Reply {
+    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
         let gateway = self.objects.gateway();
         let begun = gateway.monotonic();
         let (mut parts, body) = request.into_parts();
@@ -111,7 +113,7 @@ impl S3Service {
         let seen = Seen {
             id: gateway.new_key(),
             now: gateway.now(),
-            origin: Origin::of(peer, &parts.headers, &self.settings.proxies),
+            origin: Origin::of(requester.address, &parts.headers, &self.settings.proxies),
             place: Place::of(Some(&host), &self.settings.roots),
             query,
             host,
@@ -119,6 +121,7 @@ impl S3Service {
         };
         let mut trace = Trace::default();
         let target = moved.and_then(|()| Target::of(&seen.place, seen.parts.uri.path()));
+        let body = Arriving { incoming: PacedIncoming::new(body), requester };
         let carried_out =
             AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
         let outcome = carried_out.unwrap_or_else(|panic| Err(background::panicked(gateway, &seen.id, &*panic)));
@@ -140,10 +143,13 @@ impl S3Service {
         &self,
         seen: &Seen,
         target: Result<Target, Fault>,
-        body: Incoming,
+        body: Arriving<'_>,
         trace: &mut Trace,
     ) -> Result<Reply, Fault> {
         let (target, parts) = (target?, &seen.parts);
+        if seen.host.is_empty() && parts.version == Version::HTTP_11 {
+            return Err(Fault::new(Code::BadRequest, "A request needs a Host header."));
+        }
         if parts.method == Method::OPTIONS {
             trace.tracked = Some(self.objects.track(PREFLIGHT));
             let _admitted = self.admit()?;
@@ -153,8 +159,8 @@ impl S3Service {
         trace.tracked = Some(self.objects.track(operation.name));
         trace.operation = Some(operation);
         if operation.answer == Answer::NotBuilt {
-            let message = format!("{} is not offered", operation.name);
-            return Err(Fault::new(Code::NotImplemented, message));
+            let refused = Fault::new(Code::NotImplemented, format!("{} is not offered", operation.name));
+            return Err(operation.keys.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key)));
         }
         let admitted = match operation.op {
             // Whether the server lives is asked when it has most to do.
@@ -163,7 +169,7 @@ impl S3Service {
         };
         let identity = identity::of(&self.objects, &self.signed(seen)).await?;
         trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
-        let body = self.body(operation, body, &parts.headers, &identity)?;
+        let body = self.body(operation, body, &parts.headers, &identity).await?;
         trace.received = body.counter();
         let call = Call { admitted, ..self.call(seen, operation, target, identity, body) };
         match operation.answer {
@@ -195,29 +201,19 @@ impl S3Service {
         }
     }
 
-    /// The body, once its headers say that it may be read.
-    fn body(
+    /// The body, once its headers say that it may be read, and there is memory for it.
+    async fn body(
         &self,
         operation: &Operation,
-        body: Incoming,
+        body: Arriving<'_>,
         headers: &HeaderMap,
         identity: &Identity,
     ) -> Result<RequestBody, Fault> {
         if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.takes != Takes::Stream {
             return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
         }
-        let body = RequestBody::of(body, headers, identity.checked.as_ref())?;
-        let turns = match operation.takes {
-            Takes::Document | Takes::Form if identity.user.is_none() && body.length() != Some(0) => {
-                Some(&self.strangers)
-            }
-            Takes::Document if body.length().is_none_or(|length| length > LARGE_DOCUMENT) => Some(&self.documents),
-            _ => None,
-        };
-        if let Some(turns) = turns {
-            let turn = Arc::clone(turns).try_acquire_owned().map_err(|_| Code::SlowDown)?;
-            return Ok(body.holding(turn));
-        }
+        let Arriving { incoming, requester } = body;
+        let body = RequestBody::of(incoming, headers, identity.checked.as_ref())?;
         if operation.takes == Takes::Stream {
             let max = self.objects.config().put_bytes_max;
             match body.length() {
@@ -226,6 +222,7 @@ impl S3Service {
                 Some(_) => {}
             }
         }
+        requester.hold(operation.takes.memory(body.length())).await.map_err(|MemorySpent| Code::SlowDown)?;
         Ok(body)
     }
 
@@ -267,11 +264,7 @@ impl S3Service {
             fault.about(&target, &seen.query, range).into_reply(&target.resource(), &seen.id, head)
         });
         cors::simple(&self.objects, &target, (seen.parts.method.as_str(), &seen.parts.headers), &mut reply).await;
-        if let Ok(id) = HeaderValue::from_str(&seen.id) {
-            reply.headers_mut().insert(REQUEST_ID, id.clone());
-            reply.headers_mut().insert(ID_2, id);
-        }
-        reply.headers_mut().insert(SERVER, NAME);
+        insert_id(&mut reply, &seen.id);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
         tracked.answered(tally::outcome(reply.status()));
         let nothing_to_send = head || reply.body().length() == Some(0);
@@ -286,6 +279,15 @@ impl S3Service {
         };
         reply.map(|body| body.counted(tally))
     }
+}
+
+/// The headers that every answer has.
+fn insert_id(reply: &mut Reply, id: &str) {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        reply.headers_mut().insert(REQUEST_ID, id.clone());
+        reply.headers_mut().insert(ID_2, id);
+    }
+    reply.headers_mut().insert(SERVER, NAME);
 }
 
 /// The host as the client wrote it. A target in absolute form has one too; `Host` wins, as classic proxies leave it.

@@ -6,6 +6,9 @@ use crate::operations::{ProbeAnswer, Scope};
 use crate::reply::{self, Reply};
 use crate::xml::Xml;
 
+/// What is said of locks: no bucket has any.
+pub(crate) const NO_LOCKS: &str = "Bucket is missing Object Lock Configuration";
+
 /// Answers a probe, to who may ask.
 ///
 /// # Errors
@@ -22,5 +25,9 @@ pub(crate) async fn answer(call: &Call, answer: ProbeAnswer) -> Result<Reply, Fa
             Ok(reply::document(xml.finish()))
         }
         ProbeAnswer::Absent(code) => Err(code.into()),
+        ProbeAnswer::Unlocked => {
+            call.objects.bucket(&call.bucket).await?;
+            Err(Fault::invalid(NO_LOCKS))
+        }
     }
 }

@@ -89,8 +89,10 @@ pub fn route(
         operation.method.name() == method.as_str() && header && operation.keys.iter().all(|key| has(query, key))
     };
     let found = of_scope().filter(fits).max_by_key(|operation| weight(operation));
-    if !matches!(about, About::Admin(_)) && query.iter().any(|(name, value)| is_beyond(found, method, name, value)) {
-        return Err(not_built(query));
+    if !matches!(about, About::Admin(_))
+        && let Some((name, _)) = query.iter().find(|(name, value)| is_beyond(found, method, name, value))
+    {
+        return Err(Fault::parameter_not_offered(name));
     }
     let Some(operation) = found else { return Err(not_allowed(method, about)) };
     if *method == Method::PUT && about == About::Object && query.has("partNumber") && !query.has("uploadId") {
@@ -145,14 +147,6 @@ fn is_beyond(found: Option<&'static Operation>, method: &Method, name: &str, val
 /// Whether a parameter decides which operation a request is.
 pub(crate) fn is_subresource(name: &str) -> bool {
     FOREIGN.contains(&name) || OPERATIONS.iter().any(|operation| operation.keys.contains(&name))
-}
-
-fn not_built(query: &Query) -> Fault {
-    let named = query.iter().map(|(name, _)| name).find(|name| is_subresource(name));
-    match named {
-        Some(name) => Fault::new(Code::NotImplemented, format!("{} ({name})", Code::NotImplemented.message())),
-        None => Code::NotImplemented.into(),
-    }
 }
 
 fn not_allowed(method: &Method, about: About<'_>) -> Fault {

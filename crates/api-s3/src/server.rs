@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
+use larder_admission::MemoryBudget;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{ConnectionLimit, Face, Settings, Wire};
+use larder_http_edge::{ConnectionLimit, Face, Requester, Settings, Wire};
 use tokio::net::TcpListener;
-
-pub use larder_http_edge::serve_connection;
 
 use crate::body::Body;
 use crate::pipeline::S3Service;
@@ -30,6 +29,8 @@ pub struct S3Settings {
     pub anonymous_user_creation: bool,
     /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
     pub connections: ConnectionLimit,
+    /// What all clients hold in memory, of all listeners that share it.
+    pub memory: MemoryBudget,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -40,13 +41,14 @@ pub struct S3Settings {
 
 impl Default for S3Settings {
     fn default() -> Self {
-        let Settings { connections, header_timeout, idle_timeout, drain_timeout } = Settings::default();
+        let Settings { connections, memory, header_timeout, idle_timeout, drain_timeout } = Settings::default();
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
             region: None,
             proxies: Vec::new(),
             anonymous_user_creation: false,
             connections,
+            memory,
             header_timeout,
             idle_timeout,
             drain_timeout,
@@ -59,6 +61,7 @@ impl S3Settings {
     fn of_listener(&self) -> Settings {
         Settings {
             connections: self.connections.clone(),
+            memory: self.memory.clone(),
             header_timeout: self.header_timeout,
             idle_timeout: self.idle_timeout,
             drain_timeout: self.drain_timeout,
@@ -86,8 +89,16 @@ impl Face for S3Service {
         self.settings().of_listener()
     }
 
-    async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Reply {
-        self.answer(peer, request).await
+    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
+        self.answer(requester, request).await
+    }
+
+    fn memory_of(answer: &Body) -> u64 {
+        answer.memory()
+    }
+
+    fn busy(&self) -> Reply {
+        S3Service::busy(self)
     }
 }
 

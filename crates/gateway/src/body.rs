@@ -1,20 +1,16 @@
 //! Bytes on their way in and out, a piece at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 
 use larder_model::content::BlobRef;
-use larder_model::limits::UPLOAD_RATE_MIN;
 use larder_store::{BlobReader, Blobs, Kind};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
 
 use crate::{Error, Result};
 
-/// A request body, read front to back.
+/// A request body, read front to back. Who implements it keeps a pace: a body that does not come breaks off in bounded time.
 #[async_trait]
 pub trait ByteStream: Send {
     /// The next piece; `None` at the end.
@@ -57,12 +53,10 @@ impl std::fmt::Debug for Upload {
 pub enum Download {
     /// All of it.
     Bytes(Bytes),
-    /// A blob, held open, and the turn it took.
-    Blob(Box<dyn BlobReader>, OwnedSemaphorePermit),
+    /// A blob, held open.
+    Blob(Box<dyn BlobReader>),
     /// A blob that is opened when its turn comes: of several siblings only one is held at a time. It may be gone by then.
     Later(Arc<dyn Blobs>, BlobRef),
-    /// A blob that was opened late.
-    Opened(Box<dyn BlobReader>),
 }
 
 impl std::fmt::Debug for Download {
@@ -77,7 +71,7 @@ impl Download {
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Blob(blob, _) | Self::Opened(blob) => blob.length(),
+            Self::Blob(blob) => blob.length(),
             Self::Later(_, blob) => blob.length,
         }
     }
@@ -88,7 +82,7 @@ impl Download {
     /// [`Error::Damaged`] when the checksum of a block does not hold, or when a blob opened late is gone.
     pub async fn piece(&mut self, offset: u64, max: usize) -> Result<Bytes> {
         if let Self::Later(blobs, blob) = self {
-            *self = Self::Opened(open(blobs.as_ref(), blob).await?);
+            *self = Self::Blob(open(blobs.as_ref(), blob).await?);
         }
         match self {
             Self::Bytes(bytes) => {
@@ -96,7 +90,7 @@ impl Download {
                 let to = from.saturating_add(max).min(bytes.len());
                 Ok(bytes.slice(from..to))
             }
-            Self::Blob(blob, _) | Self::Opened(blob) => blob.read(offset, max).await.map_err(Error::from),
+            Self::Blob(blob) => blob.read(offset, max).await.map_err(Error::from),
             Self::Later(..) => Ok(Bytes::new()),
         }
     }
@@ -111,43 +105,23 @@ pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Res
     Err(larder_store::Error::new(Kind::Damaged, "a large body is not as long as its object says"))
 }
 
-/// How fast a body arrives: a minute for a start, then a least rate on average.
-pub(crate) struct Pace {
-    begun: Instant,
-    bytes: u64,
-}
-
-impl Pace {
-    const START: Duration = Duration::from_secs(60);
-
-    /// The clock starts now.
-    pub(crate) fn begin() -> Self {
-        Self { begun: Instant::now(), bytes: 0 }
-    }
-
-    /// The next piece, if it comes in time.
-    ///
-    /// # Errors
-    /// [`Error::BrokenBody`].
-    pub(crate) async fn next(&mut self, stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
-        let latest = self.begun + Self::START + Duration::from_secs(self.bytes / UPLOAD_RATE_MIN);
-        let piece = timeout_at(latest, stream.next()).await;
-        let piece = piece.map_err(|_| Error::BrokenBody("it arrives too slowly".into()))?;
-        let piece = piece.transpose().map_err(|error| Error::BrokenBody(error.to_string()))?;
-        self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        Ok(piece)
-    }
+/// The next piece of a body.
+///
+/// # Errors
+/// [`Error::BrokenBody`].
+pub(crate) async fn next(stream: &mut dyn ByteStream) -> Result<Option<Bytes>> {
+    stream.next().await.transpose().map_err(|error| Error::BrokenBody(error.to_string()))
 }
 
 /// Reads pieces until there are more than `enough` bytes or the stream ends. One piece is not copied.
 ///
 /// # Errors
 /// [`Error::BrokenBody`].
-pub(crate) async fn collect(stream: &mut dyn ByteStream, enough: usize, pace: &mut Pace) -> Result<Bytes> {
+pub(crate) async fn collect(stream: &mut dyn ByteStream, enough: usize) -> Result<Bytes> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     while first.len().max(more.len()) <= enough {
-        let Some(piece) = pace.next(stream).await? else { break };
+        let Some(piece) = next(stream).await? else { break };
         if first.is_empty() && more.is_empty() {
             first = piece;
             continue;

@@ -6,6 +6,7 @@
 //! issued before the write that carries it is sent, whatever becomes of that write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use larder_model::causality::Clock;
 use larder_model::rows::Micros;
@@ -71,9 +72,45 @@ impl HybridClock {
     }
 }
 
+/// A wall clock that goes on by so much more or less than the time that passed was set, in microseconds.
+const JUMP_MICROS_MIN: u64 = 1_000_000;
+
+/// Notices when the wall clock of this machine is set while the server runs.
+#[derive(Debug)]
+pub(crate) struct WallClockWatch {
+    wall: Micros,
+    passed: Duration,
+}
+
+impl WallClockWatch {
+    /// The two clocks as they are now.
+    pub(crate) fn new(wall: Micros, passed: Duration) -> Self {
+        Self { wall, passed }
+    }
+
+    /// By how many microseconds the wall clock was set since the last look: ahead, or back when less than 0.
+    pub(crate) fn look(&mut self, wall: Micros, passed: Duration) -> Option<i128> {
+        let went = i128::from(wall) - i128::from(self.wall);
+        let jump = went - passed.saturating_sub(self.passed).as_micros() as i128;
+        *self = Self::new(wall, passed);
+        (jump.unsigned_abs() >= u128::from(JUMP_MICROS_MIN)).then_some(jump)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wall_clock_that_is_set_is_noticed_once() {
+        let second = Duration::from_secs(1);
+        let mut watch = WallClockWatch::new(1_000_000, second);
+        assert_eq!(watch.look(2_400_000, second * 2), None, "drift is no jump");
+        assert_eq!(watch.look(33_400_000, second * 3), Some(30_000_000));
+        assert_eq!(watch.look(34_400_000, second * 4), None);
+        assert_eq!(watch.look(400_000, second * 5), Some(-35_000_000));
+        assert_eq!(watch.look(1_400_000, second * 6), None);
+    }
 
     #[test]
     fn quick_restarts_do_not_drive_the_clock_on() {

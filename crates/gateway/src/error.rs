@@ -136,6 +136,9 @@ pub enum Error {
         /// How many it would have.
         count: usize,
     },
+    /// The key was changed since it was read; nothing was written.
+    #[error("the object was changed meanwhile")]
+    Changed,
     /// The request's body broke off or was malformed.
     #[error("the request body could not be read: {0}")]
     BrokenBody(String),
@@ -179,6 +182,7 @@ impl From<store::Error> for Error {
             }
             store::Kind::TimedOut => Self::TimedOut,
             store::Kind::TooManyRows { rows } => Self::TooManySiblings { count: rows },
+            store::Kind::Changed => Self::Changed,
             store::Kind::TooLarge => Self::Internal(error.to_string()),
             store::Kind::Poisoned => Self::NotReady(error.to_string()),
             store::Kind::Full => Self::DiskFull,
@@ -201,6 +205,7 @@ impl Error {
             Self::TimedOut
             | Self::Unsatisfied { .. }
             | Self::Overloaded { .. }
+            | Self::Changed
             | Self::NotReady(_)
             | Self::DiskFull
             | Self::Damaged(_)

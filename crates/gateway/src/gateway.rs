@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use larder_model::limits::{DOWNLOADS_MAX, UPLOADS_MAX};
 use larder_model::rows::{Micros, Stamp};
 use larder_store::{Blobs, Clock, Durability, Level, Options, Store};
 use parking_lot::Mutex;
@@ -100,8 +99,6 @@ pub struct Gateway {
     pub(crate) seen_members: ArcSwap<Vec<String>>,
     /// The catalogue's number that the last written heartbeat shows.
     pub(crate) told: AtomicU64,
-    pub(crate) uploads: Semaphore,
-    pub(crate) downloads: Arc<Semaphore>,
     admission: Arc<Semaphore>,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
@@ -133,8 +130,6 @@ impl Gateway {
             metrics,
             seen_members: ArcSwap::default(),
             told: AtomicU64::new(0),
-            uploads: Semaphore::new(UPLOADS_MAX),
-            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
             admission: Arc::new(Semaphore::new(config.requests_max)),
             heartbeat: Mutex::new(None),
             actor,

@@ -15,7 +15,7 @@ use larder_model::rows::{Batch, Change, MarkRow, MemberRow, Row, Stamp};
 use larder_store::{Level, Partition, ReadQuery};
 use tokio::task::JoinHandle;
 
-use crate::clock::HybridClock;
+use crate::clock::{HybridClock, WallClockWatch};
 use crate::gateway::own_options;
 use crate::kv::step_down::write_own;
 use crate::metrics::Event;
@@ -64,6 +64,7 @@ pub(crate) async fn stored_clock(ports: &Ports, config: &Config) -> Result<(Hybr
 
 /// Keeps saying that the gateway runs, until it is dropped or the task is ended.
 pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
+    let mut watch = WallClockWatch::new(gateway.now(), gateway.monotonic());
     let gateway = Arc::downgrade(gateway);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(LOOK);
@@ -73,6 +74,7 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
         for look in 1_u32.. {
             ticks.tick().await;
             let Some(gateway) = gateway.upgrade() else { return };
+            log_jump(watch.look(gateway.now(), gateway.monotonic()));
             if look.is_multiple_of(LOOKS_PER_BEAT) {
                 failures = log_beat(gateway.beat_once().await, failures);
             } else if let Err(error) = gateway.look_once().await {
@@ -80,6 +82,17 @@ pub(crate) fn beat(gateway: &Arc<Gateway>) -> JoinHandle<()> {
             }
         }
     })
+}
+
+/// Says that the wall clock was set.
+fn log_jump(jump: Option<i128>) {
+    let Some(jump) = jump else { return };
+    let direction = if jump < 0 { "back" } else { "ahead" };
+    let seconds = jump.unsigned_abs() / 1_000_000;
+    tracing::warn!(
+        seconds,
+        "the wall clock of this machine went {direction}: expiry and dates follow it, the order of writes does not"
+    );
 }
 
 /// Logs how a heartbeat went after so many that failed; answers how many in a row have failed now.

@@ -275,7 +275,7 @@ async fn s3_deletes_and_aborts_pass_and_refused_objects_and_parts_leave_no_body(
     let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
     let user = objects.create_user("a@example.com", "a", false, None).await.unwrap();
     let caller = Caller { user: Some(user), ..Caller::default() };
-    objects.create_bucket(&caller, "bucket", AclChoice::default()).await.unwrap();
+    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     put_object(&objects, &caller, "there").await.unwrap();
     let create = CreateUpload { bucket: "bucket".into(), key: "parts".into(), about: About::default(), checksum: None };
     let (upload, _) = objects.create_upload(&caller, create.clone()).await.unwrap();

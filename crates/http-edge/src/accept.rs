@@ -9,34 +9,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::{Acceptor, Face, Settings, serve_connection};
+use crate::connection::{Client, serve_connection};
+use crate::{Acceptor, Face, Settings, UNCOUNTED_BYTES};
 
+/// What a connection costs with nothing on it: its task, and the buffers that it begins with.
+const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
 /// How long a client may take to hear that there are too many.
 const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
 
 /// Serves `listener` until `shutdown`: then nothing new is accepted, requests under way are finished, and what is not
 /// finished by the deadline is broken off. A connection above the limit is answered 503 and closed.
 pub async fn serve<F: Face>(listener: TcpListener, face: F, shutdown: impl Future<Output = ()>) {
-    let Settings { connections: limit, drain_timeout, .. } = face.settings();
+    let Settings { connections: limit, memory, drain_timeout, .. } = face.settings();
     let (end, ending) = watch::channel(());
     let mut acceptor = Acceptor::new(F::WIRE.name);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            (stream, _) = acceptor.next(|| listener.accept()) => stream,
+            accepted = acceptor.next(|| listener.accept()) => accepted,
         };
-        if let Some(permit) = limit.admit() {
+        let address = peer.ip();
+        let account = memory.account(F::WIRE.name, address);
+        let place = limit.admit(F::WIRE.name, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
+        if let Some(place) = place {
+            let client = Client { address, account };
             let (face, mut ending) = (face.clone(), ending.clone());
             connections.spawn(async move {
                 // The channel closes when the server ends.
-                serve_connection(stream, face, async move { while ending.changed().await.is_ok() {} }).await;
-                drop(permit);
+                serve_connection(stream, client, face, async move { while ending.changed().await.is_ok() {} }).await;
+                drop(place);
             });
         } else {
-            let permit = limit.refuse().await;
+            let permit = limit.refuse(address).await;
             connections.spawn(async move {
                 turn_away(stream, F::WIRE.turned_away).await;
                 drop(permit);

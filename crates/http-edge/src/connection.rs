@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,38 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use larder_admission::{ClientAccount, Pace};
 use tokio::net::TcpStream;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::linger::{Counts, Pulse, Socket};
-use crate::{Face, Settings};
+use crate::linger::{Counts, HeadMemory, Pulse, Socket};
+use crate::paid::PaidBody;
+use crate::{Face, Requester, Settings};
+
+/// How often it is looked whether a client reads.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Who is at the other end of a connection.
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    pub(crate) account: ClientAccount,
+}
 
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
-pub async fn serve_connection<F: Face>(stream: TcpStream, face: F, shutdown: impl Future<Output = ()>) {
+pub(crate) async fn serve_connection<F: Face>(
+    stream: TcpStream,
+    client: Client,
+    face: F,
+    shutdown: impl Future<Output = ()>,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection keeps its small packets back");
     }
-    let peer = stream.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+    let settings = face.settings();
+    let Client { address, account } = client;
     let pulse = Arc::new(Pulse::default());
-    let answer = service_fn(|request| answer(&face, &pulse, peer, request));
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse)));
+    let answer = service_fn(|request| answer(&face, &pulse, Requester::new(address, &account), request));
+    let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse), HeadMemory::new(account.clone())));
     let connection = http1::Builder::new()
         .half_close(true)
         .title_case_headers(F::WIRE.title_case)
@@ -35,7 +52,8 @@ pub async fn serve_connection<F: Face>(stream: TcpStream, face: F, shutdown: imp
         .max_header_size(F::WIRE.header_bytes_max)
         .serve_connection(io, answer);
     let (mut connection, mut shutdown) = (pin!(connection), pin!(shutdown));
-    let mut silence = pin!(silence(&pulse, face.settings()));
+    let mut silence = pin!(silence(&pulse, settings));
+    let mut reads_too_slowly = pin!(reads_too_slowly(&pulse));
     let mut ending = false;
     loop {
         tokio::select! {
@@ -50,6 +68,7 @@ pub async fn serve_connection<F: Face>(stream: TcpStream, face: F, shutdown: imp
                 connection.as_mut().graceful_shutdown();
             }
             () = &mut silence => return,
+            () = &mut reads_too_slowly => return,
         }
     }
 }
@@ -57,15 +76,41 @@ pub async fn serve_connection<F: Face>(stream: TcpStream, face: F, shutdown: imp
 async fn answer<F: Face>(
     face: &F,
     pulse: &Pulse,
-    peer: IpAddr,
+    requester: Requester<'_>,
     request: Request<Incoming>,
-) -> Result<Response<F::Body>, Infallible> {
+) -> Result<Response<PaidBody<F::Body>>, Infallible> {
     pulse.begin();
     let with_body = !request.body().is_end_stream();
-    let reply = face.respond(peer, request).await;
+    let mut reply = face.respond(&requester, request).await;
+    // It is in memory already; whoever reads it slowly does not keep more there than its share.
+    if requester.hold(F::memory_of(reply.body())).await.is_err() {
+        reply = face.busy();
+    }
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
     pulse.answered(with_body && refused);
-    Ok(reply)
+    Ok(reply.map(|body| PaidBody::new(body, requester.into_held())))
+}
+
+/// Returns when a client has taken an answer too slowly for too long: below the least rate, and never all of it.
+async fn reads_too_slowly(pulse: &Pulse) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut since: Option<(Pace, u64)> = None;
+    loop {
+        ticks.tick().await;
+        if !pulse.is_blocked() {
+            since = None;
+            continue;
+        }
+        let sent = pulse.sent();
+        let (pace, before) = since.get_or_insert_with(|| (Pace::begin(), sent));
+        pace.count(sent.saturating_sub(*before));
+        *before = sent;
+        if Instant::now() > pace.latest() {
+            tracing::debug!("a client was left that did not read its answer");
+            return;
+        }
+    }
 }
 
 /// Returns when a client has begun a request and does not go on, or has been silent between requests for too long. One timer

@@ -4,6 +4,8 @@
 //! accept      takes connections, turns away what is too much, drains at the end
 //! acceptor    the next connection of a listener, whatever the system says
 //! limit       how many connections all listeners of a process hold
+//! requester   whose a request is, and the memory it holds        paid   an answer gives that back when it was sent
+//! incoming    the body of a request, at a pace
 //! connection  one client: requests to the face, its silences, its last request
 //! linger      a socket that sees what goes through it and says goodbye properly
 //! ```
@@ -11,27 +13,33 @@
 mod accept;
 mod acceptor;
 mod connection;
+mod incoming;
 mod limit;
 mod linger;
+mod paid;
+mod requester;
 
 use std::error::Error;
 use std::future::Future;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
+use larder_admission::MemoryBudget;
 
 pub use accept::serve;
 pub use acceptor::Acceptor;
-pub use connection::serve_connection;
+pub use incoming::{IncomingError, PacedIncoming};
 pub use limit::{ConnectionLimit, REFUSALS_MAX};
+pub use requester::{Requester, UNCOUNTED_BYTES};
 
 /// Settings of a listener.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
     pub connections: ConnectionLimit,
+    /// What all clients hold in memory, of all listeners that share it.
+    pub memory: MemoryBudget,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
@@ -40,10 +48,14 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
+/// Memory of all clients where a listener is not told otherwise.
+const MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             connections: ConnectionLimit::default(),
+            memory: MemoryBudget::new(MEMORY_BYTES, 0),
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(10),
@@ -69,7 +81,7 @@ pub struct Wire {
 /// What answers the requests of a listener. A clone is taken for each connection.
 pub trait Face: Clone + Send + Sync + 'static {
     /// The body of its answers.
-    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
 
     /// How it speaks HTTP.
     const WIRE: Wire;
@@ -77,6 +89,16 @@ pub trait Face: Clone + Send + Sync + 'static {
     /// Its settings; they do not change.
     fn settings(&self) -> Settings;
 
-    /// Answers one request of the client at `peer`. It must not panic.
-    fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
+    /// Answers one request of a client. It must not panic.
+    fn respond(
+        &self,
+        requester: &Requester<'_>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Bytes of memory that an answer holds while it is sent.
+    fn memory_of(answer: &Self::Body) -> u64;
+
+    /// The answer that the server is busy: 503, and when to try again.
+    fn busy(&self) -> Response<Self::Body>;
 }

@@ -1,7 +1,9 @@
 //! How many connections a process holds: one count for all of its listeners, since they share its descriptors.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use larder_admission::{HeldShare, SharedPermits};
 use larder_store::RateLimitedLog;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -18,8 +20,7 @@ pub struct ConnectionLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    max: usize,
-    open: Arc<Semaphore>,
+    open: SharedPermits,
     refusals: Arc<Semaphore>,
     log: RateLimitedLog,
     started: Instant,
@@ -27,37 +28,37 @@ struct Shared {
 
 /// The place of one connection, which it holds until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+pub(crate) struct ConnectionPermit(#[expect(dead_code, reason = "held, not read")] HeldShare);
 
 impl ConnectionLimit {
     /// At most `max` connections at a time.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        let max = max.min(Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
-            max,
-            open: Arc::new(Semaphore::new(max)),
+            open: SharedPermits::new(max),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             log: RateLimitedLog::new(),
             started: Instant::now(),
         }))
     }
 
-    /// The place of one more connection; `None`: there are as many as may be, and it has to be refused.
-    pub(crate) fn admit(&self) -> Option<ConnectionPermit> {
-        self.0.open.clone().try_acquire_owned().ok().map(ConnectionPermit)
+    /// The place of one more connection from this address; `None`: there are as many as may be, and it has to be refused.
+    pub(crate) fn admit(&self, listener: &'static str, address: IpAddr) -> Option<ConnectionPermit> {
+        self.0.open.gates(listener, address).try_pass(1).map(ConnectionPermit)
     }
 
     /// Waits for the place of a connection that is being refused, and says now and then how many are.
-    pub(crate) async fn refuse(&self) -> Option<ConnectionPermit> {
+    pub(crate) async fn refuse(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
         if let Some(line) = self.0.log.admit(self.0.started.elapsed()) {
             tracing::warn!(
-                max = self.0.max,
+                max = self.0.open.max(),
+                open = self.0.open.held(),
+                %address,
                 left_out = line.left_out,
-                "connection refused with 503: as many are open as may be (connections-max)"
+                "connection refused with 503: as many are open as may be, or as its listener or its address may have"
             );
         }
-        self.0.refusals.clone().acquire_owned().await.ok().map(ConnectionPermit)
+        self.0.refusals.clone().acquire_owned().await.ok()
     }
 }
 

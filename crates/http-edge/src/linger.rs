@@ -8,12 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use crate::UNCOUNTED_BYTES;
+
 /// How long a client may take to stop sending.
 const LINGER: Duration = Duration::from_secs(2);
+/// What is held for a long head, whose buffer grows by doubling: the longest that any listener takes.
+const HEAD_BYTES_HELD: u64 = 256 * 1024;
 
 /// What a connection does, seen from outside: counters that only grow.
 #[derive(Debug, Default)]
@@ -26,6 +31,10 @@ pub(crate) struct Pulse {
     reads_answered: AtomicU64,
     /// Whether a request was answered before its body had come.
     unread: AtomicBool,
+    /// Bytes that went out.
+    sent: AtomicU64,
+    /// Whether bytes wait for the client to take what was sent before.
+    blocked: AtomicBool,
 }
 
 /// A pulse at one moment.
@@ -69,6 +78,24 @@ impl Pulse {
         }
     }
 
+    /// Bytes that went out.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client has to take something before more can go out.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        self.blocked.store(result.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(result) = result {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            self.sent.fetch_add(result.as_ref().map_or(0, |count| *count as u64), Ordering::Relaxed);
+        }
+    }
+
     /// Whether the client may still be sending: a body nobody wanted, or what was no request.
     fn is_cut_short(&self) -> bool {
         let unanswered = self.reads.load(Ordering::Relaxed) != self.reads_answered.load(Ordering::Relaxed);
@@ -80,14 +107,47 @@ impl Pulse {
 pub(crate) struct Socket {
     stream: TcpStream,
     pulse: Arc<Pulse>,
+    head: HeadMemory,
     goodbye: Option<Pin<Box<Sleep>>>,
+}
+
+/// The memory of a head that has begun and not ended: a short one is in what every connection costs.
+pub(crate) struct HeadMemory {
+    account: ClientAccount,
+    /// Requests that had begun when its first bytes came.
+    behind: u64,
+    bytes: u64,
+    held: Option<HeldMemory>,
+}
+
+impl HeadMemory {
+    pub(crate) fn new(account: ClientAccount) -> Self {
+        Self { account, behind: 0, bytes: 0, held: None }
+    }
+
+    /// Counts bytes of the head behind so many requests.
+    ///
+    /// # Errors
+    /// There is no memory for a long one.
+    fn came(&mut self, begun: u64, bytes: u64) -> io::Result<()> {
+        if begun != self.behind {
+            // The head before has become a request.
+            (self.behind, self.bytes, self.held) = (begun, 0, None);
+        }
+        self.bytes += bytes;
+        if self.held.is_none() && self.bytes > UNCOUNTED_BYTES {
+            let held = self.account.try_draw(HEAD_BYTES_HELD);
+            self.held = Some(held.map_err(|MemorySpent| io::Error::from(io::ErrorKind::OutOfMemory))?);
+        }
+        Ok(())
+    }
 }
 
 impl Socket {
     /// Wraps a socket.
     #[must_use]
-    pub(crate) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse, goodbye: None }
+    pub(crate) fn new(stream: TcpStream, pulse: Arc<Pulse>, head: HeadMemory) -> Self {
+        Self { stream, pulse, head, goodbye: None }
     }
 
     /// Reads what still comes, until the client closes or its time is over.
@@ -111,8 +171,12 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before {
+        let count = buf.filled().len() - before;
+        if count > 0 {
             self.pulse.reads.fetch_add(1, Ordering::Relaxed);
+            let begun = self.pulse.begun.load(Ordering::Relaxed);
+            let is_head = begun == self.pulse.answered.load(Ordering::Relaxed);
+            self.head.came(begun, if is_head { count as u64 } else { 0 })?;
         }
         result
     }
@@ -121,9 +185,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        if result.is_ready() {
-            self.pulse.writes.fetch_add(1, Ordering::Relaxed);
-        }
+        self.pulse.wrote(&result);
         result
     }
 
@@ -133,9 +195,7 @@ impl AsyncWrite for Socket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        if result.is_ready() {
-            self.pulse.writes.fetch_add(1, Ordering::Relaxed);
-        }
+        self.pulse.wrote(&result);
         result
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode};
-use larder_http_edge::{ConnectionLimit, Face, Settings, Wire, serve};
+use larder_http_edge::{ConnectionLimit, Face, Requester, Settings, Wire, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -42,8 +42,8 @@ impl Face for Echo {
         self.settings.clone()
     }
 
-    async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        assert!(peer.is_loopback());
+    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        assert!(requester.address.is_loopback());
         let path = request.uri().path().to_owned();
         if path == "/refuse" {
             let mut refusal = Response::new(Full::from("no"));
@@ -55,6 +55,16 @@ impl Face for Echo {
             self.let_go.notified().await;
         }
         Response::new(Full::new(request.into_body().collect().await.unwrap_or_default().to_bytes()))
+    }
+
+    fn memory_of(_: &Full<Bytes>) -> u64 {
+        0
+    }
+
+    fn busy(&self) -> Response<Full<Bytes>> {
+        let mut busy = Response::new(Full::default());
+        *busy.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        busy
     }
 }
 
@@ -118,7 +128,8 @@ async fn one_too_many_is_told_so() {
 
 #[tokio::test]
 async fn listeners_with_a_limit_each_do_not_take_more_together_than_one_may() {
-    let settings = Settings { connections: ConnectionLimit::new(2), ..Settings::default() };
+    // One address has half of them.
+    let settings = Settings { connections: ConnectionLimit::new(4), ..Settings::default() };
     let (one, other) = (Server::start(settings.clone()).await, Server::start(settings).await);
     let (mut first, mut second) = (one.connect().await, other.connect().await);
     ask(&mut first, HELLO, "hello").await;

@@ -20,12 +20,6 @@ pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Largest object body by default, in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// Large bodies received at once; more wait. Each holds up to two MiB.
-pub const UPLOADS_MAX: usize = 128;
-/// Large bodies sent at once; more wait. Each holds up to one MiB.
-pub const DOWNLOADS_MAX: usize = 512;
-/// Slowest upload, in bytes a second on average, once its first minute is over.
-pub const UPLOAD_RATE_MIN: u64 = 16 * 1024;
 /// Largest batch an engine takes, in bytes of names and values.
 pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Shards of a key view in its first epoch.

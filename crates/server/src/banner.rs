@@ -2,10 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::private::write_private;
 use crate::settings::table;
+
+/// Name of the file in the data directory that the S3 admin's key is handed over in.
+const ADMIN_KEY_FILE: &str = "s3-admin-key";
 
 /// What the banner is made from.
 pub(crate) struct Banner<'a> {
@@ -17,10 +22,50 @@ pub(crate) struct Banner<'a> {
     pub(crate) data: &'a str,
     /// What the operator should know of it.
     pub(crate) notes: &'a [String],
-    /// Key and secret of the S3 admin, if they were made by this start.
-    pub(crate) admin: Option<(String, String)>,
+    /// The S3 admin's key, if this start made it.
+    pub(crate) admin: Option<AdminKey>,
     /// How `kv-admin` is called from here.
     pub(crate) kv_admin: String,
+}
+
+/// The key that a first start makes for the S3 admin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminKey {
+    /// Somebody sits at the terminal: it is shown.
+    Shown {
+        /// The access key.
+        key: String,
+        /// Its secret.
+        secret: String,
+    },
+    /// The output may be kept where others read it: the key is in this file.
+    InFile(PathBuf),
+    /// The file could not be written, for this reason: nobody knows the secret of this key.
+    Lost {
+        /// The access key.
+        key: String,
+        /// The reason, with the file.
+        why: String,
+    },
+}
+
+impl AdminKey {
+    /// Shows it on a terminal, else writes it to a file in `dir` that only its owner may read.
+    pub(crate) fn hand_over(key: String, secret: String, dir: &Path) -> Self {
+        if std::io::stdout().is_terminal() {
+            return Self::Shown { key, secret };
+        }
+        let file = dir.join(ADMIN_KEY_FILE);
+        match write_private(&file, &exports(&key, &secret)) {
+            Ok(()) => Self::InFile(file),
+            Err(error) => Self::Lost { key, why: format!("{}: {error}", file.display()) },
+        }
+    }
+}
+
+/// The key as lines that a shell takes.
+fn exports(key: &str, secret: &str) -> String {
+    format!("export AWS_ACCESS_KEY_ID={key}\nexport AWS_SECRET_ACCESS_KEY={secret}\n")
 }
 
 /// Where the protocols are served.
@@ -65,19 +110,30 @@ impl Banner<'_> {
         let endpoint = format!("--endpoint-url http://{}", reachable(at));
         let mut out = String::new();
         match &self.admin {
-            Some((key, secret)) => {
+            Some(AdminKey::Shown { key, secret }) => {
                 out.push_str("\nThe S3 admin's key, shown this once:\n");
-                let _ = writeln!(out, "  export AWS_ACCESS_KEY_ID={key}");
-                let _ = writeln!(out, "  export AWS_SECRET_ACCESS_KEY={secret}");
+                for line in exports(key, secret).lines() {
+                    let _ = writeln!(out, "  {line}");
+                }
                 out.push_str("Try a bucket, and an object in it:\n");
+            }
+            Some(AdminKey::InFile(file)) => {
+                out.push_str("\nThe S3 admin's key is in a file that only this user may read:\n");
+                let _ = writeln!(out, "  . {}", quoted(file.as_os_str()));
+                out.push_str("Try a bucket, and an object in it:\n");
+            }
+            Some(AdminKey::Lost { key, why }) => {
+                let _ = writeln!(out, "\nThe S3 admin's key was made, and not written: {why}\nMake its secret anew:");
+                let _ = writeln!(out, "  {} s3 user rotate-key {key}", self.kv_admin);
+                out.push_str("Then a bucket, and an object in it:\n");
             }
             None => {
                 out.push_str("\nAn S3 user of your own, then a bucket and an object in it:\n");
                 let _ = writeln!(out, "  {} s3 user create you@example.com You", self.kv_admin);
             }
         }
-        let _ = writeln!(out, "  aws {endpoint} s3 mb s3://teas");
-        let _ = writeln!(out, "  aws {endpoint} s3 cp README.md s3://teas/");
+        let _ = writeln!(out, "  aws {endpoint} s3 mb s3://cellar");
+        let _ = writeln!(out, "  aws {endpoint} s3 cp README.md s3://cellar/");
         out
     }
 }
@@ -164,7 +220,7 @@ mod tests {
         let (name, data, socket) = ("larder@here", "./data (engine local)", Path::new("./data/admin.sock"));
         let notes = ["one copy until there are more nodes".to_owned()];
         let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
-        let admin = Some(("KEY".to_owned(), "SECRET".to_owned()));
+        let admin = Some(AdminKey::Shown { key: "KEY".to_owned(), secret: "SECRET".to_owned() });
         let both = Addresses { http: at(1234), s3: at(5678), admin: socket };
         let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
         let text = banner(both, admin);
@@ -176,7 +232,7 @@ mod tests {
             "  curl http://127.0.0.1:1234/types/drinks/buckets/teas/keys/sencha",
             "  S3          http://0.0.0.0:5678",
             "  export AWS_SECRET_ACCESS_KEY=SECRET",
-            "  aws --endpoint-url http://127.0.0.1:5678 s3 mb s3://teas",
+            "  aws --endpoint-url http://127.0.0.1:5678 s3 mb s3://cellar",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
@@ -186,6 +242,10 @@ mod tests {
             again.contains("  kv-admin s3 user create you@example.com You\n") && !again.contains("SECRET"),
             "{again}"
         );
+        let in_file = banner(both, Some(AdminKey::InFile("/my data/s3-admin-key".into())));
+        assert!(in_file.contains("  . '/my data/s3-admin-key'\n") && !in_file.contains("user create"), "{in_file}");
+        let lost = banner(both, Some(AdminKey::Lost { key: "KEY".into(), why: "/d: full".into() }));
+        assert!(lost.contains("not written: /d: full\n") && lost.contains("rotate-key KEY\n"), "{lost}");
         let off = banner(Addresses { http: None, s3: None, admin: socket }, None);
         assert!(off.contains("  Riak HTTP   off\n  S3          off\n"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");

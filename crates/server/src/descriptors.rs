@@ -7,7 +7,6 @@
 //! An engine that cannot open a file cannot write. So connections get what is left after the reserve, never more.
 
 use larder_http_edge::REFUSALS_MAX;
-use larder_model::limits::{DOWNLOADS_MAX, UPLOADS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::socket::COMMANDS_MAX;
@@ -42,30 +41,27 @@ pub fn raise_limit() -> usize {
 struct DescriptorNeeds {
     /// Kept from connections: what the process and the engine have open.
     reserve: usize,
-    /// Most blob files that requests read and write at the same time: a connection may hold one beside its socket.
-    blob_files: usize,
+    /// What a connection may hold: its socket, and with an engine of files the blob that it copies and the new one.
+    each: usize,
 }
 
 impl DescriptorNeeds {
     fn of(engine: Engine) -> Self {
         match engine {
-            Engine::Local => {
-                Self { reserve: PROCESS + larder_store_local::DESCRIPTORS_MAX, blob_files: UPLOADS_MAX + DOWNLOADS_MAX }
-            }
-            Engine::Memory => Self { reserve: PROCESS, blob_files: 0 },
-            Engine::Cassandra => Self { reserve: PROCESS + larder_store_cassandra::DESCRIPTORS_MAX, blob_files: 0 },
+            Engine::Local => Self { reserve: PROCESS + larder_store_local::DESCRIPTORS_MAX, each: 3 },
+            Engine::Memory => Self { reserve: PROCESS, each: 1 },
+            Engine::Cassandra => Self { reserve: PROCESS + larder_store_cassandra::DESCRIPTORS_MAX, each: 1 },
         }
     }
 
     /// How many connections a limit leaves room for.
     fn connections(self, limit: usize) -> usize {
-        let left = limit.saturating_sub(self.reserve);
-        left - self.blob_files.min(left.div_ceil(2))
+        limit.saturating_sub(self.reserve) / self.each
     }
 
     /// The least limit that leaves room for some.
     fn limit_min(self) -> usize {
-        self.reserve + CONNECTIONS_MIN + self.blob_files.min(CONNECTIONS_MIN)
+        self.reserve + CONNECTIONS_MIN * self.each
     }
 }
 
@@ -121,7 +117,7 @@ mod tests {
             let needs = DescriptorNeeds::of(engine);
             for limit in (needs.limit_min()..5_000).chain([65_536, usize::MAX]) {
                 let connections = needs.connections(limit);
-                let taken = needs.reserve + connections + connections.min(needs.blob_files);
+                let taken = needs.reserve.saturating_add(connections.saturating_mul(needs.each));
                 assert!(connections >= CONNECTIONS_MIN && taken <= limit, "{engine:?} {limit}: {connections}");
             }
         }
@@ -131,20 +127,20 @@ mod tests {
     fn a_usual_limit_leaves_few_connections_and_says_so_with_its_numbers() {
         let budget = |arguments, limit| budget(arguments, limit).unwrap();
         let low = budget("", 1024);
-        assert_eq!(low.connections, 320);
+        assert_eq!(low.connections, 213);
         let note = low.note.unwrap();
-        assert!(["320", "10000", "1024", "connections-max"].iter().all(|word| note.contains(word)), "{note}");
-        let enough = ConnectionBudget { connections: 300, note: None };
-        assert_eq!(budget("--connections-max 300", 1024), enough);
-        assert_eq!(budget("", 20_000), ConnectionBudget { connections: 10_000, note: None });
+        assert!(["213", "10000", "1024", "connections-max"].iter().all(|word| note.contains(word)), "{note}");
+        let enough = ConnectionBudget { connections: 200, note: None };
+        assert_eq!(budget("--connections-max 200", 1024), enough);
+        assert_eq!(budget("", 40_000), ConnectionBudget { connections: 10_000, note: None });
         assert_eq!(budget("--engine memory", 1024).connections, 928);
     }
 
     #[test]
     fn a_limit_that_serves_nobody_is_named() {
         let failure = budget("", 256).unwrap_err().to_string();
-        assert!(failure.contains("256") && failure.contains("416") && !failure.contains('\n'), "{failure}");
-        assert_eq!(budget("", 416).unwrap().connections, CONNECTIONS_MIN);
+        assert!(failure.contains("256") && failure.contains("432") && !failure.contains('\n'), "{failure}");
+        assert_eq!(budget("", 432).unwrap().connections, CONNECTIONS_MIN);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::calls::CallFigures;
 use crate::cassandra;
 use crate::figures::LocalFigures;
+use crate::memory::MemoryPlan;
 use crate::serve::Failure;
 use crate::settings::{self, Durability, Settings, table};
 
@@ -70,10 +71,15 @@ impl Engine {
     ///
     /// # Errors
     /// The line that says why not.
-    pub async fn open(settings: &Settings, clock: Arc<dyn Clock>, actor: u64) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        settings: &Settings,
+        memory: &MemoryPlan,
+        clock: Arc<dyn Clock>,
+        actor: u64,
+    ) -> Result<Self, Failure> {
         match (settings.engine, &settings.cassandra) {
             (settings::Engine::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
-            (settings::Engine::Local, _) => Self::local(settings, clock),
+            (settings::Engine::Local, _) => Self::local(settings, memory, clock),
             (settings::Engine::Memory, _) => Ok(Self::memory(clock)),
             (settings::Engine::Cassandra, None) => Err(Failure("no cluster is named".to_owned())),
         }
@@ -92,10 +98,11 @@ impl Engine {
         Ok(Self { notes: opened.notes, ..engine })
     }
 
-    fn local(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+    fn local(settings: &Settings, memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
         let options = OpenOptions {
             dir: settings.data_dir.clone(),
-            cache_bytes: settings.cache_bytes,
+            cache_bytes: memory.cache,
+            memtables_bytes: memory.memtables,
             durable: settings.durability == Durability::Disk,
             accept_damaged_journal: settings.accept_damaged_journal,
             sizes: None,

@@ -17,6 +17,8 @@ mod engine;
 mod figures;
 pub mod inspect;
 pub mod log;
+mod memory;
+pub mod private;
 mod serve;
 pub mod settings;
 mod signals;

@@ -11,10 +11,14 @@ use larder_server::settings::{Engine, Settings};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Most threads that read and write files of large bodies: further work waits for one. Each keeps some megabytes of freed
+/// memory to itself.
+const FILE_THREADS_MAX: usize = 32;
 /// Reads of an engine of our own run on the threads of the runtime, so a small machine gets more of them than it has cores.
 const WORKERS_MIN: usize = 4;
 
 fn main() -> ExitCode {
+    larder_server::private::keep_private();
     let variables: Vec<_> = std::env::vars_os().collect();
     match read(std::env::args_os(), &variables, |file| std::fs::read_to_string(file)) {
         Ok(Invocation::Print(text)) => {
@@ -28,16 +32,22 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: &Settings) -> ExitCode {
-    larder_server::log::start(settings.log_level, settings.log_format);
+    let log = larder_server::log::start(settings.log_level, settings.log_format);
     // Before anything is opened: what is opened then is bounded by it.
     let files_max = larder_server::descriptors::raise_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads(settings)).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads(settings))
+        .max_blocking_threads(FILE_THREADS_MAX)
+        .enable_all()
+        .build();
     let served = match runtime {
         Ok(runtime) => {
             runtime.block_on(larder_server::serve(settings, files_max)).map_err(|failure| failure.to_string())
         }
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
+    // Lines that wait are written before the last one, which says why it ended.
+    drop(log);
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => fail(&line, 1),

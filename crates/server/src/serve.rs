@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
@@ -17,9 +18,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admin::socket::{AdminSocket, check_path};
-use crate::banner::{Addresses, Banner, Caller};
+use crate::banner::{Addresses, AdminKey, Banner, Caller};
 use crate::descriptors::ConnectionBudget;
 use crate::engine::Engine;
+use crate::memory::{MemoryPlan, WithClients};
+use crate::private::check_private;
 use crate::settings::table::{self, Setting};
 use crate::settings::{Durability, Listener, Settings};
 use crate::signals;
@@ -35,13 +38,15 @@ pub struct Failure(pub(crate) String);
 /// The line that says what could not be opened or closed.
 pub async fn serve(settings: &Settings, files_max: usize) -> Result<(), Failure> {
     let budget = ConnectionBudget::new(settings, files_max)?;
+    let memory = MemoryPlan::new(settings);
     let mut shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
     check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
+    check_private(&settings.data_dir)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let actor = actor(&*clock);
     let engine = tokio::select! {
         biased;
-        opened = Engine::open(settings, clock.clone(), actor) => opened?,
+        opened = Engine::open(settings, &memory, clock.clone(), actor) => opened?,
         // A cluster may keep a start waiting for minutes.
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
@@ -55,27 +60,25 @@ pub async fn serve(settings: &Settings, files_max: usize) -> Result<(), Failure>
     // Before the first heartbeat: others would wait for a gateway that could not start.
     let socket = bind_admin(settings).await?;
     let name = node_name(settings, at);
-    let gateway = start(settings, &engine, Start { name: name.clone(), actor, clock, address: at.http }).await?;
+    let clients = memory.budget();
+    let connections = budget.connections;
+    let started = Start { name: name.clone(), actor, clock, address: at.http, connections };
+    let gateway = start(settings, &engine, clients.clone(), started).await?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
     let sweeper = engine.sweep(&objects, settings);
 
-    let connections = ConnectionLimit::new(budget.connections);
+    let shared = SharedAdmission { connections: ConnectionLimit::new(connections), memory: clients };
     let mut faces = JoinSet::new();
     if let Some((listener, _)) = http {
-        faces.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &connections), shutdown.clone()));
+        faces.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &shared), shutdown.clone()));
     }
     if let Some((listener, address)) = s3 {
-        faces.spawn(serve_s3(
-            listener,
-            objects.clone(),
-            s3_settings(settings, &connections, address),
-            shutdown.clone(),
-        ));
+        faces.spawn(serve_s3(listener, objects.clone(), s3_settings(settings, &shared, address), shutdown.clone()));
     }
     faces.spawn(socket.serve(objects.clone(), shutdown.clone()));
     let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
-    let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).collect();
+    let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
     announce(&Banner { name: &name, at, data: &engine.about, notes: &notes, admin, kv_admin });
 
     stopped(shutdown, &mut faces).await;
@@ -91,11 +94,16 @@ pub async fn serve(settings: &Settings, files_max: usize) -> Result<(), Failure>
 /// Waits for the signal. A face that ends before it is a defect, but no reason to stop the others.
 async fn stopped(mut shutdown: watch::Receiver<bool>, faces: &mut JoinSet<()>) {
     loop {
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
             _ = shutdown.wait_for(|down| *down) => return,
-            Some(ended) = faces.join_next() => tracing::error!(?ended, "a listener ended by itself"),
+            Some(ended) = faces.join_next() => ended,
+        };
+        // The signal may come between the two looks: then it was the face that saw it first.
+        if *shutdown.borrow() {
+            return;
         }
+        tracing::error!(?ended, "a listener ended by itself");
     }
 }
 
@@ -140,10 +148,17 @@ struct Start {
     actor: u64,
     clock: Arc<dyn Clock>,
     address: Option<SocketAddr>,
+    connections: usize,
 }
 
-async fn start(settings: &Settings, engine: &Engine, start: Start) -> Result<Arc<Gateway>, Failure> {
-    let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
+async fn start(
+    settings: &Settings,
+    engine: &Engine,
+    clients: MemoryBudget,
+    start: Start,
+) -> Result<Arc<Gateway>, Failure> {
+    let (store, blobs) = (engine.store.clone(), engine.blobs.clone());
+    let view = Arc::new(WithClients { engine: engine.view.clone(), clients });
     let ports = Ports {
         store,
         blobs,
@@ -162,7 +177,8 @@ async fn start(settings: &Settings, engine: &Engine, start: Start) -> Result<Arc
         delete_mode: settings.delete_mode,
         timeout: settings.request_timeout,
         alone: settings.engine.is_of_one(),
-        ..Config::default()
+        // A connection has one request at a time: who may connect may ask.
+        requests_max: start.connections,
     };
     Gateway::start(ports, config).await.map_err(|error| Failure(format!("cannot start: {error}")))
 }
@@ -188,8 +204,8 @@ fn objects_config(settings: &Settings) -> ObjectsConfig {
     }
 }
 
-/// Makes sure that there is an S3 admin; answers the key and the secret if they were made now.
-async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(String, String)>, Failure> {
+/// Makes sure that there is an S3 admin; answers the key if it was made now.
+async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<AdminKey>, Failure> {
     if settings.s3 == Listener::Off {
         return Ok(None);
     }
@@ -202,7 +218,7 @@ async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<(Str
         ensured => ensured.map_err(failed)?,
     };
     let shown = made && settings.s3_admin.is_none();
-    Ok(shown.then(|| (admin.key_id.clone(), admin.secret.clone())))
+    Ok(shown.then(|| AdminKey::hand_over(admin.key_id.clone(), admin.secret.clone(), &settings.data_dir)))
 }
 
 fn announce(banner: &Banner<'_>) {
@@ -218,12 +234,19 @@ fn announce(banner: &Banner<'_>) {
     }
 }
 
-fn s3_settings(settings: &Settings, connections: &ConnectionLimit, address: SocketAddr) -> S3Settings {
+/// What all listeners share.
+struct SharedAdmission {
+    connections: ConnectionLimit,
+    memory: MemoryBudget,
+}
+
+fn s3_settings(settings: &Settings, shared: &SharedAdmission, address: SocketAddr) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
     roots.extend(own_names(settings, address));
     S3Settings {
         roots,
-        connections: connections.clone(),
+        connections: shared.connections.clone(),
+        memory: shared.memory.clone(),
         drain_timeout: settings.drain_timeout,
         ..S3Settings::default()
     }
@@ -249,8 +272,13 @@ fn own_names(settings: &Settings, address: SocketAddr) -> Vec<String> {
     name.into_iter().chain([address.ip().to_string()]).collect()
 }
 
-fn http_settings(settings: &Settings, connections: &ConnectionLimit) -> HttpSettings {
-    HttpSettings { connections: connections.clone(), drain_timeout: settings.drain_timeout, ..HttpSettings::default() }
+fn http_settings(settings: &Settings, shared: &SharedAdmission) -> HttpSettings {
+    HttpSettings {
+        connections: shared.connections.clone(),
+        memory: shared.memory.clone(),
+        drain_timeout: settings.drain_timeout,
+        ..HttpSettings::default()
+    }
 }
 
 fn serve_http(

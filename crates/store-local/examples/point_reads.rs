@@ -39,6 +39,7 @@ fn open(dir: &std::path::Path) -> LocalStore {
     let options = OpenOptions {
         dir: dir.to_owned(),
         cache_bytes: 128 << 20,
+        memtables_bytes: u64::MAX,
         durable: false,
         accept_damaged_journal: false,
         sizes: None,

@@ -63,6 +63,7 @@ fn store(writers: u64, time: Duration) -> (u64, String) {
     let store = LocalStore::open(OpenOptions {
         dir: dir.path().to_owned(),
         cache_bytes: 64 << 20,
+        memtables_bytes: u64::MAX,
         durable: true,
         accept_damaged_journal: false,
         sizes: None,

@@ -1,12 +1,13 @@
 //! The one thread that writes: it takes what is queued, commits it as one group, syncs once, answers.
 //!
 //! ```text
-//! queue → group → drafts on an overlay → journal → memtables → answer buffered writes → sync → answer durable writes
+//! queue → lanes → group → drafts on an overlay → journal → memtables → answer buffered writes → sync → answer durable writes
 //! ```
 //! While one group is synced the next one gathers in the queue, so the group grows with the load; a lone writer waits for
 //! nothing but its own sync. A full disk refuses a group and leaves nothing of it. An append or sync that fails otherwise ends
 //! all writing: what is on disk is not known any more.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -15,6 +16,7 @@ use larder_store::{Change, Clock, Error, Head, Kind, Partition, PartitionChanges
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Group, Journal, JournalError};
+use crate::lanes::Lanes;
 use crate::maintenance::Maintenance;
 use crate::overlay::{Draft, Overlay};
 use crate::queue::{Done, Health, PanicGuard, Request, Work};
@@ -22,8 +24,11 @@ use crate::spaces::{Space, Spaces};
 
 /// Requests in a group at most.
 const GROUP_REQUESTS_MAX: usize = 1024;
-/// Bytes in a group at most, give or take one request.
+/// Bytes that a group brings, and bytes that it writes, at most, give or take one request: a key of many siblings is written
+/// whole with each of its writes.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The same for a group of what rewrites much: others wait behind it.
+const HEAVY_GROUP_BYTES_MAX: usize = 1024 * 1024;
 /// How often in a row the committer yields to writers that its last answers set free, before it commits a smaller group than
 /// the last: some tenths of a millisecond, once, when there are fewer writers than before.
 const GATHER_YIELDS_MAX: usize = 200;
@@ -37,6 +42,7 @@ pub(crate) struct Committer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) health: Arc<Health>,
     pub(crate) queue: mpsc::Receiver<Request>,
+    pub(crate) lanes: Lanes,
     pub(crate) maintenance: Arc<Maintenance>,
     /// Number of the last group committed.
     pub(crate) last: u64,
@@ -64,7 +70,7 @@ impl Committer {
         while let Some(requests) = self.gather(size) {
             size = requests.len();
             let closing = requests.iter().any(|request| matches!(request.work, Work::Close));
-            self.write(requests, closing);
+            self.write_turn(requests, closing);
             if closing {
                 self.health.close();
                 break;
@@ -76,7 +82,12 @@ impl Committer {
     /// The next group's requests: all that wait, up to the bounds. As many writers as the last group answered are likely on
     /// their way back, so it yields to them a few times; after a group of one it never does.
     fn gather(&mut self, expected: usize) -> Option<Vec<Request>> {
-        let first = self.queue.blocking_recv()?;
+        let first = if self.lanes.has_waiting() {
+            let Ok(first) = self.queue.try_recv() else { return Some(Vec::new()) };
+            first
+        } else {
+            self.queue.blocking_recv()?
+        };
         let mut bytes = first.bytes;
         let mut requests = vec![first];
         let mut yields = 0;
@@ -97,10 +108,33 @@ impl Committer {
         Some(requests)
     }
 
-    fn write(&mut self, requests: Vec<Request>, closing: bool) {
+    /// Writes all that is light of these requests, and then some of what is heavy.
+    fn write_turn(&mut self, requests: Vec<Request>, closing: bool) {
+        let mut light = self.lanes.sort(requests);
+        if closing {
+            // Nothing is written behind the end.
+            light = self.lanes.take_waiting().into_iter().chain(light).collect();
+        }
+        while !light.is_empty() {
+            self.write_group(&mut light, GROUP_BYTES_MAX, closing);
+        }
+        // Full memtables would keep the light ones waiting as well.
+        if self.lanes.has_waiting() && self.maintenance.wait_for_half() {
+            let mut heavy = self.lanes.take_waiting();
+            self.write_group(&mut heavy, HEAVY_GROUP_BYTES_MAX, closing);
+            self.lanes.give_back(heavy);
+        }
+    }
+
+    /// Writes requests from the front, as many as make a group.
+    fn write_group(&mut self, requests: &mut VecDeque<Request>, bytes_max: usize, closing: bool) {
         let mut overlay = Overlay::default();
         let mut answers = Answers::default();
-        for request in requests.into_iter().filter(|request| !request.reply.is_closed()) {
+        while overlay.bytes() < bytes_max {
+            let Some(request) = requests.pop_front() else { break };
+            if request.reply.is_closed() {
+                continue;
+            }
             let outcome = self.decide(request.work, &mut overlay);
             let waits = request.durable && outcome.is_ok();
             let answered = if waits { &mut answers.durable } else { &mut answers.buffered };
@@ -120,7 +154,7 @@ impl Committer {
         send(answers.durable);
     }
 
-    fn decide(&self, work: Work, group: &mut Overlay) -> Result<Done> {
+    fn decide(&mut self, work: Work, group: &mut Overlay) -> Result<Done> {
         if self.health.is_poisoned() {
             return Err(self.health.error());
         }
@@ -136,6 +170,7 @@ impl Committer {
             Work::Close => Done::Written,
         };
         let own = draft.finish();
+        self.lanes.learn(&own);
         group.absorb(own);
         Ok(done)
     }

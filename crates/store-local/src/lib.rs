@@ -28,6 +28,7 @@ mod format;
 pub mod inspect;
 mod journal;
 mod keys;
+mod lanes;
 mod maintenance;
 mod manifest;
 mod merge;

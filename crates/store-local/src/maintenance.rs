@@ -40,6 +40,8 @@ const RETRY_LAST: Duration = Duration::from_secs(30);
 const RETRY_DAMAGED: Duration = Duration::from_secs(600);
 /// How long a thread sleeps at most before it looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long heavy writes leave the turn to others while half of the room is taken.
+const HEAVY_LOOKS_EVERY: Duration = Duration::from_millis(2);
 /// How long a writer waits before it looks again.
 const WRITER_LOOKS_EVERY: Duration = Duration::from_millis(10);
 
@@ -191,6 +193,21 @@ impl Maintenance {
             self.changed.notify_all();
             self.changed.wait_for(&mut state, WRITER_LOOKS_EVERY);
         }
+    }
+
+    /// Whether half of the memtables' room is free, or no flush would make more: what can wait may go on then. Otherwise it
+    /// waits for a moment, in which a flush may end.
+    pub(crate) fn wait_for_half(&self) -> bool {
+        if self.spaces.unflushed_bytes() <= self.sizes.memtables_max / 2 {
+            return true;
+        }
+        let mut state = self.state.lock();
+        if state.flush_failed.is_none() && !self.stopped.load(Ordering::Relaxed) {
+            self.changed.notify_all();
+            self.changed.wait_for(&mut state, HEAVY_LOOKS_EVERY);
+            return false;
+        }
+        true
     }
 
     /// Whether level 0 of a tree is so high that writers wait; not where the last compaction failed, which could be for ever.

@@ -34,6 +34,8 @@ pub struct OpenOptions {
     pub dir: PathBuf,
     /// Memory for blocks of the engine.
     pub cache_bytes: u64,
+    /// Most memory for rows that are not in tables yet; writers wait when it is taken.
+    pub memtables_bytes: u64,
     /// Whether writes with [`larder_store::Durability::Disk`] wait for the disk.
     pub durable: bool,
     /// Go on although the journal has lost groups that were synced.
@@ -134,7 +136,10 @@ pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
     };
     let known = SyncedFile::read(dir).map_err(failed("reading the file synced"))?.unwrap_or(0);
     let checked = check(options, &manifest, known)?;
-    let sizes = options.sizes.map_or_else(|| disk_sizes(dir), Ok).map_err(failed("looking at the disk"))?;
+    let sizes = options
+        .sizes
+        .map_or_else(|| suiting_sizes(dir, options.memtables_bytes), Ok)
+        .map_err(failed("looking at the disk"))?;
     let spaces = open_trees(options, &sizes)?;
     let Replayed { last: found, writes: replayed } = replay(dir, &spaces, &manifest, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
@@ -259,9 +264,10 @@ fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Chec
     Ok(CheckedDirectory { active: scan.active, is_lossy: !scan.damage.is_empty() })
 }
 
-pub(crate) fn disk_sizes(dir: &Path) -> io::Result<EngineSizes> {
+/// The sizes for the disk of a directory, and for so much memory.
+pub(crate) fn suiting_sizes(dir: &Path, memtables_bytes: u64) -> io::Result<EngineSizes> {
     let disk = rustix::fs::statvfs(dir)?;
-    Ok(EngineSizes::for_disk(disk.f_blocks.saturating_mul(disk.f_frsize)))
+    Ok(EngineSizes::suiting(disk.f_blocks.saturating_mul(disk.f_frsize), memtables_bytes))
 }
 
 fn open_trees(options: &OpenOptions, sizes: &EngineSizes) -> Result<Spaces, OpenError> {

@@ -29,14 +29,53 @@ pub(crate) struct Overlay {
     packed: HashMap<Bytes, Packed>,
     wide: BTreeMap<Bytes, Option<Row>>,
     bulk: BTreeMap<Bytes, Option<Bytes>>,
+    /// Bytes of packed entries and bulk rows that it will write, and of wide rows at least as many.
+    bytes: usize,
+}
+
+impl Packed {
+    fn bytes(&self) -> usize {
+        self.rows.iter().map(row_bytes).sum()
+    }
+}
+
+fn row_bytes(row: &Row) -> usize {
+    row.name.len() + row.value.len()
 }
 
 impl Overlay {
     /// Takes over what a batch changed.
     pub(crate) fn absorb(&mut self, draft: Self) {
-        self.packed.extend(draft.packed);
+        let wide: usize = draft.wide.values().flatten().map(row_bytes).sum();
+        let bulk: usize = draft.bulk.values().flatten().map(Bytes::len).sum();
+        self.bytes += wide + bulk;
+        for (key, packed) in draft.packed {
+            self.bytes += packed.bytes();
+            let before = self.packed.insert(key, packed);
+            self.bytes -= before.map_or(0, |before| before.bytes());
+        }
         self.wide.extend(draft.wide);
         self.bulk.extend(draft.bulk);
+    }
+
+    /// One packed entry of these rows, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_packed(key: Bytes, rows: Vec<Row>) -> Self {
+        let mut own = Self::default();
+        own.packed.insert(key, Packed { rows, stored: false });
+        let mut group = Self::default();
+        group.absorb(own);
+        group
+    }
+
+    /// Bytes that it will write.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The packed entries with their bytes.
+    pub(crate) fn packed_sizes(&self) -> impl Iterator<Item = (&Bytes, usize)> {
+        self.packed.iter().map(|(key, packed)| (key, packed.bytes()))
     }
 
     /// The writes that make it real.
@@ -74,7 +113,7 @@ impl<'a> Draft<'a> {
     /// Applies changes to a partition.
     ///
     /// # Errors
-    /// `TooManyRows`, `Damaged`, `Io`: drop the draft then.
+    /// `TooManyRows`, `Changed`, `Damaged`, `Io`: drop the draft then.
     pub(crate) fn change(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
         match partition.table.layout() {
             Layout::Packed => self.change_packed(partition, changes, rows_max),
@@ -87,6 +126,9 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// As [`Self::change`].
     pub(crate) fn apply(&mut self, part: &PartitionChanges) -> Result<()> {
+        if let Some(seen) = &part.seen {
+            self.check_seen(&part.partition, seen)?;
+        }
         self.change(&part.partition, &part.changes, part.rows_max)
     }
 
@@ -134,6 +176,16 @@ impl<'a> Draft<'a> {
                 Ok(usize::from(expired))
             }
             Space::Bulk => Ok(0),
+        }
+    }
+
+    /// Refuses to go on where a packed partition holds other live rows than were seen.
+    fn check_seen(&self, partition: &Partition, seen: &[(Bytes, Stamp)]) -> Result<()> {
+        let packed = self.packed(&keys::partition_key(partition))?;
+        let live = packed.rows.iter().filter(|row| row.is_live(self.now));
+        match live.map(|row| (&row.name, row.stamp)).eq(seen.iter().map(|(name, stamp)| (name, *stamp))) {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Changed, "the partition holds other rows")),
         }
     }
 

@@ -1,10 +1,13 @@
-//! How large the engine's files and buffers grow: less on small disks, so that what is not in tables yet fits beside them.
+//! How large the engine's files and buffers grow: less on small disks, so that what is not in tables yet fits beside them, and
+//! with little memory.
 
 const MIB: u64 = 1024 * 1024;
 /// One memtable is this part of the disk, within its bounds.
 const DISK_PER_MEMTABLE: u64 = 64;
 /// Largest memtable: larger ones make longer restarts, and no faster writes.
 const MEMTABLE_BYTES_MAX: u64 = 64 * MIB;
+/// Memtables that are full, or fill, at a time.
+const MEMTABLES: u64 = 5;
 
 /// Sizes of memtables, tables and journal files, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +23,17 @@ pub struct EngineSizes {
 }
 
 impl EngineSizes {
-    /// The sizes for a disk of so many bytes.
+    /// The sizes for a disk of so many bytes, and so many bytes of memory for all memtables.
     #[must_use]
-    pub fn for_disk(bytes: u64) -> Self {
-        Self::of_memtable((bytes / DISK_PER_MEMTABLE).clamp(MIB, MEMTABLE_BYTES_MAX))
+    pub fn suiting(disk: u64, memory: u64) -> Self {
+        let memtable = (disk / DISK_PER_MEMTABLE).min(memory / MEMTABLES);
+        Self::of_memtable(memtable.clamp(MIB, MEMTABLE_BYTES_MAX))
     }
 
     /// The sizes around a memtable of so many bytes.
     #[must_use]
     pub fn of_memtable(bytes: u64) -> Self {
-        Self { memtable: bytes, table: bytes, journals_max: 4 * bytes, memtables_max: 5 * bytes }
+        Self { memtable: bytes, table: bytes, journals_max: 4 * bytes, memtables_max: MEMTABLES * bytes }
     }
 }
 
@@ -38,8 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_disks_get_small_memtables() {
-        let memtable = |disk: u64| EngineSizes::for_disk(disk * MIB).memtable / MIB;
+    fn small_disks_and_little_memory_get_small_memtables() {
+        let memtable = |disk: u64| EngineSizes::suiting(disk * MIB, u64::MAX).memtable / MIB;
         assert_eq!([16, 64, 700, 4096, 1_000_000].map(memtable), [1, 1, 10, 64, 64]);
+        let memtable = |memory: u64| EngineSizes::suiting(1 << 40, memory * MIB).memtable / MIB;
+        assert_eq!([1, 8, 32, 320, 1_000_000].map(memtable), [1, 1, 6, 64, 64]);
     }
 }

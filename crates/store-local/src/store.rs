@@ -18,6 +18,7 @@ use crate::bulk::BulkRows;
 use crate::committer::Committer;
 use crate::disk_space::DiskSpace;
 use crate::journal::{Journal, JournalFile, JournalFiles};
+use crate::lanes::Lanes;
 use crate::maintenance::{Maintenance, MaintenancePorts, MaintenanceThreads};
 use crate::open::{OpenError, OpenOptions, Opened, open};
 use crate::queue::{Done, Health, Queue, Work};
@@ -113,6 +114,7 @@ impl LocalStore {
             clock: clock.clone(),
             health: health.clone(),
             queue: receiver,
+            lanes: Lanes::new(),
             maintenance: maintenance.shared().clone(),
             last,
             // What a killed process wrote may not be on disk yet: the first sync covers it.

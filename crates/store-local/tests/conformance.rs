@@ -12,6 +12,7 @@ async fn the_embedded_engine_keeps_every_promise() {
     let store = LocalStore::open(OpenOptions {
         dir: dir.path().to_owned(),
         cache_bytes: 16 << 20,
+        memtables_bytes: u64::MAX,
         durable: true,
         accept_damaged_journal: false,
         sizes: None,

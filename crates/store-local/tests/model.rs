@@ -45,7 +45,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 fn step() -> impl Strategy<Value = Step> {
     let part = (partition(), proptest::collection::vec(change(), 1..4), proptest::option::weighted(0.2, 1..4_usize))
-        .prop_map(|(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max });
+        .prop_map(|(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, seen: None });
     prop_oneof![
         16 => proptest::collection::vec(part, 1..3).prop_map(Step::Apply),
         2 => (1..10_u64).prop_map(Step::Pass),

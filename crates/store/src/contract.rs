@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use larder_model::rows::changes_bytes;
 
-use crate::{Batch, Change, Error, Head, Kind, Partition, Result, Shadow, Stamp};
+use crate::{Batch, Change, Error, Head, Kind, Layout, Partition, Result, Shadow, Stamp};
 
 /// Refuses a page of nothing: a reader that goes on would never end.
 pub(crate) fn limit(limit: usize) -> Result<()> {
@@ -16,6 +16,9 @@ pub(crate) fn batch(batch: &Batch, bytes_max: usize) -> Result<()> {
     for one in &batch.partitions {
         if one.partition.table.is_guarded() {
             return Err(misuse(format!("apply on the guarded table {}", one.partition.table.name())));
+        }
+        if one.seen.is_some() && one.partition.table.layout() != Layout::Packed {
+            return Err(misuse(format!("rows seen in the wide table {}", one.partition.table.name())));
         }
         changes(&one.changes)?;
     }

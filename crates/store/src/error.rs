@@ -22,6 +22,8 @@ pub enum Kind {
         /// Rows it would hold.
         rows: usize,
     },
+    /// A partition holds other rows than the batch was made for; nothing was written: read again.
+    Changed,
     /// A write or sync failed earlier: no writes until the server is restarted.
     Poisoned,
     /// The disk is full: nothing was written.

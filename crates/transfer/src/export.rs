@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_store::{Batch, Change, Partition, ReadQuery, Row, Table};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use crate::calls::{landed, patiently, patiently_on_disk, read};
@@ -59,16 +61,12 @@ pub struct Exported {
 /// it or not: nobody should write.
 ///
 /// # Errors
-/// [`Error`]; given again, it goes on.
+/// [`Error`]; given again, it goes on. A folder with a complete export is refused: what was written since is not in it.
 pub async fn export(ends: &Ends, options: &ExportOptions, tell: impl Fn(Progress) + Send + Sync) -> Result<Exported> {
     let dir = options.dir.clone();
     let folder = disk(move || Folder::make(&dir)?.lock()).await?;
     let manifest = begin(ends, &folder, options).await?;
     let id = manifest.id(&folder)?;
-    if let Some(complete) = manifest.complete {
-        let segments = u32::try_from(complete.segments.len()).unwrap_or(u32::MAX);
-        return Ok(Exported { id: manifest.id, totals: complete.totals, resumed: segments, segments });
-    }
     let of = folder.clone();
     let (resumed, Trailer { cursor, totals }) = disk(move || stands(&of, &id)).await?;
     let counted = Counter::begin(ends.clone());
@@ -90,9 +88,12 @@ pub async fn export(ends: &Ends, options: &ExportOptions, tell: impl Fn(Progress
 async fn begin(ends: &Ends, folder: &Folder, options: &ExportOptions) -> Result<Manifest> {
     let of = folder.clone();
     if let Some(manifest) = disk(move || of.manifest()).await? {
+        if manifest.complete.is_some() {
+            return Err(Error::Refused(is_complete(folder, &manifest)));
+        }
         let id = manifest.id(folder)?;
         let found = read(ends, &exports(), &ReadQuery::one(bytes::Bytes::copy_from_slice(&id))).await?;
-        if manifest.complete.is_none() && found.rows.is_empty() {
+        if found.rows.is_empty() {
             let line = "holds an unfinished export of another server's data, or one begun more than 30 days ago";
             return Err(Error::Refused(format!("{} {line}", folder.dir.display())));
         }
@@ -113,6 +114,16 @@ async fn begin(ends: &Ends, folder: &Folder, options: &ExportOptions) -> Result<
     let (of, whole) = (folder.clone(), manifest.clone());
     disk(move || of.put_manifest(&whole)).await?;
     Ok(manifest)
+}
+
+fn is_complete(folder: &Folder, manifest: &Manifest) -> String {
+    let (dir, Manifest { id, source, .. }) = (folder.dir.display(), manifest);
+    let begun = OffsetDateTime::from_unix_timestamp_nanos(i128::from(manifest.begun) * 1000);
+    let begun = begun.unwrap_or(OffsetDateTime::UNIX_EPOCH).truncate_to_second().format(&Rfc3339).unwrap_or_default();
+    format!(
+        "{dir} holds a complete export already: {id} of {source}, begun {begun}; export into another directory, or add \
+         --verify to compare"
+    )
 }
 
 /// Where a store notes the exports that were begun: they go on with the data they were begun with, or not at all.

@@ -140,12 +140,19 @@ async fn there_and_back_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn again_is_harmless() {
+async fn a_second_export_into_a_directory_was_once_silently_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let source = filled(false).await;
     let first = exported(&source, dir.path(), b'a').await;
-    let second = exported(&source, dir.path(), b'b').await;
-    assert_eq!((second.id, second.resumed), (first.id, first.segments));
+    let error = export(&source, &export_options(dir.path(), b'b'), |_| ()).await.unwrap_err().to_string();
+    assert!(error.contains("holds a complete export already") && error.contains(&first.id), "{error}");
+    assert!(error.contains(", begun 2023-11-14T22:13:20Z"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_import_is_harmless() {
+    let dir = tempfile::tempdir().unwrap();
+    exported(&filled(false).await, dir.path(), b'a').await;
     let target = ends(false);
     import(&target, dir.path(), |_| ()).await.unwrap();
     let again = import(&target, dir.path(), |_| ()).await.unwrap();
@@ -317,6 +324,7 @@ async fn through_the_embedded_engine_nothing_has_changed() {
     let store = larder_store_local::LocalStore::open(larder_store_local::OpenOptions {
         dir: data.path().to_owned(),
         cache_bytes: 8 << 20,
+        memtables_bytes: u64::MAX,
         durable: true,
         accept_damaged_journal: false,
         sizes: None,

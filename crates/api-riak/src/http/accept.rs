@@ -2,10 +2,14 @@
 
 use hyper::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName};
 
-/// An item of an `Accept*` header: its name without parameters, and how much it is wanted, in thousandths.
+/// An item of an `Accept*` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wish {
+    /// Its name without parameters.
     name: String,
+    /// Its parameters but the weight, sorted.
+    params: Vec<String>,
+    /// How much it is wanted, in thousandths.
     weight: u16,
 }
 
@@ -13,12 +17,13 @@ struct Wish {
 #[must_use]
 pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
     let wishes = match headers.get(ACCEPT).map(|value| value.as_bytes()) {
-        None | Some(b"*/*" | b"") => return Some(0),
+        None | Some(b"*/*") => return Some(0),
         Some(_) => wishes(headers, &ACCEPT),
     };
-    let refused = |media: &str| wishes.iter().any(|wish| wish.weight == 0 && wish.name.eq_ignore_ascii_case(media));
+    let offered: Vec<Wish> = offered.iter().filter_map(|media| wish(media)).collect();
+    let refused = |media: &Wish| wishes.iter().any(|wish| wish.weight == 0 && is_same(&wish.name, &media.name));
     let wanted = wishes.iter().filter(|wish| wish.weight > 0);
-    wanted.flat_map(|wish| offered.iter().position(|media| fits(&wish.name, media) && !refused(media))).next()
+    wanted.flat_map(|wish| offered.iter().position(|media| fits(wish, media) && !refused(media))).next()
 }
 
 /// Whether a value in this charset is wanted; one without a charset always is.
@@ -50,14 +55,20 @@ fn takes(headers: &HeaderMap, header: &HeaderName, one: &str, default: &str) -> 
     }
 }
 
-/// Whether a media range such as `text/*` takes in a media type.
-fn fits(range: &str, media: &str) -> bool {
-    let group = |media: &'_ str| media.split_once('/').map(|(group, _)| group.to_owned());
-    match range.strip_suffix("/*") {
+/// Whether a media range such as `text/*` takes in a media type. As webmachine compares them: `*` is any, and the parameters
+/// of a range are those of the type, no more and no fewer.
+fn fits(range: &Wish, media: &Wish) -> bool {
+    let name = match range.name.strip_suffix("/*") {
+        Some("*") if range.params.is_empty() => return true,
         Some("*") => true,
-        Some(wanted) => group(media).is_some_and(|group| group.eq_ignore_ascii_case(wanted)),
-        None => range.eq_ignore_ascii_case(media),
-    }
+        Some(wanted) => media.name.split_once('/').is_some_and(|(group, _)| is_same(group, wanted)),
+        None => range.name == "*" || is_same(&range.name, &media.name),
+    };
+    name && range.params == media.params
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
 }
 
 /// The items of a header, the most wanted first, equals in their order.
@@ -74,8 +85,16 @@ fn wishes(headers: &HeaderMap, header: &HeaderName) -> Vec<Wish> {
 fn wish(item: &str) -> Option<Wish> {
     let mut parts = item.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?.to_owned();
-    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    Some(Wish { name, weight: weight.map_or(1000, thousandths) })
+    let (mut weight, mut params) = (1000, Vec::new());
+    for part in parts.filter(|part| !part.is_empty()) {
+        match part.split_once('=').map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim())) {
+            Some((name, value)) if name == "q" => weight = thousandths(value),
+            Some((name, value)) => params.push(format!("{name}={}", value.trim_matches('"'))),
+            None => params.push(part.to_ascii_lowercase()),
+        }
+    }
+    params.sort();
+    Some(Wish { name, params, weight })
 }
 
 /// A weight; one that cannot be read counts as full.
@@ -105,7 +124,8 @@ mod tests {
     #[test]
     fn the_most_wanted_is_chosen() {
         check("*/*", Some("text/plain"));
-        check("", Some("text/plain"));
+        check("*", Some("text/plain"));
+        check("", None);
         check("multipart/mixed", Some("multipart/mixed"));
         check("multipart/*", Some("multipart/mixed"));
         check("multipart/mixed, application/json, */*;q=0.5", Some("multipart/mixed"));
@@ -113,8 +133,15 @@ mod tests {
         check("text/plain;q=0, */*", Some("multipart/mixed"));
         check("text/html", None);
         check("garbage", None);
-        check("TEXT/PLAIN; charset=utf-8", Some("text/plain"));
+        check("TEXT/PLAIN; Q=0.5", Some("text/plain"));
+        check("text/plain; charset=utf-8", None);
+        check("*/*; a=b", None);
         assert_eq!(media(&HeaderMap::new(), &["a/b"]), Some(0));
+        let stored = ["text/css; charset=utf-8; a=\"b\""];
+        let takes = |accept: &str| media(&headers(&ACCEPT, accept.as_bytes()), &stored).is_some();
+        assert!(
+            takes("text/css;a=b;CHARSET=utf-8;q=0.1") && takes("*/*;q=0.1") && !takes("text/css") && !takes("text/*")
+        );
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -12,20 +11,23 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use futures_util::stream;
-use http_body_util::BodyExt as _;
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderMap;
 use md5::{Digest as _, Md5};
 
+use larder_admission::MemorySpent;
 use larder_gateway::Error;
 use larder_gateway::body::{BodyError, ByteStream, Download, Upload};
+use larder_http_edge::{IncomingError, PacedIncoming, Requester};
 
 /// Bodies announced up to this length are collected before the gateway sees them.
 const COLLECT_BYTES_MAX: u64 = 64 * 1024;
 /// Longest piece of a body on its way out.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
-/// Longest silence within a request's body.
-const BODY_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// What a body holds in memory at most while it streams in: what is read before a blob is begun, and as much on its way there.
+const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
+/// What an answer in pieces holds in memory: two pieces wait for the socket, the engine keeps the last one, one is read.
+const PIECES_BYTES_HELD: u64 = 4 * PIECE_BYTES_MAX as u64;
 
 /// The pieces of an answer.
 pub(super) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -35,7 +37,7 @@ pub struct Body(Kind);
 
 enum Kind {
     Full(Bytes),
-    Pieces { pieces: Pieces, length: Option<u64> },
+    Pieces { pieces: Pieces, length: Option<u64>, memory: u64 },
 }
 
 impl std::fmt::Debug for Body {
@@ -63,7 +65,16 @@ impl Body {
     /// A piece at a time; without a length it goes out chunked.
     #[must_use]
     pub fn pieces(pieces: Pieces, length: Option<u64>) -> Self {
-        Self(Kind::Pieces { pieces, length })
+        Self(Kind::Pieces { pieces, length, memory: length.unwrap_or(u64::MAX).min(PIECES_BYTES_HELD) })
+    }
+
+    /// The same, with so many bytes in memory beside the piece that is sent.
+    #[must_use]
+    pub(super) fn beside(mut self, bytes: u64) -> Self {
+        if let Kind::Pieces { memory, .. } = &mut self.0 {
+            *memory += bytes;
+        }
+        self
     }
 
     /// `length` bytes of a value from `offset`.
@@ -84,6 +95,15 @@ impl Body {
     pub fn of(download: Download) -> Self {
         let length = download.length();
         Self::part(download, 0, length)
+    }
+
+    /// Bytes of memory that it holds while it is sent.
+    #[must_use]
+    pub(super) fn memory(&self) -> u64 {
+        match &self.0 {
+            Kind::Full(bytes) => bytes.len() as u64,
+            Kind::Pieces { memory, .. } => *memory,
+        }
     }
 
     /// The bytes, when they are all here.
@@ -147,42 +167,65 @@ impl HttpBody for Body {
     }
 }
 
-/// The body of a put: collected when it is short, else as a stream. `max` is the longest an object may be.
-///
-/// # Errors
-/// The announced length is greater than `max`, or a short body broke off.
-pub(super) async fn upload(body: Incoming, headers: &HeaderMap, max: u64) -> Result<Upload, Error> {
-    let length = body.size_hint().exact();
-    if let Some(bytes) = length.filter(|bytes| *bytes > max) {
-        return Err(Error::TooLarge { bytes, max });
-    }
-    let check = Check::of(headers)?;
-    if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
-        let bytes = collect(body, COLLECT_BYTES_MAX).await?;
-        return match check.is_none_or(|check| check.of_all(&bytes)) {
-            true => Ok(Upload::Bytes(bytes)),
-            false => Err(Error::BrokenBody(MISMATCH.into())),
-        };
-    }
-    Ok(Upload::Stream { stream: Box::new(Streamed { body, check }), length })
+/// The body of a request, of which nothing was read, and whose it is.
+pub(super) struct RequestBody<'a> {
+    incoming: PacedIncoming,
+    requester: &'a Requester<'a>,
 }
 
-/// All of a request's body. One frame, which is what a short body comes in, is not copied.
-///
-/// # Errors
-/// It is longer than `max`, or broke off.
-pub(super) async fn collect(body: Incoming, max: u64) -> Result<Bytes, Error> {
-    let mut body = Streamed { body, check: None };
-    let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
-    if body.body.is_end_stream() {
-        return within(first.len(), max).map(|()| first);
+impl<'a> RequestBody<'a> {
+    #[must_use]
+    pub(super) fn new(incoming: PacedIncoming, requester: &'a Requester<'a>) -> Self {
+        Self { incoming, requester }
     }
-    let mut all = BytesMut::from(first.as_ref());
-    while let Some(bytes) = body.next().await.transpose().map_err(broken)? {
-        within(all.len() + bytes.len(), max)?;
-        all.extend_from_slice(&bytes);
+
+    /// The body of a put: collected when it is short, else as a stream. `max` is the longest an object may be.
+    ///
+    /// # Errors
+    /// The announced length is greater than `max`, a short body broke off, or there is no memory for it now.
+    pub(super) async fn upload(self, headers: &HeaderMap, max: u64) -> Result<Upload, Error> {
+        let length = self.incoming.length();
+        if let Some(bytes) = length.filter(|bytes| *bytes > max) {
+            return Err(Error::TooLarge { bytes, max });
+        }
+        let check = Check::of(headers)?;
+        if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
+            let bytes = self.collect(COLLECT_BYTES_MAX).await?;
+            return match check.is_none_or(|check| check.of_all(&bytes)) {
+                true => Ok(Upload::Bytes(bytes)),
+                false => Err(Error::BrokenBody(MISMATCH.into())),
+            };
+        }
+        self.hold(length.map_or(STREAM_BYTES_HELD, |length| length.saturating_mul(2).min(STREAM_BYTES_HELD))).await?;
+        Ok(Upload::Stream { stream: Box::new(Streamed { body: self.incoming, check }), length })
     }
-    Ok(all.freeze())
+
+    /// All of it. One piece, which is what a short body comes in, is not copied.
+    ///
+    /// # Errors
+    /// It is longer than `max`, broke off, or there is no memory for it now.
+    pub(super) async fn collect(self, max: u64) -> Result<Bytes, Error> {
+        let announced = self.incoming.length();
+        if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
+            return Err(Error::TooLarge { bytes, max });
+        }
+        self.hold(announced.unwrap_or(max)).await?;
+        let mut body = Streamed { body: self.incoming, check: None };
+        let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
+        if body.body.is_at_end() {
+            return within(first.len(), max).map(|()| first);
+        }
+        let mut all = BytesMut::from(first.as_ref());
+        while let Some(bytes) = body.next().await.transpose().map_err(broken)? {
+            within(all.len() + bytes.len(), max)?;
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all.freeze())
+    }
+
+    async fn hold(&self, bytes: u64) -> Result<(), Error> {
+        self.requester.hold(bytes).await.map_err(|MemorySpent| Error::Overloaded { retry_after: 1 })
+    }
 }
 
 fn within(bytes: usize, max: u64) -> Result<(), Error> {
@@ -222,31 +265,27 @@ impl Check {
 
 /// A request's body as the gateway reads it.
 struct Streamed {
-    body: Incoming,
+    body: PacedIncoming,
     check: Option<Check>,
 }
 
 #[async_trait]
 impl ByteStream for Streamed {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
-        loop {
-            let frame = match tokio::time::timeout(BODY_SILENCE_MAX, self.body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) => return Some(Err(BodyError("The request body did not arrive in time".into()))),
-            };
-            match frame {
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
-                    if let Some(check) = &mut self.check {
-                        check.hash.update(&data);
-                    }
-                    return Some(Ok(data));
+        match self.body.next().await {
+            Ok(Some(bytes)) => {
+                if let Some(check) = &mut self.check {
+                    check.hash.update(&bytes);
                 }
-                Some(Err(error)) => return Some(Err(BodyError(format!("The request body broke off: {error}")))),
-                None => {
-                    let held = self.check.take().is_none_or(Check::holds);
-                    return if held { None } else { Some(Err(BodyError(MISMATCH.into()))) };
-                }
+                Some(Ok(bytes))
+            }
+            Ok(None) => {
+                let held = self.check.take().is_none_or(Check::holds);
+                if held { None } else { Some(Err(BodyError(MISMATCH.into()))) }
+            }
+            Err(IncomingError::TooSlow) => Some(Err(BodyError("The request body did not arrive in time".into()))),
+            Err(IncomingError::BrokenOff(error)) => {
+                Some(Err(BodyError(format!("The request body broke off: {error}"))))
             }
         }
     }

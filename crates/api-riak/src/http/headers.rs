@@ -73,8 +73,10 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, Fault> {
 }
 
 fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
-    let is_integer = field.ends_with("_int");
-    if !(is_integer || field.ends_with("_bin") || matches!(field, "$key" | "$bucket")) {
+    // The name before the type may not be empty.
+    let is_typed = |suffix| field.strip_suffix(suffix).is_some_and(|name| !name.is_empty());
+    let is_integer = is_typed("_int");
+    if !(is_integer || is_typed("_bin") || matches!(field, "$key" | "$bucket")) {
         bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());
         return;
     }

@@ -21,7 +21,7 @@ use larder_gateway::{Error, Gateway};
 use larder_model::address::BucketAddress;
 
 use super::body::Body;
-use super::path::quote_segment;
+use super::path::listed;
 use super::query::Query;
 use super::reply::{Fault, JSON, Reply, VARY_ENCODING, json, not_found_page, with_body};
 
@@ -210,16 +210,9 @@ fn names(list: &[Bytes]) -> Vec<u8> {
     out
 }
 
-/// A name as a JSON string; one that is no UTF-8 is percent-encoded, as it would stand in a path.
+/// A name as a JSON string.
 fn write_name(name: &[u8], out: &mut Vec<u8>) {
-    match std::str::from_utf8(name) {
-        Ok(text) => out.extend(serde_json::Value::from(text).to_string().into_bytes()),
-        Err(_) => {
-            out.push(b'"');
-            quote_segment(name, out);
-            out.push(b'"');
-        }
-    }
+    out.extend(serde_json::Value::from(listed(name)).to_string().into_bytes());
 }
 
 #[cfg(test)]
@@ -230,7 +223,10 @@ mod tests {
     #[test]
     fn names_are_json() {
         let list = [Bytes::from("a\"b"), Bytes::from("п"), Bytes::from_static(b"\xff/")];
-        assert_eq!(String::from_utf8(object("keys", &list)).unwrap(), r#"{"keys":["a\"b","п","%FF%2F"]}"#);
+        assert_eq!(
+            String::from_utf8(object("keys", &list)).unwrap(),
+            "{\"keys\":[\"a\\\"b\",\"п\",\"\u{FFFD}%FF%2F\"]}"
+        );
         assert_eq!(object("buckets", &[]), br#"{"buckets":[]}"#);
         assert_eq!(start(br#""props":{}"#, "keys"), br#"{"props":{},"keys":["#);
     }

@@ -43,11 +43,13 @@ use hyper::{Method, Request, StatusCode};
 
 use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
+use larder_http_edge::{PacedIncoming, Requester};
 
 pub use body::Body;
 pub use reply::Reply;
-pub use server::{HttpSettings, serve, serve_connection};
+pub use server::{HttpSettings, serve};
 
+use body::RequestBody;
 use call::Call;
 use path::Segments;
 use query::Query;
@@ -69,8 +71,8 @@ pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
 
 impl HttpService {
     /// Answers one request, whatever happens in it.
-    pub async fn answer(&self, request: Request<Incoming>) -> Reply {
-        match AssertUnwindSafe(self.carry_out(request)).catch_unwind().await {
+    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
+        match AssertUnwindSafe(self.carry_out(requester, request)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
                 if let Fault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_))) = &fault {
@@ -88,8 +90,9 @@ impl HttpService {
         }
     }
 
-    async fn carry_out(&self, request: Request<Incoming>) -> Result<Reply, Fault> {
+    async fn carry_out(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<Reply, Fault> {
         let (request, body) = request.into_parts();
+        let body = RequestBody::new(PacedIncoming::new(body), requester);
         let segments = Segments::of(request.uri.path());
         let route = route(&segments, &request.method)?;
         let call = Call {
@@ -113,7 +116,7 @@ impl HttpService {
         }
     }
 
-    async fn other(&self, call: &Call<'_>, body: Incoming) -> Result<Reply, Fault> {
+    async fn other(&self, call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
         match call.route.resource {
             Resource::Object | Resource::NewObject => Err(Fault::page(StatusCode::NOT_FOUND)),
             Resource::Keys => keys::get(call, &self.gateway).await,

@@ -75,7 +75,12 @@ fn body(heads: Vec<Bytes>, bodies: Vec<Download>, end: Bytes, length: u64) -> Bo
         parts.extend([Download::Bytes(head), body]);
     }
     parts.push_back(Download::Bytes(end));
-    whole(&parts, length).map_or_else(|| Body::pieces(pieces(parts), Some(length)), Body::full)
+    if let Some(whole) = whole(&parts, length) {
+        return Body::full(whole);
+    }
+    let in_memory = |part: &Download| if let Download::Bytes(bytes) = part { bytes.len() as u64 } else { 0 };
+    let memory = parts.iter().map(in_memory).sum();
+    Body::pieces(pieces(parts), Some(length)).beside(memory)
 }
 
 /// All parts in one piece, when they are short and in memory.

@@ -54,8 +54,39 @@ pub(super) fn name(segment: &str) -> Bytes {
     }
     match unquote(segment.as_bytes()) {
         Cow::Borrowed(raw) => Bytes::copy_from_slice(raw),
-        Cow::Owned(decoded) => Bytes::from(decoded),
+        Cow::Owned(decoded) => Bytes::from(marked(&decoded).unwrap_or(decoded)),
     }
+}
+
+/// Stands in a listing before a name that is no UTF-8 and is shown percent-encoded: U+FFFD, which means just that.
+const NO_TEXT: &[u8] = "\u{FFFD}".as_bytes();
+
+/// A name as a listing shows it. JSON takes text alone, so a name that is none is percent-encoded behind a mark; what is
+/// listed leads back to its name in a path, quoted as any other. A text that looks like this is marked, too.
+#[must_use]
+pub(super) fn listed(name: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(name) {
+        Ok(text) if marked(name).is_none() => Cow::Borrowed(text),
+        _ => {
+            let mut listed = NO_TEXT.to_vec();
+            quote_segment(name, &mut listed);
+            Cow::Owned(String::from_utf8_lossy(&listed).into_owned())
+        }
+    }
+}
+
+/// The name that a listing shows like this, if it is one that a listing marks.
+fn marked(text: &[u8]) -> Option<Vec<u8>> {
+    let quoted = text.strip_prefix(NO_TEXT)?;
+    if std::str::from_utf8(quoted).is_err() {
+        // It stood in the path as it was listed, without being quoted once more.
+        return Some(quoted.to_vec());
+    }
+    let name = unquote(quoted).into_owned();
+    let mut again = Vec::with_capacity(quoted.len());
+    quote_segment(&name, &mut again);
+    let is_shown_so = again == quoted && (std::str::from_utf8(&name).is_err() || marked(&name).is_some());
+    is_shown_so.then_some(name)
 }
 
 /// Decodes a form value.
@@ -133,6 +164,24 @@ mod tests {
         check("%", b"%");
         check("%%41", b"%A");
         check("%ff%00", b"\xff\0");
+    }
+
+    #[test]
+    fn a_byte_and_its_escape_were_once_the_same_in_a_listing() {
+        let names: [&[u8]; 6] = [b"\xff", b"%FF", b"a\xff/", "п".as_bytes(), "\u{FFFD}x".as_bytes(), NO_TEXT];
+        for name in names {
+            let mut quoted = Vec::new();
+            quote_segment(listed(name).as_bytes(), &mut quoted);
+            check(&String::from_utf8(quoted).unwrap(), name);
+            if std::str::from_utf8(name).is_err() {
+                check(&listed(name), name);
+            }
+        }
+        assert_eq!(listed(b"a\xff/"), "\u{FFFD}a%FF%2F");
+        assert_eq!((listed(b"%FF"), listed("\u{FFFD}x".as_bytes())), ("%FF".into(), "\u{FFFD}x".into()));
+        // A text that looks like a marked name is marked itself.
+        assert_eq!(listed("\u{FFFD}%FF".as_bytes()), "\u{FFFD}%EF%BF%BD%25FF");
+        check("%EF%BF%BD%25EF%25BF%25BD%2525FF", "\u{FFFD}%FF".as_bytes());
     }
 
     #[test]

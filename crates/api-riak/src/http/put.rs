@@ -1,7 +1,6 @@
 //! PUT and POST of an object. Checks come in Riak's order (Riak KV HTTP reference §1.1), before anything is read or written.
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
 
@@ -9,7 +8,7 @@ use larder_gateway::kv::{Found, PutObject};
 use larder_model::address::Address;
 use larder_model::content::Content;
 
-use super::body::upload;
+use super::body::RequestBody;
 use super::call::{Call, joined};
 use super::headers::{check_media, content_type, insert, media_header, meta, terms};
 use super::object::{self, Place};
@@ -23,7 +22,7 @@ use super::{conditional, links};
 ///
 /// # Errors
 /// A parameter, a header or the gateway refuses.
-pub(super) async fn put(call: &Call<'_>, body: Incoming) -> Result<Reply, Fault> {
+pub(super) async fn put(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
     let request = request(call, None)?;
     store(call, request, body, None).await.map_err(Fault::after_checks)
 }
@@ -32,7 +31,7 @@ pub(super) async fn put(call: &Call<'_>, body: Incoming) -> Result<Reply, Fault>
 ///
 /// # Errors
 /// A parameter, a header or the gateway refuses.
-pub(super) async fn post_new(call: &Call<'_>, body: Incoming) -> Result<Reply, Fault> {
+pub(super) async fn post_new(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
     let key = call.gateway.new_key();
     let location = location(call, &key);
     let request = request(call, Some(key))?;
@@ -70,7 +69,12 @@ fn request(call: &Call<'_>, new_key: Option<String>) -> Result<Request, Fault> {
     Ok(Request { address, params, content })
 }
 
-async fn store(call: &Call<'_>, request: Request, body: Incoming, location: Option<Vec<u8>>) -> Result<Reply, Fault> {
+async fn store(
+    call: &Call<'_>,
+    request: Request,
+    body: RequestBody<'_>,
+    location: Option<Vec<u8>>,
+) -> Result<Reply, Fault> {
     let media = HeaderValue::from_maybe_shared(Bytes::from(media_header(&request.content))).unwrap_or(TEXT);
     // Riak looks at this header on PUT only.
     let if_not_modified = match *call.method == Method::PUT {
@@ -83,7 +87,7 @@ async fn store(call: &Call<'_>, request: Request, body: Incoming, location: Opti
         conditions: conditional::conditions(call.headers),
         if_not_modified,
         content: request.content,
-        upload: upload(body, call.headers, call.gateway.config().object_bytes_max).await?,
+        upload: body.upload(call.headers, call.gateway.config().object_bytes_max).await?,
         quorums: request.params.quorums,
         return_body: request.params.return_body,
         timeout: request.params.timeout,

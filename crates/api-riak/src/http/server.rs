@@ -1,20 +1,19 @@
 //! The listener.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use larder_http_edge::{Face, Wire};
+use larder_http_edge::{Face, Requester, Wire};
 use tokio::net::TcpListener;
 
-use larder_gateway::Gateway;
+use larder_gateway::{Error, Gateway};
 
-pub use larder_http_edge::{Settings as HttpSettings, serve_connection};
+pub use larder_http_edge::Settings as HttpSettings;
 
 use super::body::Body;
-use super::{HttpService, Reply, service};
+use super::{HttpService, Reply, reply, service};
 
 impl Face for HttpService {
     type Body = Body;
@@ -33,8 +32,16 @@ impl Face for HttpService {
         self.settings.clone()
     }
 
-    async fn respond(&self, _peer: IpAddr, request: Request<Incoming>) -> Reply {
-        self.answer(request).await
+    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
+        self.answer(requester, request).await
+    }
+
+    fn memory_of(answer: &Body) -> u64 {
+        answer.memory()
+    }
+
+    fn busy(&self) -> Reply {
+        reply::of_error(&Error::Overloaded { retry_after: 1 })
     }
 }
 

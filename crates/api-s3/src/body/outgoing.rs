@@ -18,6 +18,8 @@ use crate::xml::PROLOG;
 
 /// Longest piece of a body on its way out.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// What an answer in pieces holds in memory: two pieces wait for the socket, the engine keeps the last one, one is read.
+const PIECES_BYTES_HELD: u64 = 4 * PIECE_BYTES_MAX as u64;
 /// How often a byte goes out while an answer is awaited whose status is told already.
 const BEAT: Duration = Duration::from_secs(10);
 
@@ -119,6 +121,15 @@ impl Body {
     pub(crate) fn counted(mut self, tally: Tally) -> Self {
         self.tally = Some(tally);
         self
+    }
+
+    /// Bytes of memory that it holds while it is sent.
+    #[must_use]
+    pub(crate) fn memory(&self) -> u64 {
+        match &self.kind {
+            Kind::Full(bytes) => bytes.len() as u64,
+            Kind::Pieces { left, .. } => left.unwrap_or(u64::MAX).min(PIECES_BYTES_HELD),
+        }
     }
 
     /// How many bytes it will have, when that is known.

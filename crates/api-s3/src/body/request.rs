@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
 use hyper::header::HeaderMap;
+use larder_http_edge::{IncomingError, PacedIncoming};
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects;
@@ -24,8 +22,6 @@ use crate::errors::{Code, Fault};
 
 use super::sum::Sum;
 
-/// Longest silence within a request's body.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a document may take to come: who asked may not be who may ask any more when it comes at last.
 pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
 
@@ -49,7 +45,7 @@ impl Verdict {
 
 /// Where the bytes come from.
 enum Source {
-    Wire(Incoming),
+    Wire(PacedIncoming),
     #[cfg(test)]
     Pieces(std::collections::VecDeque<Bytes>),
     #[cfg(test)]
@@ -68,8 +64,6 @@ pub struct RequestBody {
     count: Arc<AtomicU64>,
     verdict: Verdict,
     done: bool,
-    /// Its place among the bodies of those who have not said who they are.
-    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl std::fmt::Debug for RequestBody {
@@ -90,8 +84,8 @@ impl RequestBody {
     /// # Errors
     /// `MissingContentLength`: chunks without the length of what is in them; `InvalidRequest`: signed chunks of a request whose
     /// signature cannot sign them; `InvalidArgument`: a payload there is none of.
-    pub fn of(body: Incoming, headers: &HeaderMap, checked: Option<&Checked>) -> Result<Self, Fault> {
-        let length = body.size_hint().exact();
+    pub fn of(body: PacedIncoming, headers: &HeaderMap, checked: Option<&Checked>) -> Result<Self, Fault> {
+        let length = body.length();
         let mut this = Self::over(Source::Wire(body), length);
         this.read_as(Payload::of(headers)?, headers, checked)?;
         Ok(this)
@@ -107,19 +101,7 @@ impl RequestBody {
             count: Arc::default(),
             verdict: Verdict::default(),
             done: false,
-            turn: None,
         }
-    }
-
-    /// The same, keeping `turn` until it was read.
-    #[must_use]
-    pub(crate) fn holding(self, turn: OwnedSemaphorePermit) -> Self {
-        Self { turn: Some(turn), ..self }
-    }
-
-    /// Hands over what it keeps.
-    pub(crate) fn take_turn(&mut self) -> Option<OwnedSemaphorePermit> {
-        self.turn.take()
     }
 
     fn read_as(&mut self, payload: Payload, headers: &HeaderMap, checked: Option<&Checked>) -> Result<(), Fault> {
@@ -244,20 +226,13 @@ impl RequestBody {
             Source::Pieces(pieces) => Ok(pieces.pop_front()),
             #[cfg(test)]
             Source::Never => std::future::pending().await,
-            Source::Wire(body) => loop {
-                match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
-                    Err(_) => return Err(Code::RequestTimeout.into()),
-                    Ok(None) => return Ok(None),
-                    Ok(Some(Err(error))) => {
-                        tracing::debug!(%error, "a body broke off");
-                        return Err(Code::IncompleteBody.into());
-                    }
-                    Ok(Some(Ok(frame))) => match frame.into_data() {
-                        Ok(data) if !data.is_empty() => return Ok(Some(data)),
-                        _ => {}
-                    },
+            Source::Wire(body) => body.next().await.map_err(|error| match error {
+                IncomingError::TooSlow => Code::RequestTimeout.into(),
+                IncomingError::BrokenOff(error) => {
+                    tracing::debug!(%error, "a body broke off");
+                    Code::IncompleteBody.into()
                 }
-            },
+            }),
         }
     }
 

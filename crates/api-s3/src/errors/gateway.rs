@@ -109,6 +109,7 @@ fn of_gateway(error: &larder_gateway::Error) -> Fault {
         | E::QuorumAboveN { .. }
         | E::Condition(_)
         | E::Superseded
+        | E::Changed
         | E::Context(_)
         | E::TooManySiblings { .. }
         | E::Refused(_)

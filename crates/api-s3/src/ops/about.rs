@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::HeaderMap;
+use larder_gateway::objects::copy::NEVER_COPIED;
 use larder_gateway::objects::put::About;
 use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
 use larder_model::objects::tags::{self, TagError};
@@ -10,6 +11,7 @@ use larder_model::objects::{SystemHeader, Tag};
 use super::{grants, params};
 use crate::call::joined;
 use crate::errors::{Code, Fault};
+use crate::probe::NO_LOCKS;
 
 /// What headers with metadata begin with.
 pub(crate) const META: &str = "x-amz-meta-";
@@ -29,6 +31,14 @@ const CLASSES: &[&str] = &[
     "OUTPOSTS",
     "SNOW",
     "EXPRESS_ONEZONE",
+];
+
+/// Beginnings of headers that would have bytes stored in another way, or elsewhere in the object.
+const NOT_OFFERED: &[&str] = &[
+    "x-amz-server-side-encryption",
+    "x-amz-copy-source-server-side-encryption",
+    "x-amz-write-offset-bytes",
+    "x-amz-rename-source",
 ];
 
 /// What the headers of a request say about an object.
@@ -81,23 +91,31 @@ pub(crate) fn refused(error: &TagError) -> Fault {
 
 /// Whether the request asks for anything else that a copy onto itself may change.
 pub(crate) fn changes_more(headers: &HeaderMap) -> bool {
-    [SystemHeader::StorageClass, SystemHeader::WebsiteRedirect].iter().any(|header| headers.contains_key(header.name()))
+    NEVER_COPIED.iter().any(|header| headers.contains_key(header.name()))
+}
+
+/// What a copy is given of the headers that it never takes over.
+///
+/// # Errors
+/// 400 for a storage class nobody knows.
+pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, Fault> {
+    let mut given = system(headers)?;
+    given.retain(|(header, _)| NEVER_COPIED.contains(header));
+    Ok(given)
 }
 
 /// What would be stored in another way than the client believes is refused.
 ///
 /// # Errors
-/// 501 for encryption by the server, 400 for a lock.
+/// 501 for encryption by the server and for bytes at an offset, 400 for a lock.
 pub(crate) fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
     for name in headers.keys() {
         let name = name.as_str();
-        if name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-copy-source-server-side-encryption")
-        {
-            return Err(Code::NotImplemented.into());
+        if NOT_OFFERED.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(Fault::header_not_offered(name));
         }
         if name.starts_with("x-amz-object-lock-") {
-            return Err(Fault::invalid("Bucket is missing Object Lock Configuration"));
+            return Err(Fault::invalid(NO_LOCKS));
         }
     }
     Ok(())
@@ -245,7 +263,10 @@ mod tests {
         assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
         assert!(of(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
         assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
-        assert_eq!(code(&[("x-amz-server-side-encryption", "AES256")]), "NotImplemented");
+        for name in ["x-amz-server-side-encryption", "x-amz-write-offset-bytes"] {
+            let fault = of(&headers(&[(name, "0")])).unwrap_err();
+            assert_eq!((fault.code, fault.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
+        }
         assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidRequest");
         assert_eq!(code(&[("x-amz-tagging", "a=%")]), "InvalidArgument");
         assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidTag");

@@ -17,17 +17,17 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(super) async fn create(call: &Call) -> Result<Reply, Fault> {
     refuse_unbuilt(&call.headers)?;
     let acl = grants::of(&call.headers)?;
-    check_location(&incoming::document(call).await?)?;
-    call.objects.create_bucket(&call.caller, &call.bucket, acl).await?;
+    let location = location_wanted(&incoming::document(call).await?)?;
+    call.objects.create_bucket(&call.caller, &call.bucket, acl, location).await?;
     let mut reply = reply::empty(StatusCode::OK);
     reply::set(&mut reply, LOCATION, format!("/{}", call.bucket));
     Ok(reply)
 }
 
 pub(super) async fn head(call: &Call) -> Result<Reply, Fault> {
-    call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     let mut reply = reply::empty(StatusCode::OK);
-    reply::set(&mut reply, REGION, call.objects.config().region.as_str());
+    reply::set(&mut reply, REGION, call.objects.location(&bucket));
     Ok(reply)
 }
 
@@ -37,8 +37,8 @@ pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
 }
 
 pub(super) async fn location(call: &Call) -> Result<Reply, Fault> {
-    call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
-    Ok(reply::document(location_of(&call.objects.config().region)))
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    Ok(reply::document(location_of(call.objects.location(&bucket))))
 }
 
 fn location_of(region: &str) -> Bytes {
@@ -51,17 +51,19 @@ fn location_of(region: &str) -> Bytes {
 
 /// A bucket that would not keep the promises of its headers is not made.
 fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
-    let locked = params::header(headers, "x-amz-bucket-object-lock-enabled");
-    let ownership = params::header(headers, "x-amz-object-ownership");
-    let refused = locked.is_some_and(|value| !value.eq_ignore_ascii_case("false"))
-        || ownership.is_some_and(|value| value != "ObjectWriter");
-    if refused { Err(Code::NotImplemented.into()) } else { Ok(()) }
+    let refuse = |name: &str, is_kept: fn(&str) -> bool| match params::header(headers, name) {
+        Some(value) if !is_kept(value) => Err(Fault::header_not_offered(name)),
+        _ => Ok(()),
+    };
+    refuse("x-amz-bucket-object-lock-enabled", |value| value.eq_ignore_ascii_case("false"))?;
+    refuse("x-amz-object-ownership", |value| value == "ObjectWriter")
 }
 
-/// Any region does: there is one, whatever clients call it.
-fn check_location(document: &[u8]) -> Result<(), Fault> {
+/// The region that a bucket is wanted in. Any does: there is one, and the bucket remembers what its client calls it.
+fn location_wanted(document: &[u8]) -> Result<Option<String>, Fault> {
+    let mut wanted = None;
     if document.iter().all(u8::is_ascii_whitespace) {
-        return Ok(());
+        return Ok(wanted);
     }
     let mut xml = Reader::open(document, "CreateBucketConfiguration")?;
     while let Some(name) = xml.child()? {
@@ -72,13 +74,15 @@ fn check_location(document: &[u8]) -> Result<(), Fault> {
                 if region.len() > 64 || !region.trim().chars().all(plain) {
                     return Err(Fault::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
                 }
+                wanted = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
             // Tags of the new bucket would be lost, other things are about kinds of buckets there are none of here.
             "Tags" | "Bucket" | "Location" => return Err(Code::NotImplemented.into()),
             _ => xml.skip()?,
         }
     }
-    xml.end()
+    xml.end()?;
+    Ok(wanted)
 }
 
 #[cfg(test)]
@@ -94,17 +98,18 @@ mod tests {
                 "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint>\
                     </CreateBucketConfiguration>"
             );
-            check_location(document.as_bytes()).map_err(|fault| fault.code.name())
+            location_wanted(document.as_bytes()).map_err(|fault| fault.code.name())
         };
-        for region in ["", "EU", "eu-west-1", "my_dc", "us-east-1"] {
-            assert_eq!(of(region), Ok(()), "{region}");
+        for region in ["EU", "eu-west-1", "my_dc", "us-east-1"] {
+            assert_eq!(of(region), Ok(Some(region.to_owned())), "{region}");
         }
+        assert_eq!(of(""), Ok(None));
         assert_eq!(of("a b"), Err("InvalidLocationConstraint"));
         assert_eq!(of(&"x".repeat(65)), Err("InvalidLocationConstraint"));
         assert_eq!(of("<A/>"), Err("MalformedXML"));
-        assert!(check_location(b" \n").is_ok());
-        assert!(check_location(b"<CreateBucketConfiguration/>").is_ok());
-        assert!(check_location(b"x").is_err());
+        assert!(location_wanted(b" \n").is_ok());
+        assert!(location_wanted(b"<CreateBucketConfiguration/>").is_ok());
+        assert!(location_wanted(b"x").is_err());
     }
 
     #[test]
@@ -128,7 +133,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_document_is_read_or_refused(bytes: Vec<u8>) {
-            let _ = check_location(&bytes);
+            let _ = location_wanted(&bytes);
         }
     }
 }

@@ -48,7 +48,9 @@ pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, Fault> {
         if !name.as_str().starts_with(PREFIX) || ABOUT.contains(&name.as_str()) {
             continue;
         }
-        let Some(algorithm) = Algorithm::from_header(name.as_str()) else { return Err(Code::NotImplemented.into()) };
+        let Some(algorithm) = Algorithm::from_header(name.as_str()) else {
+            return Err(Fault::header_not_offered(name.as_str()));
+        };
         let invalid = || Fault::invalid(format!("Value for {name} header is invalid."));
         let text = value.to_str().map_err(|_| invalid())?;
         let checksum = Checksum::parse(algorithm, text).ok_or_else(invalid)?;
@@ -137,11 +139,10 @@ pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Says a checksum in the headers of an answer.
-pub(crate) fn say(reply: &mut Reply, checksum: Option<&Checksum>) {
-    let Some(checksum) = checksum else { return };
+/// Says a checksum in the headers of an answer, and what the object's is computed over.
+pub(crate) fn say(reply: &mut Reply, checksum: &Checksum, of_object: ChecksumKind) {
     reply::set(reply, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
-    reply.headers_mut().insert(TYPE, HeaderValue::from_static(checksum.kind().name()));
+    reply.headers_mut().insert(TYPE, HeaderValue::from_static(of_object.name()));
 }
 
 /// Says a checksum in a document.

@@ -54,6 +54,7 @@ fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, 
         replace,
         tags,
         acl: grants::of(headers)?,
+        own: about::of_copy(headers)?,
         changes_more: about::changes_more(headers),
         checksum: checksums::algorithm(headers)?,
         conditions: conditions::of_write(headers),
@@ -77,6 +78,7 @@ mod tests {
     use larder_gateway::objects::acl::AclChoice;
     use larder_gateway::objects::get::VersionSpec;
     use larder_gateway::objects::put::Stored;
+    use larder_model::objects::SystemHeader;
     use proptest::prelude::*;
 
     use super::*;
@@ -99,6 +101,8 @@ mod tests {
         assert!(plain.source.conditions.always_precondition);
         assert!(plain.replace.is_none() && plain.tags.is_none() && !plain.changes_more);
         assert!(matches!(plain.acl, AclChoice::Canned(_)));
+        let cold = decoded(&[source, ("x-amz-storage-class", "GLACIER"), ("content-type", "text/css")]).unwrap();
+        assert_eq!(cold.own, [(SystemHeader::StorageClass, Bytes::from_static(b"GLACIER"))]);
         let replaced = decoded(&[
             source,
             ("x-amz-metadata-directive", "REPLACE"),

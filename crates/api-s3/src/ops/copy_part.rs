@@ -1,11 +1,12 @@
 //! `PUT /key?partNumber=N&uploadId=U` with `x-amz-copy-source`: a part made of bytes of an object.
 
 use bytes::Bytes;
-use larder_model::objects::{Checksum, Etag, Part};
+use larder_gateway::objects::parts::StoredPart;
+use larder_model::objects::Etag;
 
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
-use super::upload_part::{address, by_length};
+use super::upload_part::address;
 use super::{about, describe, owner, params};
 use crate::call::Call;
 use crate::dates;
@@ -19,39 +20,40 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
     let window = part_window(params::header(&call.headers, COPY_SOURCE_RANGE))?;
     let source = source(&call.headers, window)?;
     owner::expected(call, owner::OF_SOURCE, &source.bucket).await?;
-    let (part, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
-    let mut reply = reply::document(document(&part));
+    let (stored, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
+    let mut reply = reply::document(document(&stored));
     if let Some(version) = source_version {
         reply::set(&mut reply, SOURCE_VERSION, version);
     }
     Ok(reply)
 }
 
-fn document(part: &Part) -> Bytes {
+fn document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
     let mut xml = Xml::new("CopyPartResult");
     xml.text("LastModified", dates::iso(part.modified)).text("ETag", describe::quoted(Etag::of_md5(part.md5)));
-    if let Some(digest) = &part.checksum
-        && let Some(algorithm) = by_length(digest.len())
-    {
-        xml.text(algorithm.element(), Checksum::full(algorithm, digest.clone()).text());
+    if let Some(checksum) = checksum {
+        xml.text(checksum.algorithm.element(), checksum.text());
     }
     xml.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use larder_model::objects::{Algorithm, Checksum, Part};
+
     use super::*;
 
     #[test]
     fn the_document() {
-        let checksum = Some(Bytes::from_static(&[0; 8]));
-        let part =
-            Part { number: 1, md5: [0x55; 16], length: 1, blob: None, modified: 1_289_422_114_123_456, checksum };
-        let text = String::from_utf8(document(&part).to_vec()).unwrap();
+        let digest = Bytes::from_static(&[0; 4]);
+        let (md5, modified, checksum) = ([0x55; 16], 1_289_422_114_123_456, Some(digest.clone()));
+        let part = Part { number: 1, md5, length: 1, blob: None, modified, checksum };
+        let checksum = Some(Checksum::full(Algorithm::Crc32c, digest));
+        let text = String::from_utf8(document(&StoredPart { part, checksum }).to_vec()).unwrap();
         let expected = "<CopyPartResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
             <LastModified>2010-11-10T20:48:34.123Z</LastModified>\
             <ETag>&quot;55555555555555555555555555555555&quot;</ETag>\
-            <ChecksumCRC64NVME>AAAAAAAAAAA=</ChecksumCRC64NVME></CopyPartResult>";
+            <ChecksumCRC32C>AAAAAA==</ChecksumCRC32C></CopyPartResult>";
         assert!(text.ends_with(expected), "{text}");
     }
 }

@@ -12,6 +12,13 @@ pub(crate) fn http(text: &str) -> Option<Micros> {
     u64::try_from(since.as_micros()).ok()
 }
 
+/// Reads a moment as ISO 8601 writes it: date, `T`, time and zone.
+pub(crate) fn moment(text: &str) -> Option<Micros> {
+    // The parser takes any character between date and time.
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| text.as_bytes().get(10) == Some(&b'T'))?;
+    u64::try_from(time.unix_timestamp_nanos() / 1_000).ok()
+}
+
 /// Reads the date of a document: a date and a time with their zone, or a date alone, which means its midnight UTC.
 pub(crate) fn iso(text: &str) -> Option<Micros> {
     let text = text.trim();
@@ -44,6 +51,10 @@ mod tests {
         assert_eq!(http("yesterday"), None);
         for text in ["2010-11-10T20:48:34.000Z", "2010-11-10T21:48:34+01:00", " 2010-11-10T20:48:34Z\n"] {
             assert_eq!(iso(text), Some(at), "{text}");
+        }
+        assert_eq!(moment("2010-11-10T21:48:34+01:00"), Some(at));
+        for text in ["2010-11-10 20:48:34Z", "2010-11-10", "2010-11-10T20:48:34", " 2010-11-10T20:48:34Z"] {
+            assert_eq!(moment(text), None, "{text}");
         }
         assert_eq!(iso("1970-01-02"), Some(86_400_000_000));
         for text in ["", "1969-12-31", "2010-13-01", "2010-02-30", "2010-01-01-01", "2010", "now"] {

@@ -5,7 +5,7 @@ use hyper::{HeaderMap, StatusCode};
 
 use super::{conditions, describe, params};
 use crate::call::Call;
-use crate::errors::{Code, Fault};
+use crate::errors::Fault;
 use crate::reply::{self, Reply};
 
 /// Says that a delete marker was met, written or removed.
@@ -27,8 +27,8 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
 }
 
 fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
-    match NOT_BUILT.iter().any(|name| headers.contains_key(*name)) {
-        true => Err(Code::NotImplemented.into()),
-        false => Ok(()),
+    match NOT_BUILT.iter().find(|name| headers.contains_key(**name)) {
+        Some(name) => Err(Fault::header_not_offered(name)),
+        None => Ok(()),
     }
 }

@@ -81,13 +81,18 @@ pub(crate) fn found(reply: &mut Reply, found: &Found, object: &Object, headers: 
         let rule = spelling::value_of(rule.as_bytes());
         reply::set(reply, EXPIRATION, format!("expiry-date=\"{}\", rule-id=\"{rule}\"", dates::http(*at)));
     }
-    if let Some(count) = found.parts_count {
+    if let Some(count) = found.part.as_ref().and_then(|part| part.count) {
         reply::set(reply, PARTS_COUNT, count.to_string());
     }
-    // A client that is told the checksum of all bytes would check some of them against it.
     let asked = params::header(headers, "x-amz-checksum-mode").is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
-    if asked && !found.partial {
-        checksums::say(reply, object.checksum.as_ref());
+    let said = match &found.part {
+        Some(part) => part.checksum.as_ref(),
+        // A client that is told the checksum of all bytes would check some of them against it.
+        None if found.partial => None,
+        None => object.checksum.as_ref(),
+    };
+    if let (true, Some(said), Some(whole)) = (asked, said, &object.checksum) {
+        checksums::say(reply, said, whole.kind());
     }
     window(reply, found, object.length());
 }
@@ -128,6 +133,7 @@ pub(crate) fn class(object: &Object) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use bytes::Bytes;
+    use larder_gateway::objects::get::FoundPart;
     use larder_model::objects::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 
     use super::*;
@@ -167,7 +173,7 @@ pub(crate) mod tests {
             version_id: Some("v1".into()),
             window,
             partial,
-            parts_count: partial.then_some(3),
+            part: partial.then(|| FoundPart { count: Some(3), checksum: None }),
             expires: Some((1_289_422_114_123_456, "old stuff".into())),
         }
     }
@@ -218,6 +224,12 @@ pub(crate) mod tests {
         );
         assert_eq!(reply.headers()["x-amz-mp-parts-count"], "3");
         assert!(!reply.headers().contains_key("x-amz-checksum-crc32"));
+        let digest = Bytes::from_static(&[0, 0, 0, 2]);
+        let part = FoundPart { count: Some(3), checksum: Some(Checksum::full(Algorithm::Crc32, digest)) };
+        let (mut reply, one) = (reply::empty(StatusCode::OK), Found { part: Some(part), ..found_object(10..20, true) });
+        let asked = [(HeaderName::from_static("x-amz-checksum-mode"), HeaderValue::from_static("ENABLED"))];
+        found(&mut reply, &one, one.version.object.as_ref().unwrap(), &asked.into_iter().collect());
+        assert_eq!(reply.headers()["x-amz-checksum-crc32"], "AAAAAg==", "a part has a checksum of its own");
     }
 
     #[test]

@@ -75,7 +75,9 @@ pub(crate) fn write(shown: &ShownAcl, names: &HashMap<String, String>) -> Xml {
     let mut xml = Xml::new("AccessControlPolicy");
     xml.within("Owner", |xml| user(xml, &shown.owner, names));
     xml.within("AccessControlList", |xml| {
-        for grant in &shown.acl.grants {
+        let is_of_user = |grant: &&Grant| matches!(grant.grantee, Grantee::User(_));
+        let (users, groups): (Vec<_>, Vec<_>) = shown.acl.grants.iter().partition(is_of_user);
+        for grant in groups.into_iter().chain(users) {
             xml.within("Grant", |xml| write_grant(xml, grant, names));
         }
     });
@@ -185,17 +187,17 @@ mod tests {
         let expected = "<AccessControlPolicy xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Owner>\
             <ID>o</ID><DisplayName>tea\
             </DisplayName></Owner><AccessControlList>\
+            <Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"><URI>\
+            http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee><Permission>READ</Permission></Grant>\
             <Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
             xsi:type=\"CanonicalUser\"><ID>o</ID><DisplayName>tea</DisplayName></Grantee>\
-            <Permission>FULL_CONTROL</Permission>\
-            </Grant><Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"Group\"><URI>\
-            http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee><Permission>READ</Permission></Grant>\
+            <Permission>FULL_CONTROL</Permission></Grant>\
             </AccessControlList></AccessControlPolicy>";
         assert!(text.ends_with(expected), "{text}");
         let read = read(&document).unwrap();
         assert_eq!(read.owner.as_deref(), Some("o"));
         let group = GranteeRef::Group("http://acs.amazonaws.com/groups/global/AllUsers".into());
-        let expected = [(Permission::FullControl, GranteeRef::Id("o".into())), (Permission::Read, group)];
+        let expected = [(Permission::Read, group), (Permission::FullControl, GranteeRef::Id("o".into()))];
         assert_eq!(read.grants, expected);
         assert_eq!(ids(&shown()).collect::<Vec<_>>(), ["o", "o"]);
     }

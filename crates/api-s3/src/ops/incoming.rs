@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use larder_gateway::objects::put::{ChecksumWanted, Incoming};
-use larder_model::objects::Algorithm;
+use larder_gateway::objects::put::Incoming;
 
 use super::checksums;
 use crate::body::Verdict;
@@ -30,15 +29,6 @@ pub(crate) fn bytes(call: &Call) -> Result<(Incoming, Verdict), Fault> {
 /// be replaced by nothing.
 fn has_length(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
-}
-
-/// The algorithm of a checksum that was given, or asked for.
-pub(crate) fn algorithm(wanted: &ChecksumWanted) -> Option<Algorithm> {
-    match wanted {
-        ChecksumWanted::Default => None,
-        ChecksumWanted::Compute(algorithm) | ChecksumWanted::Trailing(algorithm) => Some(*algorithm),
-        ChecksumWanted::Given(checksum) => Some(checksum.algorithm),
-    }
 }
 
 /// The document of a request, checked against the digests that came with it.

@@ -29,6 +29,9 @@ pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
     let malformed = |message: String| Error::MalformedPolicy(message);
     let text = std::str::from_utf8(&document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
     let policy = Policy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
+    if policy.allows_all_but_some() {
+        return Err(malformed("Allow with NotPrincipal is not allowed.".into()).into());
+    }
     let policy = Arc::new(policy);
     let change = |bucket: &mut Bucket| {
         if bucket.public_access.is_some_and(|access| access.refuses_policy(&policy)) {

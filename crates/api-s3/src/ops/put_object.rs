@@ -27,9 +27,12 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
 
 /// Says what was stored: entity tag, version, checksum.
 pub(super) fn say(reply: &mut Reply, stored: &Stored) {
-    describe::version(reply, stored.version_id.as_deref());
+    // A bucket that does not keep versions any more makes none: there is nothing to come back to.
+    describe::version(reply, stored.version_id.as_deref().filter(|_| !stored.version.null));
     if let Some(object) = &stored.version.object {
         reply::set(reply, ETAG, describe::quoted(object.etag));
-        checksums::say(reply, object.checksum.as_ref());
+        if let Some(checksum) = &object.checksum {
+            checksums::say(reply, checksum, checksum.kind());
+        }
     }
 }

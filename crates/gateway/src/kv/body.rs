@@ -5,9 +5,8 @@ use larder_model::causality::{Clock, Slot};
 use larder_model::content::{BlobId, BlobRef, Body};
 use larder_model::hash::Digester;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
-use tokio::time::{Instant, timeout_at};
 
-use crate::body::{ByteStream, Pace, Upload, collect};
+use crate::body::{ByteStream, Upload, collect, next};
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result};
 
@@ -27,8 +26,6 @@ pub(super) struct Destination<'a> {
     pub(super) slot: Slot,
     /// The clock of the write, which nothing else in this slot has: the blob's stamp.
     pub(super) clock: Clock,
-    /// How long to wait for a turn.
-    pub(super) deadline: Instant,
 }
 
 impl Gateway {
@@ -49,12 +46,11 @@ impl Gateway {
             }
             Upload::Stream { mut stream, length } => {
                 self.check_length(length.unwrap_or(0))?;
-                let mut pace = Pace::begin();
-                let first = collect(stream.as_mut(), inline_max, &mut pace).await?;
+                let first = collect(stream.as_mut(), inline_max).await?;
                 if first.len() <= inline_max {
                     return Ok(Received { body: Body::Inline(first), lease: None });
                 }
-                self.receive_blob(first, length, Some((stream, pace)), to).await
+                self.receive_blob(first, length, Some(stream), to).await
             }
         }
     }
@@ -63,11 +59,9 @@ impl Gateway {
         &self,
         first: Bytes,
         announced: Option<u64>,
-        rest: Option<(Box<dyn ByteStream>, Pace)>,
+        rest: Option<Box<dyn ByteStream>>,
         to: Destination<'_>,
     ) -> Result<Received> {
-        let turn = timeout_at(to.deadline, self.uploads.acquire()).await;
-        let _turn = turn.map_err(|_| Error::Overloaded { retry_after: 1 })?;
         let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.ports.blobs.create(id, owner).await?;
@@ -75,8 +69,8 @@ impl Gateway {
         let mut length = 0;
         let mut digest = Digester::default();
         self.append(writer.as_mut(), first, &mut length, &mut digest).await?;
-        if let Some((mut rest, mut pace)) = rest {
-            while let Some(piece) = pace.next(rest.as_mut()).await? {
+        if let Some(mut rest) = rest {
+            while let Some(piece) = next(rest.as_mut()).await? {
                 self.append(writer.as_mut(), piece, &mut length, &mut digest).await?;
             }
         }

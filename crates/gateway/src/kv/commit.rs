@@ -6,11 +6,14 @@ use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, PartitionChanges};
 use larder_store::{Level, Partition};
 
-use super::put::Target;
+use super::put::{Seen, SeenRows, Target};
 use crate::blobs::lease::NamingLease;
 use crate::config::DeleteMode;
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result, Rule};
+
+/// How often a write with conditions is tried on a key that others change: each time they are held against it again.
+const GUARDED_TRIES_MAX: usize = 16;
 
 impl Gateway {
     /// Writes, and answers what was written. A key with too many rows is read once: tombstones that nobody named, and
@@ -18,34 +21,62 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Error::TooManySiblings`], and what the store answers.
-    pub(super) async fn commit(
+    async fn commit(
         &self,
         target: Target<'_>,
         partition: &Partition,
         mut write: Write,
-        forget: Vec<Change>,
+        (forget, seen): (Vec<Change>, Option<&Seen>),
     ) -> Result<Write> {
-        let full = match self.apply(target, partition, &write, forget.clone()).await {
+        let full = match self.apply(target, partition, &write, (forget.clone(), seen)).await {
             Err(full @ Error::TooManySiblings { .. }) => full,
             other => return other.map(|()| write),
         };
         let read = self.read_for_write(target.permit, target.asked);
-        let seen = self.versions(target.address, target.permit, read).await?;
+        let shown = self.versions(target.address, target.permit, read).await?;
         // What came after the write was begun is not its to remove.
         let may_go = |gone: &Removed| (gone.flags.tombstone || write.mode == Mode::Newest) && gone.clock < write.clock;
         let is_new = |gone: &Removed| write.removed.iter().all(|known| known.name != gone.name);
         let more: Vec<_> =
-            Removed::named_by(&seen.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
+            Removed::named_by(&shown.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
         if more.is_empty() {
             self.metrics.event(Event::SiblingsRefused);
             return Err(full);
         }
-        write.remove_more(more, seen.context.covers);
-        self.apply(target, partition, &write, forget).await.map(|()| write)
+        write.remove_more(more, shown.context.covers);
+        self.apply(target, partition, &write, (forget, seen)).await.map(|()| write)
+    }
+
+    /// The same for a write with conditions: it happens only while the rows are there that they were held against. Where
+    /// the rows were changed, the conditions are held against them again. A replicated engine writes whatever is there.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], [`Error::Overloaded`] when the key never rests, and what [`Self::commit`] answers.
+    pub(super) async fn commit_guarded(
+        &self,
+        target: Target<'_>,
+        partition: &Partition,
+        write: Write,
+        (forget, guard): (Vec<Change>, Option<SeenRows>),
+    ) -> Result<Write> {
+        let Some(mut guard) = guard else { return self.commit(target, partition, write, (forget, None)).await };
+        for _ in 0..GUARDED_TRIES_MAX {
+            match self.commit(target, partition, write.clone(), (forget.clone(), Some(&guard.seen))).await {
+                Err(Error::Changed) => self.check_again(target, &mut guard).await?,
+                other => return other,
+            }
+        }
+        Err(Error::Overloaded { retry_after: 1 })
     }
 
     /// Applies a write with its views, then releases the blobs of the rows it removed.
-    async fn apply(&self, target: Target<'_>, partition: &Partition, write: &Write, forget: Vec<Change>) -> Result<()> {
+    async fn apply(
+        &self,
+        target: Target<'_>,
+        partition: &Partition,
+        write: &Write,
+        (forget, seen): (Vec<Change>, Option<&Seen>),
+    ) -> Result<()> {
         let address = target.address;
         let counted = self.is_limited(write) && self.slots.wants_count(partition);
         let mut batch = Batch {
@@ -53,6 +84,7 @@ impl Gateway {
                 partition: partition.clone(),
                 changes: write.object_changes(),
                 rows_max: counted.then_some(self.config.siblings_max),
+                seen: seen.cloned(),
             }],
         };
         let mut in_view = self.entry_changes(address, write);
@@ -91,7 +123,15 @@ impl Gateway {
         if error.is_outcome_unknown() {
             return drop(naming);
         }
-        if let (Error::TooManySiblings { .. } | Error::Superseded | Error::DiskFull, Some(blob)) = (error, blob) {
+        let is_refused = matches!(
+            error,
+            Error::TooManySiblings { .. }
+                | Error::Superseded
+                | Error::DiskFull
+                | Error::Condition(_)
+                | Error::Overloaded { .. }
+        );
+        if let (true, Some(blob)) = (is_refused, blob) {
             self.releases.discard(blob).await;
         }
         naming.end();

@@ -29,7 +29,7 @@ impl Gateway {
         let expected = self.expected(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true, permit.props.copies);
         let slot = Slot { actor: self.actor, birth: self.issue().await? };
-        let to = Destination { partition: &partition, slot, clock: slot.birth, deadline: asked.options.deadline };
+        let to = Destination { partition: &partition, slot, clock: slot.birth };
         let Received { body, lease } = self.receive(upload, to).await?;
         let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
         let content = Content { body, ..content };

@@ -1,12 +1,11 @@
 //! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
 
-use larder_model::address::Address;
 use larder_model::causality::{Removed, Unlisted, Versions, Write};
 use larder_model::rows::Micros;
 use larder_store::{Level, Partition};
 
 use super::permit::{Asked, Permit};
-use super::put::{Basis, Target};
+use super::put::{Basis, SeenRows, Target, seen_of};
 use super::{DeleteObject, Deleted, Quorums};
 use crate::config::DeleteMode;
 use crate::metrics::Op;
@@ -27,13 +26,19 @@ impl Gateway {
             if permit.props.consistent {
                 return self.delete_consistent(request, permit, asked).await;
             }
+            let mut guard = None;
             let basis = match &request.context {
                 Some(bytes) if request.conditions.is_empty() => Basis::of(self.open_context(bytes, &request.address)?),
                 _ => {
-                    let seen = self.versions(&request.address, &permit, reading).await?;
+                    let rows = self.rows_of(&request.address, &permit, reading).await?;
+                    let rows_seen = seen_of(&rows);
+                    let seen = self.shown(&permit, rows)?;
                     self.check(&request.conditions, &seen)?;
                     if let Some(nothing) = nothing_to_delete(&request, &seen) {
                         return Ok(nothing);
+                    }
+                    if !request.conditions.is_empty() {
+                        guard = Some(SeenRows { conditions: request.conditions.clone(), seen: rows_seen });
                     }
                     match &request.context {
                         Some(bytes) => Basis::of(self.open_context(bytes, &request.address)?),
@@ -41,13 +46,15 @@ impl Gateway {
                     }
                 }
             };
-            self.write_tombstone(&request.address, &permit, asked, basis).await?;
+            let target = Target { address: &request.address, permit: &permit, asked };
+            self.write_tombstone(target, basis, guard).await?;
             Ok(Deleted::Done)
         })
         .await
     }
 
-    async fn write_tombstone(&self, address: &Address, permit: &Permit, asked: Asked, basis: Basis) -> Result<()> {
+    async fn write_tombstone(&self, target: Target<'_>, basis: Basis, guard: Option<SeenRows>) -> Result<()> {
+        let Target { address, permit, asked } = target;
         let mode = permit.mode;
         let clock = self.issue().await?;
         let partition = Partition::object(address, false, permit.props.copies);
@@ -65,7 +72,7 @@ impl Gateway {
             true => self.stale_entries(address, &write, &asked.options).await,
             false => self.all_entries(address, clock, &asked.options).await?,
         };
-        self.commit(Target { address, permit, asked }, &partition, write, forget).await?;
+        self.commit_guarded(target, &partition, write, (forget, guard)).await?;
         Ok(())
     }
 

@@ -7,7 +7,6 @@ use larder_model::causality::{Mode, Reading, Sibling, Versions, Write};
 use larder_model::content::{BlobRef, Body, Content};
 use larder_model::rows::Row;
 use larder_store::{Kind, Level, Options, Partition, ReadQuery, Stopped};
-use tokio::time::timeout_at;
 
 use super::permit::{Asked, Permit};
 use super::{Deleted, Found, GetObject, Quorums};
@@ -80,7 +79,7 @@ impl Gateway {
     ) -> Result<Found> {
         for _ in 0..RETRIES_MAX {
             let versions = self.versions_with(address, permit, asked, written).await?;
-            let bodies = if bodies { self.open_bodies(&versions, asked).await? } else { Some(Vec::new()) };
+            let bodies = if bodies { self.open_bodies(&versions).await? } else { Some(Vec::new()) };
             if let Some(bodies) = bodies {
                 let context = (!versions.context.is_empty()).then(|| versions.context.encode(address));
                 return Ok(Found { versions, bodies, context });
@@ -101,13 +100,23 @@ impl Gateway {
         asked: Asked,
         written: Option<&Write>,
     ) -> Result<Versions> {
-        let partition = Partition::object(address, permit.props.consistent, permit.props.copies);
-        // A head is what it is at a quorum, or it is not known.
-        let asked = if permit.props.consistent { asked.never_below(Level::Quorum).firm() } else { asked };
-        let mut rows = self.rows_at(asked, &partition).await?;
+        let mut rows = self.rows_of(address, permit, asked).await?;
         if let (Some(written), true) = (written, self.ports.store.limits().replicated && self.rule(Rule::MergeOwnRow)) {
             merge(&mut rows, written);
         }
+        self.shown(permit, rows)
+    }
+
+    /// The rows of a key, for a client.
+    pub(super) async fn rows_of(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<Vec<Row>> {
+        let partition = Partition::object(address, permit.props.consistent, permit.props.copies);
+        // A head is what it is at a quorum, or it is not known.
+        let asked = if permit.props.consistent { asked.never_below(Level::Quorum).firm() } else { asked };
+        self.rows_at(asked, &partition).await
+    }
+
+    /// Rows as siblings and context.
+    pub(super) fn shown(&self, permit: &Permit, rows: Vec<Row>) -> Result<Versions> {
         let reading = Reading {
             mode: if permit.props.consistent { Mode::Newest } else { permit.mode },
             merge_retries: self.rule(Rule::MergeRetries),
@@ -122,7 +131,7 @@ impl Gateway {
     }
 
     /// All rows of a partition of a key, for a client.
-    pub(super) async fn rows_at(&self, asked: Asked, partition: &Partition) -> Result<Vec<Row>> {
+    async fn rows_at(&self, asked: Asked, partition: &Partition) -> Result<Vec<Row>> {
         let mut steps = asked.reading();
         let mut rows: Vec<Row> = Vec::new();
         loop {
@@ -150,9 +159,9 @@ impl Gateway {
 
     /// The bodies; `None` when the only one was removed since its row was read. Of several, large ones are opened when
     /// their turn comes, so that a read of siblings holds one of them at a time.
-    async fn open_bodies(&self, versions: &Versions, asked: Asked) -> Result<Option<Vec<Download>>> {
+    async fn open_bodies(&self, versions: &Versions) -> Result<Option<Vec<Download>>> {
         if let [Sibling { content: Content { body: Body::Blob(blob), .. }, .. }] = versions.siblings.as_slice() {
-            return self.open_body(blob, asked).await.map(|body| body.map(|body| vec![body]));
+            return self.open_body(blob).await.map(|body| body.map(|body| vec![body]));
         }
         let body = |sibling: &Sibling| match &sibling.content.body {
             Body::Inline(bytes) => Download::Bytes(bytes.clone()),
@@ -161,11 +170,9 @@ impl Gateway {
         Ok(Some(versions.siblings.iter().map(body).collect()))
     }
 
-    async fn open_body(&self, blob: &BlobRef, asked: Asked) -> Result<Option<Download>> {
-        let turn = timeout_at(asked.options.deadline, Arc::clone(&self.downloads).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(Error::Overloaded { retry_after: 1 }) };
+    async fn open_body(&self, blob: &BlobRef) -> Result<Option<Download>> {
         match open(self.ports.blobs.as_ref(), blob).await {
-            Ok(reader) => Ok(Some(Download::Blob(reader, turn))),
+            Ok(reader) => Ok(Some(Download::Blob(reader))),
             Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
             Err(error) => Err(error.into()),
         }

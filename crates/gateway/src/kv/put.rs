@@ -7,7 +7,7 @@ use larder_model::causality::{
 };
 use larder_model::content::Content;
 use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
-use larder_model::rows::ObjectRow;
+use larder_model::rows::{ObjectRow, Row, Stamp};
 use larder_store::{Level, Partition};
 
 use super::body::{Destination, Received};
@@ -62,8 +62,9 @@ impl Gateway {
             let PutObject { address, context, content, upload, return_body, .. } = request;
             let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
             let target = Target { address: &address, permit: &permit, asked };
-            let basis = self.basis(target, context.as_ref(), &conditions).await?;
-            let (written, length) = self.write(target, basis, content, upload).await?;
+            let (basis, seen) = self.basis(target, context.as_ref(), &conditions).await?;
+            let guard = seen.map(|seen| SeenRows { conditions, seen });
+            let (written, length) = self.write(target, (basis, guard), content, upload).await?;
             self.metrics.object_written(length, written.removed.len(), self.monotonic());
             let found = match return_body && permit.mode != Mode::WriteOnce {
                 true => Some(self.read_back(target, &written).await?),
@@ -74,34 +75,63 @@ impl Gateway {
         .await
     }
 
-    /// Decides what the write replaces: what its context names; without one, nothing, or what a read shows now.
-    async fn basis(&self, target: Target<'_>, context: Option<&Bytes>, conditions: &Conditions) -> Result<Basis> {
+    /// Decides what the write replaces: what its context names; without one, nothing, or what a read shows now. Answers also
+    /// the rows that its conditions were held against, if it has any.
+    async fn basis(
+        &self,
+        target: Target<'_>,
+        context: Option<&Bytes>,
+        conditions: &Conditions,
+    ) -> Result<(Basis, Option<Seen>)> {
         let Target { address, permit, asked } = target;
         let context = context.map(|bytes| self.open_context(bytes, address)).transpose()?;
         let reads = permit.mode == Mode::Newest && context.is_none() && self.rule(Rule::ReadFirst);
-        let seen = match reads || conditions.needs_read() {
-            true => Some(self.versions(address, permit, self.read_for_write(permit, asked)).await?),
+        let mut seen = None;
+        let versions = match reads || conditions.needs_read() {
+            true => {
+                let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
+                seen = conditions.needs_read().then(|| seen_of(&rows));
+                Some(self.shown(permit, rows)?)
+            }
             false => None,
         };
-        if let Some(seen) = &seen {
-            self.check(conditions, seen)?;
+        if let Some(versions) = &versions {
+            self.check(conditions, versions)?;
         }
-        Ok(match (context, seen) {
+        let basis = match (context, versions) {
             (Some(context), _) => Basis::of(context),
-            (None, Some(seen)) if reads => Basis::of(seen.context),
+            (None, Some(versions)) if reads => Basis::of(versions.context),
             _ => Basis::default(),
-        })
+        };
+        Ok((basis, seen))
+    }
+
+    /// Holds the conditions of a write against what is there now: its rows were changed since it was begun.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], and what the store answers.
+    pub(super) async fn check_again(&self, target: Target<'_>, guard: &mut SeenRows) -> Result<()> {
+        let Target { address, permit, asked } = target;
+        let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
+        guard.seen = seen_of(&rows);
+        self.check(&guard.conditions, &self.shown(permit, rows)?)
     }
 
     /// Receives the body, then writes the row, what it removes, and the views, in one batch.
-    async fn write(&self, target: Target<'_>, basis: Basis, content: Content, upload: Upload) -> Result<(Write, u64)> {
+    async fn write(
+        &self,
+        target: Target<'_>,
+        (basis, guard): (Basis, Option<SeenRows>),
+        content: Content,
+        upload: Upload,
+    ) -> Result<(Write, u64)> {
         let Target { address, permit, asked } = target;
         let partition = Partition::object(address, false, permit.props.copies);
         let named = self.rule(Rule::NameByContent) || permit.mode != Mode::WriteOnce;
         let mode = if named { permit.mode } else { Mode::Siblings };
         let clock = self.issue().await?;
         let slot = self.slot(mode, clock, &partition, &basis);
-        let to = Destination { partition: &partition, slot, clock, deadline: asked.options.deadline };
+        let to = Destination { partition: &partition, slot, clock };
         let Received { body, lease } = self.receive(upload, to).await?;
         let (length, blob) = (body.length(), body.blob());
         // Where the greatest clock stays, a body long under way must not lose to what came meanwhile.
@@ -126,7 +156,7 @@ impl Gateway {
         self.refuse_old(blob).await?;
         // From here on the store may carry the write out, whatever becomes of this future.
         let naming = NamingLease::new(lease);
-        match self.commit(target, &partition, write, Vec::new()).await {
+        match self.commit_guarded(target, &partition, write, (Vec::new(), guard)).await {
             Ok(write) => {
                 let kept = self.keep_blob(target, &partition, &write, blob).await;
                 naming.end();
@@ -210,6 +240,19 @@ impl Gateway {
         let current = Current { etag: etag.as_deref(), modified, context: &seen.context };
         conditions.check(current, false, self.now() / 1_000_000).map_err(|failed: Failed| Error::Condition(failed))
     }
+}
+
+/// Rows by name and stamp.
+pub(super) type Seen = Vec<(Bytes, Stamp)>;
+
+/// The conditions of a write, and the rows that they were held against.
+pub(super) struct SeenRows {
+    pub(super) conditions: Conditions,
+    pub(super) seen: Seen,
+}
+
+pub(super) fn seen_of(rows: &[Row]) -> Seen {
+    rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
 }
 
 fn check_metadata(content: &Content) -> Result<()> {

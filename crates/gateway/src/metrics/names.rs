@@ -36,6 +36,7 @@ table! {
         Delete = "delete", "Delete of an object.";
         ListKeys = "list_keys", "Listing of a bucket's keys.";
         ListBuckets = "list_buckets", "Listing of a type's buckets.";
+        ListPage = "list_page", "Later page of a listing that was counted when it began.";
         Props = "props", "Read or change of a bucket's properties.";
         Types = "types", "Read or change of bucket types.";
     }

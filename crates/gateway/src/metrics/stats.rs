@@ -15,8 +15,10 @@ pub(super) struct Snapshot {
     pub(super) gets: Recent,
     /// Times of writes and deletes: Riak writes a tombstone to delete.
     pub(super) puts: Recent,
-    /// Times of listings of keys and buckets.
+    /// Times of the first pages of listings of keys and buckets.
     pub(super) lists: Recent,
+    /// Times of all pages of listings.
+    pub(super) list_pages: Recent,
     get_siblings: Recent,
     get_bytes: Recent,
     nothing: Recent,
@@ -30,6 +32,8 @@ pub(super) struct Snapshot {
 pub(super) const PUTS: [Op; 2] = [Op::Put, Op::Delete];
 /// Operations that Riak's list machine does.
 pub(super) const LISTS: [Op; 2] = [Op::ListKeys, Op::ListBuckets];
+/// All of a listing's pages: any may fail, and one is being worked on.
+pub(super) const LIST_PAGES: [Op; 3] = [Op::ListKeys, Op::ListBuckets, Op::ListPage];
 
 /// All rows of the table, in its order: by name.
 pub(super) fn stats(metrics: &Metrics, about: &About<'_>, now: Duration) -> Vec<(&'static str, Value)> {
@@ -45,6 +49,7 @@ impl Snapshot {
             gets: metrics.recent(&[Series::Time(Op::Get)], now),
             puts: metrics.recent(&PUTS.map(Series::Time), now),
             lists: metrics.recent(&LISTS.map(Series::Time), now),
+            list_pages: metrics.recent(&LIST_PAGES.map(Series::Time), now),
             get_siblings: metrics.recent(&[Series::ReadSiblings], now),
             get_bytes: metrics.recent(&[Series::ReadBytes], now),
             nothing: Recent::default(),

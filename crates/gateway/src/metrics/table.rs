@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::stats::{LISTS, PUTS, Snapshot};
+use super::stats::{LIST_PAGES, LISTS, PUTS, Snapshot};
 use super::track::{Point, WINDOW_SECONDS};
 use super::{About, Event, Op};
 
@@ -116,11 +116,11 @@ const REQUESTS: &[Stat] = &[
     of("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
     of("node_put_fsm_in_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
     of("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
-    of("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LISTS)),
+    of("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LIST_PAGES)),
     of("list_fsm_create", "Listings of keys and buckets in the last minute.", |s, _| s.lists.count.into()),
     of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.worked(&LISTS)),
-    of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.lists.failed.into()),
-    of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LISTS)),
+    of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
+    of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
 ];
 
 const SPREADS: &[Stat] = spread![

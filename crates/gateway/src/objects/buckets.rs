@@ -6,7 +6,6 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use larder_model::objects::access::Asked;
@@ -27,6 +26,9 @@ const GRANTED: &[(&str, Permission)] = &[
     ("s3:PutBucketAcl", Permission::WriteAcp),
 ];
 
+/// Where an own bucket may be created again.
+const LENIENT_REGION: &str = "us-east-1";
+
 /// A page of buckets.
 #[derive(Debug, Clone)]
 pub struct BucketsPage {
@@ -37,12 +39,18 @@ pub struct BucketsPage {
 }
 
 impl Objects {
-    /// Creates a bucket; its caller owns it.
+    /// Creates a bucket; its caller owns it. As in AWS, who creates an own bucket of us-east-1 again sets its grants anew.
     ///
     /// # Errors
     /// `AccessDenied` for nobody, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`, `OperationAborted` while one of this
     /// name is being deleted, and what a list of grants may be refused for.
-    pub async fn create_bucket(&self, caller: &Caller, name: &str, acl: AclChoice) -> Result<()> {
+    pub async fn create_bucket(
+        &self,
+        caller: &Caller,
+        name: &str,
+        acl: AclChoice,
+        location: Option<String>,
+    ) -> Result<()> {
         let user = caller.signed()?;
         if !valid_name(name) {
             return Err(Error::InvalidBucketName(name.to_owned()));
@@ -50,15 +58,18 @@ impl Objects {
         let acl = self.resolve_acl(&acl, &user.id, &user.id).await?.unwrap_or_default();
         self.settle_closing(name).await?;
         let id = BucketId::new(self.gateway.issue().await?, self.gateway.actor);
-        let bucket = Bucket { acl, ..Bucket::new(name, id, &user.id, self.gateway.now()) };
+        let location = location.filter(|location| *location != self.config.region);
+        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.now()) };
         let created = self.gateway.change_as(|catalogue| {
             if let Some(found) = catalogue.s3_bucket(name) {
-                return Err(match found.state {
-                    BucketState::Closing => Error::OperationAborted,
-                    BucketState::Active => Error::BucketExists { own: found.owner == user.id },
-                });
+                let own = found.owner == user.id;
+                return match found.state {
+                    BucketState::Closing => Err(Error::OperationAborted),
+                    BucketState::Active if own && self.location(found) == LENIENT_REGION => regrant(found, &bucket),
+                    BucketState::Active => Err(Error::BucketExists { own }),
+                };
             }
-            let current = catalogue.s3_buckets().values().filter(|bucket| bucket.owner == user.id).count();
+            let current = catalogue.s3_owned(&user.id);
             let allowed = self.config.buckets_max;
             if !user.admin && current >= allowed {
                 return Err(Error::TooManyBuckets { current, allowed });
@@ -66,6 +77,12 @@ impl Objects {
             Ok(Edit::Write(key_of(name), bucket.to_json()))
         });
         created.await.map(|_| ())
+    }
+
+    /// The region that a bucket is in, as its clients are told.
+    #[must_use]
+    pub fn location<'a>(&'a self, bucket: &'a Bucket) -> &'a str {
+        bucket.location.as_deref().unwrap_or(&self.config.region)
     }
 
     /// The bucket, if the caller may do `action` (as policies name it) on it.
@@ -86,9 +103,8 @@ impl Objects {
         let user = caller.signed()?;
         self.gateway.refresh().await?;
         let catalogue = self.gateway.fresh().await?;
-        let from = if prefix > after { Bound::Included(prefix) } else { Bound::Excluded(after) };
-        let range = catalogue.s3_buckets().range::<str, _>((from, Bound::Unbounded));
-        let named = range.map(|(_, bucket)| bucket).take_while(|bucket| bucket.name.starts_with(prefix));
+        let behind = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
+        let named = behind.take_while(|bucket| bucket.name.starts_with(prefix));
         let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
         let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
         let next = own.next().and(buckets.last()).map(|last| last.name.clone());
@@ -119,6 +135,13 @@ impl Objects {
         let number = edit.await?;
         Ok(self.gateway.seen_by_all(number).await?)
     }
+}
+
+/// The bucket as it is, with the grants of one that would be made.
+fn regrant(found: &Bucket, wanted: &Bucket) -> Result<Edit> {
+    let again = Bucket { acl: wanted.acl.clone(), ..found.clone() };
+    refuse_public(found, &again)?;
+    Ok(if again == *found { Edit::Nothing } else { Edit::Write(key_of(&found.name), again.to_json()) })
 }
 
 /// Row of a bucket.

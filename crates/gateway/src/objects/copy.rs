@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::PART_BYTES_MAX;
 use larder_model::objects::access::Asked;
-use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, Permission, Tag, Version};
+use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, Permission, SystemHeader, Tag, Version};
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};
@@ -22,6 +22,8 @@ use super::{Caller, Error, Objects, Result};
 use crate::Rule;
 use crate::body::{BodyError, ByteStream};
 
+/// Headers of an object that a copy never takes over (AWS, CopyObject).
+pub const NEVER_COPIED: &[SystemHeader] = &[SystemHeader::StorageClass, SystemHeader::WebsiteRedirect];
 /// How much of the source is read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 /// How often a copy starts again because its source was replaced while it was at it.
@@ -41,7 +43,9 @@ pub struct CopyObject {
     pub tags: Option<Vec<Tag>>,
     /// Who may: never copied.
     pub acl: AclChoice,
-    /// Whether the request changes anything else (storage class, website redirect): then a copy onto itself is allowed.
+    /// What the request says of the headers that are [`NEVER_COPIED`].
+    pub own: Vec<(SystemHeader, Bytes)>,
+    /// Whether the request says anything of them: then a copy onto itself is allowed.
     pub changes_more: bool,
     /// The checksum to compute; otherwise the source's algorithm.
     pub checksum: Option<Algorithm>,
@@ -205,6 +209,8 @@ fn described(request: &CopyObject, target: &Target, source: &Object) -> Object {
         object.headers.clone_from(&about.headers);
         object.meta.clone_from(&about.meta);
     }
+    object.headers.retain(|(header, _)| !NEVER_COPIED.contains(header));
+    object.headers.extend(request.own.iter().cloned());
     if let Some(tags) = &request.tags {
         object.tags.clone_from(tags);
     }

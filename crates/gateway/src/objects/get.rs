@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::objects::access::Asked;
-use larder_model::objects::{Bucket, ObjectBody, Permission, Version, VersionId};
+use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, Permission, Version, VersionId};
 use larder_model::rows::Micros;
 use larder_store::Partition;
 
@@ -105,10 +105,19 @@ pub struct Found {
     pub window: Range<u64>,
     /// Whether only some of the bytes were asked for.
     pub partial: bool,
-    /// How many parts it was made of, when it was asked for a part.
-    pub parts_count: Option<u32>,
+    /// The part that was asked for.
+    pub part: Option<FoundPart>,
     /// When and by which rule the lifecycle will remove it.
     pub expires: Option<(Micros, String)>,
+}
+
+/// A part of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundPart {
+    /// How many parts the object was made of; `None` when it was put in one piece.
+    pub count: Option<u32>,
+    /// The checksum of the part, if the object has one.
+    pub checksum: Option<Checksum>,
 }
 
 /// What is asked of an object, as policies and lists of grants name it.
@@ -133,6 +142,14 @@ impl Deed {
             VersionSpec::Current => self.current,
             VersionSpec::Id(_) => self.versioned,
         }
+    }
+}
+
+impl FoundPart {
+    fn of_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
+        let algorithm = object.checksum.as_ref().map(|checksum| checksum.algorithm);
+        let checksum = algorithm.zip(digest).map(|(algorithm, digest)| Checksum::full(algorithm, digest));
+        Self { count: Some(count), checksum }
     }
 }
 
@@ -230,7 +247,7 @@ impl Objects {
             request.conditions.check(&located.bucket, &located.version)?;
             let pin = self.pin(&located.version);
             let wanted = request.conditions.window(&located.version, request.window);
-            let Some((window, parts_count)) = self.window(&located.version, wanted).await? else { continue };
+            let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
             let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
             let expires = expires.and_then(|rules| rules.expires(key, &located.version));
             let length = located.version.object.as_ref().map_or(0, |object| object.length());
@@ -239,7 +256,7 @@ impl Objects {
                 version_id: shown_id(&located.bucket, &located.version),
                 partial: wanted != Window::Whole && length > 0,
                 window,
-                parts_count,
+                part,
                 expires: expires.map(|(when, rule)| (when, rule.to_owned())),
             };
             return Ok((found, located, pin));
@@ -256,8 +273,8 @@ impl Objects {
         }
     }
 
-    /// The bytes of a window, and the count of parts when it is a part; `None` when the manifest is gone.
-    async fn window(&self, version: &Version, window: Window) -> Result<Option<(Range<u64>, Option<u32>)>> {
+    /// The bytes of a window, and the part when it is one; `None` when the manifest is gone.
+    async fn window(&self, version: &Version, window: Window) -> Result<Option<(Range<u64>, Option<FoundPart>)>> {
         let Some(object) = &version.object else { return Ok(None) };
         match (window, &object.body) {
             (Window::Part(number), ObjectBody::Parts { manifest, count, .. }) => {
@@ -265,9 +282,13 @@ impl Objects {
                     return Err(Error::InvalidPartNumber);
                 }
                 let part = manifest::part(&self.gateway, *manifest, u32::from(number) - 1).await?;
-                Ok(part.map(|range| (range, Some(*count))))
+                Ok(part.map(|(range, digest)| (range, Some(FoundPart::of_many(object, *count, digest)))))
             }
-            (window, body) => Ok(Some((conditions::range(window, body.length())?, None))),
+            (window, body) => {
+                let whole = matches!(window, Window::Part(_));
+                let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
+                Ok(Some((conditions::range(window, body.length())?, part)))
+            }
         }
     }
 

@@ -64,7 +64,7 @@ impl Objects {
         let mut pass = LifecyclePass::default();
         self.gateway.refresh().await?;
         let catalogue = self.gateway.fresh().await?;
-        let buckets: Vec<Arc<Bucket>> = catalogue.s3_buckets().values().map(Arc::clone).collect();
+        let buckets: Vec<Arc<Bucket>> = catalogue.s3_buckets().map(Arc::clone).collect();
         drop(catalogue);
         for bucket in buckets {
             let rules = bucket.lifecycle.as_ref().filter(|rules| rules.rules.iter().any(|rule| rule.enabled));

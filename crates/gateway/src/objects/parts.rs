@@ -8,7 +8,7 @@ use larder_model::content::BlobId;
 use larder_model::objects::access::Asked;
 use larder_model::objects::listing::parts_page;
 use larder_model::objects::part::PART_NUMBER_MAX;
-use larder_model::objects::{Algorithm, ChecksumKind, Part, Upload, UploadState};
+use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
 
 use super::commit::Place;
 use super::get::{GetObject, Window};
@@ -30,6 +30,15 @@ pub struct PartAddress {
     pub upload: String,
     /// The part's number, 1 to 10,000: checked by the edge.
     pub number: u16,
+}
+
+/// A part that was stored.
+#[derive(Debug, Clone)]
+pub struct StoredPart {
+    /// The part.
+    pub part: Part,
+    /// Its checksum, if the upload has one or one was given.
+    pub checksum: Option<Checksum>,
 }
 
 /// A page of parts.
@@ -68,11 +77,13 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
     /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given.
-    pub async fn put_part(&self, caller: &Caller, at: &PartAddress, incoming: Incoming) -> Result<Part> {
+    pub async fn put_part(&self, caller: &Caller, at: &PartAddress, incoming: Incoming) -> Result<StoredPart> {
         let (head, to) = self.upload_for_part(caller, at).await?;
         let checksum = wanted(head.upload.checksum, incoming.checksum)?;
+        let is_named = checksum != ChecksumWanted::Default;
         let received = self.receive(Incoming { checksum, ..incoming }, to).await?;
-        self.store_part(&head, at.number, received).await
+        let checksum = Some(received.checksum.clone()).filter(|_| is_named);
+        Ok(StoredPart { part: self.store_part(&head, at.number, received).await?, checksum })
     }
 
     /// The upload of a part, if the caller may put it there, and where its bytes go.
@@ -156,7 +167,7 @@ impl Objects {
         caller: &Caller,
         source: &GetObject,
         at: &PartAddress,
-    ) -> Result<(Part, Option<String>)> {
+    ) -> Result<(StoredPart, Option<String>)> {
         let (head, to) = self.upload_for_part(caller, at).await?;
         let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
             Error::InvalidRange { length } => beyond(&source.window, length),
@@ -176,8 +187,9 @@ impl Objects {
         let checksum =
             head.upload.checksum.map_or(ChecksumWanted::Default, |(algorithm, _)| ChecksumWanted::Compute(algorithm));
         let received = self.receive_copy(reader, checksum, to).await?;
+        let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
         let part = self.store_part(&head, at.number, received).await?;
-        Ok((part, found.version_id))
+        Ok((StoredPart { part, checksum }, found.version_id))
     }
 
     /// One page of parts: one read of the upload, one read of the page, whatever the number of parts.

@@ -6,12 +6,11 @@ use larder_model::content::BlobId;
 use larder_model::objects::checksum::{Hasher, Md5};
 use larder_model::objects::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};
 use larder_store::{BlobOwner, Durability, Partition};
-use tokio::time::{Instant, timeout_at};
 
 use super::commit::Place;
 use super::put::{ChecksumWanted, Incoming};
 use super::{Error, Objects, Result};
-use crate::body::{ByteStream, Pace, collect};
+use crate::body::{ByteStream, collect, next};
 use crate::metrics::Event;
 
 /// What an object's bytes are checked with when its client does not say.
@@ -83,28 +82,25 @@ impl Objects {
     ///
     /// # Errors
     /// `EntityTooLarge`, `BrokenBody`, `BadDigest`, `BadChecksum`, `InvalidRequest` for a trailing checksum that is none;
-    /// `Overloaded` when too many bodies arrive already; `DiskFull`.
+    /// `DiskFull`.
     pub(super) async fn receive(&self, incoming: Incoming, to: Destination) -> Result<Received> {
         let Incoming { mut stream, length: announced, md5, checksum } = incoming;
         self.check_length(announced.unwrap_or(0))?;
-        let mut pace = Pace::begin();
         let mut sums = Sums::new(&checksum);
-        let first = collect(stream.as_mut(), to.inline_max, &mut pace).await.map_err(broken)?;
+        let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
         self.count(&mut sums, &first)?;
         if first.len() <= to.inline_max {
             let length = sums.length;
             let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
             return Ok(Received { body: ObjectBody::Inline(first), length, md5, checksum, lease: None });
         }
-        let turn = timeout_at(Instant::now() + self.gateway.config.timeout, self.gateway.uploads.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(crate::Error::Overloaded { retry_after: 1 }.into()) };
         let id = to.id;
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Dropped before it is finished, nothing of it remains.
         let mut writer = self.gateway.ports.blobs.create(id, owner).await?;
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         writer.write(first).await?;
-        while let Some(piece) = pace.next(stream.as_mut()).await.map_err(broken)? {
+        while let Some(piece) = next(stream.as_mut()).await.map_err(broken)? {
             self.count(&mut sums, &piece)?;
             writer.write(piece).await?;
         }

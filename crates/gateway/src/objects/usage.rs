@@ -166,7 +166,7 @@ impl Objects {
         self.gateway.refresh().await?;
         let catalogue = self.gateway.fresh().await?;
         let mut all = BTreeMap::new();
-        for bucket in catalogue.s3_buckets().values().filter(|bucket| bucket.owner == user_id) {
+        for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
             all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
         }
         Ok(all)

@@ -169,7 +169,7 @@ impl Objects {
             let user = user_with_key(draft.find(KEY, key_id).await?, key_id)?;
             self.gateway.refresh().await?;
             let catalogue = self.gateway.fresh().await?;
-            if catalogue.s3_buckets().values().any(|bucket| bucket.owner == user.id) {
+            if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);
             }
             draft.erase(&user);

@@ -1,37 +1,39 @@
-//! A gateway's copy of the catalogue, and how it is kept fresh.
+//! One state of the catalogue: types, own properties of buckets, buckets of S3. Pure; a change makes another state.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::{Effective, Overrides, State, TypeRecord};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
-use larder_store::{Level, Page, Partition, ReadQuery};
+use serde_json::Value;
 
-use crate::kv::step_down::read_own;
-use crate::metrics::Event;
-use crate::{Error, Gateway, Result, Rule};
+use super::shared_map::SharedMap;
+use crate::{Error, Result};
 
-/// Nothing is served from a catalogue that was not checked for this long.
-const FRESH: Duration = Duration::from_secs(5);
-const PAGE_ROWS: usize = 1000;
-const READS_MAX: usize = 10;
+/// What a change does to a row.
+pub(crate) enum Edit {
+    /// Writes it.
+    Write(CatalogueKey, Value),
+    /// Removes it.
+    Remove(CatalogueKey),
+    /// Nothing: what is wanted holds already.
+    Nothing,
+}
 
 /// One state of the catalogue.
 #[derive(Debug, Clone)]
 pub(crate) struct Catalogue {
     number: Stamp,
-    types: BTreeMap<Bytes, Type>,
-    buckets: HashMap<BucketAddress, Own>,
-    s3_buckets: BTreeMap<String, Arc<Bucket>>,
-    /// The number of the change that last wrote each of them.
-    s3_numbers: HashMap<String, Stamp>,
+    types: SharedMap<Bytes, Type>,
+    buckets: SharedMap<BucketAddress, Own>,
+    s3_buckets: SharedMap<String, S3Bucket>,
     /// Those of them that are being deleted, each with the number of the change that closed it.
     s3_closing: BTreeMap<String, Stamp>,
+    /// How many buckets of the S3 interface each user has.
+    s3_owned: SharedMap<String, usize>,
     default: Effective,
 }
 
@@ -43,10 +45,21 @@ pub(crate) struct Type {
     effective: Effective,
 }
 
+/// Own properties of a bucket.
 #[derive(Debug, Clone)]
 struct Own {
     overrides: Arc<Overrides>,
-    effective: Effective,
+    /// The number of the change that last wrote them.
+    number: Stamp,
+    /// What they make together with the type that the change of this number wrote; 0: none.
+    effective: (Stamp, Effective),
+}
+
+/// A bucket of the S3 interface, with the number of the change that last wrote it.
+#[derive(Debug, Clone)]
+struct S3Bucket {
+    bucket: Arc<Bucket>,
+    number: Stamp,
 }
 
 impl Catalogue {
@@ -54,11 +67,11 @@ impl Catalogue {
     pub(crate) fn empty() -> Self {
         Self {
             number: 0,
-            types: BTreeMap::new(),
-            buckets: HashMap::new(),
-            s3_buckets: BTreeMap::new(),
-            s3_numbers: HashMap::new(),
+            types: SharedMap::default(),
+            buckets: SharedMap::default(),
+            s3_buckets: SharedMap::default(),
             s3_closing: BTreeMap::new(),
+            s3_owned: SharedMap::default(),
             default: TypeRecord::effective(None, &Overrides::EMPTY),
         }
     }
@@ -69,7 +82,7 @@ impl Catalogue {
     }
 
     /// The types, `default` not among them, by name.
-    pub(crate) fn types(&self) -> &BTreeMap<Bytes, Type> {
+    pub(crate) fn types(&self) -> &SharedMap<Bytes, Type> {
         &self.types
     }
 
@@ -84,19 +97,14 @@ impl Catalogue {
 
     /// What holds for a bucket; `None` when its type serves no request.
     pub(crate) fn effective(&self, bucket: &BucketAddress) -> Option<Effective> {
-        let of_type = if bucket.is_default_type() {
-            self.default
-        } else {
-            let found = self.types.get(&bucket.bucket_type)?;
-            if found.record.state != State::Active {
-                return None;
-            }
-            found.effective
+        let of_type = match bucket.is_default_type() {
+            true => None,
+            false => Some(self.types.get(&bucket.bucket_type).filter(|found| found.record.state == State::Active)?),
         };
-        if self.buckets.is_empty() {
-            return Some(of_type);
+        match self.buckets.get(bucket) {
+            None => Some(of_type.map_or(self.default, |found| found.effective)),
+            Some(own) => Some(own.effective_with(of_type)),
         }
-        Some(self.buckets.get(bucket).map_or(of_type, |own| own.effective))
     }
 
     /// Copies of what is in a type; of `default` if it is unknown.
@@ -111,12 +119,22 @@ impl Catalogue {
 
     /// A bucket of the S3 interface, whatever its state.
     pub(crate) fn s3_bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
-        self.s3_buckets.get(name)
+        self.s3_buckets.get(name).map(|found| &found.bucket)
     }
 
     /// The buckets of the S3 interface, by name.
-    pub(crate) fn s3_buckets(&self) -> &BTreeMap<String, Arc<Bucket>> {
-        &self.s3_buckets
+    pub(crate) fn s3_buckets(&self) -> impl Iterator<Item = &Arc<Bucket>> {
+        self.s3_buckets.values().map(|found| &found.bucket)
+    }
+
+    /// The buckets of the S3 interface from this name on, by name.
+    pub(crate) fn s3_buckets_from(&self, name: &str) -> impl Iterator<Item = &Arc<Bucket>> {
+        self.s3_buckets.values_from(name).map(|found| &found.bucket)
+    }
+
+    /// How many buckets of the S3 interface a user has.
+    pub(crate) fn s3_owned(&self, owner: &str) -> usize {
+        self.s3_owned.get(owner).copied().unwrap_or(0)
     }
 
     /// The buckets of the S3 interface that are being deleted, by name, each with the number of the change that closed it.
@@ -124,156 +142,159 @@ impl Catalogue {
         &self.s3_closing
     }
 
-    /// The state that is in these rows. Buckets of the S3 interface that did not change since `before` are shared with it:
-    /// there may be many, each with a policy and rules to be read.
-    fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
+    /// The state that is in these rows. What did not change since `before` is taken from there: there may be many buckets,
+    /// each with properties, a policy and rules to be read.
+    pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
-        let mut buckets = Vec::new();
+        let (mut types, mut buckets, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             if row.name.is_empty() {
                 catalogue.number = row.stamp;
                 continue;
             }
-            match CatalogueKey::decode(&row.name).map_err(|error| damaged(&error))? {
+            let number = row.stamp;
+            match key_of(&row.name)? {
                 CatalogueKey::Type(name) => {
-                    let record = TypeRecord::from_json(&json_of(row.value)?).map_err(|error| damaged(&error))?;
-                    let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
-                    let found = Type { record: Arc::new(record), number: row.stamp, effective };
-                    catalogue.types.insert(name, found);
+                    let found = before.types.get(&name).filter(|found| found.number == number).cloned();
+                    let found = found.map_or_else(|| Type::of(&json_of(row.value)?, number), Ok)?;
+                    types.push((name, found));
                 }
-                CatalogueKey::Bucket(bucket) => buckets.push((bucket, json_of(row.value)?)),
+                CatalogueKey::Bucket(bucket) => {
+                    let found = before.buckets.get(&bucket).filter(|found| found.number == number).cloned();
+                    let found = found.map_or_else(|| Own::of(&json_of(row.value)?, number), Ok)?;
+                    buckets.push((bucket, found));
+                }
                 CatalogueKey::S3Bucket(name) => {
-                    let name = String::from_utf8(name.into()).map_err(|error| damaged(&error))?;
-                    let bucket = match before.s3_unchanged(&name, row.stamp) {
-                        Some(bucket) => Arc::clone(bucket),
-                        None => Arc::new(s3_bucket_of(&name, row.value)?),
-                    };
-                    catalogue.add_s3_bucket(name, row.stamp, bucket);
+                    let name = s3_name(name)?;
+                    let found = before.s3_buckets.get(&name).filter(|found| found.number == number).cloned();
+                    let found = found.map_or_else(|| S3Bucket::of(&name, &json_of(row.value)?, number), Ok)?;
+                    s3_buckets.push((name, found));
                 }
             }
         }
-        for (bucket, json) in buckets {
-            catalogue.add_bucket(bucket, &json)?;
-        }
+        catalogue.types = types.into_iter().collect();
+        catalogue.buckets =
+            buckets.into_iter().map(|(bucket, own)| (bucket.clone(), own.within(&catalogue.types, &bucket))).collect();
+        catalogue.add_s3_buckets(s3_buckets);
         Ok(catalogue)
     }
 
-    /// The bucket, if the change of this number was the last that wrote it.
-    fn s3_unchanged(&self, name: &str, number: Stamp) -> Option<&Arc<Bucket>> {
-        self.s3_buckets.get(name).filter(|_| self.s3_numbers.get(name) == Some(&number))
-    }
-
-    fn add_s3_bucket(&mut self, name: String, number: Stamp, bucket: Arc<Bucket>) {
-        if bucket.state == BucketState::Closing {
-            self.s3_closing.insert(name.clone(), number);
+    /// The state that one change of this number makes of this one, which must be the one that it was decided on.
+    pub(super) fn changed(&self, number: Stamp, edit: &Edit) -> Result<Self> {
+        let mut after = self.clone();
+        after.number = number;
+        let (key, json) = match edit {
+            Edit::Write(key, json) => (key, Some(json)),
+            Edit::Remove(key) => (key, None),
+            Edit::Nothing => return Ok(after),
+        };
+        match key {
+            CatalogueKey::Type(name) => {
+                after.types.set(name.clone(), json.map(|json| Type::of(json, number)).transpose()?);
+            }
+            CatalogueKey::Bucket(bucket) => {
+                let own = json.map(|json| Own::of(json, number)).transpose()?;
+                let own = own.map(|own| own.within(&after.types, bucket));
+                after.buckets.set(bucket.clone(), own);
+            }
+            CatalogueKey::S3Bucket(name) => {
+                let name = s3_name(name.clone())?;
+                let bucket = json.map(|json| S3Bucket::of(&name, json, number)).transpose()?;
+                after.set_s3_bucket(name, bucket);
+            }
         }
-        self.s3_numbers.insert(name.clone(), number);
-        self.s3_buckets.insert(name, bucket);
+        Ok(after)
     }
 
-    fn add_bucket(&mut self, bucket: BucketAddress, json: &serde_json::Value) -> Result<()> {
+    fn add_s3_buckets(&mut self, buckets: Vec<(String, S3Bucket)>) {
+        let mut owned: BTreeMap<String, usize> = BTreeMap::new();
+        for (name, found) in &buckets {
+            *owned.entry(found.bucket.owner.clone()).or_default() += 1;
+            if found.is_closing() {
+                self.s3_closing.insert(name.clone(), found.number);
+            }
+        }
+        self.s3_buckets = buckets.into_iter().collect();
+        self.s3_owned = owned.into_iter().collect();
+    }
+
+    fn set_s3_bucket(&mut self, name: String, found: Option<S3Bucket>) {
+        let owner = |found: &S3Bucket| found.bucket.owner.clone();
+        let (was, is) = (self.s3_buckets.get(&name).map(owner), found.as_ref().map(owner));
+        if let Some(owner) = was {
+            let count = self.s3_owned(&owner).saturating_sub(1);
+            self.s3_owned.set(owner, Some(count).filter(|count| *count > 0));
+        }
+        if let Some(owner) = is {
+            let count = self.s3_owned(&owner) + 1;
+            self.s3_owned.set(owner, Some(count));
+        }
+        match found.as_ref().filter(|found| found.is_closing()) {
+            Some(found) => self.s3_closing.insert(name.clone(), found.number),
+            None => self.s3_closing.remove(&name),
+        };
+        self.s3_buckets.set(name, found);
+    }
+}
+
+impl Type {
+    fn of(json: &Value, number: Stamp) -> Result<Self> {
+        let record = TypeRecord::from_json(json).map_err(|error| damaged(&error))?;
+        let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
+        Ok(Self { record: Arc::new(record), number, effective })
+    }
+}
+
+impl Own {
+    fn of(json: &Value, number: Stamp) -> Result<Self> {
         let map = json.as_object().ok_or_else(|| damaged(&"bucket properties are no object"))?;
         let overrides = Overrides::from_json(map).map_err(|_| damaged(&"bucket properties do not hold"))?;
-        let record = self.types.get(&bucket.bucket_type).map(|found| Arc::clone(&found.record));
-        let effective = TypeRecord::effective(record.as_deref(), &overrides);
-        self.buckets.insert(bucket, Own { overrides: Arc::new(overrides), effective });
-        Ok(())
+        let effective = (0, TypeRecord::effective(None, &overrides));
+        Ok(Self { overrides: Arc::new(overrides), number, effective })
+    }
+
+    /// The same, worked out for the type that its bucket has now.
+    fn within(self, types: &SharedMap<Bytes, Type>, bucket: &BucketAddress) -> Self {
+        let of_type = types.get(&bucket.bucket_type);
+        let effective = (of_type.map_or(0, |found| found.number), self.effective_with(of_type));
+        Self { effective, ..self }
+    }
+
+    /// What holds in its bucket. A type that changed since makes it anew each time: a change of a type costs no more for all
+    /// the buckets that it has.
+    fn effective_with(&self, of_type: Option<&Type>) -> Effective {
+        let (number, effective) = self.effective;
+        match of_type {
+            Some(found) if found.number != number => TypeRecord::effective(Some(&found.record), &self.overrides),
+            None if number != 0 => TypeRecord::effective(None, &self.overrides),
+            _ => effective,
+        }
     }
 }
 
-fn number_of(page: &Page) -> Stamp {
-    page.rows.first().filter(|row| row.name.is_empty()).map_or(0, |row| row.stamp)
+impl S3Bucket {
+    fn of(name: &str, json: &Value, number: Stamp) -> Result<Self> {
+        let bucket = Bucket::from_json(name, json).map_err(|error| damaged(&error))?;
+        Ok(Self { bucket: Arc::new(bucket), number })
+    }
+
+    fn is_closing(&self) -> bool {
+        self.bucket.state == BucketState::Closing
+    }
 }
 
-fn s3_bucket_of(name: &str, value: Bytes) -> Result<Bucket> {
-    Bucket::from_json(name, &json_of(value)?).map_err(|error| damaged(&error))
+fn key_of(name: &[u8]) -> Result<CatalogueKey> {
+    CatalogueKey::decode(name).map_err(|error| damaged(&error))
 }
 
-fn json_of(value: Bytes) -> Result<serde_json::Value> {
+fn s3_name(name: Bytes) -> Result<String> {
+    String::from_utf8(name.into()).map_err(|error| damaged(&error))
+}
+
+fn json_of(value: Bytes) -> Result<Value> {
     CatalogueRow::decode(value).map(|CatalogueRow(json)| json).map_err(|error| damaged(&error))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> Error {
     Error::Damaged(format!("the catalogue: {error}"))
-}
-
-impl Gateway {
-    /// Copies of what is in a bucket. They never change, so any catalogue that knows the type will do.
-    pub(crate) fn copies(&self, bucket: &BucketAddress) -> u8 {
-        self.copies_of_type(&bucket.bucket_type)
-    }
-
-    /// Copies of what is in the buckets of a type.
-    pub(crate) fn copies_of_type(&self, bucket_type: &[u8]) -> u8 {
-        self.catalogue.load().copies(bucket_type)
-    }
-
-    /// The catalogue to serve from: checked within the last five seconds.
-    ///
-    /// # Errors
-    /// [`Error::NotReady`] when it cannot be checked now.
-    pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
-        let checked = Duration::from_micros(self.checked_at.load(Ordering::Acquire));
-        if self.monotonic().saturating_sub(checked) < FRESH || !self.rule(Rule::FreshCatalogue) {
-            return Ok(self.catalogue.load_full());
-        }
-        let stale = |error| Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"));
-        self.refresh().await.map_err(stale)?;
-        Ok(self.catalogue.load_full())
-    }
-
-    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one.
-    pub(crate) async fn refresh(&self) -> Result<()> {
-        let asked = self.micros();
-        let _one = self.refreshing.lock().await;
-        if self.checked_at.load(Ordering::Acquire) > asked {
-            return Ok(()); // Somebody else began to look after we asked.
-        }
-        let checked = self.micros();
-        let number = self.catalogue_number().await?;
-        if number > self.catalogue.load().number {
-            let rows = self.read_catalogue(number).await?;
-            let read = Catalogue::of(rows, &self.catalogue.load())?;
-            self.metrics.event(Event::CatalogueRefreshed);
-            self.catalogue.store(Arc::new(read));
-        }
-        self.checked_at.store(checked, Ordering::Release);
-        Ok(())
-    }
-
-    /// Monotonic time in microseconds, never 0.
-    fn micros(&self) -> u64 {
-        u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX).max(1)
-    }
-
-    /// The number of the catalogue, by the replicas that are up: with most of them down that may be an older one.
-    async fn catalogue_number(&self) -> Result<Stamp> {
-        let page = read_own(self.ports.store.as_ref(), &Partition::catalogue(), &ReadQuery::all(1)).await?;
-        Ok(number_of(&page))
-    }
-
-    /// All rows of one state: pages are not isolated from each other, so the number must be the same before and after. A
-    /// quorum has to answer: a single replica may have the head of a change and lack a row of the one before.
-    async fn read_catalogue(&self, mut number: Stamp) -> Result<Vec<Row>> {
-        for _ in 0..READS_MAX {
-            let mut rows: Vec<Row> = Vec::new();
-            loop {
-                let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-                let page = self.ports.store.read(&Partition::catalogue(), &query, &self.own(Level::Quorum)).await?;
-                let ended = page.stopped == larder_store::Stopped::End;
-                rows.extend(page.rows);
-                if ended {
-                    break;
-                }
-            }
-            let options = self.own(Level::Quorum);
-            let head = self.ports.store.read(&Partition::catalogue(), &ReadQuery::all(1), &options).await?;
-            let after = number_of(&head);
-            if after == number && rows.first().is_some_and(|head| head.stamp == number) {
-                return Ok(rows);
-            }
-            number = after;
-        }
-        Err(Error::NotReady("the catalogue of bucket types changes faster than it can be read".into()))
-    }
 }

@@ -10,7 +10,7 @@ use larder_store::{Durability, Level, Options, Partition, Swap};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Catalogue, Refusal, Stage, TypeStatus};
+use super::{Catalogue, Edit, Refusal, Stage, TypeStatus};
 use crate::metrics::Op;
 use crate::{Error, Gateway, Result, Rule};
 
@@ -20,16 +20,6 @@ const SEEN_POLL: Duration = Duration::from_millis(50);
 /// How long a creation waits for the other gateways: as long as a running one takes, no longer for one that is stopped.
 const CREATED_WITHIN: Duration = Duration::from_secs(2);
 const FORMAT: &[u8] = b"\x01";
-
-/// What a change does to a row.
-pub(crate) enum Edit {
-    /// Writes it.
-    Write(CatalogueKey, Value),
-    /// Removes it.
-    Remove(CatalogueKey),
-    /// Nothing: what is wanted holds already.
-    Nothing,
-}
 
 impl Gateway {
     /// Creates a type, or replaces one that is not active yet. The heartbeats of all running gateways show the type before this
@@ -145,11 +135,12 @@ impl Gateway {
             self.refresh().await?;
             let catalogue = self.catalogue.load_full();
             let number = self.now().max(catalogue.number() + 2);
-            let change = match edit(&catalogue)? {
+            let edit = edit(&catalogue)?;
+            let change = match &edit {
                 Edit::Nothing => return Ok(catalogue.number()),
                 Edit::Remove(key) => Change::Remove { name: key.encode(), stamp: number },
                 Edit::Write(key, json) => {
-                    let value = CatalogueRow(json).encode();
+                    let value = CatalogueRow::encode(json);
                     Change::Put(Row { name: key.encode(), value, stamp: number, expires: None })
                 }
             };
@@ -160,7 +151,7 @@ impl Gateway {
             let swapped = self.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
             match swapped.map_err(Error::from)? {
                 Swap::Applied => {
-                    self.refresh().await?;
+                    self.take_over(&catalogue, number, &edit).await?;
                     return Ok(number);
                 }
                 Swap::Conflict(_) => {}

@@ -10,11 +10,12 @@ mod catalogue;
 mod change;
 mod copies;
 mod props;
+mod refresh;
+mod shared_map;
 
 use larder_model::props::display::List;
 
-pub(crate) use catalogue::Catalogue;
-pub(crate) use change::Edit;
+pub(crate) use catalogue::{Catalogue, Edit};
 
 /// Why a type's status or activation was refused. What properties refuse is [`larder_model::props::Refused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

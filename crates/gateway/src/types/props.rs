@@ -9,8 +9,7 @@ use larder_model::props::{Overrides, TypeRecord, validate};
 use larder_model::rows::CatalogueKey;
 use serde_json::{Map, Value};
 
-use super::Catalogue;
-use super::change::Edit;
+use super::{Catalogue, Edit};
 use crate::metrics::Op;
 use crate::{Error, Gateway, Result};
 

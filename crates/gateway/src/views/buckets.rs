@@ -15,20 +15,29 @@ use super::keys::Checked;
 use crate::metrics::Op;
 use crate::{Error, Gateway, Result};
 
-const KNOWN_MAX: usize = 20_000;
+/// Most bytes of remembered buckets' names; beyond them all are forgotten.
+const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What a remembered bucket costs beside its names.
+const KNOWN_OVERHEAD_BYTES: usize = 128;
 /// Every gateway writes the same row: its stamp is the format's, so that a later epoch always wins.
 const ROW_STAMP: u64 = 1;
 
 /// Buckets whose row this gateway has written: a saving, never a truth.
 #[derive(Debug, Default)]
 pub(crate) struct KnownBuckets {
-    buckets: RwLock<HashSet<BucketAddress>>,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    buckets: HashSet<BucketAddress>,
+    bytes: usize,
 }
 
 impl KnownBuckets {
     /// The change that makes the bucket listed, unless its row is known to be there.
     pub(crate) fn change(&self, bucket: &BucketAddress) -> Option<Change> {
-        if self.buckets.read().contains(bucket) {
+        if self.known.read().buckets.contains(bucket) {
             return None;
         }
         let value = BucketRow::default().encode();
@@ -37,11 +46,13 @@ impl KnownBuckets {
 
     /// Notes that the row is there.
     pub(crate) fn written(&self, bucket: &BucketAddress) {
-        let mut buckets = self.buckets.write();
-        if buckets.len() >= KNOWN_MAX {
-            buckets.clear();
+        let mut known = self.known.write();
+        if known.bytes >= KNOWN_BYTES_MAX {
+            *known = Known::default();
         }
-        buckets.insert(bucket.clone());
+        if known.buckets.insert(bucket.clone()) {
+            known.bytes += bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
+        }
     }
 }
 
@@ -74,7 +85,7 @@ impl Gateway {
             }
             Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
         };
-        self.measured(Op::ListBuckets, work).await
+        self.measured(super::page_of(Op::ListBuckets, after.as_ref()), work).await
     }
 
     async fn holds_a_key(&self, bucket_type: &Bytes, row: &Row, options: &Options) -> Result<bool> {

@@ -55,13 +55,13 @@ impl Gateway {
         let work = async {
             let catalogue = self.knowing(&bucket.bucket_type).await?;
             let options = self.reading_for(timeout);
-            let mut listing = self.merge_shards(bucket, after, &options).await?;
+            let mut listing = self.merge_shards(bucket, after.clone(), &options).await?;
             if let Some(checked) = catalogue.effective(bucket).and_then(|props| Checked::of(&props)) {
                 listing.names = self.only_existing(bucket, listing.names, checked, &options).await?;
             }
             Ok(listing)
         };
-        self.measured(Op::ListKeys, work).await
+        self.measured(super::page_of(Op::ListKeys, after.as_ref()), work).await
     }
 
     pub(super) async fn merge_shards(

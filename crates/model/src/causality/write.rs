@@ -56,7 +56,7 @@ pub enum Unlisted {
 pub struct Write {
     /// How the bucket resolves.
     pub mode: Mode,
-    /// The row to write; a `write_once` deletion writes none.
+    /// The row to write.
     pub row: Option<Row>,
     /// Whether the row is a tombstone, which no view lists.
     pub tombstone: bool,
@@ -110,6 +110,8 @@ impl Write {
         match mode {
             Mode::Siblings | Mode::Newest => slot.row_name(),
             Mode::LastWriteWins => ANY_SLOT.row_name(),
+            // A tombstone has no content: all deletions of a key share a row.
+            Mode::WriteOnce if row.tombstone => ANY_SLOT.row_name(),
             Mode::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
         }
     }
@@ -125,15 +127,8 @@ impl Write {
         removed: Vec<Removed>,
     ) -> Self {
         let tombstone = ObjectRow { tombstone: true, replaced: 0, covers, content: Default::default() };
-        let row = match mode {
-            Mode::WriteOnce => None,
-            _ => Some(Row {
-                name: Self::row_name(mode, slot, &tombstone),
-                value: tombstone.encode(),
-                stamp: clock,
-                expires,
-            }),
-        };
+        let name = Self::row_name(mode, slot, &tombstone);
+        let row = Some(Row { name, value: tombstone.encode(), stamp: clock, expires });
         Self { mode, row, tombstone: true, removed, unlisted: Unlisted::Removed, clock }
     }
 
@@ -152,8 +147,9 @@ impl Write {
     pub fn object_changes(&self) -> Vec<Change> {
         let mut changes = Vec::with_capacity(self.removed.len() + 2);
         match self.mode {
+            // Not what is written with it.
             Mode::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
-            Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock }),
+            Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock - 1 }),
             Mode::WriteOnce => {}
             Mode::Siblings | Mode::Newest => changes.extend(
                 self.removed

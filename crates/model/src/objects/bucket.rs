@@ -54,6 +54,8 @@ pub struct Bucket {
     pub tags: Vec<Tag>,
     /// What of its grants to the public counts.
     pub public_access: Option<PublicAccess>,
+    /// The region that its client wanted it in, where that is not the server's own.
+    pub location: Option<String>,
 }
 
 /// Whether a bucket takes requests.
@@ -95,6 +97,7 @@ impl Bucket {
             lifecycle: None,
             tags: Vec::new(),
             public_access: None,
+            location: None,
         }
     }
 
@@ -114,6 +117,7 @@ impl Bucket {
             lifecycle: self.lifecycle.clone(),
             tags: self.tags.clone(),
             public_access: self.public_access,
+            location: self.location.clone(),
         };
         // Strings, numbers and lists only: there is no map whose key could be something else.
         serde_json::to_value(row).unwrap_or_default()
@@ -143,6 +147,7 @@ impl Bucket {
             lifecycle: row.lifecycle,
             tags: row.tags,
             public_access: row.public_access,
+            location: row.location,
             ..Self::new(name, id, &row.owner, row.created)
         })
     }
@@ -226,6 +231,8 @@ struct Row {
     tags: Vec<Tag>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     public_access: Option<PublicAccess>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    location: Option<String>,
 }
 
 #[cfg(test)]

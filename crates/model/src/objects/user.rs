@@ -72,7 +72,12 @@ pub fn canonical_id_of(key_id: &str, random: &[u8]) -> String {
 /// no secret.
 #[must_use]
 pub fn key_id_of(random: &[u8; 15]) -> String {
-    URL_SAFE.encode(random).to_ascii_uppercase()
+    let id = URL_SAFE.encode(random).to_ascii_uppercase();
+    // What begins with a hyphen is a flag to every tool that it is given to.
+    match id.strip_prefix(['-', '_']) {
+        Some(rest) => format!("K{rest}"),
+        None => id,
+    }
 }
 
 /// A new secret access key: 40 characters, the last two of them `==`, as Riak CS spells its own.
@@ -101,7 +106,7 @@ mod tests {
     #[test]
     fn keys_have_the_shapes_of_riak_cs() {
         let key = key_id_of(&[0xfb; 15]);
-        assert_eq!((key.as_str(), key.len()), ("-_V7-_V7-_V7-_V7-_V7", 20));
+        assert_eq!((key.as_str(), key.len()), ("K_V7-_V7-_V7-_V7-_V7", 20));
         let secret = secret_of(&[0xff; 28]);
         assert_eq!(secret, format!("{}w==", "_".repeat(37)));
         assert_eq!((secret.len(), secret.ends_with("==")), (40, true));

@@ -80,6 +80,9 @@ pub struct PartitionChanges {
     pub changes: Vec<Change>,
     /// Refuses the batch when the partition would hold more rows that never expire than this.
     pub rows_max: Option<usize>,
+    /// Refuses the batch unless the partition holds these rows and no others, by name and stamp in the order of names. For
+    /// packed tables; a replicated engine does not look at it, as no replica knows what the others hold.
+    pub seen: Option<Vec<(Bytes, Stamp)>>,
 }
 
 /// What one `apply` writes: changes to one or more partitions of plain tables.
@@ -93,13 +96,13 @@ impl Batch {
     /// A batch of one partition.
     #[must_use]
     pub fn of(partition: Partition, changes: Vec<Change>) -> Self {
-        Self { partitions: vec![PartitionChanges { partition, changes, rows_max: None }] }
+        Self { partitions: vec![PartitionChanges { partition, changes, rows_max: None, seen: None }] }
     }
 
     /// Adds changes to another partition, if there are any.
     pub fn add(&mut self, partition: Partition, changes: Vec<Change>) {
         if !changes.is_empty() {
-            self.partitions.push(PartitionChanges { partition, changes, rows_max: None });
+            self.partitions.push(PartitionChanges { partition, changes, rows_max: None, seen: None });
         }
     }
 

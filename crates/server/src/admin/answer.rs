@@ -65,6 +65,7 @@ pub(super) fn reasons(error: &Error) -> String {
         | Error::NodeConfirms { .. }
         | Error::Condition(_)
         | Error::Superseded
+        | Error::Changed
         | Error::Context(_)
         | Error::TooLarge { .. }
         | Error::MetadataTooLarge { .. }

@@ -111,7 +111,7 @@ pub fn command() -> Command {
         .arg(Arg::new(KEEP_OLDER).long(KEEP_OLDER).action(ArgAction::SetTrue).help(older));
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A drop-in server for Riak KV. Without arguments it serves, with its data in ./data.")
+        .about("A drop-in server for Riak KV, Riak CS and S3. Without arguments it serves, with its data in ./data.")
         .after_help("A flag wins over its environment variable, that over the settings file, that over the default.")
         .disable_help_subcommand(true)
         .subcommands([check, repair, settings])
@@ -120,7 +120,8 @@ pub fn command() -> Command {
 }
 
 fn argument(setting: &'static Setting) -> Arg {
-    let help = format!("{} [{}; default {}]", setting.help, setting.variable(), setting.default);
+    let default = setting.shown_default().map_or_else(String::new, |default| format!("; default {default}"));
+    let help = format!("{} [{}{default}]", setting.help, setting.variable());
     let argument = Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).help(help);
     match setting.kind {
         Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),

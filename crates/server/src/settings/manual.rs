@@ -11,7 +11,8 @@ pub fn settings() -> String {
     for setting in SETTINGS {
         let value = setting.kind.placeholder().replace('|', "\\|");
         let (flag, variable) = (setting.flag(), setting.variable());
-        let _ = writeln!(out, "| `{flag}` *{value}* | `{variable}` | `{}` | {} |", setting.default, setting.help);
+        let default = setting.shown_default().map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
+        let _ = writeln!(out, "| `{flag}` *{value}* | `{variable}` | {default} | {} |", setting.help);
     }
     out
 }

@@ -114,6 +114,8 @@ pub struct Settings {
     pub durability: Durability,
     /// `None`: it is made from the names of machine and port.
     pub node_name: Option<String>,
+    /// `None`: a part of the machine's.
+    pub memory: Option<u64>,
     pub cache_bytes: u64,
     pub object_bytes_max: u64,
     pub siblings_max: usize,
@@ -177,6 +179,7 @@ impl Settings {
             cassandra: Cassandra::resolve(raw, engine)?,
             durability: raw.value(&table::DURABILITY, text::durability)?,
             node_name: Some(raw.value(&table::NODE_NAME, text::name)?).filter(|_| named),
+            memory: raw.value(&table::MEMORY, text::memory)?,
             cache_bytes: raw.value(&table::CACHE_SIZE, text::size)?,
             object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, text::size)?,
             siblings_max: count(raw, &table::SIBLINGS_MAX)?,

@@ -73,6 +73,12 @@ impl Setting {
         format!("--{}", self.name)
     }
 
+    /// The default as people are shown it; `None`: there is none.
+    #[must_use]
+    pub fn shown_default(&self) -> Option<&'static str> {
+        Some(self.default).filter(|default| !default.is_empty())
+    }
+
     /// The environment variable, such as `LARDER_DATA_DIR`.
     #[must_use]
     pub fn variable(&self) -> String {
@@ -145,8 +151,10 @@ settings! {
         "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments). On Cassandra its commitlog_sync decides.";
     NODE_NAME = "node-name", Kind::Name, "larder@127.0.0.1",
         "The name shown as claimant, in /stats and in status. Each gateway on Cassandra has its own: larder@, the machine's name and the port when not given.";
+    MEMORY = "memory", Kind::Size, "",
+        "Most memory for caches, tables in memory and what clients' requests hold; a quarter of the machine's or the container's when not given. Spent, requests wait for some seconds and are refused with 503 then.";
     CACHE_SIZE = "cache-size", Kind::Size, "256MiB",
-        "Most memory the engine's cache takes; it grows as data is read.";
+        "Most memory the engine's cache takes, a quarter of memory at most; it grows as data is read.";
     OBJECT_SIZE_MAX = "object-size-max", Kind::Size, "50MiB",
         "Largest object body; a larger one is refused with 413.";
     SIBLINGS_MAX = "siblings-max", Kind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
@@ -156,7 +164,7 @@ settings! {
     REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
         "When a request that names no timeout gives up.";
     CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
-        "Most connections at a time, of all listeners together; one more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
+        "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
     SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
         "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
     THREADS = "threads", Kind::Count(0, 1024), "0",

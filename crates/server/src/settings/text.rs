@@ -7,6 +7,8 @@ use larder_gateway::DeleteMode;
 
 use super::{Durability, Engine, Listener, LogFormat, LogLevel};
 
+/// Least memory for the server.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// A value, or what was expected instead.
 pub(super) type Read<T> = Result<T, String>;
 
@@ -131,6 +133,15 @@ pub(super) fn size(text: &str) -> Read<u64> {
     };
     let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     bytes.filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok()).ok_or_else(size_expected)
+}
+
+/// Memory, if it is given: with less nothing could be served.
+pub(super) fn memory(text: &str) -> Read<Option<u64>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bytes = size(text).ok().filter(|&bytes| bytes >= MEMORY_BYTES_MIN);
+    bytes.map(Some).ok_or_else(|| format!("{}, 64MiB at least", size_expected()))
 }
 
 fn size_expected() -> String {

@@ -24,7 +24,7 @@ use super::{InspectionSummary, InspectionWatcher, Tally, bodies, bytes_below};
 use crate::blobs::folders;
 use crate::format;
 use crate::manifest::ManifestFile;
-use crate::open::{OpenError, disk_sizes, lay_out, lock, make_dir, open_spaces};
+use crate::open::{OpenError, lay_out, lock, make_dir, open_spaces, suiting_sizes};
 use crate::spaces::{Space, Spaces};
 use crate::tree::sync_dir;
 
@@ -72,7 +72,7 @@ pub fn repair(
     make_dir(into).map_err(failed("making the directory"))?;
     let _lock = lock(into)?;
     let manifest = lay_out(into)?;
-    let sizes = disk_sizes(into).map_err(failed("looking at the disk"))?;
+    let sizes = suiting_sizes(into, u64::MAX).map_err(failed("looking at the disk"))?;
     let spaces = open_spaces(into, CACHE_BYTES, sizes.table)?;
     tally.expect(bytes_below(&dir.join("rows")).map_err(failed("looking into the directory"))?);
     let mut summary = RepairSummary::default();

@@ -36,6 +36,7 @@ fn options(dir: &Path) -> OpenOptions {
     OpenOptions {
         dir: dir.to_owned(),
         cache_bytes: 4 << 20,
+        memtables_bytes: u64::MAX,
         durable: true,
         accept_damaged_journal: false,
         sizes: None,

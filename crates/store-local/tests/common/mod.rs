@@ -29,6 +29,7 @@ pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
     OpenOptions {
         dir: dir.to_owned(),
         cache_bytes: 16 << 20,
+        memtables_bytes: u64::MAX,
         durable: true,
         accept_damaged_journal: false,
         sizes: None,

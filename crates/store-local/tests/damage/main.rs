@@ -68,7 +68,8 @@ fn attack(ended: Ended) {
     let cases = number("LARDER_TEST_CASES").unwrap_or(if soak { 5000 } else { 150 });
     eprintln!("{ended:?}: LARDER_TEST_SEED={first} LARDER_TEST_CASES={cases}");
     let base = Base::new(ended);
-    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("damage-{ended:?}").to_lowercase());
+    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("damage-{ended:?}-{}", std::process::id()).to_lowercase());
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work).unwrap();
     let whole = case::run(&base, None, &Random(first), &work.join("whole"));

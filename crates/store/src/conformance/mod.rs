@@ -104,6 +104,8 @@ const STORE: &[Promise<Subject>] = promises![
     refusals::rows_that_expire_do_not_count,
     refusals::rows_are_counted_after_the_change,
     refusals::several_partitions_are_all_or_none,
+    refusals::other_rows_than_were_seen_write_nothing,
+    races::one_of_many_racing_creations_wins,
     refusals::misuse_is_refused,
     refusals::a_batch_above_batch_max_writes_nothing,
     refusals::a_swap_above_batch_max_writes_nothing,

@@ -130,6 +130,7 @@ impl Walk {
                 partition: self.models[which].partition.clone(),
                 changes,
                 rows_max,
+                seen: None,
             });
         }
         match self.subject.apply(batch.clone()).await {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::{JoinSet, yield_now};
 
 use super::subject::{GUARDED, PLAIN, Subject, put, remove, row, stopped};
-use crate::{Change, Partition, Row, Swap};
+use crate::{Batch, Change, Kind, Partition, PartitionChanges, Row, Swap, Table};
 
 /// Rounds of a writer: enough to be met at work, few enough for an engine with a disk.
 const ROUNDS: u64 = 100;
@@ -103,6 +103,29 @@ pub(super) async fn exactly_one_of_many_racing_swaps_wins(subject: Subject) {
             );
             expected = Some(won[0].stamp);
         }
+    }
+}
+
+pub(super) async fn one_of_many_racing_creations_wins(subject: Subject) {
+    if subject.store.limits().replicated {
+        return;
+    }
+    for round in 1..=10_u8 {
+        let partition = subject.other(Table::Objects, [round]);
+        let mut racers = JoinSet::new();
+        for racer in 1..=WRITERS {
+            let (subject, partition) = (subject.clone(), partition.clone());
+            racers.spawn(async move {
+                let changes = vec![put(format!("{racer}"), "v", racer)];
+                let seen = Some(Vec::new());
+                let one = PartitionChanges { partition, changes, rows_max: None, seen };
+                subject.apply(Batch { partitions: vec![one] }).await.map_err(|error| error.kind)
+            });
+        }
+        let answers = racers.join_all().await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(Kind::Changed))), "{answers:?}");
+        assert_eq!(subject.rows(&partition).await.len(), 1);
     }
 }
 

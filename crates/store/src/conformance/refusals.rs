@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
 use super::subject::{GUARDED, PLAIN, Subject, options, put, put_until, remove, row};
-use crate::{Batch, Change, Kind, Options, Partition, PartitionChanges, ReadQuery, Result, Swap, Table};
+use crate::{Batch, Change, Kind, Options, Partition, PartitionChanges, ReadQuery, Result, Stamp, Swap, Table};
 
 fn bounded(partition: &Partition, changes: Vec<Change>, rows_max: usize) -> Batch {
-    Batch { partitions: vec![PartitionChanges { partition: partition.clone(), changes, rows_max: Some(rows_max) }] }
+    Batch {
+        partitions: vec![PartitionChanges {
+            partition: partition.clone(),
+            changes,
+            rows_max: Some(rows_max),
+            seen: None,
+        }],
+    }
 }
 
 #[track_caller]
@@ -40,6 +48,26 @@ pub(super) async fn beyond_rows_max_nothing_is_written(subject: Subject) {
         refused(subject.apply(bounded(&partition, vec![put("b", "w", 9)], 1)).await, Kind::TooManyRows { rows: 2 });
         assert_eq!(subject.rows(&partition).await, before, "{table:?}: it was too full before");
     }
+}
+
+pub(super) async fn other_rows_than_were_seen_write_nothing(subject: Subject) {
+    if subject.store.limits().replicated {
+        return;
+    }
+    let partition = subject.partition(Table::Objects);
+    let after = |changes, seen: &[(&'static str, Stamp)]| {
+        let seen = Some(seen.iter().map(|(name, stamp)| (Bytes::from(*name), *stamp)).collect());
+        Batch { partitions: vec![PartitionChanges { partition: partition.clone(), changes, rows_max: None, seen }] }
+    };
+    subject.apply(after(vec![put("a", "v", 1)], &[])).await.expect("nothing is there");
+    refused(subject.apply(after(vec![put("b", "v", 1)], &[])).await, Kind::Changed);
+    refused(subject.apply(after(vec![put("b", "v", 1)], &[("a", 2)])).await, Kind::Changed);
+    subject.apply(after(vec![put_until("b", "v", 3, subject.in_seconds(10))], &[("a", 1)])).await.expect("as seen");
+    refused(subject.apply(after(vec![put("a", "w", 4)], &[("a", 1)])).await, Kind::Changed);
+    subject.apply(after(vec![put("a", "w", 4)], &[("a", 1), ("b", 3)])).await.expect("as seen");
+    subject.wait_seconds(11);
+    subject.apply(after(vec![put("c", "v", 5)], &[("a", 4)])).await.expect("what expired is not there");
+    assert_eq!(subject.rows(&partition).await.len(), 2);
 }
 
 pub(super) async fn rows_that_expire_do_not_count(subject: Subject) {
@@ -90,6 +118,7 @@ pub(super) async fn several_partitions_are_all_or_none(subject: Subject) {
             partition: partitions[at].clone(),
             changes: vec![remove("a", 0), put("b", "v", 2)],
             rows_max: (at == full).then_some(1),
+            seen: None,
         };
         let batch = Batch { partitions: (0..4).map(changes).collect() };
         refused(subject.apply(batch).await, Kind::TooManyRows { rows: 2 });

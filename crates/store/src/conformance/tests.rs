@@ -4,8 +4,8 @@ use bytes::Bytes;
 use super::*;
 use crate::memory::MemoryStore;
 use crate::{
-    Batch, Change, EngineLimits, Head, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Row, Stamp,
-    Swap, Table,
+    Batch, Change, EngineLimits, Head, Micros, Options, Page, Partition, PartitionChanges, PartitionPage, ReadQuery,
+    Result, Row, Stamp, Swap, Table,
 };
 
 /// What an engine could get wrong.
@@ -76,7 +76,8 @@ impl Store for Broken {
 
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
         let batch = self.batch(batch);
-        let refusable = batch.partitions.len() != 1 || batch.partitions[0].rows_max.is_some();
+        let is_refusable = |one: &PartitionChanges| one.rows_max.is_some() || one.seen.is_some();
+        let refusable = batch.partitions.len() != 1 || batch.partitions.iter().any(is_refusable);
         if !matches!(self.defect, Defect::Piecemeal) || refusable {
             return self.inner.apply(batch, options).await;
         }

@@ -105,6 +105,7 @@ impl Store for MemoryStore {
         let mut work = self.lock(batch);
         for (shard, share) in &mut work {
             shard.purge(now);
+            shard.refuse_changed(share)?;
             shard.refuse_too_many_rows(share)?;
         }
         for (mut shard, share) in work {

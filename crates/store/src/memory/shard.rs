@@ -54,6 +54,19 @@ impl Shard {
         }
     }
 
+    /// Refuses changes to partitions that hold other rows than were seen.
+    pub(super) fn refuse_changed(&self, share: &[PartitionChanges]) -> Result<()> {
+        for one in share {
+            let Some(seen) = &one.seen else { continue };
+            let rows = self.partitions.get(&one.partition);
+            let held = rows.into_iter().flatten().map(|(name, row)| (name, row.stamp));
+            if !held.eq(seen.iter().map(|(name, stamp)| (name, *stamp))) {
+                return Err(Error::new(Kind::Changed, "the partition holds other rows"));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses changes after which one of their partitions would hold more rows without expiry than they allow.
     pub(super) fn refuse_too_many_rows(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {

@@ -86,6 +86,7 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
         partition: Partition::marks(),
         changes: vec![put(name, 1, None)],
         rows_max,
+        seen: None,
     };
     let batch = Batch { partitions: vec![one("a", Some(1)), one("b", None)] };
     let answer = store.apply(batch, &options()).await;

@@ -234,7 +234,7 @@ async fn rows_18_and_19_a_write_that_is_too_large_is_refused_whole() {
     let store = three(1);
     let limits = store.limits();
     let large = |bytes: usize| Change::Put(Row { value: vec![7; bytes].into(), ..row("a", "", 1) });
-    let one = |changes| PartitionChanges { partition: partition(), changes, rows_max: None };
+    let one = |changes| PartitionChanges { partition: partition(), changes, rows_max: None, seen: None };
     let logged = |bytes: usize| {
         let mut batch = Batch { partitions: vec![one(vec![large(bytes)])] };
         batch.add(Partition::own(Table::Keys, "k"), vec![Change::Remove { name: "x".into(), stamp: 1 }]);

@@ -67,6 +67,8 @@ fn terms_part_at_comma_and_blank() {
 fn what_is_no_term_is_named() {
     refused(&[("x-riak-index-age", "1")], "Unknown field type for field: 'age'.\n");
     refused(&[("x-riak-index-", "x")], "Unknown field type for field: ''.\n");
+    refused(&[("x-riak-index-_bin", "x")], "Unknown field type for field: '_bin'.\n");
+    refused(&[("x-riak-index-_int", "1")], "Unknown field type for field: '_int'.\n");
     refused(&[("x-riak-index-a_int", "")], "Could not parse field 'a_int', value ''.\n");
     refused(
         &[("x-riak-index-a_int", "1, 2,3"), ("x-riak-index-b", "y")],

@@ -12,7 +12,6 @@ use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects;
 use multer::{Field, Multipart};
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::params;
 use super::policy::SizeRange;
@@ -85,8 +84,6 @@ pub(super) struct Form {
     /// Set once the file begins: it may be as long as it likes.
     begun: Arc<AtomicBool>,
     reason: Reason,
-    /// Its place among the bodies of those who have not said who they are: the fields say it, so the file needs none.
-    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Form {
@@ -94,13 +91,12 @@ impl Form {
     ///
     /// # Errors
     /// 400 `MalformedPOSTRequest` when the body is none.
-    pub(super) fn open(headers: &HeaderMap, mut body: RequestBody) -> Result<Self, Fault> {
-        let turn = body.take_turn();
+    pub(super) fn open(headers: &HeaderMap, body: RequestBody) -> Result<Self, Fault> {
         let pieces = stream::unfold(body, |mut body| async move {
             let piece = body.piece().await.transpose()?;
             Some((piece, body))
         });
-        Ok(Self { turn, ..Self::over(headers, pieces)? })
+        Self::over(headers, pieces)
     }
 
     fn over(
@@ -111,7 +107,7 @@ impl Form {
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
         let (begun, reason) = (Arc::new(AtomicBool::new(false)), Reason::default());
         let parts = Multipart::new(bounded(pieces, Arc::clone(&begun), reason.clone()), boundary);
-        Ok(Self { parts, file: None, begun, reason, turn: None })
+        Ok(Self { parts, file: None, begun, reason })
     }
 
     /// The fields in front of the file, which is the next to be read.
@@ -159,7 +155,6 @@ impl Form {
     /// # Errors
     /// There is none.
     pub(super) fn file(self, range: Option<SizeRange>) -> Result<(File, Reason), Fault> {
-        drop(self.turn);
         let field = self.file.ok_or(Code::MalformedPOSTRequest)?;
         let file = File { field, count: 0, range, reason: self.reason.clone(), done: false };
         Ok((file, self.reason))
@@ -209,9 +204,8 @@ impl ByteStream for File {
     }
 }
 
-/// The pieces of a body for the reader of forms, which takes as many as it is given and keeps them: one at a time, so
-/// that what
-/// is kept is what was not asked for yet; and not too many before the file begins.
+/// The pieces of a body for the reader of forms, which takes as many as it is given and keeps them: one at a time, so that
+/// what is kept is what was not asked for yet; and not too many before the file begins.
 fn bounded(
     pieces: impl Stream<Item = Result<Bytes, Fault>> + Send + 'static,
     begun: Arc<AtomicBool>,

@@ -47,7 +47,7 @@ impl Policy {
         let json: Json = serde_json::from_slice(&json).map_err(|_| bad("Invalid Policy: Invalid JSON."))?;
         let expires = json.get("expiration").and_then(Json::as_str);
         let expires = expires.ok_or_else(|| bad("Policy missing expiration."))?;
-        let expires = dates::iso(expires).ok_or_else(|| bad("Invalid Policy: Invalid 'expiration' value."))?;
+        let expires = dates::moment(expires).ok_or_else(|| bad("Invalid Policy: Invalid 'expiration' value."))?;
         let list = json.get("conditions").and_then(Json::as_array).ok_or_else(|| bad("Policy missing conditions."))?;
         let mut policy = Self { expires, conditions: Vec::new(), range: None };
         for condition in list {

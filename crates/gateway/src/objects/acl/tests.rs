@@ -18,7 +18,7 @@ struct Scene {
 async fn scene() -> Scene {
     let objects = World::new().gateway(Rules::default()).await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
-    objects.create_bucket(&foo, "tea", AclChoice::Private).await.unwrap();
+    objects.create_bucket(&foo, "tea", AclChoice::Private, None).await.unwrap();
     Scene { objects, foo, bar }
 }
 

@@ -106,7 +106,7 @@ impl Desk {
         let world = World::new();
         let objects = world.gateway(rules).await;
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private).await.unwrap();
+        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { world, objects, owner }
     }
 

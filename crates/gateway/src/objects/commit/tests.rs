@@ -310,6 +310,7 @@ async fn copy_onto_itself(desk: &Desk) -> Result<crate::objects::copy::Copied> {
         replace: Some(crate::objects::put::About::default()),
         tags: None,
         acl: crate::objects::acl::AclChoice::Private,
+        own: Vec::new(),
         changes_more: false,
         checksum: None,
         conditions: crate::objects::put::WriteConditions::default(),

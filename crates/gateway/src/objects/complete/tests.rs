@@ -159,7 +159,7 @@ fn checksums_of_the_whole_are_made_and_checked() {
                 let sum = Hasher::of(Algorithm::Crc32, body);
                 let mut incoming = incoming(body);
                 incoming.checksum = ChecksumWanted::Given(sum.clone());
-                let part = objects.put_part(owner, &address(&upload, number), incoming).await.unwrap();
+                let part = objects.put_part(owner, &address(&upload, number), incoming).await.unwrap().part;
                 let etag = Etag::of_md5(part.md5).to_string();
                 request.parts.push(ListedPart { number: number.into(), etag, checksum: Some(sum) });
             }

@@ -17,6 +17,7 @@ fn copy_of(from: &str, to: &str) -> CopyObject {
         replace: None,
         tags: None,
         acl: AclChoice::Private,
+        own: Vec::new(),
         changes_more: false,
         checksum: None,
         conditions: WriteConditions::default(),

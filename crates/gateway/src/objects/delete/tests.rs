@@ -182,6 +182,7 @@ async fn copy_onto_itself(desk: &Desk, model: &mut Model, dice: &mut Dice) {
         replace: Some(About::default()),
         tags: None,
         acl: Default::default(),
+        own: Vec::new(),
         changes_more: false,
         checksum: None,
         conditions: WriteConditions::default(),

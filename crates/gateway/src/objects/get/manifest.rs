@@ -90,16 +90,21 @@ impl Walk {
     }
 }
 
-/// The bytes of the part with this index, from 0; `None`: it is not there.
+/// The bytes of the part with this index, from 0, and the digest of its checksum; `None`: it is not there.
 ///
 /// # Errors
 /// What the store answers; `Damaged`.
-pub(super) async fn part(gateway: &Gateway, manifest: VersionId, index: u32) -> Result<Option<Range<u64>>> {
+pub(super) async fn part(
+    gateway: &Gateway,
+    manifest: VersionId,
+    index: u32,
+) -> Result<Option<(Range<u64>, Option<Bytes>)>> {
     let mut walk = Walk::new(manifest);
     for _ in 0..index {
         if walk.next(gateway).await?.is_none() {
             return Ok(None);
         }
     }
-    Ok(walk.next(gateway).await?.map(|(offset, part)| offset..offset.saturating_add(part.length)))
+    let found = walk.next(gateway).await?;
+    Ok(found.map(|(offset, part)| (offset..offset.saturating_add(part.length), part.checksum)))
 }

@@ -7,8 +7,6 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::objects::VersionId;
 use larder_store::{BlobReader, Kind};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
 
 use super::manifest::{Piece, Walk};
 use super::missing_bytes;
@@ -30,7 +28,7 @@ pub struct ObjectReader {
 
 enum Source {
     Bytes(Bytes),
-    Blob(Box<dyn BlobReader>, #[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
+    Blob(Box<dyn BlobReader>),
     Parts(Box<Parts>),
 }
 
@@ -39,7 +37,6 @@ struct Parts {
     walk: Walk,
     open: Option<(Piece, Box<dyn BlobReader>)>,
     _pin: Option<Pin>,
-    _turn: OwnedSemaphorePermit,
 }
 
 impl std::fmt::Debug for ObjectReader {
@@ -59,9 +56,8 @@ impl ObjectReader {
         blob: (BlobId, u64),
         window: Range<u64>,
     ) -> Result<Option<Self>> {
-        let turn = turn(gateway).await?;
         let open = open(gateway, blob.0, blob.1).await?;
-        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: Source::Blob(reader, turn), window }))
+        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: Source::Blob(reader), window }))
     }
 
     pub(super) async fn of_parts(
@@ -70,9 +66,8 @@ impl ObjectReader {
         window: Range<u64>,
         pin: Option<Pin>,
     ) -> Result<Self> {
-        let turn = turn(gateway).await?;
         let walk = Walk::at(gateway, manifest, window.start).await?;
-        let parts = Parts { walk, open: None, _pin: pin, _turn: turn };
+        let parts = Parts { walk, open: None, _pin: pin };
         Ok(Self { gateway: Arc::clone(gateway), source: Source::Parts(Box::new(parts)), window })
     }
 
@@ -100,7 +95,7 @@ impl ObjectReader {
         let from = self.window.start;
         let piece = match &mut self.source {
             Source::Bytes(bytes) => slice(bytes, from, max),
-            Source::Blob(blob, _) => blob.read(from, max).await?,
+            Source::Blob(blob) => blob.read(from, max).await?,
             Source::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };
         if piece.is_empty() {
@@ -143,16 +138,6 @@ pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
 fn slice(bytes: &Bytes, from: u64, max: usize) -> Bytes {
     let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
     bytes.slice(from..from.saturating_add(max).min(bytes.len()))
-}
-
-/// A turn among those who send large bodies.
-async fn turn(gateway: &Gateway) -> Result<OwnedSemaphorePermit> {
-    let deadline = Instant::now() + gateway.config.timeout;
-    let turn = timeout_at(deadline, Arc::clone(&gateway.downloads).acquire_owned()).await;
-    match turn {
-        Ok(Ok(turn)) => Ok(turn),
-        _ => Err(crate::Error::Overloaded { retry_after: 1 }.into()),
-    }
 }
 
 /// Opens a blob that has to have this length; `None` when it is gone.

@@ -156,7 +156,7 @@ mod over_a_store {
             for number in [1, 2, 5, 256, 257, 300] {
                 let request = GetObject { window: Window::Part(number), ..get_of("key") };
                 let (found, got) = desk.find(request).await.unwrap();
-                assert_eq!((got, found.parts_count), (parts[usize::from(number) - 1].clone(), Some(300)));
+                assert_eq!((got, found.part.unwrap().count), (parts[usize::from(number) - 1].clone(), Some(300)));
             }
             for number in [0, 301] {
                 let request = GetObject { window: Window::Part(number), ..get_of("key") };
@@ -164,7 +164,7 @@ mod over_a_store {
             }
             desk.put("simple", &bytes(1, 10)).await;
             let (found, got) = desk.find(GetObject { window: Window::Part(1), ..get_of("simple") }).await.unwrap();
-            assert_eq!((got.len(), found.parts_count), (10, None));
+            assert_eq!((got.len(), found.part.and_then(|part| part.count)), (10, None));
         });
     }
 

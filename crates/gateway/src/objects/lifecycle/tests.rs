@@ -23,7 +23,7 @@ fn rule(prefix: &str) -> LifecycleRule {
 async fn bucket(rules: Vec<LifecycleRule>, versioning: Versioning) -> (Arc<Objects>, Caller, Arc<Bucket>) {
     let objects = World::new().gateway(Rules::default()).await;
     let caller = new_caller(&objects, "ann").await;
-    objects.create_bucket(&caller, "bucket", AclChoice::default()).await.unwrap();
+    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     let change = |bucket: &mut Bucket| {
         bucket.versioning = versioning;
         bucket.lifecycle = Some(Lifecycle { rules: rules.clone() });

@@ -41,7 +41,7 @@ impl Scene {
     async fn new() -> Self {
         let objects = World::new().gateway(Rules::default()).await;
         let caller = new_caller(&objects, "foo").await;
-        objects.create_bucket(&caller, "tea", AclChoice::Private).await.unwrap();
+        objects.create_bucket(&caller, "tea", AclChoice::Private, None).await.unwrap();
         let bucket = objects.bucket("tea").await.unwrap();
         Self { objects, caller, bucket, keys: BTreeMap::new() }
     }

@@ -219,9 +219,30 @@ fn parts_are_refused_that_are_not_what_was_said() {
         assert!(matches!(put(|it| it.md5 = Some([0; 16])).await, Err(Error::BadDigest)));
         assert!(matches!(put(|it| it.checksum = ChecksumWanted::Default).await, Err(Error::InvalidRequest(_))));
         assert!(bench.desk.blobs().await.is_empty(), "what is refused leaves nothing");
-        let part = put(|it| it.md5 = Some(Md5::of(&bytes(1, 30)))).await.unwrap();
-        assert_eq!(part.checksum, Some(Hasher::of(Algorithm::Crc32, &body).digest));
+        let StoredPart { part, checksum } = put(|it| it.md5 = Some(Md5::of(&bytes(1, 30)))).await.unwrap();
+        assert_eq!(checksum, Some(Hasher::of(Algorithm::Crc32, &body)));
+        assert_eq!(part.checksum, checksum.map(|checksum| checksum.digest));
         assert_eq!(bench.parts(&upload, 0, 1).await.unwrap().parts, [part]);
+    });
+}
+
+#[test]
+fn parts_with_checksums_of_four_bytes_once_lost_them_in_answers() {
+    run(async {
+        let bench = Bench::new().await;
+        let (objects, owner) = (&bench.desk.objects, &bench.desk.owner);
+        let body = bytes(1, 30);
+        bench.desk.put("source", &body).await;
+        for algorithm in [Algorithm::Crc32, Algorithm::Crc32c] {
+            let mut create = create_of(KEY);
+            create.checksum = Some((algorithm, ChecksumKind::FullObject));
+            let upload = objects.create_upload(owner, create).await.unwrap().0.text();
+            let put = objects.put_part(owner, &address(&upload, 1), incoming(&body)).await.unwrap();
+            let copy = objects.copy_part(owner, &get_of("source"), &address(&upload, 2)).await.unwrap().0;
+            for checksum in [put.checksum, copy.checksum] {
+                assert_eq!(checksum, Some(Hasher::of(algorithm, &body)));
+            }
+        }
     });
 }
 
@@ -280,9 +301,9 @@ fn parts_are_copied_from_objects() {
         let upload = bench.begin().await;
         let source = |window| GetObject { window, ..get_of("source") };
         let copy = async |number, window| objects.copy_part(owner, &source(window), &address(&upload, number)).await;
-        let (whole, version) = copy(1, Window::Whole).await.unwrap();
+        let (StoredPart { part: whole, .. }, version) = copy(1, Window::Whole).await.unwrap();
         assert_eq!((whole.length, version), (5000, None));
-        let (some, _) = copy(2, Window::Range(100, Some(4999))).await.unwrap();
+        let (StoredPart { part: some, .. }, _) = copy(2, Window::Range(100, Some(4999))).await.unwrap();
         assert_eq!(some.md5, Md5::of(&body[100..]));
         for (first, last) in [(0, 5000), (4999, 5000), (5000, 5000), (9000, 9001)] {
             let refused = copy(3, Window::Range(first, Some(last))).await;

@@ -211,6 +211,7 @@ fn calls_can_be_sent_between_threads() {
             replace: None,
             tags: None,
             acl: AclChoice::Private,
+            own: Vec::new(),
             changes_more: false,
             checksum: None,
             conditions: WriteConditions::default(),

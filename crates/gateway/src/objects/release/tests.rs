@@ -41,7 +41,7 @@ impl Shop {
         let store = VolatileStore::new(durable);
         let objects = Objects::new(store.gateway().await, ObjectsConfig { alone: true, ..settings() });
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private).await.unwrap();
+        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { store, objects, owner }
     }
 
@@ -60,7 +60,7 @@ impl Shop {
         let mut parts = Vec::new();
         for number in 1..=3 {
             let body = incoming(&bytes(number.into(), PART_MIN as usize));
-            parts.push(self.objects.put_part(&self.owner, &address(&upload, number), body).await.unwrap());
+            parts.push(self.objects.put_part(&self.owner, &address(&upload, number), body).await.unwrap().part);
         }
         let listed: Vec<_> = parts[..2].iter().collect();
         let request: CompleteUpload = complete_of(&upload, &listed);

@@ -4,13 +4,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use async_trait::async_trait;
-use larder_model::objects::UploadId;
+use larder_model::content::BlobId;
+use larder_model::objects::{Part, UploadId, UploadState};
+use larder_model::rows::Micros;
 use larder_store::{Partition, Table};
 
 use super::named::Wanted;
 use crate::Rule;
 use crate::blobs::sweep::{BlobNames, Look, OwnedBlob};
 use crate::objects::{Error, Objects, Result};
+
+/// How long a part that replaced another one has to be there before the other one's bytes go: longer than an upload takes to be
+/// completed.
+const REPLACED_MICROS: Micros = 60 * 60 * 1_000_000;
 
 #[async_trait]
 impl BlobNames for Objects {
@@ -55,24 +61,48 @@ impl BlobNames for Objects {
 }
 
 impl Objects {
-    /// The blobs, but not those of uploads that have not ended: these are the uploads'.
+    /// The blobs, but not those of uploads that have not ended: these are the uploads', unless their part was replaced.
     async fn without_alive(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
-        let mut alive: HashMap<UploadId, bool> = HashMap::new();
-        for upload in blobs.iter().filter_map(upload_of) {
-            if let Entry::Vacant(unknown) = alive.entry(upload) {
-                let head = self.read_upload(upload).await?;
-                unknown.insert(head.is_some_and(|head| head.upload.state.is_alive()));
+        let mut states: HashMap<UploadId, Option<UploadState>> = HashMap::new();
+        let mut left = Vec::with_capacity(blobs.len());
+        for blob in blobs {
+            let Some((upload, number)) = part_of(&blob) else {
+                left.push(blob);
+                continue;
+            };
+            let state = match states.entry(upload) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(self.read_upload(upload).await?.map(|head| head.upload.state)),
+            };
+            let may_go = match state {
+                Some(UploadState::Open) => self.was_replaced(upload, number, blob.id).await?,
+                Some(state) => !state.is_alive(),
+                None => true,
+            };
+            if may_go {
+                left.push(blob);
             }
         }
-        let has_ended = |blob: &OwnedBlob| upload_of(blob).is_none_or(|upload| alive.get(&upload) != Some(&true));
-        Ok(blobs.into_iter().filter(has_ended).collect())
+        Ok(left)
+    }
+
+    /// Whether the part has had other bytes for so long that nobody who completes the upload has seen these.
+    async fn was_replaced(&self, upload: UploadId, number: u16, blob: BlobId) -> Result<bool> {
+        let (parts, _) = self.read_parts(upload, number.saturating_sub(1), 1).await?;
+        let since = self.gateway.now().saturating_sub(REPLACED_MICROS);
+        let replaces = |part: &Part| part.number == number && part.blob != Some(blob) && part.modified < since;
+        Ok(parts.iter().any(replaces))
     }
 }
 
-/// The upload whose part a blob was: its owner's row is the upload's id and the number of the part.
-fn upload_of(blob: &OwnedBlob) -> Option<UploadId> {
+/// The upload whose part a blob was, and the part's number: its owner's row is both.
+fn part_of(blob: &OwnedBlob) -> Option<(UploadId, u16)> {
     let (id, number) = blob.row.split_at_checked(16)?;
-    Some(UploadId(id.try_into().ok()?)).filter(|_| number.len() == 2)
+    Some((UploadId(id.try_into().ok()?), u16::from_be_bytes(number.try_into().ok()?)))
+}
+
+fn upload_of(blob: &OwnedBlob) -> Option<UploadId> {
+    part_of(blob).map(|(upload, _)| upload)
 }
 
 /// An error in the words of the sweeper.

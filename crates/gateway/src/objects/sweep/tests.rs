@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::objects::{BucketId, Upload, UploadId, UploadState, VersionId};
+use larder_model::objects::{BucketId, Part, Upload, UploadId, UploadState, VersionId};
 use larder_model::rows::{Change, Row};
 use larder_store::memory::MemoryStore;
 use larder_store::{Batch, BlobOwner, Blobs as _, Durability, Level, ReadQuery, Store as _};
@@ -17,7 +17,7 @@ async fn world() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
     let world = World::new();
     let objects = world.gateway(Rules::default()).await;
     let caller = new_caller(&objects, "ann").await;
-    objects.create_bucket(&caller, "bucket", AclChoice::default()).await.unwrap();
+    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     let id = objects.bucket("bucket").await.unwrap().id;
     (Arc::clone(&world.store), objects, id)
 }
@@ -75,6 +75,25 @@ async fn bytes_go_that_nobody_names_and_that_no_living_upload_has() {
     assert_eq!(swept, Sweep { blobs: 3, ..Sweep::default() });
     assert_eq!(left(&store).await, [2, 5], "that of the open upload, and what is not S3's");
     assert_eq!(objects.sweep().await.unwrap(), Sweep::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_a_replaced_part_once_stayed_until_the_upload_ended() {
+    let (store, objects, bucket) = world().await;
+    let alive = upload(&objects, bucket, 1, UploadState::Open).await;
+    for id in [1, 2] {
+        write_blob(&store, id, Partition::head(bucket, b"k"), &[&alive.0[..], &[0, 1]].concat()).await;
+    }
+    let hours = |count: u64| count * 60 * 60 * 1_000_000;
+    let now = objects.gateway.now();
+    let part =
+        |modified| Part { number: 1, md5: [0; 16], length: 5, blob: Some(BlobId([2; 24])), modified, checksum: None };
+    // Who completes the upload now may have read the part that was there before.
+    objects.write_part(alive, &part(now), BEGIN + 1).await.unwrap();
+    assert_eq!(objects.sweep().await.unwrap(), Sweep::default());
+    objects.write_part(alive, &part(now - hours(2)), BEGIN + 2).await.unwrap();
+    assert_eq!(objects.sweep().await.unwrap(), Sweep { blobs: 1, ..Sweep::default() });
+    assert_eq!(left(&store).await, [2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ impl Objects {
             self.gateway.refresh().await?;
             let catalogue = self.gateway.fresh().await?;
             for head in alive {
-                let gone = catalogue.s3_buckets().values().all(|bucket| bucket.id != head.upload.bucket);
+                let gone = catalogue.s3_buckets().all(|bucket| bucket.id != head.upload.bucket);
                 match self.sweep_upload(head, gone).await {
                     Ok(ended) => done.uploads += u64::from(ended),
                     Err(error) => done.fails("an upload", &error),

@@ -53,7 +53,7 @@ impl Bench {
         let (start, world) = (Instant::now(), World::new());
         let objects = world.gateway_of(rules, settings()).await;
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private).await.unwrap();
+        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         let gate = Arc::new(Gate::over(Arc::clone(&world.store)));
         let ports = Ports {
             store: Arc::clone(&gate) as _,
@@ -131,7 +131,7 @@ pub(in crate::objects) async fn put_part(
     number: u16,
     body: &Bytes,
 ) -> Result<Part> {
-    objects.put_part(caller, &address(upload, number), incoming(body)).await
+    objects.put_part(caller, &address(upload, number), incoming(body)).await.map(|stored| stored.part)
 }
 
 pub(in crate::objects) fn parts_of(upload: &str, after: u32, max: usize) -> ListParts {

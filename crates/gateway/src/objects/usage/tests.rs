@@ -74,7 +74,7 @@ async fn what_is_stored_is_counted_without_what_is_deleted() {
     let objects = world.gateway(Rules::default()).await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     for (caller, name) in [(&foo, "tea"), (&foo, "milk"), (&bar, "zoo")] {
-        objects.create_bucket(caller, name, AclChoice::Private).await.unwrap();
+        objects.create_bucket(caller, name, AclChoice::Private, None).await.unwrap();
     }
     let tea = objects.bucket("tea").await.unwrap();
     for at in 0..10_u64 {

@@ -91,7 +91,7 @@ async fn users_are_listed_in_pages_and_removed() {
     assert!(listed.is_sorted_by(|a, b| a.id < b.id));
     assert!(objects.list_users("", 0).await.unwrap().is_empty());
     let user = &listed[3];
-    objects.create_bucket(&caller(user), "tea", AclChoice::Private).await.unwrap();
+    objects.create_bucket(&caller(user), "tea", AclChoice::Private, None).await.unwrap();
     assert!(matches!(objects.delete_user(&user.key_id).await, Err(Error::UserHasBuckets)));
     objects.delete_bucket(&caller(user), "tea").await.unwrap();
     objects.delete_user(&user.key_id).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_crowd_of_creators_is_served() {
         let admin = admin.clone();
         crowd.spawn(async move {
             objects.create_user(&format!("u{at}@example.com"), "U", false, None).await.unwrap();
-            objects.create_bucket(&admin, &format!("bucket-{at}"), AclChoice::Private).await.unwrap();
+            objects.create_bucket(&admin, &format!("bucket-{at}"), AclChoice::Private, None).await.unwrap();
         });
     }
     crowd.join_all().await;

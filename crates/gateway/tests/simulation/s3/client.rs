@@ -84,7 +84,7 @@ impl Client {
     }
 
     pub(crate) async fn create_bucket(&self) -> Result<()> {
-        self.objects.create_bucket(&self.caller, BUCKET, AclChoice::default()).await
+        self.objects.create_bucket(&self.caller, BUCKET, AclChoice::default(), None).await
     }
 
     pub(crate) async fn delete_bucket(&self) -> Result<()> {
@@ -123,6 +123,7 @@ impl Client {
             replace: Some(About::default()),
             tags: None,
             acl: AclChoice::default(),
+            own: Vec::new(),
             changes_more: true,
             checksum: None,
             conditions: WriteConditions::default(),
@@ -211,7 +212,7 @@ impl Client {
             upload: upload.into(),
             number,
         };
-        let part = self.objects.put_part(&self.caller, &at, incoming(text)).await?;
+        let part = self.objects.put_part(&self.caller, &at, incoming(text)).await?.part;
         let etag = Etag { md5: part.md5, parts: None }.to_string();
         Ok(ListedPart { number: number.into(), etag, checksum: None })
     }

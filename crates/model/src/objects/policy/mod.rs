@@ -103,6 +103,12 @@ impl Policy {
         verdict
     }
 
+    /// Whether a statement allows with `NotPrincipal`. It is void here, and a policy with it is not taken.
+    #[must_use]
+    pub fn allows_all_but_some(&self) -> bool {
+        self.statements.iter().any(Statement::allows_all_but_some)
+    }
+
     /// Whether it allows anything to people unknown: to everybody, without a condition on who or from where they are.
     #[must_use]
     pub fn is_public(&self) -> bool {
@@ -115,8 +121,14 @@ impl Policy {
 }
 
 impl Statement {
+    /// Whether it allows everybody but some: nobody means that, and whoever is not asked for a name would be let in.
+    fn allows_all_but_some(&self) -> bool {
+        self.allow && self.principals.are_all_but_some()
+    }
+
     fn applies(&self, context: &Context<'_>, resource: &[u8]) -> bool {
-        self.is_about_action(context.asked.action)
+        !self.allows_all_but_some()
+            && self.is_about_action(context.asked.action)
             && self.principals.include(context.user)
             && self.resources.fits(|pattern| pattern.fits(resource, context))
             && self.conditions.iter().all(|condition| condition.holds(context))

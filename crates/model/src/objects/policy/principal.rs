@@ -42,6 +42,11 @@ impl Principals {
         self.named.iter().any(|principal| principal.is(user)) != self.negated
     }
 
+    /// Whether they are everybody but some.
+    pub(super) fn are_all_but_some(&self) -> bool {
+        self.negated
+    }
+
     /// Whether people unknown are among them.
     pub(super) fn are_open(&self) -> bool {
         self.negated || self.named.contains(&Principal::Everybody)

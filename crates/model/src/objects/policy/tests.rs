@@ -121,6 +121,16 @@ fn all_but_somebody() {
 }
 
 #[test]
+fn a_statement_that_allowed_all_but_somebody_once_let_anonymous_in() {
+    let policy = policy(&[statement(json!({"Principal": null, "NotPrincipal": {"AWS": "id-alice"}}))]);
+    assert!(policy.allows_all_but_some());
+    let asked = asked("s3:GetObject", Some("k"));
+    for user in [None, Some(&user("alice")), Some(&user("bob"))] {
+        assert_eq!(policy.verdict("tea", user, &asked, &at()), Verdict::Neutral);
+    }
+}
+
+#[test]
 fn actions_and_resources() {
     let allows = |with: Json, action: &'static str, key: Option<&str>| {
         let policy = policy(&[statement(with)]);

@@ -1,0 +1,121 @@
+//! What one client holds of the budget.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::budget::{PERMIT_BYTES, SMALL_BYTES_MAX, SharedBudget};
+use crate::shares::{HeldShare, ShareGates};
+
+/// How long a draw waits at most for others to give back: the client may ask again then.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The account of a client. Clones are the same account.
+#[derive(Debug, Clone)]
+pub struct ClientAccount(Arc<AccountGates>);
+
+#[derive(Debug)]
+struct AccountGates {
+    budget: Arc<SharedBudget>,
+    small: ShareGates,
+    large: ShareGates,
+}
+
+/// Bytes that were drawn; they are given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "the bytes are given back when this is dropped"]
+pub struct HeldMemory(#[expect(dead_code, reason = "held, not read")] HeldShare);
+
+/// There is no memory for this client now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySpent;
+
+impl ClientAccount {
+    pub(crate) fn new(budget: Arc<SharedBudget>, small: ShareGates, large: ShareGates) -> Self {
+        Self(Arc::new(AccountGates { budget, small, large }))
+    }
+
+    /// Draws bytes, waiting some seconds for others. Draw once what a request will need: who holds some and waits for more
+    /// may wait for another one that does the same. More than an address may ever hold counts as all of that.
+    ///
+    /// # Errors
+    /// [`MemorySpent`]: nothing was drawn.
+    pub async fn draw(&self, bytes: u64) -> Result<HeldMemory, MemorySpent> {
+        let (gates, permits) = self.way(bytes);
+        if let Some(held) = gates.try_pass(permits) {
+            return Ok(HeldMemory(held));
+        }
+        let budget = &self.0.budget;
+        let _waiting = budget.waits();
+        let held = gates.pass(permits, Instant::now() + WAIT_MAX).await;
+        held.map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| budget.refuse())
+    }
+
+    /// Draws bytes if they are free now.
+    ///
+    /// # Errors
+    /// [`MemorySpent`]: nothing was drawn.
+    pub fn try_draw(&self, bytes: u64) -> Result<HeldMemory, MemorySpent> {
+        let (gates, permits) = self.way(bytes);
+        gates.try_pass(permits).map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| self.0.budget.refuse())
+    }
+
+    fn way(&self, bytes: u64) -> (&ShareGates, u32) {
+        let bytes = bytes.min(self.0.budget.draw_max());
+        let gates = if bytes <= SMALL_BYTES_MAX { &self.0.small } else { &self.0.large };
+        (gates, u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use crate::MemoryBudget;
+
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn peer(last: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
+    }
+
+    /// Draws of so many bytes until the first one that is refused.
+    fn draw_all(account: &ClientAccount, bytes: u64) -> Vec<HeldMemory> {
+        std::iter::from_fn(|| account.try_draw(bytes).ok()).collect()
+    }
+
+    #[test]
+    fn small_draws_do_not_wait_for_large_ones() {
+        let budget = MemoryBudget::new(64 * MIB, 48 * MIB);
+        let large: Vec<_> = (1..4).map(|last| draw_all(&budget.account("http", peer(last)), MIB)).collect();
+        assert!(budget.account("http", peer(1)).try_draw(MIB).is_err());
+        assert!(budget.account("http", peer(1)).try_draw(64 * 1024).is_ok());
+        drop(large);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_what_is_given_back_or_is_refused_in_time() {
+        let budget = MemoryBudget::new(64 * MIB, 0);
+        let account = budget.account("http", peer(1));
+        let mut held = draw_all(&account, MIB);
+        assert_eq!((held.len(), budget.figures().large), (24, 24 * MIB), "half of the 48 MiB for large draws");
+        let (begun, refused) = (Instant::now(), budget.figures().refused);
+        assert_eq!(account.draw(MIB).await.err(), Some(MemorySpent));
+        assert_eq!((begun.elapsed(), budget.figures().refused), (WAIT_MAX, refused + 1));
+        let waiting = tokio::spawn({
+            let account = account.clone();
+            async move { account.draw(MIB).await.map(drop) }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(budget.figures().waiting, 1);
+        held.pop();
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!(budget.figures().waiting, 0);
+        drop(held);
+        assert!(account.draw(u64::MAX).await.is_ok(), "more than there ever is counts as all");
+        assert_eq!(budget.figures().large, 0);
+    }
+}

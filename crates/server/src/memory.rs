@@ -1,0 +1,173 @@
+//! Memory: how much of the machine the server takes, and for what.
+//!
+//! ```text
+//! memory   the engine's cache | tables in memory | groups of writes, the gateway's caches | clients
+//!          └────────────────────────────── fixed ──────────────────────────────────────┘
+//! ```
+//! What is fixed has bounds of its own. Clients draw the rest, and wait or are refused when it is spent: [`MemoryBudget`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_admission::MemoryBudget;
+use larder_gateway::{EngineView, Gauge};
+
+use crate::settings::{Settings, table};
+
+const MIB: u64 = 1024 * 1024;
+/// The part of the machine's memory that is taken when nobody says: the page cache needs the most of it.
+const PART_OF_MACHINE: u64 = 4;
+/// Memory of a machine that does not say.
+const MACHINE_BYTES_UNKNOWN: u64 = 1024 * MIB;
+/// What groups of writes on their way to the journal and the gateway's caches take at most.
+const PASSING_BYTES_MAX: u64 = 96 * MIB;
+
+/// What the memory is for, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    /// All of it.
+    pub(crate) total: u64,
+    /// The engine's cache.
+    pub(crate) cache: u64,
+    /// Rows that are not in tables yet.
+    pub(crate) memtables: u64,
+    /// What is not for clients.
+    fixed: u64,
+    /// When the cache is smaller than its setting: a line that says so.
+    pub(crate) note: Option<String>,
+}
+
+impl MemoryPlan {
+    /// The plan of these settings on this machine.
+    #[must_use]
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let total = settings.memory.unwrap_or_else(|| machine_bytes() / PART_OF_MACHINE);
+        Self::of(total, settings.cache_bytes)
+    }
+
+    fn of(total: u64, cache_wanted: u64) -> Self {
+        let cache = cache_wanted.min(total / 4);
+        let (memtables, passing) = (total / 8, PASSING_BYTES_MAX.min(total / 8));
+        let note = (cache < cache_wanted).then(|| {
+            format!(
+                "the cache takes {} MiB instead of {} ({}): a quarter of {} MiB ({}) at most",
+                cache / MIB,
+                cache_wanted / MIB,
+                table::CACHE_SIZE.name,
+                total / MIB,
+                table::MEMORY.name
+            )
+        });
+        Self { total, cache, memtables, fixed: cache + memtables + passing, note }
+    }
+
+    /// What clients draw on.
+    #[must_use]
+    pub(crate) fn budget(&self) -> MemoryBudget {
+        MemoryBudget::new(self.total, self.fixed)
+    }
+}
+
+/// An engine as operators see it, and beside it what clients hold.
+pub(crate) struct WithClients {
+    /// The engine.
+    pub(crate) engine: Arc<dyn EngineView>,
+    /// What clients draw on.
+    pub(crate) clients: MemoryBudget,
+}
+
+impl EngineView for WithClients {
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        self.engine.disk()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let mut gauges = self.engine.gauges();
+        gauges.extend(gauges_of(&self.clients));
+        gauges
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+fn gauges_of(budget: &MemoryBudget) -> Vec<Gauge> {
+    let figures = budget.figures();
+    let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
+    let max = "Bytes of memory that they may hold.";
+    vec![
+        ("larder_memory_held_bytes{draws=\"small\"}", figures.small as f64, held),
+        ("larder_memory_held_bytes{draws=\"large\"}", figures.large as f64, held),
+        ("larder_memory_max_bytes{draws=\"small\"}", figures.small_max as f64, max),
+        ("larder_memory_max_bytes{draws=\"large\"}", figures.large_max as f64, max),
+        ("larder_memory_waiting", figures.waiting as f64, "Requests that wait for memory."),
+        ("larder_memory_refused_total", figures.refused as f64, "Requests and connections refused for want of memory."),
+    ]
+}
+
+/// Memory of the machine, or of the container when that is less.
+fn machine_bytes() -> u64 {
+    let installed = fs::read_to_string("/proc/meminfo").ok().and_then(|text| installed(&text));
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = limit_files(&group).into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    limits.chain(installed).min().unwrap_or(MACHINE_BYTES_UNKNOWN)
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+fn installed(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The files that limit the memory of this control group and of those around it; without a limit they hold no number.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let unified = Path::new(own).ancestors().map(|group| root.join(group).join("memory.max"));
+    unified.chain([root.join("memory/memory.limit_in_bytes")]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_never_exceed_the_whole() {
+        for total in [64, 256, 1024, 6 * 1024].map(|mib| mib * MIB) {
+            let plan = MemoryPlan::of(total, 256 * MIB);
+            let figures = plan.budget().figures();
+            assert!(plan.fixed + figures.small_max + figures.large_max <= total, "{plan:?} {figures:?}");
+            assert!(figures.large_max >= total / 4, "{plan:?} {figures:?}");
+        }
+    }
+
+    #[test]
+    fn a_cache_that_does_not_fit_is_smaller_and_says_so() {
+        let plan = MemoryPlan::of(256 * MIB, 256 * MIB);
+        assert_eq!(plan.cache, 64 * MIB);
+        assert!(plan.note.unwrap().contains("64 MiB instead of 256 (cache-size)"));
+        assert_eq!(MemoryPlan::of(1024 * MIB, 256 * MIB).note, None);
+    }
+
+    #[test]
+    fn the_machine_says_how_much_it_has() {
+        assert_eq!(installed("MemTotal:       1000 kB\nMemFree: 1 kB\n"), Some(1_024_000));
+        assert_eq!(installed(""), None);
+        assert!(machine_bytes() > 64 * MIB);
+        let files = limit_files("0::/a/b\n");
+        let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        assert_eq!(
+            names,
+            [
+                "/sys/fs/cgroup/a/b/memory.max",
+                "/sys/fs/cgroup/a/memory.max",
+                "/sys/fs/cgroup/memory.max",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! What only the server's own user may read: data, secrets, sockets.
+//!
+//! The directory of the data is closed to everybody else, which closes all that is in it. What a server finds open it does not
+//! close by itself: somebody may have opened it on purpose, and has to know.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::Mode;
+
+use crate::serve::Failure;
+
+const DIR_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// What group and others may do.
+const OTHERS: u32 = 0o077;
+
+/// From now on this process makes files and directories for its own user alone.
+pub fn keep_private() {
+    rustix::process::umask(Mode::from_bits_truncate(OTHERS));
+}
+
+/// Looks at the directory of the data, and closes an empty one to others. Whoever makes it makes it private, see
+/// [`keep_private`]: the engine, which has its name on disk before it relies on anything in it.
+///
+/// # Errors
+/// The line that says that others may read what is in it, with the command that mends it.
+pub(crate) fn check_private(dir: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure(format!("cannot read the directory {}: {error}", dir.display()));
+    // What is missing or no directory is the engine's to say.
+    let Some(found) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
+    let mode = found.permissions().mode();
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    if fs::read_dir(dir).map_err(failed)?.next().is_none() {
+        return fs::set_permissions(dir, Permissions::from_mode(DIR_MODE)).map_err(failed);
+    }
+    let dir = dir.display();
+    Err(Failure(format!(
+        "others may read {dir} (mode {:o}), which holds data and secrets: close it with `chmod -R go-rwx {dir}`",
+        mode & 0o777
+    )))
+}
+
+/// Writes a file anew.
+///
+/// # Errors
+/// What the system answers.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    // One that was there keeps its mode.
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_directory_of_data_was_once_open_to_everybody() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("data");
+        check_private(&dir).unwrap();
+        assert!(!dir.exists(), "the engine makes it");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        check_private(&dir).unwrap();
+        assert_eq!(mode(&dir), DIR_MODE, "an empty one is closed");
+        fs::write(dir.join("format"), "").unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o750)).unwrap();
+        let refusal = check_private(&dir).unwrap_err().to_string();
+        assert!(refusal.contains("chmod -R go-rwx") && refusal.contains("750"), "{refusal}");
+        assert_eq!(mode(&dir), 0o750, "nothing was changed");
+    }
+
+    #[test]
+    fn a_secret_is_for_its_owner_whatever_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        fs::write(&path, "old and longer").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        write_private(&path, "new").unwrap();
+        assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (FILE_MODE, "new"));
+    }
+}
