@@ -1,5 +1,5 @@
-//! Clients that take what is others': each attack by name, with a well-behaved client beside it. The attackers have one
-//! address and may spend its share; the other client has another one, and is served as if they were not there.
+//! Clients that take others' share: each attack by name, with a well-behaved guest beside it. The attackers have one address
+//! and may spend its share; the guest has another one, and is served as if they were not there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Engine, Node, Request, Scale, connect, figure, raise_own_limit, wait};
+use larder_tests::{Client, Engine, Node, Request, S3, Scale, connect, figure, raise_own_limit, wait};
 
 /// Little enough that attackers of one address meet its end.
 const MEMORY: &str = "256MiB";
 const MEMORY_BYTES: u64 = 256 << 20;
-/// What a server takes beside the memory that it is given: its code, its threads, what the allocator keeps.
+/// Memory of a server beside what it is given: its code, its threads, what the allocator keeps.
 const BESIDE_BYTES: u64 = 150 << 20;
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Longest wait for the server to let go of who is too slow: time for a start, a look every few seconds, and a slow machine.
+/// Longest wait for the server to let go of slow clients: time for a start, a look every few seconds, and a slow machine.
 const LET_GO: Duration = Duration::from_secs(90);
 const LARGE: usize = 3 << 20;
 
-/// One attack at a time: what a guest waits for is not another attack's doing.
+/// One attack at a time: a guest never waits because of another attack.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs `guest` again and again while the attack lasts: `attack` answers the attackers' connections. Every guest's request
@@ -68,19 +68,19 @@ fn beside(
     })
 }
 
-/// Connections of attackers that have each sent these bytes; who is turned away counts as sent.
+/// Connections of attackers that have each sent these bytes; those that are turned away count as well.
 fn attackers(server: SocketAddr, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
     let open = || {
         let mut stream = connect(server, Some(ATTACKER)).ok()?;
         stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-        // What does not fit into the sockets any more is stuck there: that is the attack.
+        // Bytes that do not fit into the sockets any more are stuck there: that is the attack.
         let _ = stream.write_all(bytes);
         Some(stream)
     };
     (0..count).filter_map(|_| open()).collect()
 }
 
-/// Waits until the server has closed all of these, without a byte more from here. What it sent before is read.
+/// Waits until the server has closed all of these, without a byte more from here. Bytes that it sent before are read.
 fn all_are_let_go(mut streams: Vec<TcpStream>) {
     streams.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     let mut space = vec![0; 64 << 10];
@@ -98,7 +98,7 @@ fn start() -> Node {
     Node::s3(&["--durability", "buffered", "--memory", MEMORY])
 }
 
-/// Takes the turn; `None` where the engine is not in the server's process, whose memory this is about.
+/// Takes the turn; `None` where the engine is not in the server's process: these tests are about its memory.
 fn turn() -> Option<std::sync::MutexGuard<'static, ()>> {
     let guard = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // The other ends of the connections are here.
@@ -118,10 +118,10 @@ fn slow_readers_of_large_bodies_once_blocked_every_other_large_read() {
     let guest = |client: &mut Client| assert_eq!(client.get("/buckets/b/keys/large").expect(200).body.len(), LARGE);
     let request = Request::get("/buckets/b/keys/large").bytes();
     let slow = beside("600 slow readers", &node, guest, || attackers(node.http(), 600, &request));
-    // They read nothing: after a while nothing comes any more, and what came before is not all.
-    let log = node.log();
-    wait("their places are free", LET_GO, || held(&node) < 4.0 * 1024.0 * 1024.0);
+    // They read nothing, and are connected still: the server lets them go by itself.
+    wait("their memory is free", LET_GO, || held(&node) < 4.0 * 1024.0 * 1024.0);
     drop(slow);
+    let log = node.log();
     assert!(!log.contains("panicked"), "{log}");
 }
 
@@ -129,12 +129,23 @@ fn slow_readers_of_large_bodies_once_blocked_every_other_large_read() {
 fn slow_uploads_once_blocked_all_large_puts_of_both_faces() {
     let Some(_turn) = turn() else { return };
     let node = start();
-    let guest = |client: &mut Client| drop(client.put("/buckets/guest/keys/large", vec![1; LARGE]).expect(204));
+    let s3 = Mutex::new(S3::admin_from(GUEST, &node));
+    s3.lock().unwrap().put("/guest", "").expect(200);
+    let guest = |client: &mut Client| {
+        client.put("/buckets/guest/keys/large", vec![1; LARGE]).expect(204);
+        s3.lock().unwrap().put("/guest/large", vec![1; LARGE]).expect(200);
+    };
     let mut upload = Request::put("/buckets/b/keys/k", vec![1; 64 << 10]).bytes();
     let announced =
         String::from_utf8_lossy(&upload).into_owned().replace("Content-Length: 65536", "Content-Length: 9000000");
     upload = announced.into_bytes();
-    let slow = beside("300 slow uploads", &node, guest, || attackers(node.http(), 300, &upload));
+    // An upload that nobody signed: it is refused, and its body never comes.
+    let unsigned = String::from_utf8_lossy(&upload).replace("/buckets/b/keys/k", "/guest/other").into_bytes();
+    let slow = beside("300 slow uploads", &node, guest, || {
+        let mut slow = attackers(node.http(), 150, &upload);
+        slow.extend(attackers(node.s3_at(), 150, &unsigned));
+        slow
+    });
     all_are_let_go(slow);
 }
 

@@ -1,6 +1,6 @@
 //! A client of the S3 interface that signs by hand, with the first version of the signature: the shortest that is one.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -41,6 +41,12 @@ impl S3 {
     #[must_use]
     pub fn admin(node: &Node) -> Self {
         Self::at(node.s3_at())
+    }
+
+    /// The admin, who connects from this address of the machine.
+    #[must_use]
+    pub fn admin_from(address: IpAddr, node: &Node) -> Self {
+        Self { client: Client::from(address, node.s3_at()), ..Self::admin(node) }
     }
 
     /// The admin, at an address.

@@ -1,4 +1,4 @@
-//! What one client holds of the budget.
+//! One client's account with the budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ impl ClientAccount {
         Self(Arc::new(AccountGates { budget, small, large }))
     }
 
-    /// Draws bytes, waiting some seconds for others. Draw once what a request will need: who holds some and waits for more
-    /// may wait for another one that does the same. More than an address may ever hold counts as all of that.
+    /// Draws bytes, waiting some seconds for others. Draw once what a request will need: two that hold some and wait for
+    /// more may wait for each other. More than an address may ever hold counts as all of that.
     ///
     /// # Errors
     /// [`MemorySpent`]: nothing was drawn.

@@ -18,7 +18,7 @@ use crate::shares::SharedPermits;
 pub(crate) const SMALL_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of one permit.
 pub(crate) const PERMIT_BYTES: u64 = 1024;
-/// What clients get at least, however much is fixed: below it no request of usual size could be served.
+/// Bytes that clients get at least, however much is fixed: below it no request of usual size could be served.
 const CLIENT_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
 /// The budget that all listeners of a process draw on. Clones are the same budget.
@@ -33,7 +33,7 @@ pub(crate) struct SharedBudget {
     refused: AtomicU64,
 }
 
-/// What is held of the budget.
+/// The parts of the budget that are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryFigures {
     /// Bytes that small draws hold.
@@ -70,7 +70,7 @@ impl MemoryBudget {
         ClientAccount::new(Arc::clone(&self.0), small.gates(listener, address), large.gates(listener, address))
     }
 
-    /// What is held now.
+    /// The parts that are held now.
     #[must_use]
     pub fn figures(&self) -> MemoryFigures {
         let SharedBudget { small, large, waiting, refused } = &*self.0;

@@ -1,13 +1,13 @@
-//! How slow somebody may be who holds a shared place.
+//! How slow a client may be that holds a shared place.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// How long a transfer may take to get going.
-pub const PACE_GRACE: Duration = Duration::from_secs(20);
+const PACE_GRACE: Duration = Duration::from_secs(20);
 /// The least rate on average once it should, in bytes a second.
-pub const PACE_BYTES_PER_SECOND: u64 = 16 * 1024;
+const PACE_BYTES_PER_SECOND: u64 = 16 * 1024;
 
 /// The pace of one transfer, in either direction: a time for a start, then a least rate on average.
 #[derive(Debug, Clone, Copy)]

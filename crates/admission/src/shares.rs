@@ -1,15 +1,17 @@
 //! Permits that listeners and addresses share, so that none of them can take all.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// Addresses that are remembered before those that are gone are forgotten.
-const ADDRESSES_KEPT: usize = 1024;
+/// Addresses that are remembered at least before those that are gone are forgotten.
+const ADDRESSES_KEPT_MIN: usize = 1024;
+/// The bits of an IPv6 address that name its network: a host picks the others as it likes.
+const NETWORK_BITS: u128 = !0 << 64;
 
 /// A number of permits: one listener gets three quarters of them at most, one address half.
 #[derive(Debug)]
@@ -17,11 +19,19 @@ pub struct SharedPermits {
     max: usize,
     all: Arc<Semaphore>,
     listeners: Mutex<HashMap<&'static str, Arc<Semaphore>>>,
-    addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    addresses: Mutex<AddressShares>,
 }
 
-/// The way of one client to the permits: its address's share, its listener's, and all. They are passed in this order: who has
-/// spent its own share waits without holding what others could use.
+/// The shares of addresses, kept as long as a client there is connected.
+#[derive(Debug, Default)]
+struct AddressShares {
+    shares: HashMap<IpAddr, Weak<Semaphore>>,
+    /// Shares after the last sweep: the next one comes at twice as many, so its cost per client does not grow.
+    swept: usize,
+}
+
+/// The way of one client to the permits: its address's share, its listener's, and all. They are passed in this order: a client
+/// that has spent its own share waits without holding what others could use.
 #[derive(Debug, Clone)]
 pub struct ShareGates([Arc<Semaphore>; 3]);
 
@@ -65,18 +75,31 @@ impl SharedPermits {
         ShareGates([self.of_address(address), of_listener, Arc::clone(&self.all)])
     }
 
-    /// The share of an address: kept as long as somebody there is connected.
     fn of_address(&self, address: IpAddr) -> Arc<Semaphore> {
-        let mut addresses = self.addresses.lock();
-        if let Some(share) = addresses.get(&address).and_then(Weak::upgrade) {
+        self.addresses.lock().of(one_client(address), self.address_max())
+    }
+}
+
+impl AddressShares {
+    fn of(&mut self, address: IpAddr, max: usize) -> Arc<Semaphore> {
+        if let Some(share) = self.shares.get(&address).and_then(Weak::upgrade) {
             return share;
         }
-        if addresses.len() >= ADDRESSES_KEPT {
-            addresses.retain(|_, share| share.strong_count() > 0);
+        if self.shares.len() >= ADDRESSES_KEPT_MIN.max(2 * self.swept) {
+            self.shares.retain(|_, share| share.strong_count() > 0);
+            self.swept = self.shares.len();
         }
-        let share = Arc::new(Semaphore::new(self.address_max()));
-        addresses.insert(address, Arc::downgrade(&share));
+        let share = Arc::new(Semaphore::new(max));
+        self.shares.insert(address, Arc::downgrade(&share));
         share
+    }
+}
+
+/// The address that stands for all that one client can have: its IPv6 network, and IPv4 however it is written.
+fn one_client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK_BITS).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -138,6 +161,18 @@ mod tests {
         for number in 0..10_000_u32 {
             let _ = permits.gates("http", IpAddr::V4(Ipv4Addr::from_bits(number)));
         }
-        assert!(permits.addresses.lock().len() <= ADDRESSES_KEPT);
+        assert!(permits.addresses.lock().shares.len() <= ADDRESSES_KEPT_MIN);
+    }
+
+    #[test]
+    fn one_host_once_had_a_share_for_each_of_its_ipv6_addresses() {
+        let permits = SharedPermits::new(48);
+        let taken = |address: &str| take_all(&permits.gates("http", address.parse().unwrap()));
+        let greedy = taken("2001:db8::1");
+        assert_eq!((greedy.len(), taken("2001:db8::2").len()), (24, 0), "one network");
+        assert_eq!(taken("2001:db8:0:1::1").len(), 12, "another one");
+        drop(greedy);
+        let greedy = taken("192.0.2.1");
+        assert_eq!((greedy.len(), taken("::ffff:192.0.2.1").len()), (24, 0), "one address in two forms");
     }
 }

@@ -1,5 +1,6 @@
 //! Every operation there is, in one table: routing, access, usage and the manual read it.
 
+use larder_http_edge::{held_by_stream, held_twice};
 use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
 
 use crate::errors::Code;
@@ -36,20 +37,15 @@ pub enum Takes {
     Source,
 }
 
-/// What bytes hold in memory at most while they stream through: what is read before a blob is begun, and as much on its way.
-const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
-
 impl Takes {
     /// Bytes of memory that a body of this length holds while it is read; `None`: its length is not known.
     #[must_use]
     pub fn memory(self, length: Option<u64>) -> u64 {
-        // Twice: what arrives is put together, or read into what it means.
-        let twice = |max: u64| length.unwrap_or(max).saturating_mul(2).min(max);
         match self {
             Self::Nothing => 0,
-            Self::Document => twice(2 * S3_DOCUMENT_BYTES_MAX as u64),
-            Self::Stream => twice(STREAM_BYTES_HELD),
-            Self::Form | Self::Source => STREAM_BYTES_HELD,
+            Self::Document => held_twice(length, 2 * S3_DOCUMENT_BYTES_MAX as u64),
+            Self::Stream => held_by_stream(length),
+            Self::Form | Self::Source => held_by_stream(None),
         }
     }
 }

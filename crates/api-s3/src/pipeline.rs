@@ -14,7 +14,7 @@ use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
 use larder_gateway::Admitted;
 use larder_gateway::objects::{Caller, Error, Objects, Tracked};
-use larder_http_edge::{PacedIncoming, Requester};
+use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::Circumstances;
 use larder_model::rows::Micros;
@@ -60,12 +60,6 @@ struct Seen {
     host: String,
     place: Place,
     query: Query,
-}
-
-/// A body of which nothing was read, and whose it is.
-struct Arriving<'a> {
-    incoming: PacedIncoming,
-    requester: &'a Requester<'a>,
 }
 
 /// What became of a request, beside its answer.
@@ -121,7 +115,7 @@ impl S3Service {
         };
         let mut trace = Trace::default();
         let target = moved.and_then(|()| Target::of(&seen.place, seen.parts.uri.path()));
-        let body = Arriving { incoming: PacedIncoming::new(body), requester };
+        let body = ArrivingBody::new(PacedIncoming::new(body), requester);
         let carried_out =
             AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
         let outcome = carried_out.unwrap_or_else(|panic| Err(background::panicked(gateway, &seen.id, &*panic)));
@@ -143,7 +137,7 @@ impl S3Service {
         &self,
         seen: &Seen,
         target: Result<Target, Fault>,
-        body: Arriving<'_>,
+        body: ArrivingBody<'_>,
         trace: &mut Trace,
     ) -> Result<Reply, Fault> {
         let (target, parts) = (target?, &seen.parts);
@@ -205,14 +199,14 @@ impl S3Service {
     async fn body(
         &self,
         operation: &Operation,
-        body: Arriving<'_>,
+        body: ArrivingBody<'_>,
         headers: &HeaderMap,
         identity: &Identity,
     ) -> Result<RequestBody, Fault> {
         if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.takes != Takes::Stream {
             return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
         }
-        let Arriving { incoming, requester } = body;
+        let (incoming, requester) = body.into_parts();
         let body = RequestBody::of(incoming, headers, identity.checked.as_ref())?;
         if operation.takes == Takes::Stream {
             let max = self.objects.config().put_bytes_max;

@@ -9,10 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::connection::{Client, serve_connection};
-use crate::{Acceptor, Face, Settings, UNCOUNTED_BYTES};
+use crate::connection::{ConnectedClient, serve_connection};
+use crate::requester::UNCOUNTED_BYTES;
+use crate::{Acceptor, Face, Settings};
 
-/// What a connection costs with nothing on it: its task, and the buffers that it begins with.
+/// A connection with nothing on it: its task, and the buffers that it begins with.
 const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
 /// How long a client may take to hear that there are too many.
 const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub async fn serve<F: Face>(listener: TcpListener, face: F, shutdown: impl Futur
         let account = memory.account(F::WIRE.name, address);
         let place = limit.admit(F::WIRE.name, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
         if let Some(place) = place {
-            let client = Client { address, account };
+            let client = ConnectedClient { address, account };
             let (face, mut ending) = (face.clone(), ending.clone());
             connections.spawn(async move {
                 // The channel closes when the server ends.

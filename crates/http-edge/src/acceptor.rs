@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// What Linux calls "too many open files".
+    /// "Too many open files", on Linux.
     const EMFILE: i32 = 24;
 
     #[tokio::test(start_paused = true)]

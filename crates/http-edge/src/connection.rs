@@ -23,8 +23,8 @@ use crate::{Face, Requester, Settings};
 /// How often it is looked whether a client reads.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Who is at the other end of a connection.
-pub(crate) struct Client {
+/// The client at the other end of a connection.
+pub(crate) struct ConnectedClient {
     pub(crate) address: IpAddr,
     pub(crate) account: ClientAccount,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Client {
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
 pub(crate) async fn serve_connection<F: Face>(
     stream: TcpStream,
-    client: Client,
+    client: ConnectedClient,
     face: F,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -40,7 +40,7 @@ pub(crate) async fn serve_connection<F: Face>(
         tracing::debug!(%error, "a connection keeps its small packets back");
     }
     let settings = face.settings();
-    let Client { address, account } = client;
+    let ConnectedClient { address, account } = client;
     let pulse = Arc::new(Pulse::default());
     let answer = service_fn(|request| answer(&face, &pulse, Requester::new(address, &account), request));
     let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse), HeadMemory::new(account.clone())));
@@ -107,7 +107,7 @@ async fn reads_too_slowly(pulse: &Pulse) {
         pace.count(sent.saturating_sub(*before));
         *before = sent;
         if Instant::now() > pace.latest() {
-            tracing::debug!("a client was left that did not read its answer");
+            tracing::debug!("sending an answer: its client reads too slowly, so the connection is closed");
             return;
         }
     }

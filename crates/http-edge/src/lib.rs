@@ -1,18 +1,21 @@
-//! What every face that speaks HTTP has below it: sockets and connections. It knows no route, no error and no gateway.
+//! Sockets and connections, below every face that speaks HTTP. It knows no route, no error and no gateway.
 //!
 //! ```text
 //! accept      takes connections, turns away what is too much, drains at the end
 //! acceptor    the next connection of a listener, whatever the system says
 //! limit       how many connections all listeners of a process hold
 //! requester   whose a request is, and the memory it holds        paid   an answer gives that back when it was sent
-//! incoming    the body of a request, at a pace
+//! incoming    the body of a request, at a pace                   arriving  with the client that pays for its memory
+//! held        how much memory bodies hold on their way
 //! connection  one client: requests to the face, its silences, its last request
 //! linger      a socket that sees what goes through it and says goodbye properly
 //! ```
 
 mod accept;
 mod acceptor;
+mod arriving;
 mod connection;
+mod held;
 mod incoming;
 mod limit;
 mod linger;
@@ -29,16 +32,18 @@ use larder_admission::MemoryBudget;
 
 pub use accept::serve;
 pub use acceptor::Acceptor;
+pub use arriving::ArrivingBody;
+pub use held::{PIECE_BYTES_MAX, held_by_pieces, held_by_stream, held_twice};
 pub use incoming::{IncomingError, PacedIncoming};
 pub use limit::{ConnectionLimit, REFUSALS_MAX};
-pub use requester::{Requester, UNCOUNTED_BYTES};
+pub use requester::Requester;
 
 /// Settings of a listener.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
     pub connections: ConnectionLimit,
-    /// What all clients hold in memory, of all listeners that share it.
+    /// The memory that clients of all listeners hold together.
     pub memory: MemoryBudget,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
@@ -66,7 +71,7 @@ impl Default for Settings {
 /// How a face speaks HTTP.
 #[derive(Debug, Clone, Copy)]
 pub struct Wire {
-    /// What log lines call the listener.
+    /// The listener's name in log lines.
     pub name: &'static str,
     /// Most header lines of a request.
     pub headers_max: usize,
@@ -74,11 +79,11 @@ pub struct Wire {
     pub header_bytes_max: usize,
     /// Whether the names of headers are written `Like-This`, for clients that are particular about it.
     pub title_case: bool,
-    /// What one connection too many is told: media type and body of its 503.
+    /// The 503 of one connection too many: media type and body.
     pub turned_away: (&'static str, &'static str),
 }
 
-/// What answers the requests of a listener. A clone is taken for each connection.
+/// The code that answers the requests of a listener. A clone is taken for each connection.
 pub trait Face: Clone + Send + Sync + 'static {
     /// The body of its answers.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;

@@ -55,7 +55,7 @@ impl ConnectionLimit {
                 open = self.0.open.held(),
                 %address,
                 left_out = line.left_out,
-                "connection refused with 503: as many are open as may be, or as its listener or its address may have"
+                "connection refused with 503: the places or the memory are taken, or the share of its listener or its address is"
             );
         }
         self.0.refusals.clone().acquire_owned().await.ok()

@@ -13,14 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::UNCOUNTED_BYTES;
+use crate::requester::UNCOUNTED_BYTES;
 
 /// How long a client may take to stop sending.
 const LINGER: Duration = Duration::from_secs(2);
-/// What is held for a long head, whose buffer grows by doubling: the longest that any listener takes.
+/// Bytes held for a long head, whose buffer grows by doubling: the longest that any listener takes.
 const HEAD_BYTES_HELD: u64 = 256 * 1024;
 
-/// What a connection does, seen from outside: counters that only grow.
+/// The doings of a connection, seen from outside: counters that only grow.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     begun: AtomicU64,
@@ -67,7 +67,7 @@ impl Pulse {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What happened until now.
+    /// The counts until now.
     pub(crate) fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {

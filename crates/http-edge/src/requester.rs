@@ -1,28 +1,28 @@
-//! Who sent a request, and the memory that it holds until its answer is out.
+//! The client of a request, and the memory that the request holds until its answer is out.
 
 use std::net::IpAddr;
 
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use parking_lot::Mutex;
 
-/// What is held so far: the draws, and their bytes.
+/// The draws of a request so far, and their bytes.
 #[derive(Debug, Default)]
-struct Held {
+struct RequestDraws {
     draws: Vec<HeldMemory>,
     bytes: u64,
 }
 
-/// A request's client. What is held for the request is given back when its answer was sent or broke off.
+/// A request's client. Its draws are given back when the answer was sent or broke off.
 #[derive(Debug)]
 pub struct Requester<'a> {
     /// Where the client is.
     pub address: IpAddr,
     account: &'a ClientAccount,
-    held: Mutex<Held>,
+    held: Mutex<RequestDraws>,
 }
 
-/// So much a request holds without being counted: connections are bounded, and this is in what each of them costs.
-pub const UNCOUNTED_BYTES: u64 = 16 * 1024;
+/// Bytes that a request holds uncounted: connections are bounded, and these are in what each of them costs.
+pub(crate) const UNCOUNTED_BYTES: u64 = 16 * 1024;
 
 impl<'a> Requester<'a> {
     /// The client of one request.
@@ -32,7 +32,7 @@ impl<'a> Requester<'a> {
     }
 
     /// Holds so many bytes of memory in all, what it holds already among them; waits for some seconds when others have
-    /// them. What a body took is there for the answer: a write that was carried out does not wait once more.
+    /// them. The answer uses what the body took: a write that was carried out does not wait once more.
     ///
     /// # Errors
     /// [`MemorySpent`]: the request is to be answered that the server is busy.
@@ -47,7 +47,7 @@ impl<'a> Requester<'a> {
         Ok(())
     }
 
-    /// What is held, for who sends the answer.
+    /// The draws, to be held until the answer is out.
     pub(crate) fn into_held(self) -> Vec<HeldMemory> {
         self.held.into_inner().draws
     }

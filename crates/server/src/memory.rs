@@ -4,7 +4,7 @@
 //! memory   the engine's cache | tables in memory | groups of writes, the gateway's caches | clients
 //!          └────────────────────────────── fixed ──────────────────────────────────────┘
 //! ```
-//! What is fixed has bounds of its own. Clients draw the rest, and wait or are refused when it is spent: [`MemoryBudget`].
+//! The fixed parts have bounds of their own. Clients draw the rest, and wait or are refused when it is spent: [`MemoryBudget`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use larder_gateway::{EngineView, Gauge};
 use crate::settings::{Settings, table};
 
 const MIB: u64 = 1024 * 1024;
-/// The part of the machine's memory that is taken when nobody says: the page cache needs the most of it.
+/// The part of the machine's memory that a server takes by default: the page cache needs the most of it.
 const PART_OF_MACHINE: u64 = 4;
-/// Memory of a machine that does not say.
+/// Memory of a machine that does not tell its own.
 const MACHINE_BYTES_UNKNOWN: u64 = 1024 * MIB;
-/// What groups of writes on their way to the journal and the gateway's caches take at most.
+/// Bytes of writes on their way to the journal, and of the gateway's caches, at most.
 const PASSING_BYTES_MAX: u64 = 96 * MIB;
 
-/// What the memory is for, in bytes.
+/// The parts of the memory, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
     /// All of it.
@@ -32,7 +32,7 @@ pub(crate) struct MemoryPlan {
     pub(crate) cache: u64,
     /// Rows that are not in tables yet.
     pub(crate) memtables: u64,
-    /// What is not for clients.
+    /// All that is not for clients.
     fixed: u64,
     /// When the cache is smaller than its setting: a line that says so.
     pub(crate) note: Option<String>,
@@ -62,7 +62,7 @@ impl MemoryPlan {
         Self { total, cache, memtables, fixed: cache + memtables + passing, note }
     }
 
-    /// What clients draw on.
+    /// The budget that clients draw on.
     #[must_use]
     pub(crate) fn budget(&self) -> MemoryBudget {
         MemoryBudget::new(self.total, self.fixed)
@@ -73,7 +73,7 @@ impl MemoryPlan {
 pub(crate) struct WithClients {
     /// The engine.
     pub(crate) engine: Arc<dyn EngineView>,
-    /// What clients draw on.
+    /// The budget that clients draw on.
     pub(crate) clients: MemoryBudget,
 }
 

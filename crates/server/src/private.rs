@@ -1,7 +1,7 @@
-//! What only the server's own user may read: data, secrets, sockets.
+//! Files that only the server's own user may read: data, secrets, sockets.
 //!
-//! The directory of the data is closed to everybody else, which closes all that is in it. What a server finds open it does not
-//! close by itself: somebody may have opened it on purpose, and has to know.
+//! The directory of the data is closed to everybody else, which closes all that is in it. A server does not close one
+//! that it finds open: an operator may have opened it on purpose, and has to know.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use crate::serve::Failure;
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// What group and others may do.
+/// The rights of group and others.
 const OTHERS: u32 = 0o077;
 
 /// From now on this process makes files and directories for its own user alone.
@@ -29,7 +29,7 @@ pub fn keep_private() {
 /// The line that says that others may read what is in it, with the command that mends it.
 pub(crate) fn check_private(dir: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure(format!("cannot read the directory {}: {error}", dir.display()));
-    // What is missing or no directory is the engine's to say.
+    // The engine says that it is missing, or no directory.
     let Some(found) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
     let mode = found.permissions().mode();
     if mode & OTHERS == 0 {
@@ -48,7 +48,7 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), Failure> {
 /// Writes a file anew.
 ///
 /// # Errors
-/// What the system answers.
+/// The error of the system.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
     // One that was there keeps its mode.

@@ -119,7 +119,7 @@ impl Committer {
             self.write_group(&mut light, GROUP_BYTES_MAX, closing);
         }
         // Full memtables would keep the light ones waiting as well.
-        if self.lanes.has_waiting() && self.maintenance.wait_for_half() {
+        if self.lanes.has_waiting() && self.lanes.are_due(self.maintenance.wait_for_half()) {
             let mut heavy = self.lanes.take_waiting();
             self.write_group(&mut heavy, HEAVY_GROUP_BYTES_MAX, closing);
             self.lanes.give_back(heavy);

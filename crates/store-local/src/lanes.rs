@@ -21,17 +21,20 @@ use crate::queue::{Request, Work};
 const HEAVY_BYTES: usize = 512 * 1024;
 /// Entries that are remembered as heavy.
 const HEAVY_KEPT: usize = 4096;
+/// Turns in a row that heavy requests leave to light ones for want of room: about half a second.
+const TURNS_LEFT_MAX: u32 = 250;
 
 /// Which entries are heavy, and the requests that change them.
 pub(crate) struct Lanes {
     heavy: Cache<u64, ()>,
     hasher: RandomState,
     waiting: VecDeque<Request>,
+    turns_left: u32,
 }
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { heavy: Cache::new(HEAVY_KEPT), hasher: RandomState::new(), waiting: VecDeque::new() }
+        Self { heavy: Cache::new(HEAVY_KEPT), hasher: RandomState::new(), waiting: VecDeque::new(), turns_left: 0 }
     }
 
     /// Whether heavy requests wait.
@@ -47,6 +50,14 @@ impl Lanes {
         let (heavy, light) = requests.into_iter().partition::<VecDeque<_>, _>(|request| self.is_heavy(&request.work));
         self.waiting.extend(heavy);
         light
+    }
+
+    /// Whether the heavy requests that wait get this turn: where there is room for them, and at last without it, since under a
+    /// lasting load of light ones there may never be.
+    pub(crate) fn are_due(&mut self, has_room: bool) -> bool {
+        let due = has_room || self.turns_left >= TURNS_LEFT_MAX;
+        self.turns_left = if due { 0 } else { self.turns_left + 1 };
+        due
     }
 
     /// The heavy requests that wait, the oldest first.
@@ -97,6 +108,15 @@ mod tests {
     fn batch(key: &'static str, bytes: usize) -> Overlay {
         let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: 1, expires: None };
         Overlay::of_packed(keys::partition_key(&partition(key)), vec![row])
+    }
+
+    #[test]
+    fn light_writes_without_end_once_kept_heavy_ones_waiting_for_ever() {
+        let mut lanes = Lanes::new();
+        let turns = |lanes: &mut Lanes| (0..).find(|_| lanes.are_due(false));
+        assert_eq!(turns(&mut lanes), Some(TURNS_LEFT_MAX));
+        assert_eq!(turns(&mut lanes), Some(TURNS_LEFT_MAX), "one group, and then they wait again");
+        assert!(!lanes.are_due(false) && lanes.are_due(true), "room for them ends the wait");
     }
 
     #[tokio::test]

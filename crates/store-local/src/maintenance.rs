@@ -195,8 +195,8 @@ impl Maintenance {
         }
     }
 
-    /// Whether half of the memtables' room is free, or no flush would make more: what can wait may go on then. Otherwise it
-    /// waits for a moment, in which a flush may end.
+    /// Whether half of the memtables' room is free, or no flush would make more: what can wait may go on then. Else it answers
+    /// no after a moment, in which a flush may end.
     pub(crate) fn wait_for_half(&self) -> bool {
         if self.spaces.unflushed_bytes() <= self.sizes.memtables_max / 2 {
             return true;

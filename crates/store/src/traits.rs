@@ -304,11 +304,13 @@ pub trait Store: Send + Sync {
     /// `Unavailable`, `TimedOut`, `Damaged`, `Io`.
     async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page>;
 
-    /// Writes to plain tables. The newer stamp wins; a removal names a row and takes what is not newer. One partition changes
-    /// whole and is seen whole. Several: all or none once answered; of an unanswered call pure additions may remain.
+    /// Writes to plain tables. The newer stamp wins; a removal names a row and takes what is not newer. Changes that name the
+    /// rows they were decided on (`seen`) are refused where others are there by now. One partition changes whole and is seen
+    /// whole. Several: all or none once answered; of an unanswered call pure additions may remain.
     ///
     /// # Errors
-    /// `TooManyRows` and `TooLarge` write nothing; `Misuse` for a guarded table; `Unavailable`, `TimedOut`, `Poisoned`, `Full`, `Io`.
+    /// `TooManyRows`, `TooLarge` and `Changed` write nothing; `Misuse` for a guarded table; `Unavailable`, `TimedOut`, `Poisoned`,
+    /// `Full`, `Io`.
     async fn apply(&self, batch: Batch, options: &Options) -> Result<()>;
 
     /// Linearizable compare-and-set on a partition of a guarded table: succeeds if the row of the head's name has the stamp

@@ -18,16 +18,10 @@ use md5::{Digest as _, Md5};
 use larder_admission::MemorySpent;
 use larder_gateway::Error;
 use larder_gateway::body::{BodyError, ByteStream, Download, Upload};
-use larder_http_edge::{IncomingError, PacedIncoming, Requester};
+use larder_http_edge::{ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, held_by_pieces, held_by_stream};
 
 /// Bodies announced up to this length are collected before the gateway sees them.
 const COLLECT_BYTES_MAX: u64 = 64 * 1024;
-/// Longest piece of a body on its way out.
-const PIECE_BYTES_MAX: usize = 256 * 1024;
-/// What a body holds in memory at most while it streams in: what is read before a blob is begun, and as much on its way there.
-const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
-/// What an answer in pieces holds in memory: two pieces wait for the socket, the engine keeps the last one, one is read.
-const PIECES_BYTES_HELD: u64 = 4 * PIECE_BYTES_MAX as u64;
 
 /// The pieces of an answer.
 pub(super) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -65,7 +59,7 @@ impl Body {
     /// A piece at a time; without a length it goes out chunked.
     #[must_use]
     pub fn pieces(pieces: Pieces, length: Option<u64>) -> Self {
-        Self(Kind::Pieces { pieces, length, memory: length.unwrap_or(u64::MAX).min(PIECES_BYTES_HELD) })
+        Self(Kind::Pieces { pieces, length, memory: held_by_pieces(length) })
     }
 
     /// The same, with so many bytes in memory beside the piece that is sent.
@@ -167,65 +161,52 @@ impl HttpBody for Body {
     }
 }
 
-/// The body of a request, of which nothing was read, and whose it is.
-pub(super) struct RequestBody<'a> {
-    incoming: PacedIncoming,
-    requester: &'a Requester<'a>,
+/// The body of a put: collected when it is short, else as a stream. `max` is the longest an object may be.
+///
+/// # Errors
+/// The announced length is greater than `max`, a short body broke off, or there is no memory for it now.
+pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64) -> Result<Upload, Error> {
+    let length = body.length();
+    if let Some(bytes) = length.filter(|bytes| *bytes > max) {
+        return Err(Error::TooLarge { bytes, max });
+    }
+    let check = Check::of(headers)?;
+    if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
+        let bytes = collect(body, COLLECT_BYTES_MAX).await?;
+        return match check.is_none_or(|check| check.of_all(&bytes)) {
+            true => Ok(Upload::Bytes(bytes)),
+            false => Err(Error::BrokenBody(MISMATCH.into())),
+        };
+    }
+    let body = body.admit(held_by_stream(length)).await.map_err(busy)?;
+    Ok(Upload::Stream { stream: Box::new(Streamed { body, check }), length })
 }
 
-impl<'a> RequestBody<'a> {
-    #[must_use]
-    pub(super) fn new(incoming: PacedIncoming, requester: &'a Requester<'a>) -> Self {
-        Self { incoming, requester }
+/// All of it. One piece, which is what a short body comes in, is not copied.
+///
+/// # Errors
+/// It is longer than `max`, broke off, or there is no memory for it now.
+pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, Error> {
+    let announced = body.length();
+    if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
+        return Err(Error::TooLarge { bytes, max });
     }
+    let body = body.admit(announced.unwrap_or(max)).await.map_err(busy)?;
+    let mut body = Streamed { body, check: None };
+    let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
+    if body.body.is_at_end() {
+        return within(first.len(), max).map(|()| first);
+    }
+    let mut all = BytesMut::from(first.as_ref());
+    while let Some(bytes) = body.next().await.transpose().map_err(broken)? {
+        within(all.len() + bytes.len(), max)?;
+        all.extend_from_slice(&bytes);
+    }
+    Ok(all.freeze())
+}
 
-    /// The body of a put: collected when it is short, else as a stream. `max` is the longest an object may be.
-    ///
-    /// # Errors
-    /// The announced length is greater than `max`, a short body broke off, or there is no memory for it now.
-    pub(super) async fn upload(self, headers: &HeaderMap, max: u64) -> Result<Upload, Error> {
-        let length = self.incoming.length();
-        if let Some(bytes) = length.filter(|bytes| *bytes > max) {
-            return Err(Error::TooLarge { bytes, max });
-        }
-        let check = Check::of(headers)?;
-        if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
-            let bytes = self.collect(COLLECT_BYTES_MAX).await?;
-            return match check.is_none_or(|check| check.of_all(&bytes)) {
-                true => Ok(Upload::Bytes(bytes)),
-                false => Err(Error::BrokenBody(MISMATCH.into())),
-            };
-        }
-        self.hold(length.map_or(STREAM_BYTES_HELD, |length| length.saturating_mul(2).min(STREAM_BYTES_HELD))).await?;
-        Ok(Upload::Stream { stream: Box::new(Streamed { body: self.incoming, check }), length })
-    }
-
-    /// All of it. One piece, which is what a short body comes in, is not copied.
-    ///
-    /// # Errors
-    /// It is longer than `max`, broke off, or there is no memory for it now.
-    pub(super) async fn collect(self, max: u64) -> Result<Bytes, Error> {
-        let announced = self.incoming.length();
-        if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
-            return Err(Error::TooLarge { bytes, max });
-        }
-        self.hold(announced.unwrap_or(max)).await?;
-        let mut body = Streamed { body: self.incoming, check: None };
-        let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
-        if body.body.is_at_end() {
-            return within(first.len(), max).map(|()| first);
-        }
-        let mut all = BytesMut::from(first.as_ref());
-        while let Some(bytes) = body.next().await.transpose().map_err(broken)? {
-            within(all.len() + bytes.len(), max)?;
-            all.extend_from_slice(&bytes);
-        }
-        Ok(all.freeze())
-    }
-
-    async fn hold(&self, bytes: u64) -> Result<(), Error> {
-        self.requester.hold(bytes).await.map_err(|MemorySpent| Error::Overloaded { retry_after: 1 })
-    }
+fn busy(MemorySpent: MemorySpent) -> Error {
+    Error::Overloaded { retry_after: 1 }
 }
 
 fn within(bytes: usize, max: u64) -> Result<(), Error> {

@@ -43,13 +43,12 @@ use hyper::{Method, Request, StatusCode};
 
 use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
-use larder_http_edge::{PacedIncoming, Requester};
+use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 
 pub use body::Body;
 pub use reply::Reply;
 pub use server::{HttpSettings, serve};
 
-use body::RequestBody;
 use call::Call;
 use path::Segments;
 use query::Query;
@@ -92,7 +91,7 @@ impl HttpService {
 
     async fn carry_out(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<Reply, Fault> {
         let (request, body) = request.into_parts();
-        let body = RequestBody::new(PacedIncoming::new(body), requester);
+        let body = ArrivingBody::new(PacedIncoming::new(body), requester);
         let segments = Segments::of(request.uri.path());
         let route = route(&segments, &request.method)?;
         let call = Call {
@@ -116,7 +115,7 @@ impl HttpService {
         }
     }
 
-    async fn other(&self, call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
+    async fn other(&self, call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
         match call.route.resource {
             Resource::Object | Resource::NewObject => Err(Fault::page(StatusCode::NOT_FOUND)),
             Resource::Keys => keys::get(call, &self.gateway).await,

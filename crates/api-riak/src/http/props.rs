@@ -5,12 +5,13 @@ use hyper::{Method, StatusCode};
 use serde_json::{Map, Value as Json};
 
 use larder_gateway::{Error, Gateway};
+use larder_http_edge::ArrivingBody;
 use larder_model::address::BucketAddress;
 use larder_model::props::display::{self, List};
 use larder_model::props::set::props_of;
 
 use super::accept;
-use super::body::RequestBody;
+use super::body::collect;
 use super::call::Call;
 use super::reply::{Fault, JSON, Reply, done, json, not_found_page, page};
 
@@ -21,7 +22,7 @@ const PROPS_BYTES_MAX: u64 = 1024 * 1024;
 ///
 /// # Errors
 /// The body, or the gateway, refuses.
-pub(super) async fn answer(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
+pub(super) async fn answer(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
     let bucket = call.bucket()?;
     match *call.method {
         Method::PUT => put(call, &bucket, body).await,
@@ -43,7 +44,7 @@ async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> 
     }
 }
 
-async fn put(call: &Call<'_>, bucket: &BucketAddress, body: RequestBody<'_>) -> Result<Reply, Fault> {
+async fn put(call: &Call<'_>, bucket: &BucketAddress, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
     let props = asked(call.headers, body, "bucket").await?;
     match call.gateway.set_bucket_props(bucket, &props).await {
         Ok(()) => Ok(done(JSON)),
@@ -56,8 +57,8 @@ async fn put(call: &Call<'_>, bucket: &BucketAddress, body: RequestBody<'_>) -> 
 ///
 /// # Errors
 /// 400 with the form that `what` has to have; 415.
-pub(super) async fn asked(headers: &HeaderMap, body: RequestBody<'_>, what: &str) -> Result<Map<String, Json>, Fault> {
-    let body = body.collect(PROPS_BYTES_MAX).await?;
+pub(super) async fn asked(headers: &HeaderMap, body: ArrivingBody<'_>, what: &str) -> Result<Map<String, Json>, Fault> {
+    let body = collect(body, PROPS_BYTES_MAX).await?;
     let props = props_of(&body).map_err(|_| {
         Fault::bad(format!("{what} PUT must be a JSON object of the form:\n{{\"props\":{{...bucket properties...}}}}"))
     })?;

@@ -5,10 +5,11 @@ use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
 
 use larder_gateway::kv::{Found, PutObject};
+use larder_http_edge::ArrivingBody;
 use larder_model::address::Address;
 use larder_model::content::Content;
 
-use super::body::RequestBody;
+use super::body::upload;
 use super::call::{Call, joined};
 use super::headers::{check_media, content_type, insert, media_header, meta, terms};
 use super::object::{self, Place};
@@ -22,7 +23,7 @@ use super::{conditional, links};
 ///
 /// # Errors
 /// A parameter, a header or the gateway refuses.
-pub(super) async fn put(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
+pub(super) async fn put(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
     let request = request(call, None)?;
     store(call, request, body, None).await.map_err(Fault::after_checks)
 }
@@ -31,7 +32,7 @@ pub(super) async fn put(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply,
 ///
 /// # Errors
 /// A parameter, a header or the gateway refuses.
-pub(super) async fn post_new(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
+pub(super) async fn post_new(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
     let key = call.gateway.new_key();
     let location = location(call, &key);
     let request = request(call, Some(key))?;
@@ -72,7 +73,7 @@ fn request(call: &Call<'_>, new_key: Option<String>) -> Result<Request, Fault> {
 async fn store(
     call: &Call<'_>,
     request: Request,
-    body: RequestBody<'_>,
+    body: ArrivingBody<'_>,
     location: Option<Vec<u8>>,
 ) -> Result<Reply, Fault> {
     let media = HeaderValue::from_maybe_shared(Bytes::from(media_header(&request.content))).unwrap_or(TEXT);
@@ -87,7 +88,7 @@ async fn store(
         conditions: conditional::conditions(call.headers),
         if_not_modified,
         content: request.content,
-        upload: body.upload(call.headers, call.gateway.config().object_bytes_max).await?,
+        upload: upload(body, call.headers, call.gateway.config().object_bytes_max).await?,
         quorums: request.params.quorums,
         return_body: request.params.return_body,
         timeout: request.params.timeout,

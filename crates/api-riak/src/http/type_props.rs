@@ -1,9 +1,9 @@
 //! The properties of a bucket type. Types are created and activated by `kv-admin` alone.
 
 use hyper::{Method, StatusCode};
+use larder_http_edge::ArrivingBody;
 
 use super::accept;
-use super::body::RequestBody;
 use super::call::Call;
 use super::props::{asked, object, unknown_is_a_page};
 use super::reply::{Fault, JSON, Reply, done, json, page};
@@ -12,7 +12,7 @@ use super::reply::{Fault, JSON, Reply, done, json, page};
 ///
 /// # Errors
 /// The body, or the gateway, refuses.
-pub(super) async fn answer(call: &Call<'_>, body: RequestBody<'_>) -> Result<Reply, Fault> {
+pub(super) async fn answer(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
     let name = call.bucket_type();
     if *call.method == Method::PUT {
         let props = asked(call.headers, body, "bucket type").await?;

@@ -12,14 +12,11 @@ use futures_util::stream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use larder_gateway::objects::get::ObjectReader;
+use larder_http_edge::{PIECE_BYTES_MAX, held_by_pieces};
 
 use crate::tally::Tally;
 use crate::xml::PROLOG;
 
-/// Longest piece of a body on its way out.
-const PIECE_BYTES_MAX: usize = 256 * 1024;
-/// What an answer in pieces holds in memory: two pieces wait for the socket, the engine keeps the last one, one is read.
-const PIECES_BYTES_HELD: u64 = 4 * PIECE_BYTES_MAX as u64;
 /// How often a byte goes out while an answer is awaited whose status is told already.
 const BEAT: Duration = Duration::from_secs(10);
 
@@ -128,7 +125,7 @@ impl Body {
     pub(crate) fn memory(&self) -> u64 {
         match &self.kind {
             Kind::Full(bytes) => bytes.len() as u64,
-            Kind::Pieces { left, .. } => left.unwrap_or(u64::MAX).min(PIECES_BYTES_HELD),
+            Kind::Pieces { left, .. } => held_by_pieces(*left),
         }
     }
 

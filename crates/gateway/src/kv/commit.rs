@@ -6,7 +6,7 @@ use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, PartitionChanges};
 use larder_store::{Level, Partition};
 
-use super::put::{Seen, SeenRows, Target};
+use super::put::{ConditionGuard, RowStamps, Target};
 use crate::blobs::lease::NamingLease;
 use crate::config::DeleteMode;
 use crate::metrics::Event;
@@ -26,7 +26,7 @@ impl Gateway {
         target: Target<'_>,
         partition: &Partition,
         mut write: Write,
-        (forget, seen): (Vec<Change>, Option<&Seen>),
+        (forget, seen): (Vec<Change>, Option<&RowStamps>),
     ) -> Result<Write> {
         let full = match self.apply(target, partition, &write, (forget.clone(), seen)).await {
             Err(full @ Error::TooManySiblings { .. }) => full,
@@ -57,7 +57,7 @@ impl Gateway {
         target: Target<'_>,
         partition: &Partition,
         write: Write,
-        (forget, guard): (Vec<Change>, Option<SeenRows>),
+        (forget, guard): (Vec<Change>, Option<ConditionGuard>),
     ) -> Result<Write> {
         let Some(mut guard) = guard else { return self.commit(target, partition, write, (forget, None)).await };
         for _ in 0..GUARDED_TRIES_MAX {
@@ -75,7 +75,7 @@ impl Gateway {
         target: Target<'_>,
         partition: &Partition,
         write: &Write,
-        (forget, seen): (Vec<Change>, Option<&Seen>),
+        (forget, seen): (Vec<Change>, Option<&RowStamps>),
     ) -> Result<()> {
         let address = target.address;
         let counted = self.is_limited(write) && self.slots.wants_count(partition);

@@ -5,7 +5,7 @@ use larder_model::rows::Micros;
 use larder_store::{Level, Partition};
 
 use super::permit::{Asked, Permit};
-use super::put::{Basis, SeenRows, Target, seen_of};
+use super::put::{Basis, ConditionGuard, Target, stamps_of};
 use super::{DeleteObject, Deleted, Quorums};
 use crate::config::DeleteMode;
 use crate::metrics::Op;
@@ -31,14 +31,14 @@ impl Gateway {
                 Some(bytes) if request.conditions.is_empty() => Basis::of(self.open_context(bytes, &request.address)?),
                 _ => {
                     let rows = self.rows_of(&request.address, &permit, reading).await?;
-                    let rows_seen = seen_of(&rows);
+                    let rows_seen = stamps_of(&rows);
                     let seen = self.shown(&permit, rows)?;
                     self.check(&request.conditions, &seen)?;
                     if let Some(nothing) = nothing_to_delete(&request, &seen) {
                         return Ok(nothing);
                     }
                     if !request.conditions.is_empty() {
-                        guard = Some(SeenRows { conditions: request.conditions.clone(), seen: rows_seen });
+                        guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
                     }
                     match &request.context {
                         Some(bytes) => Basis::of(self.open_context(bytes, &request.address)?),
@@ -53,7 +53,7 @@ impl Gateway {
         .await
     }
 
-    async fn write_tombstone(&self, target: Target<'_>, basis: Basis, guard: Option<SeenRows>) -> Result<()> {
+    async fn write_tombstone(&self, target: Target<'_>, basis: Basis, guard: Option<ConditionGuard>) -> Result<()> {
         let Target { address, permit, asked } = target;
         let mode = permit.mode;
         let clock = self.issue().await?;

@@ -63,7 +63,7 @@ impl Gateway {
             let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
             let target = Target { address: &address, permit: &permit, asked };
             let (basis, seen) = self.basis(target, context.as_ref(), &conditions).await?;
-            let guard = seen.map(|seen| SeenRows { conditions, seen });
+            let guard = seen.map(|seen| ConditionGuard { conditions, seen });
             let (written, length) = self.write(target, (basis, guard), content, upload).await?;
             self.metrics.object_written(length, written.removed.len(), self.monotonic());
             let found = match return_body && permit.mode != Mode::WriteOnce {
@@ -82,7 +82,7 @@ impl Gateway {
         target: Target<'_>,
         context: Option<&Bytes>,
         conditions: &Conditions,
-    ) -> Result<(Basis, Option<Seen>)> {
+    ) -> Result<(Basis, Option<RowStamps>)> {
         let Target { address, permit, asked } = target;
         let context = context.map(|bytes| self.open_context(bytes, address)).transpose()?;
         let reads = permit.mode == Mode::Newest && context.is_none() && self.rule(Rule::ReadFirst);
@@ -90,7 +90,7 @@ impl Gateway {
         let versions = match reads || conditions.needs_read() {
             true => {
                 let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
-                seen = conditions.needs_read().then(|| seen_of(&rows));
+                seen = conditions.needs_read().then(|| stamps_of(&rows));
                 Some(self.shown(permit, rows)?)
             }
             false => None,
@@ -110,10 +110,10 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Error::Condition`], and what the store answers.
-    pub(super) async fn check_again(&self, target: Target<'_>, guard: &mut SeenRows) -> Result<()> {
+    pub(super) async fn check_again(&self, target: Target<'_>, guard: &mut ConditionGuard) -> Result<()> {
         let Target { address, permit, asked } = target;
         let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
-        guard.seen = seen_of(&rows);
+        guard.seen = stamps_of(&rows);
         self.check(&guard.conditions, &self.shown(permit, rows)?)
     }
 
@@ -121,7 +121,7 @@ impl Gateway {
     async fn write(
         &self,
         target: Target<'_>,
-        (basis, guard): (Basis, Option<SeenRows>),
+        (basis, guard): (Basis, Option<ConditionGuard>),
         content: Content,
         upload: Upload,
     ) -> Result<(Write, u64)> {
@@ -243,15 +243,15 @@ impl Gateway {
 }
 
 /// Rows by name and stamp.
-pub(super) type Seen = Vec<(Bytes, Stamp)>;
+pub(super) type RowStamps = Vec<(Bytes, Stamp)>;
 
 /// The conditions of a write, and the rows that they were held against.
-pub(super) struct SeenRows {
+pub(super) struct ConditionGuard {
     pub(super) conditions: Conditions,
-    pub(super) seen: Seen,
+    pub(super) seen: RowStamps,
 }
 
-pub(super) fn seen_of(rows: &[Row]) -> Seen {
+pub(super) fn stamps_of(rows: &[Row]) -> RowStamps {
     rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
 }
 

@@ -25,11 +25,11 @@ const ROW_STAMP: u64 = 1;
 /// Buckets whose row this gateway has written: a saving, never a truth.
 #[derive(Debug, Default)]
 pub(crate) struct KnownBuckets {
-    known: RwLock<Known>,
+    known: RwLock<RememberedBuckets>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RememberedBuckets {
     buckets: HashSet<BucketAddress>,
     bytes: usize,
 }
@@ -48,7 +48,7 @@ impl KnownBuckets {
     pub(crate) fn written(&self, bucket: &BucketAddress) {
         let mut known = self.known.write();
         if known.bytes >= KNOWN_BYTES_MAX {
-            *known = Known::default();
+            *known = RememberedBuckets::default();
         }
         if known.buckets.insert(bucket.clone()) {
             known.bytes += bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;

@@ -1,7 +1,7 @@
-//! What the S3 side says of its blobs to the sweeper: whether the versions of their key name them.
+//! The sweeper's view of blobs that belong to S3 objects: the versions of their key name them, or do not.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use larder_model::content::BlobId;
@@ -63,35 +63,56 @@ impl BlobNames for Objects {
 impl Objects {
     /// The blobs, but not those of uploads that have not ended: these are the uploads', unless their part was replaced.
     async fn without_alive(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
-        let mut states: HashMap<UploadId, Option<UploadState>> = HashMap::new();
+        let mut uploads: HashMap<UploadId, BlobUse> = HashMap::new();
         let mut left = Vec::with_capacity(blobs.len());
         for blob in blobs {
             let Some((upload, number)) = part_of(&blob) else {
                 left.push(blob);
                 continue;
             };
-            let state = match states.entry(upload) {
+            let used = match uploads.entry(upload) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => unknown.insert(self.read_upload(upload).await?.map(|head| head.upload.state)),
+                Entry::Vacant(unknown) => unknown.insert(self.blob_use(upload).await?),
             };
-            let may_go = match state {
-                Some(UploadState::Open) => self.was_replaced(upload, number, blob.id).await?,
-                Some(state) => !state.is_alive(),
-                None => true,
-            };
-            if may_go {
+            if !used.keeps(number, blob.id) {
                 left.push(blob);
             }
         }
         Ok(left)
     }
 
-    /// Whether the part has had other bytes for so long that nobody who completes the upload has seen these.
-    async fn was_replaced(&self, upload: UploadId, number: u16, blob: BlobId) -> Result<bool> {
-        let (parts, _) = self.read_parts(upload, number.saturating_sub(1), 1).await?;
-        let since = self.gateway.now().saturating_sub(REPLACED_MICROS);
-        let replaces = |part: &Part| part.number == number && part.blob != Some(blob) && part.modified < since;
-        Ok(parts.iter().any(replaces))
+    /// Reads once what an upload uses: a key has up to ten thousand blobs of one.
+    async fn blob_use(&self, upload: UploadId) -> Result<BlobUse> {
+        Ok(match self.read_upload(upload).await?.map(|head| head.upload.state) {
+            Some(UploadState::Open) => BlobUse::OfParts {
+                parts: self.all_parts(upload).await?,
+                replaced_before: self.gateway.now().saturating_sub(REPLACED_MICROS),
+            },
+            Some(state) if state.is_alive() => BlobUse::All,
+            _ => BlobUse::None,
+        })
+    }
+}
+
+/// The blobs that an upload uses.
+enum BlobUse {
+    /// It is open: all but those of parts that were replaced before this moment. Nobody who completes it has seen them.
+    OfParts { parts: BTreeMap<u16, Part>, replaced_before: Micros },
+    /// It is being completed.
+    All,
+    /// It has ended.
+    None,
+}
+
+impl BlobUse {
+    fn keeps(&self, number: u16, blob: BlobId) -> bool {
+        match self {
+            Self::OfParts { parts, replaced_before } => {
+                parts.get(&number).is_none_or(|part| part.blob == Some(blob) || part.modified >= *replaced_before)
+            }
+            Self::All => true,
+            Self::None => false,
+        }
     }
 }
 
