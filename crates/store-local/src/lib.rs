@@ -8,12 +8,14 @@
 //! spaces      the three trees                   tree, flush  memtables and tables           snapshots  what readers may ask for
 //! maintenance flushes, compacts, releases       disk_space   what may still be written, by purpose
 //! open        opens everything or nothing       precheck     read before it is opened       version_file  what a tree names
+//! archive     the frame of tables, files of large values and versions
 //! keys, entry the bytes                         read         pages                          sweep      expired rows
 //! proof       before a compaction believes a table
 //! inspect     check and repair, offline         sizes, descriptors  how large, how many files
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
+mod archive;
 pub mod blobs;
 mod bulk;
 mod bulk_store;

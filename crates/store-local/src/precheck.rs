@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lsm_tree::table::Block;
 use lsm_tree::{Cache, Checksum, CompressionType, DescriptorTable, Table};
 
+use crate::archive;
 use crate::spaces::Space;
 use crate::version_file::{self, TreeFile, TreeFiles};
 
@@ -64,6 +65,7 @@ fn check_files(files: &TreeFiles) -> Result<(), String> {
 pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
     let path = file.path.display();
     let named = |what: String| format!("{path}: {what}");
+    archive::check(&file.path).map_err(|error| named(error.to_string()))?;
     let cache = Arc::new(Cache::with_capacity_bytes(0));
     let checksum = Checksum::from_raw(file.checksum);
     let descriptors = Some(Arc::new(DescriptorTable::new(1)));
@@ -82,7 +84,7 @@ pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
 fn check_blob_file(file: &TreeFile) -> Result<(), String> {
     let path = file.path.display();
     let damaged = |why: String| format!("{path}: the file of large values is damaged ({why})");
-    let archive = match sfa::Reader::new(&file.path) {
+    let archive = match archive::open(&file.path) {
         Ok(archive) => archive,
         Err(sfa::Error::Io(error)) => return Err(format!("{path}: {error}")),
         Err(error) => return Err(damaged(format!("{error:?}"))),

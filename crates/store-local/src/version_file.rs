@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::archive;
+
 const CURRENT_BYTES: usize = 25;
 
 /// A file of a tree with the checksum that its bytes must have.
@@ -117,7 +119,7 @@ pub(crate) fn encode_current(version: u64, version_file: &[u8]) -> Vec<u8> {
 }
 
 fn decode_version(dir: &Path, path: &Path) -> io::Result<TreeFiles> {
-    let archive = sfa::Reader::new(path).map_err(|error| io::Error::other(error.to_string()))?;
+    let archive = archive::open(path).map_err(|error| io::Error::other(error.to_string()))?;
     let section = |name: &str| {
         let entry = archive.toc().section(name.as_bytes());
         entry.ok_or_else(|| io::Error::other(format!("no section {name}")))?.buf_reader(path)

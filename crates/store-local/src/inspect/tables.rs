@@ -23,6 +23,7 @@ use lsm_tree::table::block::{BlockType, Header};
 use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
 use lsm_tree::{CompressionType, InternalValue, Table};
 
+use crate::archive;
 use crate::precheck::open_table;
 use crate::version_file::TreeFile;
 
@@ -59,7 +60,7 @@ impl TableReader {
         let table = open_table(file).ok();
         let path: &PathBuf = &file.path;
         let handle = File::open(path)?;
-        let toc = catch_unwind(AssertUnwindSafe(|| sfa::Reader::new(path))).ok().and_then(Result::ok);
+        let toc = catch_unwind(AssertUnwindSafe(|| archive::open(path))).ok().and_then(Result::ok);
         let end = toc.and_then(|archive| Some(archive.toc().section(b"tli")?.pos()));
         let mut reader = Self {
             file: handle,
