@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use larder_model::rows::{Micros, Stamp};
-use larder_store::{Blobs, Clock, Durability, Level, Options, Store};
+use larder_store::{Blobs, Clock, Durability, Level, Options, RateLimitedLog, Store};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -14,10 +14,13 @@ use tokio::time::Instant;
 
 use crate::blobs::release::Releases;
 use crate::clock::HybridClock;
+use crate::cluster::EngineNode;
+use crate::contention::WriterLines;
+use crate::kv::patience::Patience;
 use crate::kv::slots::Slots;
 use crate::metrics::{About, Disk, Engine, Event, Metrics, Op, Outcome, Process};
 use crate::objects::Sections;
-use crate::types::Catalogue;
+use crate::types::{Catalogue, LastCheck};
 use crate::views::KnownBuckets;
 use crate::{Config, Error, Result, Rule, Rules, members};
 
@@ -56,6 +59,9 @@ pub trait EngineView: Send + Sync {
 
     /// Its own figures.
     fn gauges(&self) -> Vec<Gauge>;
+
+    /// Its nodes; none where it runs in this process.
+    fn nodes(&self) -> Vec<EngineNode>;
 }
 
 impl EngineView for &'static str {
@@ -68,6 +74,10 @@ impl EngineView for &'static str {
     }
 
     fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
         Vec::new()
     }
 }
@@ -89,10 +99,13 @@ pub struct Gateway {
     pub(crate) checked_at: AtomicU64,
     keys_made: AtomicU64,
     pub(crate) catalogue: ArcSwap<Catalogue>,
-    pub(crate) refreshing: tokio::sync::Mutex<()>,
+    pub(crate) refreshing: tokio::sync::Mutex<LastCheck>,
+    pub(crate) stale_log: RateLimitedLog,
     pub(crate) skewed: AtomicBool,
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: Slots,
+    pub(crate) patience: Patience,
+    pub(crate) writers: WriterLines,
     pub(crate) sections: Sections,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) releases: Releases,
@@ -121,10 +134,13 @@ impl Gateway {
             checked_at: AtomicU64::new(0),
             keys_made: AtomicU64::new(0),
             catalogue: ArcSwap::from_pointee(Catalogue::empty()),
-            refreshing: tokio::sync::Mutex::new(()),
+            refreshing: tokio::sync::Mutex::default(),
+            stale_log: RateLimitedLog::new(),
             skewed: AtomicBool::new(false),
             known_buckets: KnownBuckets::default(),
             slots: Slots::suiting(&ports.store.limits(), config.siblings_max, ports.rules),
+            patience: Patience::default(),
+            writers: WriterLines::default(),
             sections: Sections::default(),
             releases,
             metrics,

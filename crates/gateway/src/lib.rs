@@ -13,7 +13,9 @@
 mod blobs;
 pub mod body;
 mod clock;
+mod cluster;
 mod config;
+mod contention;
 mod error;
 mod gateway;
 pub mod kv;
@@ -26,6 +28,7 @@ pub mod types;
 pub mod views;
 
 pub use blobs::sweep::BlobSweep;
+pub use cluster::{ClusterState, EngineNode, MemberState};
 pub use config::{Config, DeleteMode};
 pub use error::{Error, Feature, Result, Which};
 pub use gateway::{Admitted, EngineView, Gateway, Gauge, Ports};

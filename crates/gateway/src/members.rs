@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{HybridClock, WallClockWatch};
 use crate::gateway::own_options;
-use crate::kv::step_down::write_own;
 use crate::metrics::Event;
 use crate::{Config, Error, Gateway, Ports, Result, Rule};
 
@@ -28,10 +27,11 @@ const LOOKS_PER_BEAT: u32 = 4;
 /// Every which failure in a row is logged: the first, and one in a minute.
 const FAILURES_PER_WARNING: u32 = 30;
 const EXPIRY_MICROS: u64 = 10_000_000;
-const SKEW_MICROS_MAX: u64 = 500_000;
-const MEMBERS_MAX: usize = 1000;
+/// A gateway whose clock is off the engine's by more microseconds takes no writes.
+pub(crate) const SKEW_MICROS_MAX: u64 = 500_000;
+pub(crate) const MEMBERS_MAX: usize = 1000;
 /// A gateway that was silent for this long, in microseconds, runs no more or is not well.
-const SILENT_MICROS: u64 = 3_000_000;
+pub(crate) const SILENT_MICROS: u64 = 3_000_000;
 /// How often a gateway that starts looks whether another one of its name still runs.
 const NAME_POLL: Duration = Duration::from_millis(250);
 
@@ -209,7 +209,7 @@ impl Gateway {
             expires: Some(now + EXPIRY_MICROS),
         };
         let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
-        write_own(self.ports.store.as_ref(), batch).await?;
+        self.write_own(batch).await?;
         self.told.fetch_max(catalogue, Ordering::AcqRel);
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Gateway {
     }
 }
 
-fn member(row: Row) -> Result<Member> {
+pub(crate) fn member(row: Row) -> Result<Member> {
     let damaged = |error: &dyn std::fmt::Display| Error::Damaged(format!("a heartbeat: {error}"));
     let actor = row.name.as_ref().try_into().map(u64::from_be_bytes).map_err(|error| damaged(&error))?;
     Ok(Member { actor, row: MemberRow::decode(row.value).map_err(|error| damaged(&error))? })

@@ -54,6 +54,8 @@ pub enum Rule {
     ReadBack,
     /// A `write_once` row is named by its content.
     NameByContent,
+    /// The delete of a `write_once` key is answered when the clocks of all gateways are past its tombstone.
+    OutwaitLateClocks,
     /// A put of a consistent type that meets another head than it saw is refused.
     RefuseConflicts,
     /// Nothing is served from an old catalogue.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_gateway::{EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineView, Gauge};
 use larder_store::wrappers::metered::{Count, Metered, Verb};
 use larder_store::{Blobs, Clock, Store};
 
@@ -101,6 +101,10 @@ impl EngineView for CallFigures {
             gauges.extend(counts.iter().map(row));
         }
         gauges
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        self.inner.nodes()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use larder_gateway::{EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineView, Gauge};
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
@@ -32,6 +32,7 @@ pub(crate) struct Opened {
 /// The line that says why not.
 pub(crate) async fn open(settings: &Cassandra, clock: &Arc<dyn Clock>, actor: u64) -> Result<Opened, Failure> {
     let nodes = settings.nodes.join(",");
+    tracing::info!(nodes, "connecting to the cluster; a first start makes tables there, which takes some 20 seconds");
     let store = CassandraStore::connect(options(settings)?).await;
     let store = store.map_err(|error| Failure(format!("cannot use the engine cassandra: {error}")))?;
     let (grace, lease) = (blobs::GRACE, blobs::LEASE);
@@ -115,6 +116,11 @@ impl EngineView for ClusterFigures {
         ]
         .map(|(name, value, help): (_, u64, _)| (name, value as f64, help))
         .into()
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        let nodes = self.store.node_states().into_iter();
+        nodes.map(|(address, up)| EngineNode { address, up }).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::calls::CallFigures;
 use crate::cassandra;
 use crate::figures::LocalFigures;
 use crate::memory::MemoryPlan;
+use crate::node_watch::watch_nodes;
 use crate::serve::Failure;
 use crate::settings::{self, Durability, Settings, table};
 
@@ -131,6 +132,7 @@ impl Engine {
             Kept::Local(store) => drop(tasks.spawn(sweep_rows(store.clone()))),
             Kept::Cassandra(blobs) => {
                 drop(tasks.spawn(purge_blobs(objects.clone(), blobs.clone(), settings.sweep_interval)));
+                drop(tasks.spawn(watch_nodes(self.view.clone())));
             }
         }
         tasks.spawn(sweep_left(objects.clone(), settings.sweep_interval));

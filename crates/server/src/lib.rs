@@ -18,6 +18,7 @@ mod figures;
 pub mod inspect;
 pub mod log;
 mod memory;
+mod node_watch;
 pub mod private;
 mod serve;
 pub mod settings;

@@ -14,6 +14,8 @@ use crate::settings::{LogFormat, LogLevel};
 
 /// What our own crates' names begin with.
 const OWN: &str = "larder";
+/// The driver of Cassandra. It warns of every connection; our own lines say which node is lost, and what still works.
+const DRIVER: &str = "scylla";
 /// Lines that wait to be written at most, some MiB; further ones are left out.
 const LINES_MAX: usize = 8192;
 
@@ -45,7 +47,8 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 /// Our own crates at the level that was set. Others speak of their own affairs: only when they warn, or everything is wanted.
 fn targets(level: LogLevel) -> Targets {
     let others = if level == LogLevel::TRACE { level } else { level.min(LogLevel::WARN) };
-    Targets::new().with_default(others).with_target(OWN, level)
+    let driver = if level >= LogLevel::DEBUG { others } else { level.min(LogLevel::ERROR) };
+    Targets::new().with_default(others).with_target(OWN, level).with_target(DRIVER, driver)
 }
 
 #[cfg(test)]
@@ -62,5 +65,7 @@ mod tests {
         assert_eq!(logged(LogLevel::DEBUG, "lsm_tree::tree"), [true, true, false, false]);
         assert_eq!(logged(LogLevel::ERROR, "lsm_tree::tree"), [true, false, false, false]);
         assert_eq!(logged(LogLevel::TRACE, "lsm_tree::tree"), [true; 4]);
+        assert_eq!(logged(LogLevel::INFO, "scylla::network"), [true, false, false, false]);
+        assert_eq!(logged(LogLevel::DEBUG, "scylla::network"), [true, true, false, false]);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineView, Gauge};
 
 use crate::settings::{Settings, table};
 
@@ -90,6 +90,10 @@ impl EngineView for WithClients {
         let mut gauges = self.engine.gauges();
         gauges.extend(gauges_of(&self.clients));
         gauges
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        self.engine.nodes()
     }
 }
 

@@ -153,15 +153,18 @@ impl Cluster {
 
     /// Nodes of the datacenter that the driver is connected to, and all it knows there.
     pub(crate) fn nodes(&self, datacenter: Option<&str>) -> (usize, usize) {
+        let all = self.node_states(datacenter);
+        (all.iter().filter(|(_, up)| *up).count(), all.len())
+    }
+
+    /// The nodes of a datacenter that the driver knows, by address: whether it is connected to each.
+    pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
         let state = self.session.get_cluster_state();
         let here = |name: &Option<String>| datacenter.is_none_or(|wanted| name.as_deref() == Some(wanted));
-        let all: Vec<bool> = state
-            .get_nodes_info()
-            .iter()
-            .filter(|node| here(&node.datacenter))
-            .map(|node| node.is_connected())
-            .collect();
-        (all.iter().filter(|up| **up).count(), all.len())
+        let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
+        let mut all: Vec<_> = nodes.map(|node| (node.address.to_string(), node.is_connected())).collect();
+        all.sort_unstable();
+        all
     }
 
     /// A statement for a table, ready to be sent at a consistency.

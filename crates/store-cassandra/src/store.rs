@@ -79,6 +79,12 @@ impl CassandraStore {
         self.cluster.nodes(self.cluster.replication.local())
     }
 
+    /// The nodes of the local datacenter, or of the cluster where none is named, by address: whether each is connected.
+    #[must_use]
+    pub fn node_states(&self) -> Vec<(String, bool)> {
+        self.cluster.node_states(self.cluster.replication.local())
+    }
+
     /// What happened since the start.
     #[must_use]
     pub fn figures(&self) -> Figures {

@@ -182,7 +182,8 @@ impl Cluster {
         for change in changes {
             all.push(beside(partition, change, now)?);
         }
-        let consistency = self.consistency(partition, options.level.max(Level::Quorum), true);
+        // Never ALL: a commit that asks for every copy fails over one of them after the others have agreed.
+        let consistency = self.consistency(partition, Level::Quorum, true);
         let under_way = self.undecided.begin(partition);
         let sent = match &all[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
@@ -279,20 +280,30 @@ fn is_undecided(failure: &Failure) -> bool {
         Failure::Late(_) => true,
         Failure::Store(_) => false,
         Failure::Driver(_, error) => match &**error {
-            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
-                error,
-                DbError::WriteTimeout { .. }
-                    | DbError::ReadTimeout { .. }
-                    | DbError::WriteFailure { .. }
-                    | DbError::ReadFailure { .. }
-                    | DbError::ServerError
-                    | DbError::Other(_)
-            ),
+            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => {
+                matches!(
+                    error,
+                    DbError::WriteTimeout { .. }
+                        | DbError::ReadTimeout { .. }
+                        | DbError::WriteFailure { .. }
+                        | DbError::ReadFailure { .. }
+                        | DbError::Overloaded
+                        | DbError::ServerError
+                        | DbError::Other(_)
+                ) || is_unavailable_for_commit(error)
+            }
             ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(_)) => true,
             ExecutionError::RequestTimeout(_) => true,
             _ => false,
         },
     }
+}
+
+/// Whether replicas were missed by the commit, which follows their agreement: others may carry it out later. Those that are
+/// missed before it are missed at SERIAL.
+fn is_unavailable_for_commit(error: &DbError) -> bool {
+    let DbError::Unavailable { consistency, .. } = error else { return false };
+    !matches!(consistency, Consistency::Serial | Consistency::LocalSerial)
 }
 
 /// Waits a little, so that racing swaps do not race again at once.
@@ -312,6 +323,7 @@ async fn pause(attempt: &Attempt<'_>) -> Result<()> {
 mod tests {
     use super::*;
     use larder_store::{Durability, Table};
+    use scylla::errors::WriteType;
 
     fn head(stamp: Stamp, expires: Option<Micros>, ids: &[u64]) -> Stored {
         let writers = ids.iter().fold(Writers::default(), |writers, id| writers.followed_by(*id));
@@ -350,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_swap_whose_head_was_replaced_had_been_applied() {
-        for since in 0..8 {
+        for since in 0..32 {
             let ids: Vec<u64> = [1, 2, 7].into_iter().chain(100..100 + since).collect();
             check_after(1, Some(5), Some(&head(200, None, &ids)), Found::Applied);
         }
@@ -358,13 +370,28 @@ mod tests {
 
     #[test]
     fn a_swap_that_was_not_answered_conflicts_only_where_it_certainly_was_not_applied() {
-        for since in [5, 7, 8, 30] {
+        for since in [5, 31, 32, 60] {
             let ids: Vec<u64> = [1, 2].into_iter().chain(100..100 + since).collect();
             let later = head(200, None, &ids);
             let conflict = || Found::Conflict(Some(later.row.clone()));
             check_after(0, Some(5), Some(&later), conflict());
-            check_after(1, Some(5), Some(&later), if since < 8 { conflict() } else { Found::Forgotten });
+            check_after(1, Some(5), Some(&later), if since < 32 { conflict() } else { Found::Forgotten });
         }
+    }
+
+    #[test]
+    fn a_swap_that_failed_at_its_commit_was_once_called_not_applied() {
+        let failed = |error: DbError| {
+            let error = ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, "said the node".into()));
+            is_undecided(&Failure::Driver("heads", Box::new(error)))
+        };
+        let unavailable = |consistency| DbError::Unavailable { consistency, required: 2, alive: 1 };
+        assert!(!failed(unavailable(Consistency::Serial)), "nobody was asked to agree");
+        assert!(failed(unavailable(Consistency::Quorum)) && failed(unavailable(Consistency::All)));
+        assert!(failed(DbError::Overloaded), "too many hints: after the agreement");
+        let (consistency, received, required) = (Consistency::Serial, 1, 2);
+        assert!(failed(DbError::WriteTimeout { consistency, received, required, write_type: WriteType::Cas }));
+        assert!(!failed(DbError::Invalid));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who wrote a head: how a swap whose answer was lost finds out what became of it.
 //!
 //! ```text
-//! column w      id u64 · id u64 · …      of the last eight swaps that wrote the head, the newest first
+//! column w      id u64 · id u64 · …      of the last 32 swaps that wrote the head, the newest first
 //! ```
 //! Every swap has an id of its own; what the list says of one is the business of [`larder_store::writers`]. To write the list a
 //! swap must know the one it replaces; what is remembered here saves reading it.
@@ -15,7 +15,7 @@ use quick_cache::sync::Cache;
 use larder_store::writers::Writers;
 use larder_store::{Micros, Partition, Stamp};
 
-/// Heads remembered: some 200 bytes each.
+/// Heads remembered: some 400 bytes each.
 const HEADS_MAX: usize = 20_000;
 
 /// What a swap has to know of the head it replaces.

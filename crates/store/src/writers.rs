@@ -4,8 +4,8 @@
 
 use bytes::{Buf, Bytes};
 
-/// Writers that a head names.
-pub const WRITERS_MAX: usize = 8;
+/// Writers that a head names: as many as may follow while one of them waits to hear what became of its swap.
+pub const WRITERS_MAX: usize = 32;
 
 /// The last writers of a head, newest first. Each is the id of a swap, which no other swap has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn a_list_names_the_last_and_comes_back() {
         assert!(!Writers::default().names(0), "an empty list names nobody");
-        for last in 1..20 {
+        for last in 1..80 {
             let writers = after(1..=last);
             assert_eq!(Writers::decode(writers.encode().into()), writers);
-            for id in 1..=20 {
-                assert_eq!(writers.names(id), id <= last && id + 8 > last, "{id} of {last}");
+            for id in 1..=80 {
+                assert_eq!(writers.names(id), id <= last && id + 32 > last, "{id} of {last}");
             }
         }
-        for length in [0, 1, 7, 8, 9, 64, 65, 200] {
-            assert_eq!(Writers::decode(vec![7; length].into()).count, (length / 8).min(8), "{length}");
+        for length in [0, 1, 7, 8, 9, 256, 257, 800] {
+            assert_eq!(Writers::decode(vec![7; length].into()).count, (length / 8).min(32), "{length}");
         }
     }
 
@@ -104,25 +104,25 @@ mod tests {
         let replaced = after([1, 2]);
         assert_eq!(replaced.verdict(7, &replaced, true), Verdict::Open);
         assert_eq!(after([1, 2, 3]).verdict(7, &replaced, false), Verdict::Lost);
-        for since in 0..8 {
+        for since in 0..32 {
             let others = 100..100 + since;
             assert_eq!(after([1, 2, 7].into_iter().chain(others)).verdict(7, &replaced, false), Verdict::Done);
         }
         assert_eq!(
-            after([1, 2].into_iter().chain(100..107)).verdict(7, &replaced, false),
+            after([1, 2].into_iter().chain(100..131)).verdict(7, &replaced, false),
             Verdict::Lost,
             "2 is there still"
         );
     }
 
     #[test]
-    fn a_swap_that_eight_others_followed_is_not_called_lost() {
+    fn a_swap_that_many_others_followed_is_not_called_lost() {
         let replaced = after([1, 2]);
-        let done = after([1, 2, 7].into_iter().chain(100..108));
-        let not_done = after([1, 2].into_iter().chain(100..108));
+        let done = after([1, 2, 7].into_iter().chain(100..132));
+        let not_done = after([1, 2].into_iter().chain(100..132));
         assert_eq!(done, not_done, "the heads are alike");
         assert_eq!(done.verdict(7, &replaced, false), Verdict::Forgotten);
-        assert_eq!(after(100..108).verdict(7, &Writers::default(), false), Verdict::Forgotten);
-        assert_eq!(after(100..107).verdict(7, &Writers::default(), false), Verdict::Lost, "it goes back to the first");
+        assert_eq!(after(100..132).verdict(7, &Writers::default(), false), Verdict::Forgotten);
+        assert_eq!(after(100..131).verdict(7, &Writers::default(), false), Verdict::Lost, "it goes back to the first");
     }
 }

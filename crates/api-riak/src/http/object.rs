@@ -24,7 +24,7 @@ use super::links::{self, Style};
 use super::params::Params;
 use super::range::Span;
 use super::reply::{
-    DELETED, Fault, Reply, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text, with_body,
+    DELETED, Fault, Reply, STEPPED_DOWN, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text, with_body,
 };
 use super::routes::Part;
 use super::{accept, multipart, path};
@@ -62,6 +62,16 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Reply, Fault> {
         timeout: params.timeout,
     };
     let found = call.gateway.get(request).await?;
+    let stepped_down = found.stepped_down;
+    let mut reply = show(call, found)?;
+    if stepped_down {
+        reply.headers_mut().insert(STEPPED_DOWN, HeaderValue::from_static("true"));
+    }
+    Ok(reply)
+}
+
+/// What was found: nothing, one value, or siblings.
+fn show(call: &Call<'_>, found: Found) -> Result<Reply, Fault> {
     if found.versions.siblings.is_empty() {
         return Ok(missing(&found));
     }

@@ -23,6 +23,8 @@ pub(super) const VARY_ENCODING: HeaderValue = HeaderValue::from_static("Accept-E
 /// What the answer of siblings depends on.
 pub(super) const VARY_BOTH: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
+/// Marks the answer of fewer replicas than were asked for.
+pub(super) const STEPPED_DOWN: HeaderName = HeaderName::from_static("x-larder-stepped-down");
 /// The context of an object.
 pub(super) const VCLOCK: HeaderName = HeaderName::from_static("x-riak-vclock");
 /// Marks a tombstone.

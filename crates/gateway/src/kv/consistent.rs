@@ -110,10 +110,15 @@ impl Gateway {
 
     async fn swap(&self, partition: &Partition, expected: Option<Clock>, write: &Write, asked: Asked) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
+        let writer = self.line_up(partition, asked.options.deadline).await?;
         let expected = match self.rule(Rule::RefuseConflicts) {
+            // A look is cheaper than a compare-and-set that others before this one have made fail.
+            true if writer.waited && self.head_of(partition, asked).await? != expected => {
+                return Err(Error::Superseded);
+            }
             true => expected,
             // Check, then write: whatever came in between is written over.
-            false => self.read_rows(partition, &asked.options).await?.first().map(|row| row.stamp),
+            false => self.head_of(partition, asked).await?,
         };
         let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &asked.options).await;
         match swap {
@@ -122,6 +127,11 @@ impl Gateway {
             Err(error) if error.kind == Kind::TimedOut => self.decide(partition, write, asked).await,
             Err(error) => Err(asked.refuse(error)),
         }
+    }
+
+    /// The stamp of the head that is there now.
+    async fn head_of(&self, partition: &Partition, asked: Asked) -> Result<Option<Clock>> {
+        Ok(self.read_rows(partition, &asked.options).await?.first().map(|row| row.stamp))
     }
 
     /// After a lost answer the head itself says whether this write is in it. Readers see it before it is on disk, and what it

@@ -1,6 +1,8 @@
 //! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
 
-use larder_model::causality::{Removed, Unlisted, Versions, Write};
+use std::time::Duration;
+
+use larder_model::causality::{Clock, Mode, Removed, Unlisted, Versions, Write};
 use larder_model::rows::Micros;
 use larder_store::{Level, Partition};
 
@@ -8,6 +10,7 @@ use super::permit::{Asked, Permit};
 use super::put::{Basis, ConditionGuard, Target, stamps_of};
 use super::{DeleteObject, Deleted, Quorums};
 use crate::config::DeleteMode;
+use crate::members::SKEW_MICROS_MAX;
 use crate::metrics::Op;
 use crate::{Gateway, Result, Rule};
 
@@ -30,7 +33,7 @@ impl Gateway {
             let basis = match &request.context {
                 Some(bytes) if request.conditions.is_empty() => Basis::of(self.open_context(bytes, &request.address)?),
                 _ => {
-                    let rows = self.rows_of(&request.address, &permit, reading).await?;
+                    let rows = self.rows_of(&request.address, &permit, reading).await?.rows;
                     let rows_seen = stamps_of(&rows);
                     let seen = self.shown(&permit, rows)?;
                     self.check(&request.conditions, &seen)?;
@@ -56,7 +59,7 @@ impl Gateway {
     async fn write_tombstone(&self, target: Target<'_>, basis: Basis, guard: Option<ConditionGuard>) -> Result<()> {
         let Target { address, permit, asked } = target;
         let mode = permit.mode;
-        let clock = self.issue().await?;
+        let clock = self.clock_of_tombstone(mode, &basis).await?;
         let partition = Partition::object(address, false, permit.props.copies);
         let slot = self.slot(mode, clock, &partition, &basis);
         let (covers, unlisted) = match mode.names_slots() {
@@ -73,7 +76,29 @@ impl Gateway {
             false => self.all_entries(address, clock, &asked.options).await?,
         };
         self.commit_guarded(target, &partition, write, (forget, guard)).await?;
+        if mode == Mode::WriteOnce {
+            self.outwait_late_clocks(clock).await;
+        }
         Ok(())
+    }
+
+    /// The clock of a tombstone. In `write_once` it takes all rows that are not newer, those of later puts among them when
+    /// their gateway's clock is late: so it is no newer than what it removes.
+    async fn clock_of_tombstone(&self, mode: Mode, basis: &Basis) -> Result<Clock> {
+        let latest = basis.removed.iter().map(|gone| gone.clock).max();
+        match latest.filter(|_| mode == Mode::WriteOnce && self.ports.store.limits().keeps_tombstones) {
+            Some(latest) => Ok(latest + 1),
+            None => self.issue().await,
+        }
+    }
+
+    /// Waits until every gateway's clock is past this one, which it is already but for a value that was just written: a put
+    /// that follows the answer is newer than the tombstone. A gateway whose clock is later than that takes no writes.
+    async fn outwait_late_clocks(&self, clock: Clock) {
+        if self.ports.store.limits().keeps_tombstones && self.rule(Rule::OutwaitLateClocks) {
+            let past = clock.saturating_add(SKEW_MICROS_MAX).saturating_sub(self.now()).min(2 * SKEW_MICROS_MAX);
+            tokio::time::sleep(Duration::from_micros(past)).await;
+        }
     }
 
     /// When a tombstone written now goes.

@@ -19,6 +19,13 @@ const PAGE_ROWS: usize = 1000;
 /// How often a read starts again because a blob went away between the row and its bytes.
 const RETRIES_MAX: usize = 8;
 
+/// The rows of a key, as replicas answered them.
+pub(super) struct SeenRows {
+    pub(super) rows: Vec<Row>,
+    /// Whether fewer replicas answered than were asked for.
+    stepped_down: bool,
+}
+
 impl Gateway {
     /// Reads an object. What was never written or is deleted has no siblings.
     ///
@@ -78,11 +85,11 @@ impl Gateway {
         written: Option<&Write>,
     ) -> Result<Found> {
         for _ in 0..RETRIES_MAX {
-            let versions = self.versions_with(address, permit, asked, written).await?;
+            let (versions, stepped_down) = self.versions_with(address, permit, asked, written).await?;
             let bodies = if bodies { self.open_bodies(&versions).await? } else { Some(Vec::new()) };
             if let Some(bodies) = bodies {
                 let context = (!versions.context.is_empty()).then(|| versions.context.encode(address));
-                return Ok(Found { versions, bodies, context });
+                return Ok(Found { versions, bodies, context, stepped_down });
             }
         }
         Err(Error::Damaged("a value's bytes are missing".into()))
@@ -90,25 +97,26 @@ impl Gateway {
 
     /// The rows of a key as siblings and context.
     pub(super) async fn versions(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<Versions> {
-        self.versions_with(address, permit, asked, None).await
+        Ok(self.versions_with(address, permit, asked, None).await?.0)
     }
 
+    /// As [`Self::versions`], made to show `written`; and whether fewer replicas answered than were asked for.
     async fn versions_with(
         &self,
         address: &Address,
         permit: &Permit,
         asked: Asked,
         written: Option<&Write>,
-    ) -> Result<Versions> {
-        let mut rows = self.rows_of(address, permit, asked).await?;
+    ) -> Result<(Versions, bool)> {
+        let SeenRows { mut rows, stepped_down } = self.rows_of(address, permit, asked).await?;
         if let (Some(written), true) = (written, self.ports.store.limits().replicated && self.rule(Rule::MergeOwnRow)) {
             merge(&mut rows, written);
         }
-        self.shown(permit, rows)
+        Ok((self.shown(permit, rows)?, stepped_down))
     }
 
     /// The rows of a key, for a client.
-    pub(super) async fn rows_of(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<Vec<Row>> {
+    pub(super) async fn rows_of(&self, address: &Address, permit: &Permit, asked: Asked) -> Result<SeenRows> {
         let partition = Partition::object(address, permit.props.consistent, permit.props.copies);
         // A head is what it is at a quorum, or it is not known.
         let asked = if permit.props.consistent { asked.never_below(Level::Quorum).firm() } else { asked };
@@ -131,15 +139,16 @@ impl Gateway {
     }
 
     /// All rows of a partition of a key, for a client.
-    async fn rows_at(&self, asked: Asked, partition: &Partition) -> Result<Vec<Row>> {
+    async fn rows_at(&self, asked: Asked, partition: &Partition) -> Result<SeenRows> {
         let mut steps = asked.reading();
+        let first = steps.options.level;
         let mut rows: Vec<Row> = Vec::new();
         loop {
             let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
             let page = self.read_at(asked, &mut steps, partition, &query).await?;
             rows.extend(page.rows);
             if page.stopped == Stopped::End {
-                return Ok(rows);
+                return Ok(SeenRows { rows, stepped_down: steps.options.level < first });
             }
         }
     }

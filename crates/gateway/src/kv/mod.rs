@@ -6,6 +6,7 @@ mod consistent;
 mod delete;
 mod fence;
 mod get;
+pub(crate) mod patience;
 mod permit;
 mod put;
 pub(crate) mod slots;
@@ -105,6 +106,8 @@ pub struct Found {
     pub bodies: Vec<Download>,
     /// The context to send back with the next write; `None` when the key was never written.
     pub context: Option<Bytes>,
+    /// Whether fewer replicas answered than were asked for: the others may have newer values.
+    pub stepped_down: bool,
 }
 
 /// Outcome of a put.

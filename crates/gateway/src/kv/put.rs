@@ -89,7 +89,7 @@ impl Gateway {
         let mut seen = None;
         let versions = match reads || conditions.needs_read() {
             true => {
-                let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
+                let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?.rows;
                 seen = conditions.needs_read().then(|| stamps_of(&rows));
                 Some(self.shown(permit, rows)?)
             }
@@ -112,7 +112,7 @@ impl Gateway {
     /// [`Error::Condition`], and what the store answers.
     pub(super) async fn check_again(&self, target: Target<'_>, guard: &mut ConditionGuard) -> Result<()> {
         let Target { address, permit, asked } = target;
-        let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?;
+        let rows = self.rows_of(address, permit, self.read_for_write(permit, asked)).await?.rows;
         guard.seen = stamps_of(&rows);
         self.check(&guard.conditions, &self.shown(permit, rows)?)
     }
@@ -193,7 +193,7 @@ impl Gateway {
         let reading = larder_model::causality::Reading::of(permit.mode);
         let versions = Versions::of(rows, reading).map_err(|error| Error::Damaged(error.to_string()))?;
         let context = Some(versions.context.encode(address));
-        Ok(super::Found { versions, bodies: Vec::new(), context })
+        Ok(super::Found { versions, bodies: Vec::new(), context, stepped_down: false })
     }
 
     /// A read on behalf of a write: at the write's level and the bucket's own r, whichever is more. It steps down as the write

@@ -5,6 +5,8 @@
 //! w=quorum, pw=0   QUORUM ──all 3 down──> ANY                        answered, counted: one node keeps it for them
 //! r=all, pr=2      ALL ──1 down──> QUORUM ──2 down──> PR-value unsatisfied: 1/2
 //! ```
+//! A replica is down when the engine says so, or when it does not answer in time: see [`Patience`](super::patience::Patience).
+//!
 //! What is sent again is what was sent before, stamps and names included, so that a write of which half arrived is completed
 //! and not repeated [hole 23]; what was replaced meanwhile stays so by its tombstone, so an engine on one machine, which keeps
 //! none, is asked once. Guarded tables never come here: they hold at a quorum or not at all.
@@ -12,13 +14,14 @@
 //! A row that names a blob never goes below a quorum: the sweeper takes a blob away once a quorum names it no more. Its
 //! bytes were written at a quorum just before, so nothing is lost by it.
 
+use std::time::Duration;
+
 use larder_model::causality::{Clock, Slot};
 use larder_model::rows::{Batch, Change};
-use larder_store::{Error as StoreError, Kind, Level, Options, Page, Partition, ReadQuery, Store};
+use larder_store::{Error as StoreError, Kind, Level, Options, Page, Partition, ReadQuery};
 use tokio::time::Instant;
 
 use super::permit::Asked;
-use crate::gateway::own_options;
 use crate::metrics::Event;
 use crate::{Gateway, Result, Rule};
 
@@ -46,15 +49,24 @@ impl Steps {
         Self { options, copies, floor, unsure: false }
     }
 
+    /// The options of the next call. One that may be made at a lower level afterwards waits no longer than `patience`.
+    fn next(&self, patience: Duration) -> Options {
+        if needs(self.options.level, self.copies) <= self.floor {
+            return self.options;
+        }
+        Options { deadline: self.options.deadline.min(Instant::now() + patience), ..self.options }
+    }
+
     /// Goes down to what the replicas can meet. A time-out that comes before the deadline is a replica that died a moment ago
-    /// and is still believed to be up.
+    /// and is still believed to be up. That none is up says an engine also when it lacks a node for its log: one is asked
+    /// before that is believed.
     ///
     /// # Errors
     /// What to answer when there is nothing lower, or it would not help.
     pub(crate) fn lower(&mut self, error: StoreError) -> larder_store::Result<()> {
         let below = needs(self.options.level, self.copies).saturating_sub(1);
         let up = match error.kind {
-            Kind::Unavailable { alive, .. } => Some(alive.min(below)),
+            Kind::Unavailable { alive, .. } => Some(alive.max(1).min(below)),
             Kind::TimedOut if Instant::now() < self.options.deadline => Some(below),
             _ => None,
         };
@@ -114,9 +126,9 @@ impl Gateway {
     pub(super) async fn write_at(&self, asked: Asked, mut batch: Batch) -> Result<Level> {
         let mut steps = asked.writing();
         loop {
-            match self.ports.store.apply(batch.clone(), &steps.options).await {
+            match self.ports.store.apply(batch.clone(), &self.next_of(&steps)).await {
                 Ok(()) => return Ok(steps.options.level),
-                Err(error) => steps.lower(error).map_err(|error| asked.refuse(error))?,
+                Err(error) => self.lower(&mut steps, error).map_err(|error| asked.refuse(error))?,
             }
             self.metrics.event(Event::WriteSteppedDown);
             if steps.options.level == Level::Any {
@@ -140,39 +152,61 @@ impl Gateway {
         query: &ReadQuery,
     ) -> Result<Page> {
         loop {
-            match self.ports.store.read(partition, query, &steps.options).await {
+            match self.ports.store.read(partition, query, &self.next_of(steps)).await {
                 Ok(page) => return Ok(page),
-                Err(error) => steps.lower(error).map_err(|error| asked.refuse(error))?,
+                Err(error) => self.lower(steps, error).map_err(|error| asked.refuse(error))?,
             }
             self.metrics.event(Event::ReadSteppedDown);
         }
     }
-}
 
-/// Reads a page of the gateways' own tables, from fewer replicas when others are down. It may then be older than what was
-/// read before: the caller goes back to nothing it has seen.
-pub(crate) async fn read_own(
-    store: &dyn Store,
-    partition: &Partition,
-    query: &ReadQuery,
-) -> larder_store::Result<Page> {
-    let mut steps = Steps::new(own_options(Level::Quorum), Partition::N_VAL.into(), READ_FLOOR);
-    loop {
-        match store.read(partition, query, &steps.options).await {
-            Ok(page) => return Ok(page),
-            Err(error) => steps.lower(error)?,
+    /// Reads a page of the gateways' own tables, from fewer replicas when others are down. It may then be older than what was
+    /// read before: the caller goes back to nothing it has seen.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn read_own(&self, partition: &Partition, query: &ReadQuery) -> larder_store::Result<Page> {
+        let mut steps = self.own_steps(READ_FLOOR);
+        loop {
+            match self.ports.store.read(partition, query, &self.next_of(&steps)).await {
+                Ok(page) => return Ok(page),
+                Err(error) => self.lower(&mut steps, error)?,
+            }
         }
     }
-}
 
-/// Writes to the gateways' own plain tables, to fewer replicas when others are down.
-pub(crate) async fn write_own(store: &dyn Store, batch: Batch) -> larder_store::Result<()> {
-    let mut steps = Steps::new(own_options(Level::Quorum), Partition::N_VAL.into(), WRITE_FLOOR);
-    loop {
-        match store.apply(batch.clone(), &steps.options).await {
-            Ok(()) => return Ok(()),
-            Err(error) => steps.lower(error)?,
+    /// Writes to the gateways' own plain tables, to fewer replicas when others are down.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn write_own(&self, batch: Batch) -> larder_store::Result<()> {
+        let mut steps = self.own_steps(WRITE_FLOOR);
+        loop {
+            match self.ports.store.apply(batch.clone(), &self.next_of(&steps)).await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.lower(&mut steps, error)?,
+            }
         }
+    }
+
+    /// One machine is up or it is not: it is asked once, and waited for.
+    fn own_steps(&self, floor: u32) -> Steps {
+        let copies = Partition::N_VAL.into();
+        let floor = if self.ports.store.limits().replicated { floor } else { needs(Level::Quorum, copies) };
+        Steps::new(self.own(Level::Quorum), copies, floor)
+    }
+
+    fn next_of(&self, steps: &Steps) -> Options {
+        steps.next(self.patience.wait(self.monotonic()))
+    }
+
+    fn lower(&self, steps: &mut Steps, error: StoreError) -> larder_store::Result<()> {
+        let lost = error.kind == Kind::TimedOut;
+        steps.lower(error)?;
+        if lost {
+            self.patience.lost(self.monotonic());
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! The one way a key changes: a compare-and-set on its head, inside a section.
 //!
 //! ```text
-//! section opened ─> head read ─> own blob not doomed ─> the caller decides ─> compare and set ─> what was replaced goes
-//!        ^                                                                         │ conflict
-//!        └─────────────────────────────────────────────────────────────────────────┘
+//! lined up ─> section opened ─> head read ─> own blob not doomed ─> the caller decides ─> compare and set ─> what was replaced goes
+//!    ^                                                                                        │ conflict
+//!    └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //! A sweeper marks a blob as doomed, *touches* the head ([`Objects::touch`]), looks whether it names the blob, and only then
 //! removes it. A writer reads the head first and then looks for the mark: whatever the pauses, one of the two gives way.
@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::section::Section;
 use super::{Error, Objects, Result};
+use crate::contention::WriterPlace;
 use crate::{Gateway, Rule};
 
 /// How long a head without any version stays, in microseconds: its stamp orders the writes that follow.
@@ -60,6 +61,8 @@ pub(super) struct Turn<'a> {
     objects: &'a Objects,
     place: &'a Place,
     section: Section<'a>,
+    /// Of the writers of this key in this gateway, it is this one's turn.
+    writer: WriterPlace<'a>,
     /// The head's partition.
     pub(super) partition: Partition,
     /// The head as this try found it.
@@ -105,8 +108,9 @@ impl Objects {
     /// What the store answers; `Overloaded` when the key never rests.
     pub(super) async fn touch(&self, bucket: BucketId, key: &bytes::Bytes) -> Result<Head> {
         let partition = Partition::head(bucket, key);
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
             let options = self.options().reclaiming();
+            let writer = self.gateway.line_up(&partition, options.deadline).await?;
             let seen = self.read_head(&partition, &options).await?;
             let stamp = self.stamp_above(seen.stamp).await?;
             let drains = self.gateway.rule(Rule::DrainReleases);
@@ -115,11 +119,13 @@ impl Objects {
             let row = head_row(&self.gateway, &head, bucket, key, stamp);
             match self.gateway.ports.store.apply_if(&partition, seen.stamp, row, Vec::new(), &options).await? {
                 Swap::Applied => {
+                    drop(writer);
                     self.drain(releases).await;
                     return Ok(head);
                 }
-                Swap::Conflict(_) => tokio::task::yield_now().await,
+                Swap::Conflict(_) => drop(writer),
             }
+            self.gateway.give_way(attempt, options.deadline).await?;
         }
         Err(crate::Error::Overloaded { retry_after: 1 }.into())
     }
@@ -143,16 +149,17 @@ impl<'a> Race<'a> {
     /// `NoSuchBucket`; `Overloaded` when others were faster too often or the blob is being swept; what the store answers.
     pub(super) async fn turn(&mut self) -> Result<Turn<'a>> {
         let Self { objects, place, .. } = *self;
-        if self.attempts > 0 {
-            tokio::task::yield_now().await;
+        if let Some(conflicts) = self.attempts.checked_sub(1) {
+            objects.gateway.give_way(conflicts, self.deadline).await?;
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let options = Options { purpose: self.purpose, ..options_until(&objects.gateway, self.deadline) };
-        let section = objects.section(&place.name, place.id).await?;
         let partition = place.partition();
+        let writer = objects.gateway.line_up(&partition, self.deadline).await?;
+        let section = objects.section(&place.name, place.id).await?;
         let seen = objects.read_head(&partition, &options).await?;
         if let Some(blob) = self.blob
             && objects.gateway.rule(Rule::FenceSweeper)
@@ -161,7 +168,7 @@ impl<'a> Race<'a> {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let stamp = objects.stamp_above(seen.stamp).await?;
-        Ok(Turn { objects, place, section, partition, head: seen.head, expected: seen.stamp, stamp, options })
+        Ok(Turn { objects, place, section, writer, partition, head: seen.head, expected: seen.stamp, stamp, options })
     }
 }
 
@@ -177,7 +184,7 @@ impl Turn<'_> {
     /// # Errors
     /// What the store answers; `TimedOut` when the change may or may not have happened.
     pub(super) async fn commit(self, next: Next) -> Result<bool> {
-        let Self { objects, place, section, partition, head, expected, stamp, options } = self;
+        let Self { objects, place, section, writer, partition, head, expected, stamp, options } = self;
         let gateway = &objects.gateway;
         let row = head_row(gateway, &next.head, place.id, &place.key, stamp);
         let value = row.row.value.clone();
@@ -199,7 +206,7 @@ impl Turn<'_> {
             }
             Err(error) => return Err(error.into()),
         }
-        drop(section);
+        drop((section, writer));
         let left = if gateway.rule(Rule::DrainReleases) { head.release.as_slice() } else { &[] };
         let releases = left.iter().chain(&next.head.release).copied().collect();
         objects.drain(releases).await;

@@ -11,7 +11,7 @@ use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_model::rows::Stamp;
 use larder_store::{Level, Partition};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::commit::read_row;
 use super::{Error, Objects, Result};
@@ -80,8 +80,13 @@ impl Objects {
     /// A bucket that takes requests, by name.
     ///
     /// # Errors
-    /// [`Error::NoSuchBucket`].
+    /// [`Error::NoSuchBucket`], and `TimedOut` when the catalogue cannot be checked in the time of a request.
     pub async fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let found = timeout(self.gateway.config.timeout, self.find_bucket(name)).await;
+        found.map_err(|_| crate::Error::TimedOut)?
+    }
+
+    async fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>> {
         let catalogue = self.gateway.fresh().await?;
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
         if let Some(bucket) = found {

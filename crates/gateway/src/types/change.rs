@@ -131,7 +131,10 @@ impl Gateway {
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<Edit, E>,
     ) -> std::result::Result<Stamp, E> {
-        for _ in 0..ATTEMPTS_MAX {
+        let deadline = Instant::now() + self.config.timeout;
+        let partition = Partition::catalogue();
+        for conflicts in 0..ATTEMPTS_MAX {
+            let writer = self.line_up(&partition, deadline).await?;
             self.refresh().await?;
             let catalogue = self.catalogue.load_full();
             let number = self.now().max(catalogue.number() + 2);
@@ -146,7 +149,6 @@ impl Gateway {
             };
             let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
             let expected = Some(catalogue.number()).filter(|&number| number != 0);
-            let partition = Partition::catalogue();
             let options = Options { durability: Durability::Disk, ..self.own(Level::Quorum) };
             let swapped = self.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
             match swapped.map_err(Error::from)? {
@@ -154,8 +156,9 @@ impl Gateway {
                     self.take_over(&catalogue, number, &edit).await?;
                     return Ok(number);
                 }
-                Swap::Conflict(_) => {}
+                Swap::Conflict(_) => drop(writer),
             }
+            self.give_way(conflicts, deadline).await?;
         }
         Err(Error::Overloaded { retry_after: 1 }.into())
     }

@@ -16,6 +16,7 @@ mod shared_map;
 use larder_model::props::display::List;
 
 pub(crate) use catalogue::{Catalogue, Edit};
+pub(crate) use refresh::LastCheck;
 
 /// Why a type's status or activation was refused. What properties refuse is [`larder_model::props::Refused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

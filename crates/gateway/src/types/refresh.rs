@@ -9,7 +9,6 @@ use larder_model::rows::{Row, Stamp};
 use larder_store::{Level, Page, Partition, ReadQuery};
 
 use super::catalogue::{Catalogue, Edit};
-use crate::kv::step_down::read_own;
 use crate::metrics::Event;
 use crate::{Error, Gateway, Result, Rule};
 
@@ -17,6 +16,20 @@ use crate::{Error, Gateway, Result, Rule};
 const FRESH: Duration = Duration::from_secs(5);
 const PAGE_ROWS: usize = 1000;
 const READS_MAX: usize = 10;
+
+/// The last check of the catalogue.
+#[derive(Debug)]
+pub(crate) struct LastCheck {
+    /// When it began, in microseconds of the monotonic clock; 0: there was none.
+    begun: u64,
+    outcome: Result<()>,
+}
+
+impl Default for LastCheck {
+    fn default() -> Self {
+        Self { begun: 0, outcome: Ok(()) }
+    }
+}
 
 impl Gateway {
     /// Copies of what is in a bucket. They never change, so any catalogue that knows the type will do.
@@ -38,19 +51,37 @@ impl Gateway {
         if self.monotonic().saturating_sub(checked) < FRESH || !self.rule(Rule::FreshCatalogue) {
             return Ok(self.catalogue.load_full());
         }
-        let stale = |error| Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"));
-        self.refresh().await.map_err(stale)?;
+        self.refresh().await.map_err(|error| self.stale(checked, &error))?;
         Ok(self.catalogue.load_full())
     }
 
-    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one.
+    /// The refusal of a request, which the log tells once in a while.
+    fn stale(&self, checked: Duration, error: &Error) -> Error {
+        let now = self.monotonic();
+        if let Some(line) = self.stale_log.admit(now) {
+            tracing::warn!(
+                %error,
+                seconds = now.saturating_sub(checked).as_secs(),
+                left_out = line.left_out,
+                "checking the catalogue of bucket types fails: requests are refused with 503 until a check succeeds"
+            );
+        }
+        Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"))
+    }
+
+    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one. Whoever waits while
+    /// another one checks takes over its outcome: no check is made once more for each that waits.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let asked = self.micros();
-        let _one = self.refreshing.lock().await;
-        if self.checked_at.load(Ordering::Acquire) > asked {
-            return Ok(()); // Somebody else began to look after we asked.
+        let mut last = self.refreshing.lock().await;
+        if last.begun <= asked {
+            let begun = self.micros();
+            *last = LastCheck { begun, outcome: self.check_catalogue(begun).await };
         }
-        let checked = self.micros();
+        last.outcome.clone()
+    }
+
+    async fn check_catalogue(&self, begun: u64) -> Result<()> {
         let number = self.catalogue_number().await?;
         if number > self.catalogue.load().number() {
             let rows = self.read_catalogue(number).await?;
@@ -58,7 +89,7 @@ impl Gateway {
             self.metrics.event(Event::CatalogueRefreshed);
             self.catalogue.store(Arc::new(read));
         }
-        self.checked_at.store(checked, Ordering::Release);
+        self.checked_at.store(begun, Ordering::Release);
         Ok(())
     }
 
@@ -79,7 +110,7 @@ impl Gateway {
 
     /// The number of the catalogue, by the replicas that are up: with most of them down that may be an older one.
     async fn catalogue_number(&self) -> Result<Stamp> {
-        let page = read_own(self.ports.store.as_ref(), &Partition::catalogue(), &ReadQuery::all(1)).await?;
+        let page = self.read_own(&Partition::catalogue(), &ReadQuery::all(1)).await?;
         Ok(number_of(&page))
     }
 

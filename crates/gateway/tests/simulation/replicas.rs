@@ -106,6 +106,26 @@ fn row_23_with_two_nodes_down_plain_writes_and_reads_go_on_and_strict_ones_say_w
     });
 }
 
+/// A `write_once` key is put again, through a gateway whose clock is late, once its delete was answered.
+async fn put_again_through_a_late_gateway(rules: Rules) -> Result<(), String> {
+    let ring = Ring::new(1, rules, Setup::default(), &[0, 0]).await;
+    ring.add_type("once", r#"{"write_once":true}"#).await;
+    ring.gates[1].clock.set_skew(-450_000);
+    let failed = |error: Error| error.to_string();
+    ring.put(SLOPPY, "once", "k", "a", None).await.map_err(failed)?;
+    ring.delete(0, "once", "k", None).await.map_err(failed)?;
+    ring.put((1, Care::Sloppy), "once", "k", "a", None).await.map_err(failed)?;
+    let texts = ring.read(0, "once", "k").await.map_err(failed)?.texts;
+    if texts == ["a"] { Ok(()) } else { Err(format!("acknowledged, then {texts:?}")) }
+}
+
+#[test]
+fn a_put_behind_a_write_once_delete_was_once_answered_and_never_seen() {
+    assert_eq!(run(put_again_through_a_late_gateway(Rules::default())), Ok(()));
+    let without = Rules::without(Rule::OutwaitLateClocks);
+    assert!(run(put_again_through_a_late_gateway(without)).is_err(), "the rule is not needed by this schedule");
+}
+
 /// Row 27. All keys of a bucket but one are deleted; the listing.
 async fn emptied_bucket(halves: bool) -> Result<Vec<Bytes>, Error> {
     let ring = calm(Setup { tombstones_max: 20, halves, ..Setup::default() }, &[0]).await;

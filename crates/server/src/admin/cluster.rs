@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use larder_gateway::Member;
+use larder_gateway::{ClusterState, MemberState};
 use larder_model::props::Value;
 
 use super::Answer;
@@ -22,15 +22,15 @@ fn header(title: &str) -> String {
 }
 
 pub(super) async fn member_status(call: Call<'_>) -> Answer {
-    let members = match call.gateway.members().await {
-        Ok(members) => members,
-        Err(error) => return Answer::failed(format!("Cannot read the members: {}", reasons(&error))),
+    let members = match call.gateway.cluster().await {
+        Ok(cluster) => cluster.members,
+        Err(error) => return unread(&error),
     };
     let share = share(members.len());
     if call.json {
-        let rows = members.iter().map(|member| {
-            let row = &member.row;
-            json!({ "node": row.node, "status": "valid", "ring": share, "address": row.address,
+        let rows = members.iter().map(|state| {
+            let row = &state.member.row;
+            json!({ "node": row.node, "status": status_of(state), "ring": share, "address": row.address,
                 "version": row.version, "catalogue": row.catalogue })
         });
         return Answer::json(&json!({ "members": rows.collect::<Vec<_>>() }));
@@ -38,43 +38,71 @@ pub(super) async fn member_status(call: Call<'_>) -> Answer {
     let rule = "-".repeat(79);
     let rows: String = members
         .iter()
-        .map(|member| format!("valid     {share:>5.1}%      --      {}\n", shown(member.row.node.as_bytes())))
+        .map(|state| {
+            let (status, name) = (status_of(state), shown(state.member.row.node.as_bytes()));
+            format!("{status:<10}{share:>5.1}%      --      {name}\n")
+        })
         .collect();
+    let valid = members.iter().filter(|state| state.up).count();
     Answer::done(format!(
         "{}Status     Ring    Pending    Node\n{rule}\n{rows}{rule}\n\
-         Valid:{} / Leaving:0 / Exiting:0 / Joining:0 / Down:0",
+         Valid:{valid} / Leaving:0 / Exiting:0 / Joining:0 / Down:{}",
         header("Membership"),
-        members.len()
+        members.len() - valid
     ))
+}
+
+fn status_of(state: &MemberState) -> &'static str {
+    if state.up { "valid" } else { "down" }
+}
+
+fn unread(error: &larder_gateway::Error) -> Answer {
+    Answer::failed(format!("Cannot read the members: {}", reasons(error)))
 }
 
 /// Riak's table: the columns are as wide as their widest cell, which is in the middle.
 pub(super) async fn status(call: Call<'_>) -> Answer {
-    let members = match call.gateway.members().await {
-        Ok(members) => members,
-        Err(error) => return Answer::failed(format!("Cannot read the members: {}", reasons(&error))),
+    let cluster = match call.gateway.cluster().await {
+        Ok(cluster) => cluster,
+        Err(error) => return unread(&error),
     };
-    let names = members.iter().map(|member| shown(member.row.node.as_bytes()));
-    let mut names: Vec<String> = names.enumerate().map(|(at, name)| named(at, &name)).collect();
-    let ready = agree(&members);
+    let members = &cluster.members;
     if call.json {
-        let rows = members.iter().enumerate().map(|(at, member)| {
-            json!({ "node": member.row.node, "claimant": at == 0, "status": "valid", "available": true,
-                "ring": share(members.len()), "address": member.row.address, "version": member.row.version })
+        let rows = members.iter().enumerate().map(|(at, state)| {
+            let row = &state.member.row;
+            json!({ "node": row.node, "claimant": at == 0, "status": status_of(state), "available": state.up,
+                "ring": share(members.len()), "address": row.address, "version": row.version })
         });
-        return Answer::json(&json!({ "ready": ready, "nodes": rows.collect::<Vec<_>>() }));
+        let nodes = cluster.nodes.iter().map(|node| json!({ "node": node.address, "available": node.up }));
+        return Answer::json(&json!({ "ready": cluster.is_ready(), "nodes": rows.collect::<Vec<_>>(),
+            "engine_nodes": nodes.collect::<Vec<_>>() }));
     }
-    names.sort_by(|a, b| a[4..].cmp(&b[4..]));
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() + 2;
+    let named = |(at, state): (usize, &MemberState)| (named(at, &shown(state.member.row.node.as_bytes())), state.up);
+    let mut names: Vec<(String, bool)> = members.iter().enumerate().map(named).collect();
+    names.sort_by(|(a, _), (b, _)| a[4..].cmp(&b[4..]));
+    let width = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default() + 2;
     let rule = format!("+{}+------+-------+-----+-------+\n", "-".repeat(width));
-    let row =
-        |name: &String| format!("| {name:<0$}|valid |  up   |{1:>5.1}|  --   |\n", width - 1, share(members.len()));
+    let row = |(name, up): &(String, bool)| {
+        let (status, available) = if *up { ("valid", "  up   ") } else { ("down ", " down! ") };
+        format!("| {name:<0$}|{status} |{available}|{1:>5.1}|  --   |\n", width - 1, share(members.len()))
+    };
     let rows: String = names.iter().map(row).collect();
     Answer::done(format!(
-        "---- Cluster Status ----\nRing ready: {ready}\n\n{rule}|{:^width$}|status| avail |ring |pending|\n{rule}{rows}{rule}\n\
-         Key: (C) = Claimant; availability marked with '!' is unexpected",
-        "node"
+        "---- Cluster Status ----\nRing ready: {}\n\n{rule}|{:^width$}|status| avail |ring |pending|\n{rule}{rows}{rule}\n\
+         Key: (C) = Claimant; availability marked with '!' is unexpected{}",
+        cluster.is_ready(),
+        "node",
+        engine_nodes(&cluster)
     ))
+}
+
+/// The nodes of the engine, a line each, where there are some.
+fn engine_nodes(cluster: &ClusterState) -> String {
+    let line = |node: &larder_gateway::EngineNode| {
+        format!("\n  {:<24}{}", shown(node.address.as_bytes()), if node.up { "up" } else { "down!" })
+    };
+    let lines: String = cluster.nodes.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n\nNodes of the engine:{lines}") }
 }
 
 /// The first of the running gateways does what one alone has to do.
@@ -84,11 +112,6 @@ fn named(at: usize, name: &str) -> String {
 
 fn share(members: usize) -> f64 {
     100.0 / members.max(1) as f64
-}
-
-/// Whether all serve from the same catalogue.
-fn agree(members: &[Member]) -> bool {
-    members.windows(2).all(|pair| pair[0].row.catalogue == pair[1].row.catalogue)
 }
 
 /// How words behind `cluster` are answered that change what Riak calls a cluster.
@@ -103,31 +126,42 @@ pub(super) fn no_joining(words: &[&str]) -> Answer {
 }
 
 pub(super) async fn ring_status(call: Call<'_>) -> Answer {
-    let first = call.gateway.members().await.ok().and_then(|members| members.into_iter().next());
-    let claimant = atom(first.as_ref().map_or(&call.gateway.config().node, |member| &member.row.node));
-    let (status, ready) = if call.gateway.is_ready() { ("up", "true") } else { ("down", "unknown") };
+    let cluster = match call.gateway.cluster().await {
+        Ok(cluster) => cluster,
+        Err(error) => return unread(&error),
+    };
+    let first = cluster.members.first();
+    let claimant = atom(first.map_or(&call.gateway.config().node, |state| &state.member.row.node));
+    let status = if first.is_none_or(|state| state.up) { "up" } else { "down" };
+    let unreachable = cluster.unreachable();
+    let unreachable = match unreachable.is_empty() {
+        true => "All nodes are up and reachable".to_owned(),
+        false => format!("The following nodes are unreachable: [{}]", atoms(&unreachable)),
+    };
     Answer::done(format!(
-        "{}Claimant:  {claimant}\nStatus:     {status}\nRing Ready: {ready}\n\n\
-         {}No pending changes.\n\n{}All nodes are up and reachable\n\n",
+        "{}Claimant:  {claimant}\nStatus:     {status}\nRing Ready: {}\n\n\
+         {}No pending changes.\n\n{}{unreachable}\n\n",
         header("Claimant"),
+        cluster.is_ready(),
         header("Ownership Handoff"),
         header("Unreachable Nodes"),
     ))
 }
 
 pub(super) async fn ringready(call: Call<'_>) -> Answer {
-    let members = match call.gateway.members().await {
-        Ok(members) => members,
+    let cluster = match call.gateway.cluster().await {
+        Ok(cluster) => cluster,
         Err(error) => return Answer::negative(format!("FALSE {}", reasons(&error))),
     };
-    let newest = members.iter().map(|member| member.row.catalogue).max().unwrap_or_default();
-    let behind: Vec<String> =
-        members.iter().filter(|member| member.row.catalogue < newest).map(|member| atom(&member.row.node)).collect();
-    let all: Vec<String> = members.iter().map(|member| atom(&member.row.node)).collect();
-    if behind.is_empty() {
-        Answer::done(format!("TRUE All nodes agree on the ring [{}]", all.join(",")))
+    let (unreachable, behind) = (cluster.unreachable(), cluster.behind());
+    if !unreachable.is_empty() {
+        let down = atoms(&unreachable);
+        Answer::negative(format!("FALSE [{down}] down.  All nodes need to be up to check."))
+    } else if !behind.is_empty() {
+        Answer::negative(format!("FALSE [{}] have not caught up with the newest bucket types", atoms(&behind)))
     } else {
-        Answer::negative(format!("FALSE [{}] have not caught up with the newest bucket types", behind.join(",")))
+        let all: Vec<&str> = cluster.members.iter().map(|state| state.member.row.node.as_str()).collect();
+        Answer::done(format!("TRUE All nodes agree on the ring [{}]", atoms(&all)))
     }
 }
 
@@ -167,6 +201,10 @@ pub(super) async fn ping(_: Call<'_>) -> Answer {
 
 pub(super) async fn version(_: Call<'_>) -> Answer {
     Answer::done(env!("CARGO_PKG_VERSION"))
+}
+
+fn atoms(nodes: &[&str]) -> String {
+    nodes.iter().map(|node| atom(node)).collect::<Vec<_>>().join(",")
 }
 
 fn atom(node: &str) -> String {

@@ -18,7 +18,9 @@ fn of_two_turns_on_one_head_one_commits() {
     run(async {
         let desk = Desk::new().await;
         let place = desk.place("key").await;
-        let (mut one, mut two) = (desk.objects.race(&place, None), desk.objects.race(&place, None));
+        // Of one gateway they would line up.
+        let other = desk.world.gateway(crate::Rules::default()).await;
+        let (mut one, mut two) = (desk.objects.race(&place, None), other.race(&place, None));
         let (first, second) = (one.turn().await.unwrap(), two.turn().await.unwrap());
         let (next_first, next_second) = (add_marker(&first).await, add_marker(&second).await);
         assert!(second.commit(next_second).await.unwrap());
@@ -35,12 +37,13 @@ fn who_read_before_a_touch_fails() {
     run(async {
         let desk = Desk::new().await;
         let place = desk.place("key").await;
+        let other = desk.world.gateway(crate::Rules::default()).await;
         for round in 0..2 {
             // The first time there is no head to be touched.
             let mut race = desk.objects.race(&place, None);
             let turn = race.turn().await.unwrap();
             let before = turn.head.clone();
-            let touched = desk.objects.touch(place.id, &place.key).await.unwrap();
+            let touched = other.touch(place.id, &place.key).await.unwrap();
             assert_eq!(touched, before);
             let next = add_marker(&turn).await;
             assert!(!turn.commit(next).await.unwrap(), "round {round}");

@@ -1,0 +1,100 @@
+//! The cluster as operators see it: the gateways that run, and the nodes of the engine below them. Every command that shows it
+//! asks here, so none contradicts another.
+
+use larder_store::{Level, ReadQuery};
+
+use crate::members::{MEMBERS_MAX, SILENT_MICROS, member};
+use crate::{Gateway, Member, Result};
+
+/// A node of the engine, where it has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineNode {
+    /// Its address.
+    pub address: String,
+    /// Whether this gateway reaches it.
+    pub up: bool,
+}
+
+/// A gateway, and whether it is heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberState {
+    /// The gateway.
+    pub member: Member,
+    /// Whether its last heartbeat is younger than three seconds.
+    pub up: bool,
+}
+
+/// The cluster at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterState {
+    /// The gateways that run, in the order of their actors.
+    pub members: Vec<MemberState>,
+    /// The nodes of the engine; none for an engine in the gateway's process.
+    pub nodes: Vec<EngineNode>,
+}
+
+impl ClusterState {
+    /// Names of the gateways and nodes that are not reached.
+    #[must_use]
+    pub fn unreachable(&self) -> Vec<&str> {
+        let members = self.members.iter().filter(|state| !state.up).map(|state| state.member.row.node.as_str());
+        members.chain(self.nodes.iter().filter(|node| !node.up).map(|node| node.address.as_str())).collect()
+    }
+
+    /// Names of the gateways that have an older catalogue than another one.
+    #[must_use]
+    pub fn behind(&self) -> Vec<&str> {
+        let rows = || self.members.iter().map(|state| &state.member.row);
+        let newest = rows().map(|row| row.catalogue).max().unwrap_or_default();
+        rows().filter(|row| row.catalogue < newest).map(|row| row.node.as_str()).collect()
+    }
+
+    /// Whether all are reached and have the same catalogue.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.unreachable().is_empty() && self.behind().is_empty()
+    }
+}
+
+impl Gateway {
+    /// The cluster now. With most nodes of the engine down it is what those say that are up.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub async fn cluster(&self) -> Result<ClusterState> {
+        let partition = larder_store::Partition::members();
+        let rows = self.read_own(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
+        let now = self.ports.store.now(&self.own(Level::One)).await?;
+        let state = |row: larder_model::rows::Row| {
+            let up = now.saturating_sub(row.stamp) <= SILENT_MICROS;
+            Ok(MemberState { member: member(row)?, up })
+        };
+        let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
+        Ok(ClusterState { members, nodes: self.ports.engine.nodes() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::rows::MemberRow;
+
+    use super::*;
+
+    fn member(node: &str, catalogue: u64, up: bool) -> MemberState {
+        let row = MemberRow { node: node.into(), address: String::new(), version: String::new(), catalogue };
+        MemberState { member: Member { actor: 1, row }, up }
+    }
+
+    #[test]
+    fn a_cluster_is_ready_when_all_are_reached_and_agree() {
+        let node = |up| EngineNode { address: "127.0.0.2:9042".into(), up };
+        let state = |members, nodes| ClusterState { members, nodes };
+        assert!(state(vec![member("a", 2, true), member("b", 2, true)], vec![node(true)]).is_ready());
+        let held = state(vec![member("a", 2, true), member("b", 2, false)], Vec::new());
+        assert_eq!((held.unreachable(), held.is_ready()), (vec!["b"], false));
+        let down = state(vec![member("a", 2, true)], vec![node(false)]);
+        assert_eq!((down.unreachable(), down.is_ready()), (vec!["127.0.0.2:9042"], false));
+        let late = state(vec![member("a", 1, true), member("b", 2, true)], Vec::new());
+        assert_eq!((late.behind(), late.is_ready()), (vec!["a"], false));
+    }
+}

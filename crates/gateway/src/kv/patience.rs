@@ -1,0 +1,59 @@
+//! How long a call waits for the replicas of its level before it is made at a lower one.
+//!
+//! ```text
+//! calm      a call waits 1 s ──no answer──> hurried    it waits 200 ms
+//!   ^                                          │  10 s after the last call without an answer
+//!   └──────────────────────────────────────────┘
+//! ```
+//! The cluster believes for 10 to 20 seconds that a replica that died is up, and whoever asks for it waits as long as he may.
+//! So a call that may be made at a lower level does not wait to its end: the first that gets no answer costs a second, those
+//! that follow a fraction. Every call is tried at its own level first, so levels are met again as soon as they can be.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The longest wait of a calm call: many times what a healthy cluster takes.
+const CALM: Duration = Duration::from_secs(1);
+/// The longest wait of a hurried call.
+const HURRIED: Duration = Duration::from_millis(200);
+/// How long calls are hurried after one that got no answer.
+const HURRY: Duration = Duration::from_secs(10);
+
+/// How long the calls of a gateway wait now.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// Until when calls are hurried, in microseconds of the monotonic clock.
+    hurried_until: AtomicU64,
+}
+
+impl Patience {
+    /// How long a call waits that is made now.
+    pub(crate) fn wait(&self, now: Duration) -> Duration {
+        if micros(now) < self.hurried_until.load(Ordering::Relaxed) { HURRIED } else { CALM }
+    }
+
+    /// Notes a call that got no answer in that time.
+    pub(crate) fn lost(&self, now: Duration) {
+        self.hurried_until.fetch_max(micros(now + HURRY), Ordering::Relaxed);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_call_without_an_answer_costs_a_second_and_the_next_ones_a_fraction() {
+        let (patience, at) = (Patience::default(), Duration::from_secs);
+        assert_eq!(patience.wait(at(5)), CALM);
+        patience.lost(at(5));
+        assert_eq!(patience.wait(at(14)), HURRIED);
+        patience.lost(at(14));
+        assert_eq!(patience.wait(at(23)), HURRIED);
+        assert_eq!(patience.wait(at(24)), CALM);
+    }
+}
