@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use larder_tests::{Machines, Node, Request, Scale, figure};
+use larder_tests::{Machines, Node, Request, Scale, figure, wait};
 
+use crate::contention;
 use crate::load::{BUCKET, Deed, Load, Sample};
 use crate::plot::{self, Event, quantile_of};
 
@@ -25,13 +26,14 @@ struct Story {
 }
 
 impl Story {
-    /// Something happened that requests may fail of for a while.
-    fn tell(&mut self, what: impl Into<String>) {
+    /// Something happened that requests may fail of for a while: all of them when a gateway goes. When nodes go, only those
+    /// that need a majority.
+    fn tell(&mut self, what: impl Into<String>, all: bool) {
         let at = self.load.now();
         let what = what.into();
         eprintln!("{:>6.1} s  {what}", at.as_secs_f64());
         self.events.push((at, what));
-        self.windows.push(Window { from: at, to: at + FAIL_OVER, all: true });
+        self.windows.push(Window { from: at, to: at + FAIL_OVER, all });
     }
 
     fn rest(seconds: (u64, u64)) {
@@ -44,25 +46,27 @@ fn what_was_acknowledged_is_there_whatever_goes() {
     let Some(machines) = Machines::start(3) else { return };
     let one = machines.gateway(&["--s3", "127.0.0.1:0", "--node-name", "one@127.0.0.1"]);
     let mut other = machines.gateway(&["--s3", "127.0.0.1:0", "--node-name", "other@127.0.0.1"]);
+    contention::all_are_served([&one, &other]);
+    a_held_gateway_is_not_up(&one, &other);
     let load = Load::start([&one, &other]);
     let mut story = Story { load, events: Vec::new(), windows: Vec::new() };
-    story.tell("begin");
+    story.tell("begin", true);
     Story::rest((5, 30));
     for number in Scale::current().of(vec![2], vec![1, 2, 3, 2, 3, 1]) {
-        story.tell(format!("node {number} killed"));
+        story.tell(format!("node {number} killed"), false);
         machines.node(number).kill().unwrap();
         Story::rest((12, 60));
         machines.node(number).start().unwrap();
-        story.tell(format!("node {number} back"));
+        story.tell(format!("node {number} back"), false);
         Story::rest((5, 60));
     }
     for _ in 0..Scale::current().of(1, 5) {
-        story.tell("a gateway killed");
+        story.tell("a gateway killed", true);
         other.kill();
         Story::rest((5, 30));
         other.restart();
         story.load.moved(1, &other);
-        story.tell("the gateway back");
+        story.tell("the gateway back", true);
         Story::rest((5, 30));
     }
     two_down(&mut story, &machines, &one);
@@ -72,10 +76,33 @@ fn what_was_acknowledged_is_there_whatever_goes() {
     judge(&samples, &windows);
 }
 
+/// The other gateway is not shown as up once its heartbeats stay away.
+fn a_held_gateway_is_not_up(one: &Node, other: &Node) {
+    other.stop();
+    wait("the held gateway is not up", FAIL_OVER, || {
+        let shown = one.admin().says(&["cluster", "status"]);
+        shown.contains("Ring ready: false") && shown.contains("other@127.0.0.1 |down  | down! |")
+    });
+    other.cont();
+    wait("the gateway is up again", FAIL_OVER, || one.admin().run(&["ringready"]).code == Some(0));
+}
+
+/// Commands that once contradicted each other while two nodes were down.
+fn all_commands_say_the_same(gateway: &Node) {
+    let admin = gateway.admin();
+    let ready = admin.run(&["ringready"]);
+    assert!(ready.code == Some(1) && ready.stdout.starts_with("FALSE ['"), "{}", ready.stdout);
+    let ring = admin.says(&["ring-status"]);
+    assert!(ring.contains("Ring Ready: false") && ring.contains("The following nodes are unreachable: ['"), "{ring}");
+    let cluster = admin.says(&["cluster", "status"]);
+    assert_eq!(cluster.matches("down!").count(), 2, "the two nodes: {cluster}");
+    assert!(gateway.log().contains("a node of the engine is not reached"), "the log names them");
+}
+
 /// With one node of three puts go on unless `pw` forbids it, and so do reads.
 fn two_down(story: &mut Story, machines: &Machines, gateway: &Node) {
     let from = story.load.now();
-    story.tell("nodes 2, 3 killed");
+    story.tell("nodes 2, 3 killed", false);
     machines.node(2).kill().unwrap();
     machines.node(3).kill().unwrap();
     Story::rest((25, 60));
@@ -91,9 +118,10 @@ fn two_down(story: &mut Story, machines: &Machines, gateway: &Node) {
     let read = client.send(&Request::get(&format!("{BUCKET}/alone-1?pr=quorum"))).expect(503);
     assert_eq!(read.text(), "PR-value unsatisfied: 1/2\n");
     figure("two nodes down: pw=quorum and pr=quorum refused after", &format!("{:?}", begun.elapsed()));
+    all_commands_say_the_same(gateway);
     machines.node(2).start().unwrap();
     machines.node(3).start().unwrap();
-    story.tell("nodes 2, 3 back");
+    story.tell("nodes 2, 3 back", false);
     story.windows.push(Window { from, to: story.load.now() + FAIL_OVER, all: false });
     Story::rest((15, 60));
     for number in 0..20 {

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, runs in real time and says what it does"
 )]
 
+mod contention;
 mod datacenters;
 mod failover;
 mod linear;

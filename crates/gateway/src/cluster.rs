@@ -3,8 +3,11 @@
 
 use larder_store::{Level, ReadQuery};
 
-use crate::members::{MEMBERS_MAX, SILENT_MICROS, member};
+use crate::members::{MEMBERS_MAX, member};
 use crate::{Gateway, Member, Result};
+
+/// A gateway that was not heard for so many microseconds is not up: two heartbeats, and what one may take.
+const UNHEARD_MICROS: u64 = 5_000_000;
 
 /// A node of the engine, where it has several.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub struct EngineNode {
 pub struct MemberState {
     /// The gateway.
     pub member: Member,
-    /// Whether its last heartbeat is younger than three seconds.
+    /// Whether its last heartbeat is younger than five seconds.
     pub up: bool,
 }
 
@@ -66,10 +69,12 @@ impl Gateway {
         let rows = self.read_own(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
         let now = self.ports.store.now(&self.own(Level::One)).await?;
         let state = |row: larder_model::rows::Row| {
-            let up = now.saturating_sub(row.stamp) <= SILENT_MICROS;
+            let up = now.saturating_sub(row.stamp) <= UNHEARD_MICROS;
             Ok(MemberState { member: member(row)?, up })
         };
         let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
+        let names: Vec<String> = members.iter().map(|state| state.member.row.node.clone()).collect();
+        self.seen_members.store(names.into());
         Ok(ClusterState { members, nodes: self.ports.engine.nodes() })
     }
 }

@@ -31,7 +31,7 @@ const EXPIRY_MICROS: u64 = 10_000_000;
 pub(crate) const SKEW_MICROS_MAX: u64 = 500_000;
 pub(crate) const MEMBERS_MAX: usize = 1000;
 /// A gateway that was silent for this long, in microseconds, runs no more or is not well.
-pub(crate) const SILENT_MICROS: u64 = 3_000_000;
+const SILENT_MICROS: u64 = 3_000_000;
 /// How often a gateway that starts looks whether another one of its name still runs.
 const NAME_POLL: Duration = Duration::from_millis(250);
 
@@ -121,7 +121,7 @@ impl Gateway {
         if said.is_err() {
             self.metrics.event(Event::HeartbeatMissed);
         }
-        let seen = async { self.members().await.map(drop) };
+        let seen = async { self.cluster().await.map(drop) };
         said.and(skew).and(refreshed).and(seen.await).and(self.renew_mark().await)
     }
 
@@ -186,9 +186,7 @@ impl Gateway {
     /// # Errors
     /// What the store answers.
     pub async fn members(&self) -> Result<Vec<Member>> {
-        let members = self.member_rows().await?.into_iter().map(member).collect::<Result<Vec<_>>>()?;
-        self.seen_members.store(members.iter().map(|member| member.row.node.clone()).collect::<Vec<_>>().into());
-        Ok(members)
+        self.member_rows().await?.into_iter().map(member).collect()
     }
 
     /// Writes the heartbeat now.

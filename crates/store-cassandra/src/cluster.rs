@@ -19,6 +19,7 @@ use larder_store::{Clock, Error, Level, Options, Partition, Table};
 use crate::encoding::Value;
 use crate::errors;
 use crate::figures::Counters;
+use crate::hedge::hedged;
 use crate::levels::{Copies, Deed, consistency};
 use crate::options::Replication;
 use crate::prepare::prepare;
@@ -199,7 +200,11 @@ impl Cluster {
         within(what, deadline, async {
             let mut prepared = self.prepared(bound.statement, bound.partition).await?;
             prepared.set_consistency(consistency);
-            let answer = self.session.execute_unpaged(&prepared, &bound.values[..]).await;
+            let send = || self.session.execute_unpaged(&prepared, &bound.values[..]);
+            let answer = match bound.statement.is_idempotent() {
+                true => hedged(send, errors::is_unavailable).await,
+                false => send().await,
+            };
             answer.map_err(|error| Failure::Driver(what, Box::new(error)))
         })
         .await
@@ -222,9 +227,14 @@ impl Cluster {
             batch.set_consistency(consistency);
             batch.set_serial_consistency(Some(SerialConsistency::Serial));
             batch.set_request_timeout(None);
-            batch.set_is_idempotent(all.iter().all(|bound| bound.statement.is_idempotent()));
+            let is_idempotent = all.iter().all(|bound| bound.statement.is_idempotent());
+            batch.set_is_idempotent(is_idempotent);
             let values: Vec<&[Value<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
-            let answer = self.session.batch(&batch, values).await;
+            let send = || self.session.batch(&batch, &values);
+            let answer = match is_idempotent {
+                true => hedged(send, errors::is_unavailable).await,
+                false => send().await,
+            };
             answer.map_err(|error| Failure::Driver(what, Box::new(error)))
         })
         .await

@@ -12,7 +12,6 @@ use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError,
 };
 use scylla::policies::load_balancing::DefaultPolicy;
-use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::statement::Consistency;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -33,15 +32,10 @@ const SCHEMA_PATIENCE: Duration = Duration::from_secs(180);
 const CONNECTION: Duration = Duration::from_secs(5);
 /// A node that has not answered anything for these two together is not asked any more.
 const KEEPALIVE: Duration = Duration::from_secs(2);
-/// After so long another node is asked as well, where asking twice is asking once: a node that hangs keeps nobody.
-const ASK_ANOTHER: Duration = Duration::from_millis(300);
 
 /// Most descriptors the driver needs: it has a connection to each node of Cassandra and to each shard of ScyllaDB, one more for
 /// what changes in the cluster, and makes new ones before it lets broken ones go. Enough for 32 nodes, or for 3 of 32 shards.
 pub const DESCRIPTORS_MAX: usize = 160;
-
-const ANOTHER: SimpleSpeculativeExecutionPolicy =
-    SimpleSpeculativeExecutionPolicy { max_retry_count: 2, retry_interval: ASK_ANOTHER };
 
 /// Why there is no store, in one line for whoever starts it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +124,6 @@ async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Resu
         .request_timeout(Some(PATIENCE))
         .load_balancing_policy(policy.build())
         .retry_policy(Arc::new(retry))
-        .speculative_execution_policy(Some(Arc::new(ANOTHER)))
         .build();
     let mut builder = SessionBuilder::new()
         .known_nodes(&options.contact_points)

@@ -29,6 +29,11 @@ pub(crate) fn is_read_failure(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::ReadFailure { .. }, _)))
 }
 
+/// Whether too few replicas are up: each node would answer the same.
+pub(crate) fn is_unavailable(error: &ExecutionError) -> bool {
+    matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { .. }, _)))
+}
+
 /// Whether the cluster does not allow it to this user: waiting does not mend that.
 pub(crate) fn is_forbidden(error: &Error) -> bool {
     let below = error.source.as_ref().and_then(|source| source.downcast_ref::<ExecutionError>());

@@ -6,6 +6,7 @@
 //!                                     read    write    swap     partitions      one file each, over
 //!                                       └───────┴───┬────┴───────────┘
 //!                                                cluster      prepared statements, levels, deadlines
+//!                                              hedge          a request sent again while its answer is awaited
 //!                                              statements     every text that is sent
 //! ```
 //! **Where things are.** A keyspace for each number of copies, `{prefix}_n{n_val}`; in each a table for every [`Table`] that can
@@ -35,6 +36,7 @@ mod connect;
 mod encoding;
 mod errors;
 mod figures;
+mod hedge;
 mod levels;
 mod options;
 mod partitions;

@@ -207,6 +207,10 @@ impl Objects {
                 return Ok((Arc::new(user), false));
             }
             if draft.find(KEY, &user.key_id).await?.is_some_and(|other| other.id != user.id) {
+                // Another gateway that starts now may have made the admin since the look above.
+                if draft.find(ADMIN, "").await? != before {
+                    continue;
+                }
                 return Err(key_taken());
             }
             draft.write(before.as_ref(), &user);
