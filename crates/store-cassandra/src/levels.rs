@@ -11,6 +11,9 @@
 //! ```
 //! A level never asks for more copies than there are: where a keyspace has fewer than its n_val, two of one copy are one. Guarded
 //! tables go below a majority of all copies never, since there are as many truths as there are groups that agree on their own.
+//!
+//! A conditional write asks a quorum whatever its level: one that asked for all copies would fail over a missing one after the
+//! others had agreed on it.
 
 use scylla::statement::Consistency;
 

@@ -7,6 +7,9 @@
 //! A majority that is read at QUORUM need not hold what a few nodes took of such a swap, and those few may bring it later. A
 //! read at SERIAL finishes it or rules it out. So whoever reads a noted partition does so at SERIAL, until one such read has
 //! succeeded.
+//!
+//! It promises that of this process alone, and for the last partitions that it noted: a client that stays with its gateway never
+//! sees such a swap come after a read that did not show it. Behind another gateway, or after a restart, it may.
 
 use std::collections::HashMap;
 
