@@ -7,8 +7,10 @@ use larder_model::objects::{Acl, Versioning};
 
 use super::testing::{World, caller, new_caller, version, write_versions};
 use super::*;
+#[cfg(feature = "rules")]
+use crate::Rule;
+use crate::Rules;
 use crate::objects::ObjectsConfig;
-use crate::{Rule, Rules};
 
 async fn create(objects: &Objects, caller: &Caller, name: &str) -> Result<()> {
     objects.create_bucket(caller, name, AclChoice::Private, None).await
