@@ -1,4 +1,4 @@
-//! Asking again while an answer is awaited: a node that hangs keeps nobody waiting who may ask twice.
+//! A request that is sent again while its answer is awaited: a node that hangs delays it by some tenths of a second.
 //!
 //! ```text
 //! asked ──300 ms──> asked again ──300 ms──> once more        the first answer counts

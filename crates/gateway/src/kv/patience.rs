@@ -5,8 +5,8 @@
 //!   ^                                          │  10 s after the last call without an answer
 //!   └──────────────────────────────────────────┘
 //! ```
-//! The cluster believes for 10 to 20 seconds that a replica that died is up, and whoever asks for it waits as long as he may.
-//! So a call that may be made at a lower level does not wait to its end: the first that gets no answer costs a second, those
+//! A cluster believes for 10 to 20 seconds that a replica that died is up, and waits for it as long as a request may take. So a
+//! call that may be made at a lower level is not waited for to its end: the first one without an answer costs a second, those
 //! that follow a fraction. Every call is tried at its own level first, so levels are met again as soon as they can be.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const HURRIED: Duration = Duration::from_millis(200);
 /// How long calls are hurried after one that got no answer.
 const HURRY: Duration = Duration::from_secs(10);
 
-/// How long the calls of a gateway wait now.
+/// The patience of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// Until when calls are hurried, in microseconds of the monotonic clock.
@@ -27,7 +27,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// How long a call waits that is made now.
+    /// The wait of a call that is made now.
     pub(crate) fn wait(&self, now: Duration) -> Duration {
         if micros(now) < self.hurried_until.load(Ordering::Relaxed) { HURRIED } else { CALM }
     }
