@@ -3,9 +3,10 @@
 //! ```text
 //! kv        get, put, delete of objects          types     bucket types and properties: the catalogue
 //! views     keys of a bucket, buckets of a type  members   heartbeats: who runs, and what they know
-//! objects   S3: buckets, objects, uploads, users
+//! objects   S3: buckets, objects, uploads, users cluster   gateways and nodes, up or not
 //! clock     hybrid clocks, never undercut        metrics   what operators see
 //! blobs     bytes of large bodies: leases, releases, the one sweeper of both sides
+//! contention  writers of one key line up, and give way to other gateways
 //! ```
 //! It knows no protocol: edges hand it decoded values and match every kind of its errors. It owns no data: everything is in
 //! the store, so gateways can be started and stopped at will.

@@ -4,7 +4,8 @@
 //! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    what keeps the data, and its sweeper
 //!                                        ├─▶ gateway   what the product does
 //!                                        ├─▶ http      larder-api-riak on a listener
-//!                                        └─▶ admin     the commands of kv-admin on a Unix socket
+//!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
+//!                                        └─▶ node_watch  log lines about the engine's nodes
 //! ```
 //! This crate alone knows every other one; it holds no logic of the product.
 
