@@ -201,11 +201,16 @@ impl Cluster {
             let mut prepared = self.prepared(bound.statement, bound.partition).await?;
             prepared.set_consistency(consistency);
             let send = || self.session.execute_unpaged(&prepared, &bound.values[..]);
-            let answer = match bound.statement.is_idempotent() {
+            // Several transactions at once would undo each other.
+            let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
+            let (answer, sent) = match may_repeat {
                 true => hedged(send, errors::is_unavailable).await,
-                false => send().await,
+                false => (send().await, 1),
             };
-            answer.map_err(|error| Failure::Driver(what, Box::new(error)))
+            answer.map_err(|error| match sent > 1 && !bound.statement.is_read() {
+                true => Failure::Late(what),
+                false => Failure::Driver(what, Box::new(error)),
+            })
         })
         .await
     }
@@ -231,11 +236,11 @@ impl Cluster {
             batch.set_is_idempotent(is_idempotent);
             let values: Vec<&[Value<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
             let send = || self.session.batch(&batch, &values);
-            let answer = match is_idempotent {
+            let (answer, sent) = match is_idempotent {
                 true => hedged(send, errors::is_unavailable).await,
-                false => send().await,
+                false => (send().await, 1),
             };
-            answer.map_err(|error| Failure::Driver(what, Box::new(error)))
+            answer.map_err(|error| if sent > 1 { Failure::Late(what) } else { Failure::Driver(what, Box::new(error)) })
         })
         .await
     }

@@ -17,9 +17,10 @@ const AGAIN: Duration = Duration::from_millis(300);
 /// Requests sent at most.
 const REQUESTS_MAX: usize = 3;
 
-/// The first answer to a request that may be sent several times. An error counts as one when no other request is under way, or
-/// when `is_final` says that others would answer the same.
-pub(crate) async fn hedged<T, E, F>(send: impl Fn() -> F, is_final: impl Fn(&E) -> bool) -> Result<T, E>
+/// The first answer to a request that may be sent several times, and how often it was. An error counts as one when no other
+/// request is under way, or when `is_final` says that others would answer the same. The other requests may still be carried out:
+/// of a write that was sent several times an error says nothing.
+pub(crate) async fn hedged<T, E, F>(send: impl Fn() -> F, is_final: impl Fn(&E) -> bool) -> (Result<T, E>, usize)
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -31,7 +32,7 @@ where
             biased;
             Some(answer) = running.next() => match answer {
                 Err(error) if !running.is_empty() && !is_final(&error) => {}
-                answer => return answer,
+                answer => return (answer, sent),
             },
             () = sleep(AGAIN), if sent < REQUESTS_MAX => {
                 running.push(send());
@@ -59,8 +60,9 @@ mod tests {
                 answer
             }
         };
-        let answer = hedged(send, |error| *error == 9).await;
-        (answer, begun.elapsed().as_millis(), sent.get())
+        let (answer, count) = hedged(send, |error| *error == 9).await;
+        assert_eq!(count, sent.get());
+        (answer, begun.elapsed().as_millis(), count)
     }
 
     #[tokio::test(start_paused = true)]

@@ -91,6 +91,11 @@ impl Statement {
         !matches!(self, Self::Swap | Self::PutBeside | Self::RemoveBeside)
     }
 
+    /// Whether it changes nothing.
+    pub(crate) fn is_read(self) -> bool {
+        !matches!(self, Self::Put | Self::Remove | Self::Clear | Self::Swap | Self::PutBeside | Self::RemoveBeside)
+    }
+
     /// Whether a table has use for it.
     #[must_use]
     pub fn fits(self, table: Table) -> bool {

@@ -96,7 +96,9 @@ impl Gateway {
     /// that follows the answer is newer than the tombstone. A gateway whose clock is later than that takes no writes.
     async fn outwait_late_clocks(&self, clock: Clock) {
         if self.ports.store.limits().keeps_tombstones && self.rule(Rule::OutwaitLateClocks) {
-            let past = clock.saturating_add(SKEW_MICROS_MAX).saturating_sub(self.now()).min(2 * SKEW_MICROS_MAX);
+            // Both clocks may be off, each in its own direction.
+            let apart = 2 * SKEW_MICROS_MAX;
+            let past = clock.saturating_add(apart).saturating_sub(self.now()).min(apart);
             tokio::time::sleep(Duration::from_micros(past)).await;
         }
     }

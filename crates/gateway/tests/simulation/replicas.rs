@@ -110,6 +110,7 @@ fn row_23_with_two_nodes_down_plain_writes_and_reads_go_on_and_strict_ones_say_w
 async fn put_again_through_a_late_gateway(rules: Rules) -> Result<(), String> {
     let ring = Ring::new(1, rules, Setup::default(), &[0, 0]).await;
     ring.add_type("once", r#"{"write_once":true}"#).await;
+    ring.gates[0].clock.set_skew(450_000);
     ring.gates[1].clock.set_skew(-450_000);
     let failed = |error: Error| error.to_string();
     ring.put(SLOPPY, "once", "k", "a", None).await.map_err(failed)?;
