@@ -60,10 +60,10 @@ impl ClusterState {
 }
 
 impl Gateway {
-    /// The cluster now. With most nodes of the engine down it is what those say that are up.
+    /// The cluster now, by the nodes of the engine that are up. The gateways' names are kept for `/stats`.
     ///
     /// # Errors
-    /// What the store answers.
+    /// The store's, and damage of a heartbeat.
     pub async fn cluster(&self) -> Result<ClusterState> {
         let partition = larder_store::Partition::members();
         let rows = self.read_own(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;

@@ -23,11 +23,11 @@ use crate::{Error, Gateway, Result};
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_LAST: Duration = Duration::from_millis(100);
 
-type Line = Arc<tokio::sync::Mutex<()>>;
+type WriterLine = Arc<tokio::sync::Mutex<()>>;
 
-/// The lines of a gateway: one for each partition that somebody writes, as long as somebody does.
+/// The lines of a gateway: one for each partition that requests write, as long as they do.
 #[derive(Debug, Default)]
-pub(crate) struct WriterLines(Mutex<HashMap<Partition, Line>>);
+pub(crate) struct WriterLines(Mutex<HashMap<Partition, WriterLine>>);
 
 /// A place in a line, at its head once [`Gateway::line_up`] has answered it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct WriterLines(Mutex<HashMap<Partition, Line>>);
 pub(crate) struct WriterPlace<'a> {
     lines: &'a WriterLines,
     partition: Partition,
-    line: Option<Line>,
+    line: Option<WriterLine>,
     held: Option<OwnedMutexGuard<()>>,
     /// Whether others were before: what was read of the partition earlier may have changed.
     pub(crate) waited: bool,

@@ -3,7 +3,8 @@
 //! ```text
 //! kv        get, put, delete of objects          types     bucket types and properties: the catalogue
 //! views     keys of a bucket, buckets of a type  members   heartbeats: who runs, and what they know
-//! objects   S3: buckets, objects, uploads, users cluster   gateways and nodes, up or not
+//! objects   S3: buckets, objects, uploads, users
+//! cluster   gateways and nodes, up or not
 //! clock     hybrid clocks, never undercut        metrics   what operators see
 //! blobs     bytes of large bodies: leases, releases, the one sweeper of both sides
 //! contention  writers of one key line up, and give way to other gateways

@@ -33,7 +33,7 @@ impl<'a> ArrivingBody<'a> {
         Ok(self.incoming)
     }
 
-    /// The bytes and their client, for who knows only from the headers how much memory they need.
+    /// The bytes and their client, where the headers have to say first how much memory is needed.
     #[must_use]
     pub fn into_parts(self) -> (PacedIncoming, &'a Requester<'a>) {
         (self.incoming, self.requester)

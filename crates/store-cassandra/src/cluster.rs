@@ -79,6 +79,11 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// An error of the driver; `in_doubt`: the same write was sent more than once, and may be carried out.
+    fn of(what: &'static str, error: ExecutionError, in_doubt: bool) -> Self {
+        if in_doubt { Self::Store(errors::in_doubt(what, error)) } else { Self::Driver(what, Box::new(error)) }
+    }
+
     /// Whether replicas gave a read up.
     pub(crate) fn is_read_failure(&self) -> bool {
         matches!(self, Self::Driver(_, error) if errors::is_read_failure(error))
@@ -203,14 +208,9 @@ impl Cluster {
             let send = || self.session.execute_unpaged(&prepared, &bound.values[..]);
             // Several transactions at once would undo each other.
             let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
-            let (answer, sent) = match may_repeat {
-                true => hedged(send, errors::is_unavailable).await,
-                false => (send().await, 1),
-            };
-            answer.map_err(|error| match sent > 1 && !bound.statement.is_read() {
-                true => Failure::Late(what),
-                false => Failure::Driver(what, Box::new(error)),
-            })
+            let (answer, sent) = ask(may_repeat, send).await;
+            let in_doubt = sent > 1 && !bound.statement.is_read();
+            answer.map_err(|error| Failure::of(what, error, in_doubt))
         })
         .await
     }
@@ -236,14 +236,19 @@ impl Cluster {
             batch.set_is_idempotent(is_idempotent);
             let values: Vec<&[Value<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
             let send = || self.session.batch(&batch, &values);
-            let (answer, sent) = match is_idempotent {
-                true => hedged(send, errors::is_unavailable).await,
-                false => (send().await, 1),
-            };
-            answer.map_err(|error| if sent > 1 { Failure::Late(what) } else { Failure::Driver(what, Box::new(error)) })
+            let (answer, sent) = ask(is_idempotent, send).await;
+            answer.map_err(|error| Failure::of(what, error, sent > 1))
         })
         .await
     }
+}
+
+/// Sends a request, again and again while it hangs if it `may_repeat`; answers also how often.
+async fn ask<T, F>(may_repeat: bool, send: impl Fn() -> F) -> (Result<T, ExecutionError>, usize)
+where
+    F: Future<Output = Result<T, ExecutionError>>,
+{
+    if may_repeat { hedged(send, errors::is_unavailable).await } else { (send().await, 1) }
 }
 
 /// Gives a future up at its deadline; does not begin behind it.

@@ -19,6 +19,11 @@ pub(crate) fn late(what: &str) -> Error {
     Error::new(Kind::TimedOut, format!("{what}: the deadline passed"))
 }
 
+/// A write was sent more than once and one answer was an error: another one may be carried out.
+pub(crate) fn in_doubt(what: &str, error: ExecutionError) -> Error {
+    Error::caused(Kind::TimedOut, format_args!("{what}: sent more than once, and in doubt"), error)
+}
+
 /// What came back is not what was asked for.
 pub(crate) fn unreadable(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::caused(Kind::Damaged, format_args!("{what}: an answer that cannot be read"), error)

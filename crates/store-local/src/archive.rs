@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path) -> Result<sfa::Reader, sfa::Error> {
     sfa::Reader::new(path)
 }
 
-/// Checks that the contents of an archive say no more entries than fit into it. Whatever else may be wrong its reader finds.
+/// Checks that the contents of an archive say no more entries than fit into it. Its reader finds all other damage.
 ///
 /// # Errors
 /// What the machine answers; `InvalidData` when they do.
@@ -37,7 +37,7 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     let length = file.metadata()?.len();
     let Some(entries) = entries(&mut file, length)? else { return Ok(()) };
     if u64::from(entries) > length / ENTRY_BYTES_MIN {
-        let text = format!("its contents say {entries} sections, more than {length} bytes can hold");
+        let text = format!("its contents are damaged: they say {entries} sections, more than {length} bytes can hold");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(())

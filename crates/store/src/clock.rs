@@ -19,6 +19,12 @@ pub struct SystemClock {
     start: std::time::Instant,
 }
 
+/// A duration in whole microseconds; the longest there is where it has more.
+#[must_use]
+pub fn micros_of(time: Duration) -> Micros {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Default for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else takes")]
     fn default() -> Self {
@@ -30,7 +36,7 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else takes")]
     fn now(&self) -> Micros {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+        since.map_or(0, micros_of)
     }
 
     fn monotonic(&self) -> Duration {

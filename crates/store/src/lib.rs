@@ -28,7 +28,7 @@ pub mod wrappers;
 pub mod writers;
 
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, micros_of};
 pub use error::{Error, Kind, Result};
 pub use larder_model::keyspace::{Layout, Partition, Table};
 pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::micros_of;
+
 /// Time between two lines of one kind.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -34,20 +36,16 @@ impl RateLimitedLog {
     /// `None`: it is counted instead.
     pub fn admit(&self, now: Duration) -> Option<AdmittedLine> {
         let next = self.next.load(Ordering::Relaxed);
-        let after = micros(now.saturating_add(INTERVAL));
+        let after = micros_of(now.saturating_add(INTERVAL));
         // Of several threads that come at the same time one wins the exchange; the others are counted.
         let is_due = || self.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if micros(now) >= next && is_due() {
+        if micros_of(now) >= next && is_due() {
             let left_out = self.left_out.swap(0, Ordering::Relaxed);
             return Some(AdmittedLine { left_out: (left_out > 0).then_some(left_out) });
         }
         self.left_out.fetch_add(1, Ordering::Relaxed);
         None
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Reply, Fault> {
     Ok(reply)
 }
 
-/// What was found: nothing, one value, or siblings.
+/// The answer: nothing, one value, or siblings.
 fn show(call: &Call<'_>, found: Found) -> Result<Reply, Fault> {
     if found.versions.siblings.is_empty() {
         return Ok(missing(&found));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use larder_model::causality::{Clock, Mode, Removed, Unlisted, Versions, Write};
 use larder_model::rows::Micros;
-use larder_store::{Level, Partition};
+use larder_store::{Level, Partition, micros_of};
 
 use super::permit::{Asked, Permit};
 use super::put::{Basis, ConditionGuard, Target, stamps_of};
@@ -107,9 +107,7 @@ impl Gateway {
     fn tombstone_expiry(&self) -> Option<Micros> {
         match self.config.delete_mode {
             DeleteMode::Keep => None,
-            DeleteMode::After(time) => {
-                Some(self.now().saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
-            }
+            DeleteMode::After(time) => Some(self.now().saturating_add(micros_of(time))),
         }
     }
 

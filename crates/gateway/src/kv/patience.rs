@@ -12,6 +12,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use larder_store::micros_of;
+
 /// The longest wait of a calm call: many times what a healthy cluster takes.
 const CALM: Duration = Duration::from_secs(1);
 /// The longest wait of a hurried call: the engine has time to ask another node when one hangs.
@@ -30,19 +32,15 @@ pub(crate) struct Patience {
 impl Patience {
     /// The wait of a call that is made now.
     pub(crate) fn wait(&self, now: Duration) -> Duration {
-        if micros(now) < self.hurried_until.load(Ordering::Relaxed) { HURRIED } else { CALM }
+        if micros_of(now) < self.hurried_until.load(Ordering::Relaxed) { HURRIED } else { CALM }
     }
 
     /// Notes a call that got no answer in that time.
     pub(crate) fn lost(&self, now: Duration) {
         if self.wait(now) == CALM {
-            self.hurried_until.fetch_max(micros(now + HURRY), Ordering::Relaxed);
+            self.hurried_until.fetch_max(micros_of(now + HURRY), Ordering::Relaxed);
         }
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

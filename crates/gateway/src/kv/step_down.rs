@@ -14,8 +14,6 @@
 //! A row that names a blob never goes below a quorum: the sweeper takes a blob away once a quorum names it no more. Its
 //! bytes were written at a quorum just before, so nothing is lost by it.
 
-use std::time::Duration;
-
 use larder_model::causality::{Clock, Slot};
 use larder_model::rows::{Batch, Change};
 use larder_store::{Error as StoreError, Kind, Level, Options, Page, Partition, ReadQuery};
@@ -49,16 +47,13 @@ impl Steps {
         Self { options, copies, floor, unsure: false }
     }
 
-    /// The options of the next call. One that may be made at a lower level afterwards waits no longer than `patience`.
-    fn next(&self, patience: Duration) -> Options {
-        if needs(self.options.level, self.copies) <= self.floor {
-            return self.options;
-        }
-        Options { deadline: self.options.deadline.min(Instant::now() + patience), ..self.options }
+    /// Whether the call may be made at a lower level afterwards.
+    fn may_go_lower(&self) -> bool {
+        needs(self.options.level, self.copies) > self.floor
     }
 
     /// Goes down to what the replicas can meet. A time-out that comes before the deadline is a replica that died a moment ago
-    /// and is still believed to be up. That none is up says an engine also when it lacks a node for its log: one is asked
+    /// and is still believed to be up. An engine that lacks a node for its log also says that none is up, so one is asked
     /// before that is believed.
     ///
     /// # Errors
@@ -196,8 +191,13 @@ impl Gateway {
         Steps::new(self.own(Level::Quorum), copies, floor)
     }
 
+    /// The options of the next call. One that may be made at a lower level afterwards is not waited for to its end.
     fn next_of(&self, steps: &Steps) -> Options {
-        steps.next(self.patience.wait(self.monotonic()))
+        if !steps.may_go_lower() {
+            return steps.options;
+        }
+        let latest = Instant::now() + self.patience.wait(self.monotonic());
+        Options { deadline: steps.options.deadline.min(latest), ..steps.options }
     }
 
     fn lower(&self, steps: &mut Steps, error: StoreError) -> larder_store::Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larder_model::address::BucketAddress;
 use larder_model::rows::{Row, Stamp};
-use larder_store::{Level, Page, Partition, ReadQuery};
+use larder_store::{Level, Page, Partition, ReadQuery, micros_of};
 
 use super::catalogue::{Catalogue, Edit};
 use crate::metrics::Event;
@@ -69,8 +69,8 @@ impl Gateway {
         Error::NotReady(format!("the catalogue of bucket types cannot be checked: {error}"))
     }
 
-    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one. Whoever waits while
-    /// another one checks takes over its outcome: no check is made once more for each that waits.
+    /// Checks the catalogue's number and reads it anew if it changed. Never goes back to an older one. Callers that wait
+    /// while another one checks take over its outcome: their waits do not add up.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let asked = self.micros();
         let mut last = self.refreshing.lock().await;
@@ -105,7 +105,7 @@ impl Gateway {
 
     /// Monotonic time in microseconds, never 0.
     fn micros(&self) -> u64 {
-        u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX).max(1)
+        micros_of(self.monotonic()).max(1)
     }
 
     /// The number of the catalogue, by the replicas that are up: with most of them down that may be an older one.

@@ -17,8 +17,6 @@ const KEPT_MAX: usize = 10_000;
 pub struct UserCache {
     pub(super) keys: Recent<Arc<User>>,
     pub(super) names: Recent<String>,
-    /// Held while users are changed.
-    pub(super) changing: tokio::sync::Mutex<()>,
 }
 
 impl UserCache {

@@ -5,9 +5,10 @@ use larder_model::codec::DecodeError;
 use larder_model::objects::User;
 use larder_model::rows::{Change, Row, Stamp};
 use larder_store::{Durability, Level, Options, Partition, ReadQuery, Swap};
-use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 
 use super::super::{Objects, Result};
+use crate::contention::WriterPlace;
 use crate::gateway::HOUSEKEEPING;
 
 /// Version of the rows.
@@ -46,8 +47,8 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Reads and changes that hold if nobody else changed the users meanwhile.
 pub(super) struct Draft<'a> {
     objects: &'a Objects,
-    /// Of this process one at a time: they would only get in each other's way.
-    _turn: MutexGuard<'a, ()>,
+    /// Of the writers of the users in this gateway, it is this one's turn.
+    _writer: WriterPlace<'a>,
     head: Option<Stamp>,
     stamp: Stamp,
     changes: Vec<Change>,
@@ -56,11 +57,10 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Begins an attempt.
     pub(super) async fn begin(objects: &'a Objects) -> Result<Self> {
-        let turn = tokio::time::timeout(HOUSEKEEPING, objects.users.changing.lock()).await;
-        let turn = turn.map_err(|_| crate::Error::Overloaded { retry_after: 1 })?;
+        let writer = objects.gateway.line_up(&Partition::users(), Instant::now() + HOUSEKEEPING).await?;
         let head = objects.user_row(Bytes::new()).await?.map(|row| row.stamp);
         let stamp = objects.gateway.now().max(head.unwrap_or(0) + 2);
-        Ok(Self { objects, _turn: turn, head, stamp, changes: Vec::new() })
+        Ok(Self { objects, _writer: writer, head, stamp, changes: Vec::new() })
     }
 
     /// The user that a row of this kind names.
