@@ -137,16 +137,19 @@ impl Gateway {
     }
 
     /// Waits until no other process runs under this name. One that was killed falls silent; one that runs is heard within
-    /// three seconds.
+    /// four seconds.
     ///
     /// # Errors
     /// [`Error::NotReady`] when it runs.
     pub(crate) async fn claim_name(&self) -> Result<()> {
-        let Some(last) = self.namesake().await? else { return Ok(()) };
+        let Some(mut last) = self.namesake().await? else { return Ok(()) };
+        // A heartbeat that the killed process sent may arrive only now: it was stamped before this moment, give or take a clock.
+        let begun = last.max(self.ports.store.now(&self.own(Level::One)).await? + SKEW_MICROS_MAX);
         loop {
             let now = self.ports.store.now(&self.own(Level::One)).await?;
             let Some(heard) = self.namesake().await? else { return Ok(()) };
-            if heard > last {
+            last = last.max(heard);
+            if heard > begun {
                 let name = &self.config.node;
                 return Err(Error::NotReady(format!(
                     "a gateway named {name} runs already: give each its own --node-name"

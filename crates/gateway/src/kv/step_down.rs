@@ -27,6 +27,9 @@ use crate::{Gateway, Result, Rule};
 pub(super) const READ_FLOOR: u32 = 1;
 /// Fewest replicas of a write: one node that is none of them keeps it until they are back.
 pub(super) const WRITE_FLOOR: u32 = 0;
+/// Fewest replicas after a time-out. A replica that may be up may have the write, so no other node keeps it in its stead: that
+/// one could go, and with it a write that was answered.
+const ANSWERING_FLOOR: u32 = 1;
 
 /// A call that may be made again at a lower level.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +50,9 @@ impl Steps {
         Self { options, copies, floor, unsure: false }
     }
 
-    /// Whether the call may be made at a lower level afterwards.
+    /// Whether the call may be made at a lower level after it got no answer.
     fn may_go_lower(&self) -> bool {
-        needs(self.options.level, self.copies) > self.floor
+        needs(self.options.level, self.copies) > self.floor.max(ANSWERING_FLOOR)
     }
 
     /// Goes down to what the replicas can meet. A time-out that comes before the deadline is a replica that died a moment ago
@@ -62,7 +65,7 @@ impl Steps {
         let below = needs(self.options.level, self.copies).saturating_sub(1);
         let up = match error.kind {
             Kind::Unavailable { alive, .. } => Some(alive.max(1).min(below)),
-            Kind::TimedOut if Instant::now() < self.options.deadline => Some(below),
+            Kind::TimedOut if Instant::now() < self.options.deadline => Some(below.max(ANSWERING_FLOOR)),
             _ => None,
         };
         self.unsure |= error.kind == Kind::TimedOut;

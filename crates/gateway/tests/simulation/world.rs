@@ -121,7 +121,9 @@ impl World {
         if let Some(notes) = &self.notes {
             ports.store = Ledger::new(ports.store, Arc::clone(notes));
         }
-        let gateway = Gateway::start(ports, config(at)).await.expect("a gateway starts over a whole store");
+        let gateway = Gateway::start(ports, config(at)).await;
+        let gateway =
+            gateway.unwrap_or_else(|error| panic!("seed {}: over a whole store no gateway starts: {error}", self.seed));
         Node { gateway, faulty, clock }
     }
 

@@ -58,11 +58,21 @@ fn a_call_goes_down_to_what_is_up_and_no_lower_than_its_floor() {
 
 #[test]
 fn a_replica_that_died_a_moment_ago_is_done_without() {
-    let (any, one, quorum, all) = (Level::Any, Level::One, Level::Quorum, Level::All);
-    assert_eq!(tried(steps(all, 3, WRITE_FLOOR), late), (vec![all, quorum, one, any], Kind::TimedOut));
+    let (one, quorum, all) = (Level::One, Level::Quorum, Level::All);
+    assert_eq!(tried(steps(all, 3, WRITE_FLOOR), late), (vec![all, quorum, one], Kind::TimedOut));
     let mut spent = steps(all, 3, WRITE_FLOOR);
     spent.options.deadline = Instant::now();
     assert_eq!(tried(spent, late), (vec![all], Kind::TimedOut), "the time of the request is over");
+}
+
+#[test]
+fn a_write_that_no_replica_answered_was_once_acknowledged_for_a_note_on_another_node() {
+    let mut unanswered = steps(Level::One, 3, WRITE_FLOOR);
+    assert!(!unanswered.may_go_lower(), "it is waited for to its end");
+    assert_eq!(unanswered.lower(late()).unwrap_err().kind, Kind::TimedOut);
+    let mut refused = steps(Level::One, 3, WRITE_FLOOR);
+    refused.lower(down(0)).unwrap();
+    assert_eq!(refused.options.level, Level::Any, "none of them is up: another node keeps it");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use larder_gateway::{Rule, Rules};
 use larder_store::replicas::{Setup, Weather};
 
 use super::ring::{Care, Ring};
-use crate::random::{Dice, schedules};
+use crate::random::{Dice, first, schedules};
 use crate::world::{Shown, run};
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
@@ -81,12 +81,6 @@ fn a_walk_finds_what_lacks_a_rule() {
         let is_found = (0..FINDS).any(|seed| run(schedule(seed, laws, &mut Vec::new())).is_err());
         assert!(is_found, "{laws:?} seems to be as good");
     }
-}
-
-/// The first seed.
-fn first() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "which schedule is looked at is said from outside")]
-    std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
 }
 
 async fn schedule(seed: u64, laws: Laws, log: &mut Vec<String>) -> Result<(usize, usize), String> {

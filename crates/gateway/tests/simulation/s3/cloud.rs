@@ -18,6 +18,8 @@ use crate::world::SimClock;
 
 /// The bucket all keys are in.
 pub(crate) const BUCKET: &str = "bucket";
+/// How late a write arrives at most, in milliseconds, as [`Faults::late_per_mille`] says.
+const LATE_MS_MAX: u64 = 30_000;
 /// Longer bodies are blobs.
 const INLINE_MAX: usize = 64;
 /// When an upload that is being completed counts as left behind.
@@ -111,8 +113,9 @@ impl Cloud {
         self.nodes[at].clock.set_skew(self.leaped + skew);
     }
 
-    /// Lets days pass at once. Nothing may be under way: no write is that slow.
+    /// Lets days pass at once, after all that is under way has arrived: no write takes a day.
     pub(crate) async fn leap(&mut self, days: i64) {
+        self.pass(LATE_MS_MAX).await;
         self.leaped += days * 86_400_000_000;
         self.clock.set_skew(self.leaped);
         for node in &self.nodes {

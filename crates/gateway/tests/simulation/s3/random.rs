@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::acts::{Begun, Shared, act, draw};
 use super::cloud::{Cloud, Laws};
 use super::history::Value;
-use crate::random::{Dice, schedules};
+use crate::random::{Dice, first, schedules};
 use crate::world::run;
 
 /// Keys; what is under `old/` is removed by the lifecycle worker whenever it comes.
@@ -42,12 +42,6 @@ fn random_schedules_tear_lose_and_resurrect_nothing() {
     for what in ["put", "delete", "copy", "complete"] {
         assert!(counts.get(what).is_some_and(|count| *count > 0), "too few: {counts:?}");
     }
-}
-
-/// The first seed.
-fn first() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "which schedule is looked at is said from outside")]
-    std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
 }
 
 async fn schedule(seed: u64, laws: Laws) -> Result<BTreeMap<&'static str, usize>, String> {
