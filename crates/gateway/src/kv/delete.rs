@@ -73,7 +73,8 @@ impl Gateway {
         }
         let forget = match mode.names_slots() {
             true => self.stale_entries(address, &write, &asked.options).await,
-            false => self.all_entries(address, clock, &asked.options).await?,
+            // As old as what the deletion clears: a put of the same microsecond keeps its row, and its entry.
+            false => self.all_entries(address, clock - 1, &asked.options).await?,
         };
         self.commit_guarded(target, &partition, write, (forget, guard)).await?;
         if mode == Mode::WriteOnce {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use larder_gateway::Rules;
 use larder_gateway::types::Stage;
+use larder_store::wrappers::faulty::Faults;
 
 use crate::world::{World, run};
 
@@ -47,6 +48,18 @@ fn a_second_gateway_of_the_same_name_does_not_start_while_the_first_runs() {
         world.nodes[0].gateway.shutdown().await;
         world.start_twin(0).await.unwrap();
     });
+}
+
+#[test]
+fn the_last_heartbeat_of_a_killed_gateway_once_kept_its_name_when_it_arrived_late() {
+    for seed in 0..50 {
+        run(async {
+            let mut world = World::new(seed, Rules::default(), 1).await;
+            world.set_faults(Faults { late_per_mille: 1000, ..Faults::none() });
+            world.pass(2_100).await;
+            world.restart(0, 0).await;
+        });
+    }
 }
 
 #[test]

@@ -73,6 +73,11 @@ fn whatever_nodes_do_nothing_is_lost_and_nothing_comes_back() {
 }
 
 #[test]
+fn a_write_that_a_hint_alone_kept_was_once_acknowledged_and_lost() {
+    assert!(run(schedule(5_743, Laws::default(), &mut Vec::new())).is_ok());
+}
+
+#[test]
 fn a_walk_finds_what_lacks_a_rule() {
     let careless = Laws { careless: true, ..Laws::default() };
     let without = [Rule::IssueBeforeSend, Rule::SameStampStepDown];
