@@ -8,7 +8,7 @@ use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, Ports, Rules};
 use larder_store::memory::MemoryStore;
 use larder_store::shadows::{self, Shadowed};
-use larder_store::wrappers::faulty::{Faults, Faulty, History};
+use larder_store::wrappers::faulty::{Faults, Faulty, History, LATE_MAX};
 use larder_store::{Blobs as _, Durability, Level, Options, Partition, ReadQuery, Store as _, Table};
 use tokio::time::Instant;
 
@@ -18,8 +18,6 @@ use crate::world::SimClock;
 
 /// The bucket all keys are in.
 pub(crate) const BUCKET: &str = "bucket";
-/// How late a write arrives at most, in milliseconds, as [`Faults::late_per_mille`] says.
-const LATE_MS_MAX: u64 = 30_000;
 /// Longer bodies are blobs.
 const INLINE_MAX: usize = 64;
 /// When an upload that is being completed counts as left behind.
@@ -115,7 +113,7 @@ impl Cloud {
 
     /// Lets days pass at once, after all that is under way has arrived: no write takes a day.
     pub(crate) async fn leap(&mut self, days: i64) {
-        self.pass(LATE_MS_MAX).await;
+        tokio::time::sleep(LATE_MAX).await;
         self.leaped += days * 86_400_000_000;
         self.clock.set_skew(self.leaped);
         for node in &self.nodes {

@@ -30,7 +30,7 @@ use hand::{Hand, Terms};
 pub use history::History;
 
 /// How late a write arrives at most.
-const LATE_MAX: Duration = Duration::from_secs(30);
+pub const LATE_MAX: Duration = Duration::from_secs(30);
 
 /// How often things go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
