@@ -1,13 +1,13 @@
-//! `kv-admin` itself: what it prints where, how it ends, and when there is no server.
+//! `kv-admin`: its output, its exit codes, and its error without a server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
 
-use larder_tests::{Admin, Ended, Engine, Home, Node};
+use larder_tests::{Home, KvAdmin, LarderNode, ProcessEnd, TestEngine};
 
 #[track_caller]
-fn usage(ended: &Ended, text: &str) {
+fn usage(ended: &ProcessEnd, text: &str) {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{}", ended.stderr);
     assert!(ended.stderr.contains(text), "{}", ended.stderr);
     assert!(!ended.stderr.contains("riak-admin"), "{}", ended.stderr);
@@ -16,7 +16,7 @@ fn usage(ended: &Ended, text: &str) {
 #[test]
 fn without_a_server_there_is_one_clear_line() {
     let home = Home::new();
-    let ended = Admin::new(&home.socket()).run(&["bucket-type", "list"]);
+    let ended = KvAdmin::new(&home.socket()).run(&["bucket-type", "list"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("admin.sock"), "{}", ended.stderr);
@@ -24,20 +24,20 @@ fn without_a_server_there_is_one_clear_line() {
 
 #[test]
 fn the_socket_may_be_named_in_the_environment() {
-    let node = Node::buffered();
-    let mut command = Command::new(Admin::binary());
+    let node = LarderNode::buffered();
+    let mut command = Command::new(KvAdmin::binary());
     command.args(["bucket-type", "list"]).env("LARDER_ADMIN_SOCKET", node.home().socket());
-    let ended = Admin::run_command(&mut command);
+    let ended = KvAdmin::run_command(&mut command);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "default (active)\n"), "{}", ended.stderr);
 }
 
 #[test]
 fn ping_version_and_help_answer() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     admin.check(&["ping"], "pong\n");
-    assert!(admin.says(&["version"]).contains(env!("CARGO_PKG_VERSION")));
-    let help = admin.says(&["help"]);
+    assert!(admin.output(&["version"]).contains(env!("CARGO_PKG_VERSION")));
+    let help = admin.output(&["help"]);
     for word in ["bucket-type", "create", "activate", "status", "ping", "kv-admin"] {
         assert!(help.contains(word), "{word}: {help}");
     }
@@ -46,9 +46,9 @@ fn ping_version_and_help_answer() {
 
 #[test]
 fn status_prints_riaks_statistics() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.client().put("/buckets/b/keys/k", "v").expect(204);
-    let status = node.admin().says(&["status"]);
+    let status = node.admin().output(&["status"]);
     assert!(status.starts_with("1-minute stats for 'larder@127.0.0.1'\n-----"), "{status}");
     for name in ["node_puts_total : 1", "node_gets : ", "riak_kv_version : ", "nodename : 'larder@127.0.0.1'"] {
         assert!(status.lines().any(|line| line.starts_with(name)), "{name}: {status}");
@@ -56,8 +56,8 @@ fn status_prints_riaks_statistics() {
 }
 
 #[test]
-fn wrong_words_print_usage_and_fail() {
-    let node = Node::buffered();
+fn wrong_arguments_print_usage_and_fail() {
+    let node = LarderNode::buffered();
     let admin = node.admin();
     let none: [&str; 0] = [];
     usage(&admin.run(&none), "kv-admin");
@@ -72,22 +72,22 @@ fn wrong_words_print_usage_and_fail() {
 
 #[test]
 fn json_is_printed_where_an_answer_has_structure() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
-    admin.active_type("t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
-    let list: serde_json::Value = serde_json::from_str(&admin.says(&["--json", "bucket-type", "list"])).unwrap();
+    admin.active_type("t", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#));
+    let list: serde_json::Value = serde_json::from_str(&admin.output(&["--json", "bucket-type", "list"])).unwrap();
     let text = list.to_string();
     assert!(text.contains("\"default\"") && text.contains("\"t\"") && text.contains("true"), "{text}");
     let status: serde_json::Value =
-        serde_json::from_str(&admin.says(&["--json", "bucket-type", "status", "t"])).unwrap();
-    assert!(status.to_string().contains(&Engine::with_n_val("\"n_val\":2")), "{status}");
-    let stats: serde_json::Value = serde_json::from_str(&admin.says(&["--json", "status"])).unwrap();
+        serde_json::from_str(&admin.output(&["--json", "bucket-type", "status", "t"])).unwrap();
+    assert!(status.to_string().contains(&TestEngine::with_n_val("\"n_val\":2")), "{status}");
+    let stats: serde_json::Value = serde_json::from_str(&admin.output(&["--json", "status"])).unwrap();
     assert!(stats.to_string().contains("node_puts_total"), "{stats}");
 }
 
 #[test]
-fn features_that_are_not_built_are_named() {
-    let node = Node::buffered();
+fn commands_that_are_not_supported_are_named() {
+    let node = LarderNode::buffered();
     for (words, name) in [(["security", "status"], "security"), (["cluster", "plan"], "cluster")] {
         let ended = node.admin().run(&words);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?}");

@@ -1,14 +1,14 @@
-//! Bucket types from creation to use, through both programs, with every text as users and their scripts know it.
+//! Bucket types from creation to use, through both programs, with every text that scripts may match.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::process::Command;
 
-use larder_tests::{Admin, Engine, Home, Node};
+use larder_tests::{Home, KvAdmin, LarderNode, TestEngine};
 use serde_json::Value;
 
-/// What `status` prints of a type that sets nothing and was never updated, after its first line and the blank one.
+/// The output of `status` for a type without properties of its own, after its first line and the blank one.
 const FRESH_PROPS: &str = "young_vclock: 20
 w: quorum
 sync_on_write: backend
@@ -35,7 +35,7 @@ active: false
 claimant: 'larder@127.0.0.1'
 ";
 
-/// What `status default` prints.
+/// The output of `status default`.
 const DEFAULT_STATUS: &str = "default is active
 
 allow_mult: false
@@ -64,31 +64,33 @@ write_once: false
 young_vclock: 20
 ";
 
-/// What `status` prints besides where there are fewer nodes than copies were asked for: over a cluster of one.
+/// The output of `status` over a cluster of one node, which is fewer than the copies of the type.
 fn with_copies(status: &str) -> String {
-    format!("{status}{}", Engine::scaled("", "copies: 1\n"))
+    format!("{status}{}", TestEngine::scaled("", "copies: 1\n"))
 }
 
 /// The lines of `status` after the blank one.
-fn status_props(admin: &Admin, name: &str) -> Vec<String> {
-    let text = admin.says(&["bucket-type", "status", name]);
+fn status_props(admin: &KvAdmin, name: &str) -> Vec<String> {
+    let text = admin.output(&["bucket-type", "status", name]);
     let (_, props) = text.split_once("\n\n").expect("a blank line after the first");
     props.lines().map(str::to_owned).collect()
 }
 
 #[track_caller]
-fn shows(admin: &Admin, name: &str, line: &str) {
+fn shows(admin: &KvAdmin, name: &str, line: &str) {
     let props = status_props(admin, name);
     assert!(props.iter().any(|prop| prop == line), "{name} does not show {line}: {props:?}");
 }
 
 #[test]
 fn a_type_is_created_activated_and_used() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let (admin, mut client) = (node.admin(), node.client());
     admin.check(&["bucket-type", "list"], "default (active)\n");
-    admin
-        .check(&["bucket-type", "create", "fruit", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)], "fruit created\n");
+    admin.check(
+        &["bucket-type", "create", "fruit", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#)],
+        "fruit created\n",
+    );
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (not active)\n");
     admin.check(&["bucket-type", "activate", "fruit"], "fruit has been activated\n");
     admin.check(&["bucket-type", "list"], "default (active)\nfruit (active)\n");
@@ -97,8 +99,8 @@ fn a_type_is_created_activated_and_used() {
 }
 
 #[test]
-fn status_says_how_far_a_type_has_come_then_a_blank_line_then_its_properties() {
-    let node = Node::buffered();
+fn status_prints_the_state_of_a_type_a_blank_line_and_its_properties() {
+    let node = LarderNode::buffered();
     let admin = node.admin();
     admin.check(&["bucket-type", "create", "plain"], "plain created\n");
     let ready = with_copies(&format!("plain has been created and may be activated\n\n{FRESH_PROPS}"));
@@ -112,7 +114,7 @@ fn status_says_how_far_a_type_has_come_then_a_blank_line_then_its_properties() {
 
 #[test]
 fn type_default_is_always_there_with_its_own_defaults() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     admin.check(&["bucket-type", "list"], "default (active)\n");
     admin.check(&["bucket-type", "status", "default"], &with_copies(DEFAULT_STATUS));
@@ -137,7 +139,7 @@ fn type_default_is_always_there_with_its_own_defaults() {
 
 #[test]
 fn type_default_is_neither_created_nor_updated_and_is_active() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     let create = ["bucket-type", "create", "default", r#"{"props":{}}"#];
     admin.refused(&create, "Error creating bucket type default:\ndefault_type\n");
@@ -149,12 +151,12 @@ fn type_default_is_neither_created_nor_updated_and_is_active() {
 
 #[test]
 fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("many", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
+    admin.active_type("many", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#));
     admin.active_type("single", r#"{"props":{"allow_mult":false}}"#);
     shows(&admin, "many", "allow_mult: true");
-    shows(&admin, "many", &Engine::with_n_val("n_val: 2"));
+    shows(&admin, "many", &TestEngine::with_n_val("n_val: 2"));
     shows(&admin, "single", "allow_mult: false");
     for (name, status) in [("many", 300), ("single", 200)] {
         let url = format!("/types/{name}/buckets/b/keys/k");
@@ -166,9 +168,9 @@ fn a_new_type_keeps_siblings_unless_its_json_says_otherwise() {
 
 #[test]
 fn creating_again_before_activation_keeps_only_the_last_call() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
-    let first = Engine::with_n_val(r#"{"props":{"n_val":2,"allow_mult":false}}"#);
+    let first = TestEngine::with_n_val(r#"{"props":{"n_val":2,"allow_mult":false}}"#);
     admin.check(&["bucket-type", "create", "t", &first], "t created\n");
     admin.check(&["bucket-type", "create", "t", r#"{"props":{"r":1}}"#], "t created\n");
     let props = status_props(&admin, "t");
@@ -176,32 +178,32 @@ fn creating_again_before_activation_keeps_only_the_last_call() {
         assert!(props.contains(&line.to_owned()), "{line}: {props:?}");
     }
     admin.check(&["bucket-type", "activate", "t"], "t has been activated\n");
-    let again = ["bucket-type", "create", "t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)];
+    let again = ["bucket-type", "create", "t", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#)];
     admin.refused(&again, "Error creating bucket type t:\nalready_active\n");
 }
 
 #[test]
 fn create_and_activate_work_in_one_script() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let home = Home::new();
     let file = home.path().join("f.json");
-    fs::write(&file, Engine::with_n_val("{\"props\":\n  {\"n_val\":2, \"allow_mult\": false}}\n")).unwrap();
+    fs::write(&file, TestEngine::with_n_val("{\"props\":\n  {\"n_val\":2, \"allow_mult\": false}}\n")).unwrap();
     let script = r#"set -e
         "$A" --socket "$S" bucket-type create t "$(cat "$F")"
         "$A" --socket "$S" bucket-type activate t
         "$A" --socket "$S" bucket-type status t | head -1"#;
     let mut command = Command::new("sh");
-    command.arg("-c").arg(script).env("A", Admin::binary()).env("S", node.home().socket()).env("F", &file);
-    let ended = Admin::run_command(&mut command);
+    command.arg("-c").arg(script).env("A", KvAdmin::binary()).env("S", node.home().socket()).env("F", &file);
+    let ended = KvAdmin::run_command(&mut command);
     assert_eq!(ended.stdout, "t created\nt has been activated\nt is active\n", "{}", ended.stderr);
     assert_eq!(ended.code, Some(0));
-    shows(&node.admin(), "t", &Engine::with_n_val("n_val: 2"));
+    shows(&node.admin(), "t", &TestEngine::with_n_val("n_val: 2"));
     shows(&node.admin(), "t", "allow_mult: false");
 }
 
 #[test]
 fn the_json_may_come_from_a_file_by_its_name() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     let file = node.home().path().join("f.json");
     fs::write(&file, r#"{"props":{"n_val":1}}"#).unwrap();
@@ -215,7 +217,7 @@ fn the_json_may_come_from_a_file_by_its_name() {
 
 #[test]
 fn a_type_that_is_not_active_serves_no_request() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let (admin, mut client) = (node.admin(), node.client());
     admin.check(&["bucket-type", "create", "waiting"], "waiting created\n");
     for name in ["waiting", "nosuch"] {
@@ -239,7 +241,7 @@ fn a_type_that_is_not_active_serves_no_request() {
 
 #[test]
 fn activating_twice_is_fine_and_an_unknown_type_is_named() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     let unknown = "nosuch is not an existing bucket type\n";
     admin.refused(&["bucket-type", "activate", "nosuch"], unknown);
@@ -250,24 +252,24 @@ fn activating_twice_is_fine_and_an_unknown_type_is_named() {
 
 #[test]
 fn an_update_is_seen_by_the_buckets_of_the_type() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
+    admin.active_type("t", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#));
     client.put("/types/t/buckets/b/keys/k", "v").expect(204);
     let update = ["bucket-type", "update", "t", r#"{"props":{"allow_mult":false,"r":1}}"#];
     admin.check(&update, "t updated\n");
     shows(&admin, "t", "allow_mult: false");
     shows(&admin, "t", "r: 1");
-    shows(&admin, "t", &Engine::with_n_val("n_val: 2"));
+    shows(&admin, "t", &TestEngine::with_n_val("n_val: 2"));
     let props = client.get("/types/t/buckets/b/props").expect(200).json()["props"].clone();
     assert_eq!(
         (&props["allow_mult"], &props["r"], &props["n_val"]),
-        (&false.into(), &1.into(), &Engine::scaled(2, 1).into())
+        (&false.into(), &1.into(), &TestEngine::scaled(2, 1).into())
     );
     client.put("/types/t/buckets/b/keys/k", "w").expect(204);
     assert_eq!(client.get("/types/t/buckets/b/keys/k").expect(200).text(), "w");
     for name in ["nosuch", "waiting"] {
-        let update = ["bucket-type", "update", name, &Engine::with_n_val(r#"{"props":{"n_val":2}}"#)];
+        let update = ["bucket-type", "update", name, &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#)];
         admin.refused(&update, &format!("Error updating bucket type {name}:\nnot_active\n"));
         admin.check(&["bucket-type", "create", "waiting"], "waiting created\n");
     }
@@ -275,7 +277,7 @@ fn an_update_is_seen_by_the_buckets_of_the_type() {
 
 #[test]
 fn consistent_datatype_and_write_once_never_change_but_may_be_repeated() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     admin.active_type("plain", r#"{"props":{}}"#);
     admin.active_type("strong", r#"{"props":{"consistent":true}}"#);
@@ -314,10 +316,10 @@ fn consistent_datatype_and_write_once_never_change_but_may_be_repeated() {
 }
 
 #[test]
-fn what_a_client_got_over_http_it_may_put_back() {
-    let node = Node::buffered();
+fn the_properties_of_a_get_can_be_put_back() {
+    let node = LarderNode::buffered();
     let (admin, mut client) = (node.admin(), node.client());
-    admin.active_type("once", &Engine::with_n_val(r#"{"props":{"write_once":true,"n_val":2}}"#));
+    admin.active_type("once", &TestEngine::with_n_val(r#"{"props":{"write_once":true,"n_val":2}}"#));
     admin.active_type("strong", r#"{"props":{"consistent":true}}"#);
     admin.active_type("maps", r#"{"props":{"datatype":"map"}}"#);
     for name in ["once", "strong", "maps"] {
@@ -330,7 +332,7 @@ fn what_a_client_got_over_http_it_may_put_back() {
 
 #[test]
 fn bad_json_and_bad_values_are_refused_with_riaks_texts() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     for (json, text) in [
         (r#"{"props":"#, "Cannot create bucket type bad: invalid json\n"),
@@ -373,7 +375,7 @@ fn bad_json_and_bad_values_are_refused_with_riaks_texts() {
 
 #[test]
 fn an_unknown_property_is_refused_by_name() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let admin = node.admin();
     let ended = admin.run(&["bucket-type", "create", "t", r#"{"props":{"n_vall":2}}"#]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
@@ -388,7 +390,7 @@ fn an_unknown_property_is_refused_by_name() {
 
 #[test]
 fn bucket_properties_hold_no_type_parameter() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     node.admin().active_type("t", r#"{"props":{}}"#);
     for url in ["/types/t/buckets/b/props", "/buckets/b/props"] {
@@ -399,19 +401,19 @@ fn bucket_properties_hold_no_type_parameter() {
 
 #[test]
 fn types_survive_a_restart() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     let before = {
         let admin = node.admin();
-        admin.active_type("t", &Engine::with_n_val(r#"{"props":{"n_val":2}}"#));
+        admin.active_type("t", &TestEngine::with_n_val(r#"{"props":{"n_val":2}}"#));
         admin.check(&["bucket-type", "update", "t", r#"{"props":{"r":1}}"#], "t updated\n");
         admin.check(&["bucket-type", "create", "waiting", r#"{"props":{"w":1}}"#], "waiting created\n");
         node.client().put("/types/t/buckets/b/keys/k", "v").expect(204);
-        (admin.says(&["bucket-type", "status", "t"]), admin.says(&["bucket-type", "status", "waiting"]))
+        (admin.output(&["bucket-type", "status", "t"]), admin.output(&["bucket-type", "status", "waiting"]))
     };
     node.kill();
     node.restart();
     let admin = node.admin();
-    let after = (admin.says(&["bucket-type", "status", "t"]), admin.says(&["bucket-type", "status", "waiting"]));
+    let after = (admin.output(&["bucket-type", "status", "t"]), admin.output(&["bucket-type", "status", "waiting"]));
     assert_eq!(after, before);
     assert_eq!(node.client().get("/types/t/buckets/b/keys/k").expect(200).text(), "v");
     admin.check(&["bucket-type", "activate", "waiting"], "waiting has been activated\n");
@@ -419,7 +421,7 @@ fn types_survive_a_restart() {
 
 #[test]
 fn names_may_be_any_bytes_that_a_path_can_carry() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     node.admin().active_type("s p/ace", r#"{"props":{}}"#);
     client.put("/types/s%20p%2Face/buckets/b/keys/k", "v").expect(204);

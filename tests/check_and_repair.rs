@@ -1,4 +1,4 @@
-//! `larder check` and `larder repair` over what a server wrote, with one wrong bit in it.
+//! `larder check` and `larder repair` on a server's data with one flipped bit.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use larder_tests::{Engine, Home, Node, Random};
+use larder_tests::{Home, LarderNode, Random, TestEngine};
 
 const KEYS: usize = 400;
 const LARGE: usize = 3;
-/// Bodies that push the keys out of the journal, which would give them back: more than a journal file holds.
+/// Bodies that push the keys out of the journal, from which a start would read them: more than a journal file holds.
 const FILLERS: usize = 1_100;
 
 fn url(number: usize) -> String {
@@ -22,9 +22,9 @@ fn body(number: usize) -> String {
     number.to_string().repeat(length / number.to_string().len())
 }
 
-/// A server that wrote all keys and stopped: they are in tables, and in the journal no more.
+/// The data of a stopped server that wrote all keys: they are in tables, and no longer in the journal.
 fn written() -> Home {
-    let mut node = Node::buffered();
+    let mut node = LarderNode::buffered();
     let mut client = node.client();
     for number in 0..KEYS {
         client.put(&url(number), body(number)).expect(204);
@@ -45,7 +45,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Where whole keys stand in a table: one in ten or sixteen of the entries, then those of the index.
+/// The offsets of complete keys in a table: every tenth or sixteenth of the entries, then those of the index.
 fn places_of_keys(table: &[u8]) -> Vec<usize> {
     table.windows(4).enumerate().filter(|(_, four)| *four == b"key-").map(|(at, _)| at).collect()
 }
@@ -65,8 +65,8 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn one_wrong_bit_costs_the_keys_that_are_named_and_no_other() {
-    if !Engine::is_local_for("its files") {
+fn one_flipped_bit_costs_only_the_keys_that_the_check_names() {
+    if !TestEngine::is_local_for("its files") {
         return;
     }
     let mut random = Random::from_environment("check and repair");
@@ -96,9 +96,9 @@ fn one_wrong_bit_costs_the_keys_that_are_named_and_no_other() {
     assert_eq!(repaired.status.code(), Some(1), "{repaired:?}");
     assert!(files(&data) == before, "the damaged directory was changed");
     let again = larder(&home, &["repair", "--data-dir", text(&data), "--into", text(&new.data())]);
-    assert_eq!(again.status.code(), Some(2), "a directory that is used was written into");
+    assert_eq!(again.status.code(), Some(2), "repair wrote into a directory that was not empty");
 
-    let node = Node::start_in(new, &[]);
+    let node = LarderNode::start_in(new, &[]);
     let mut client = node.client();
     let mut lost = Vec::new();
     for number in 0..KEYS {
@@ -114,11 +114,11 @@ fn one_wrong_bit_costs_the_keys_that_are_named_and_no_other() {
 }
 
 #[test]
-fn a_directory_that_a_server_uses_is_not_looked_at() {
-    if !Engine::is_local_for("its files") {
+fn check_refuses_the_directory_of_a_running_server() {
+    if !TestEngine::is_local_for("its files") {
         return;
     }
-    let node = Node::start(&[]);
+    let node = LarderNode::start(&[]);
     let refused = larder(node.home(), &["check", "--data-dir", text(&node.home().data())]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use by another server"), "{refused:?}");

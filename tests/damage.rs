@@ -1,8 +1,8 @@
-//! Damage to a stopped server's data: a start opens everything or changes nothing and names the file, and what a damaged
-//! block held is all that is lost.
+//! Damage to a stopped server's data: a start serves every object, or it changes nothing and names the file. A damaged block
+//! loses only its own keys.
 //!
-//! Files are chosen by what they look like from outside: small ones, journals (by their names), the largest of the rest.
-//! `LARDER_TEST_SCALE=soak` harms every small file instead of one of every sort.
+//! Files are chosen by their looks from outside: small ones, journals (by their names), the largest of the rest.
+//! `LARDER_TEST_SCALE=soak` damages every small file instead of three of every sort.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,12 +13,12 @@
     reason = "a test fails by panicking and runs in real time"
 )]
 
-#[allow(dead_code, reason = "the store's own test of damage uses all of it")]
-#[path = "../crates/store-local/tests/damage/harm.rs"]
-mod harm;
 #[allow(dead_code, reason = "as above")]
-#[path = "../crates/store-local/tests/damage/tree.rs"]
-mod tree;
+#[path = "../crates/store-local/tests/damage/dir_snapshot.rs"]
+mod dir_snapshot;
+#[allow(dead_code, reason = "the damage test of store-local uses the rest of it")]
+#[path = "../crates/store-local/tests/damage/file_corruption.rs"]
+mod file_corruption;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,33 +29,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harm::sort_of;
-use larder_tests::{Admin, Client, Ended, Engine, Home, Node, Process, Random, Request, Scale, figure};
-use tree::Tree;
+use dir_snapshot::DirSnapshot;
+use file_corruption::class_of;
+use larder_tests::{
+    Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Random, Scale, TestEngine, figure,
+};
 
-/// What these tests are about.
+/// The subject of these tests, for runs over Cassandra that skip them.
 const FILES: &str = "files of its own";
-/// A file that describes others is not longer.
+/// The most bytes of a file that describes other files.
 const SMALL: usize = 64 * 1024;
-/// What is zeroed of a journal.
+/// The zeroed bytes of a journal.
 const BEGIN: usize = 64 * 1024;
-/// Objects after which there must have been a second journal.
+/// The most objects until there is a second journal.
 const OBJECTS_MAX: usize = 20_000;
-/// A refused start may make it anew.
+/// The lock file, which a refused start may create.
 const LOCK: &str = "LOCK";
-/// How long an export may take.
+/// The longest time of an export.
 const EXPORT: Duration = Duration::from_secs(300);
-/// Connections: several writes share a sync.
+/// Connections that write at a time: several writes share a sync.
 const THREADS: usize = 16;
 
-/// Objects by number; the body is made from the number and from how often it was written.
-struct Objects {
+/// Objects by number. A body is made from the number and the count of its writes.
+struct NumberedObjects {
     size: usize,
-    /// How often each was written; 0: it is deleted.
+    /// How often each was written; 0 after a delete.
     written: BTreeMap<usize, u32>,
 }
 
-impl Objects {
+impl NumberedObjects {
     fn new(size: usize) -> Self {
         Self { size, written: BTreeMap::new() }
     }
@@ -64,21 +66,21 @@ impl Objects {
         Random::seeded(((number as u64) << 32) | u64::from(times)).bytes(self.size)
     }
 
-    /// Writes these once more, or deletes them; fails the test unless each is answered 204.
-    fn change(&mut self, node: &Node, numbers: &[usize], delete: bool) {
+    /// Writes these objects again or deletes them; fails the test unless each answer is 204.
+    fn change(&mut self, node: &LarderNode, numbers: &[usize], delete: bool) {
         let refused = self.try_change(node, numbers, delete);
         assert!(refused.is_empty(), "{} of {} writes are refused: {}", refused.len(), numbers.len(), refused[0]);
     }
 
-    /// As [`Self::change`]; answers what was refused, which is then not written.
-    fn try_change(&mut self, node: &Node, numbers: &[usize], delete: bool) -> Vec<String> {
+    /// As [`Self::change`]; returns the refused changes, which are not recorded.
+    fn try_change(&mut self, node: &LarderNode, numbers: &[usize], delete: bool) -> Vec<String> {
         let this = &*self;
         let refused: Vec<(usize, String)> = on_threads(node, numbers, |client, number| {
             let times = this.written.get(&number).copied().unwrap_or(0) + 1;
             let target = url(number);
             let request = match delete {
-                true => Request::new("DELETE", &target),
-                false => Request::put(&target, this.body(number, times)),
+                true => HttpRequest::new("DELETE", &target),
+                false => HttpRequest::put(&target, this.body(number, times)),
             };
             let answer = client.send(&request);
             (answer.status != 204).then(|| (number, format!("{number}: {} {}", answer.status, answer.text())))
@@ -91,8 +93,8 @@ impl Objects {
         refused.into_values().collect()
     }
 
-    /// Reads everything: the numbers that answer 500; what is wrong besides.
-    fn read(&self, node: &Node) -> (BTreeSet<usize>, Vec<String>) {
+    /// Reads all objects; returns the numbers that answer 500, and all other errors.
+    fn read(&self, node: &LarderNode) -> (BTreeSet<usize>, Vec<String>) {
         let numbers: Vec<usize> = self.written.keys().copied().collect();
         let read = on_threads(node, &numbers, |client, number| {
             let (answer, times) = (client.get(&url(number)), self.written[&number]);
@@ -107,15 +109,15 @@ impl Objects {
         (damaged, read.into_iter().filter_map(Result::ok).collect())
     }
 
-    /// What of all this is not as it was written, in words.
-    fn missing(&self, node: &Node) -> Option<String> {
+    /// The first difference between the objects and the writes, as a text.
+    fn missing(&self, node: &LarderNode) -> Option<String> {
         let (damaged, mut wrong) = self.read(node);
         wrong.extend(damaged.iter().map(|number| format!("{number}: 500")));
         let listed = node.client().get("/buckets/b/keys?keys=true").expect(200).json();
         let listed: BTreeSet<&str> = listed["keys"].as_array().unwrap().iter().filter_map(|key| key.as_str()).collect();
         for (number, times) in &self.written {
             if listed.contains(number.to_string().as_str()) != (*times > 0) {
-                wrong.push(format!("{number}: written {times} times, and the listing says otherwise"));
+                wrong.push(format!("{number}: written {times} times, and the listing differs"));
             }
         }
         wrong.first().map(|first| format!("{} of {} objects, {first}", wrong.len(), self.written.len()))
@@ -126,11 +128,11 @@ fn url(number: usize) -> String {
     format!("/buckets/b/keys/{number}")
 }
 
-/// Does something with each number, over several connections; answers what came of it.
+/// Calls `work` for each number over several connections; returns the results.
 fn on_threads<T: Send>(
-    node: &Node,
+    node: &LarderNode,
     numbers: &[usize],
-    work: impl Fn(&mut Client, usize) -> Option<T> + Sync,
+    work: impl Fn(&mut HttpClient, usize) -> Option<T> + Sync,
 ) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -146,61 +148,63 @@ fn on_threads<T: Send>(
     })
 }
 
-/// One file of a stopped server, and what becomes of it.
-struct Harmed<'a> {
+/// A fault in one file of a stopped server.
+struct FileFault<'a> {
     what: &'a str,
     path: &'a Path,
-    /// `None`: it is gone.
+    /// The new bytes; `None` removes the file.
     bytes: Option<Vec<u8>>,
 }
 
-/// Starts on a copy in which one file is harmed: everything is there, or the start is refused, names the file and changes
-/// nothing, and with the file put back everything is there. Answers what was otherwise.
-fn judge(home: &Home, whole: &Tree, objects: &Objects, harmed: &Harmed<'_>) -> Result<bool, String> {
+/// Starts a server on a copy with one fault. Either all objects are present, or the start is refused, names the file, changes
+/// nothing, and succeeds with the original file. Returns whether the start was refused, or the violation.
+fn judge(home: &Home, whole: &DirSnapshot, objects: &NumberedObjects, fault: &FileFault<'_>) -> Result<bool, String> {
     let copy = home.copy();
-    let path = copy.data().join(harmed.path);
-    match &harmed.bytes {
+    let path = copy.data().join(fault.path);
+    match &fault.bytes {
         Some(bytes) => fs::write(&path, bytes).unwrap(),
         None => fs::remove_file(&path).unwrap(),
     }
-    let before = Tree::read(&copy.data()).unwrap();
-    let said = |what: String| format!("{} {}: {what}", harmed.path.display(), harmed.what);
+    let before = DirSnapshot::read(&copy.data()).unwrap();
+    let violation = |what: String| format!("{} {}: {what}", fault.path.display(), fault.what);
     let ended = match start(copy) {
-        Ok(node) => return objects.missing(&node).map_or(Ok(false), |what| Err(said(format!("it starts: {what}")))),
+        Ok(node) => {
+            return objects.missing(&node).map_or(Ok(false), |what| Err(violation(format!("it starts: {what}"))));
+        }
         Err(refused) => *refused,
     };
     let (copy, ended) = ended;
-    let differences = before.differences(&Tree::read(&copy.data()).unwrap());
+    let differences = before.differences(&DirSnapshot::read(&copy.data()).unwrap());
     let differences: Vec<String> = differences.into_iter().filter(|one| *one != format!("{LOCK} is new")).collect();
     if !differences.is_empty() {
         let (count, first) = (differences.len(), &differences[0]);
-        return Err(said(format!("the refused start changed {count} files: {first}: {}", ended.stderr.trim())));
+        return Err(violation(format!("the refused start changed {count} files: {first}: {}", ended.stderr.trim())));
     }
-    let bytes = whole.0[harmed.path].as_ref().expect("it is a file");
+    let bytes = whole.0[fault.path].as_ref().expect("it is a file");
     fs::write(&path, bytes).unwrap();
     match start(copy) {
-        Ok(node) => objects.missing(&node).map_or(Ok(()), |what| Err(said(format!("put back: {what}"))))?,
-        Err(refused) => return Err(said(format!("put back, it does not start: {}", refused.1.stderr))),
+        Ok(node) => objects.missing(&node).map_or(Ok(()), |what| Err(violation(format!("put back: {what}"))))?,
+        Err(refused) => return Err(violation(format!("put back, it does not start: {}", refused.1.stderr))),
     }
-    is_named(&ended, harmed.path).map(|()| true).map_err(said)
+    is_named(&ended, fault.path).map(|()| true).map_err(violation)
 }
 
-/// As [`Node::try_start`], with the home of one that did not.
-fn start(home: Home) -> Result<Node, Box<(Home, Ended)>> {
-    // A start that is refused is tried alone first, so that its home is not gone with it.
+/// As [`LarderNode::try_start`]; a refused start returns its home.
+fn start(home: Home) -> Result<LarderNode, Box<(Home, ProcessEnd)>> {
+    // A refused start drops its home: this process tries the start first and keeps the home.
     let mut process = Process::start(&mut home.command(&[]));
     let is_up = process.wait_for(Duration::from_secs(120), |out| out.contains("Riak HTTP").then_some(()));
     match is_up {
         Some(()) => {
             process.kill();
-            Ok(Node::start_in(home, &[]))
+            Ok(LarderNode::start_in(home, &[]))
         }
-        None => Err(Box::new((home, process.ended(Duration::from_secs(1))))),
+        None => Err(Box::new((home, process.wait_for_end(Duration::from_secs(1))))),
     }
 }
 
-/// One line names the file, by its path below the data directory.
-fn is_named(ended: &Ended, path: &Path) -> Result<(), String> {
+/// Checks that one line names the file by its path below the data directory.
+fn is_named(ended: &ProcessEnd, path: &Path) -> Result<(), String> {
     let stderr = ended.stderr.trim();
     let is_good = ended.code.is_some_and(|code| code != 0)
         && stderr.lines().count() == 1
@@ -209,10 +213,10 @@ fn is_named(ended: &Ended, path: &Path) -> Result<(), String> {
     if is_good { Ok(()) } else { Err(format!("it is not named: {:?}: {stderr}", ended.code)) }
 }
 
-/// A stopped server with something of everything.
-fn small_store() -> (Home, Objects) {
-    let mut node = Node::start(&[]);
-    let mut objects = Objects::new(3000);
+/// The data of a stopped server with objects of every kind of storage.
+fn small_store() -> (Home, NumberedObjects) {
+    let mut node = LarderNode::start(&[]);
+    let mut objects = NumberedObjects::new(3000);
     let numbers: Vec<usize> = (0..200).collect();
     for _ in 0..2 {
         objects.change(&node, &numbers, false);
@@ -227,23 +231,23 @@ fn small_store() -> (Home, Objects) {
 }
 
 #[test]
-fn a_small_file_that_is_gone_or_wrong_is_named_and_nothing_is_made_worse() {
-    if !Engine::is_local_for(FILES) {
+fn a_missing_or_damaged_small_file_is_named_and_the_start_changes_nothing() {
+    if !TestEngine::is_local_for(FILES) {
         return;
     }
     let mut random = Random::from_environment("small files");
     let (home, objects) = small_store();
-    let whole = Tree::read(&home.data()).unwrap();
-    // Files of rows and of bodies are small by chance: their damage costs what is in them.
+    let whole = DirSnapshot::read(&home.data()).unwrap();
+    // Tables and blob files may be small too: their damage costs only their own objects.
     let is_data =
         |path: &Path| path.components().any(|part| ["tables", "blobs"].iter().any(|name| part.as_os_str() == *name));
     let small = whole.files().filter(|(path, bytes)| bytes.len() <= SMALL && !is_data(path));
     let mut small: Vec<(&Path, &[u8])> = small.collect();
     if Scale::current() == Scale::Test {
-        // Three of a sort: one after the other describes another part.
+        // Three files of a sort: each describes another part of the store.
         let mut sorts: BTreeMap<String, usize> = BTreeMap::new();
         small.retain(|(path, _)| {
-            let count = sorts.entry(sort_of(path)).or_default();
+            let count = sorts.entry(class_of(path)).or_default();
             *count += 1;
             *count <= 3
         });
@@ -255,24 +259,24 @@ fn a_small_file_that_is_gone_or_wrong_is_named_and_nothing_is_made_worse() {
         flipped.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8));
         let flip = format!("with a bit flipped at {at}");
         let zeroed = vec![0; bytes.len()];
-        let harms = [("removed", None), (flip.as_str(), Some(flipped)), ("zeroed", Some(zeroed))];
-        for (what, bytes) in harms.into_iter().filter(|(_, after)| after.as_deref() != Some(*bytes)) {
-            match judge(&home, &whole, &objects, &Harmed { what, path, bytes }) {
+        let faults = [("removed", None), (flip.as_str(), Some(flipped)), ("zeroed", Some(zeroed))];
+        for (what, bytes) in faults.into_iter().filter(|(_, after)| after.as_deref() != Some(*bytes)) {
+            match judge(&home, &whole, &objects, &FileFault { what, path, bytes }) {
                 Ok(was_refused) => refused += usize::from(was_refused),
                 Err(what) => failed.push(what),
             }
         }
     }
-    figure("small files harmed", &format!("{}, starts refused {refused}", small.len()));
+    figure("small files damaged", &format!("{}, starts refused {refused}", small.len()));
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
-    assert!(refused > 0, "no file was missed: {small:?}");
+    assert!(refused > 0, "no start was refused: {small:?}");
 }
 
-/// Files that look like journals, the oldest first.
+/// The files that look like journals, the oldest first.
 fn journals(data: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = open.pop() {
-        // A file may go while it is looked at.
+        // The running server may remove a file between the listing and this read.
         let entries = fs::read_dir(data.join(&folder)).into_iter().flatten().filter_map(Result::ok);
         for entry in entries {
             let path = folder.join(entry.file_name());
@@ -292,11 +296,11 @@ fn journals(data: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A server that was killed under load as soon as it had several journals, and what it had acknowledged.
-fn with_journals() -> (Home, Objects) {
-    let mut node = Node::start(&[]);
+/// The data of a server that was killed under load with several journals, and its acknowledged objects.
+fn with_journals() -> (Home, NumberedObjects) {
+    let mut node = LarderNode::start(&[]);
     let (data, at, next) = (node.home().data(), node.http(), AtomicUsize::new(0));
-    let mut objects = Objects::new(40_000);
+    let mut objects = NumberedObjects::new(40_000);
     let acknowledged: Vec<usize> = thread::scope(|scope| {
         let writers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| put_until_killed(&objects, at, &next))).collect();
         while journals(&data).len() < 2 && next.load(Ordering::Relaxed) < OBJECTS_MAX {
@@ -305,17 +309,17 @@ fn with_journals() -> (Home, Objects) {
         node.kill();
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
-    assert!(journals(&data).len() > 1, "one journal after {OBJECTS_MAX} objects: what this tests is not there");
+    assert!(journals(&data).len() > 1, "one journal after {OBJECTS_MAX} objects: there is nothing to test");
     objects.written.extend(acknowledged.into_iter().map(|number| (number, 1)));
     (node.into_home(), objects)
 }
 
-/// Puts the next objects until there is no answer; what was answered is on disk.
-fn put_until_killed(objects: &Objects, at: SocketAddr, next: &AtomicUsize) -> Vec<usize> {
-    let (mut client, mut acknowledged) = (Client::new(at), Vec::new());
+/// Puts the next objects until there is no answer; returns the acknowledged numbers.
+fn put_until_killed(objects: &NumberedObjects, at: SocketAddr, next: &AtomicUsize) -> Vec<usize> {
+    let (mut client, mut acknowledged) = (HttpClient::new(at), Vec::new());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        match client.try_send(&Request::put(&url(number), objects.body(number, 1))) {
+        match client.try_send(&HttpRequest::put(&url(number), objects.body(number, 1))) {
             Ok(answer) => {
                 assert_eq!(answer.status, 204, "{}", answer.text());
                 acknowledged.push(number);
@@ -326,36 +330,36 @@ fn put_until_killed(objects: &Objects, at: SocketAddr, next: &AtomicUsize) -> Ve
 }
 
 #[test]
-fn an_older_journal_that_is_gone_or_wrong_is_never_passed_over() {
-    if !Engine::is_local_for(FILES) {
+fn a_missing_or_damaged_older_journal_is_never_skipped() {
+    if !TestEngine::is_local_for(FILES) {
         return;
     }
     let (home, objects) = with_journals();
-    let whole = Tree::read(&home.data()).unwrap();
+    let whole = DirSnapshot::read(&home.data()).unwrap();
     let journals = journals(&home.data());
     let (mut refused, mut failed) = (0, Vec::new());
     for path in &journals[..journals.len() - 1] {
         let bytes = whole.0[path].as_ref().unwrap();
         let mut zeroed = bytes.clone();
         zeroed.iter_mut().take(BEGIN).for_each(|byte| *byte = 0);
-        let harms = [("removed", None), ("emptied", Some(Vec::new())), ("with its beginning zeroed", Some(zeroed))];
-        for (what, bytes) in harms {
-            match judge(&home, &whole, &objects, &Harmed { what, path, bytes }) {
+        let faults = [("removed", None), ("emptied", Some(Vec::new())), ("with its beginning zeroed", Some(zeroed))];
+        for (what, bytes) in faults {
+            match judge(&home, &whole, &objects, &FileFault { what, path, bytes }) {
                 Ok(was_refused) => refused += usize::from(was_refused),
                 Err(what) => failed.push(what),
             }
         }
     }
-    figure("older journals harmed", &format!("{}, starts refused {refused}", journals.len() - 1));
+    figure("older journals damaged", &format!("{}, starts refused {refused}", journals.len() - 1));
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Flips a bit in the middle of the largest file that is no journal; answers where.
-fn flip_in_a_table(home: &Home, tree: &Tree, random: &mut Random) -> String {
+/// Flips a bit in the middle of a large file that is no journal; returns the place.
+fn flip_in_a_table(home: &Home, tree: &DirSnapshot, random: &mut Random) -> String {
     let journals = journals(&home.data());
     let tables = tree.files().filter(|(path, _)| !journals.iter().any(|journal| journal == path));
     let mut tables: Vec<(&Path, &[u8])> = tables.filter(|(_, bytes)| bytes.len() > 1 << 20).collect();
-    assert!(!tables.is_empty(), "no tables were written: what this tests is not there");
+    assert!(!tables.is_empty(), "no tables were written: there is nothing to test");
     tables.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
     let (path, bytes) = tables[random.below(tables.len().min(3))];
     let at = bytes.len() / 10 + random.below(bytes.len() * 8 / 10);
@@ -366,27 +370,27 @@ fn flip_in_a_table(home: &Home, tree: &Tree, random: &mut Random) -> String {
 }
 
 #[test]
-fn a_damaged_block_costs_its_own_keys_and_no_others_ever() {
-    if !Engine::is_local_for(FILES) {
+fn a_damaged_block_loses_only_its_own_keys() {
+    if !TestEngine::is_local_for(FILES) {
         return;
     }
     let mut random = Random::from_environment("damaged block");
-    let mut node = Node::buffered();
-    let mut objects = Objects::new(20_000);
+    let mut node = LarderNode::buffered();
+    let mut objects = NumberedObjects::new(20_000);
     let all: Vec<usize> = (0..8000).collect();
     objects.change(&node, &all, false);
     assert_eq!(node.terminate().code, Some(0));
-    // Whatever a stop leaves in the journal, a second start and stop has had the time to write it out.
+    // A first stop may leave rows in the journal; a second start and stop writes them to tables.
     node.restart();
     objects.change(&node, &all[..100], false);
     assert_eq!(node.terminate().code, Some(0));
     let home = node.into_home();
-    let tree = Tree::read(&home.data()).unwrap();
+    let tree = DirSnapshot::read(&home.data()).unwrap();
     let (node, damaged) = (0..10)
         .find_map(|_| {
             let copy = home.copy();
             let place = flip_in_a_table(&copy, &tree, &mut random);
-            let node = Node::start_in(copy, &["--durability", "buffered"]);
+            let node = LarderNode::start_in(copy, &["--durability", "buffered"]);
             let (damaged, wrong) = objects.read(&node);
             assert!(wrong.is_empty(), "{place}: {} wrong reads, {}", wrong.len(), wrong[0]);
             eprintln!("{place}: {} objects are damaged", damaged.len());
@@ -398,19 +402,19 @@ fn a_damaged_block_costs_its_own_keys_and_no_others_ever() {
     serves_on(node, &mut objects, &damaged);
 }
 
-/// Everything but `damaged` is read, written and deleted for long, over restarts.
-fn serves_on(mut node: Node, objects: &mut Objects, damaged: &BTreeSet<usize>) {
+/// Reads, writes and deletes all objects but `damaged`, over restarts.
+fn serves_on(mut node: LarderNode, objects: &mut NumberedObjects, damaged: &BTreeSet<usize>) {
     let rest: Vec<usize> = objects.written.keys().copied().filter(|number| !damaged.contains(number)).collect();
     let (begun, mut failed) = (Instant::now(), Vec::new());
     for round in 0..2 {
-        // 200 MB in both rounds, over the keys of every table, so that what is damaged would be compacted.
+        // 200 MB in both rounds, over the keys of every table: a compaction meets the damaged block.
         let numbers: Vec<usize> = rest.iter().copied().filter(|number| number % 8 != round).take(5000).collect();
         let gone: Vec<usize> = rest.iter().copied().filter(|number| number % 16 == round).collect();
         for (numbers, delete) in [(&numbers, false), (&gone, true)] {
             let refused = objects.try_change(&node, numbers, delete);
             failed.extend(refused.first().map(|first| format!("{} writes are refused: {first}", refused.len())));
         }
-        failed.extend(exports_or_says_why(&node));
+        failed.extend(exports_or_names_damage(&node));
         let ended = node.terminate();
         failed.extend((ended.code != Some(0)).then(|| format!("it stops with {:?}: {}", ended.code, ended.stderr)));
         node.restart();
@@ -423,13 +427,13 @@ fn serves_on(mut node: Node, objects: &mut Objects, damaged: &BTreeSet<usize>) {
     figure("a damaged block: 200 MB written beside it", &format!("{:.1?}", begun.elapsed()));
 }
 
-/// An export ends well, or says that something is damaged; answers what was otherwise.
-fn exports_or_says_why(node: &Node) -> Option<String> {
+/// An export succeeds or names the damage; returns the output of any other end.
+fn exports_or_names_damage(node: &LarderNode) -> Option<String> {
     let out = Home::new();
-    let mut command = Command::new(Admin::binary());
+    let mut command = Command::new(KvAdmin::binary());
     command.arg("--socket").arg(node.home().socket()).arg("export").arg(out.path());
-    let ended = Process::start(&mut command).ended(EXPORT);
-    let is_said = ended.stderr.to_lowercase().contains("damaged");
-    (ended.code != Some(0) && !is_said)
-        .then(|| format!("an export does not say what is wrong: {}", ended.stderr.trim()))
+    let ended = Process::start(&mut command).wait_for_end(EXPORT);
+    let is_named = ended.stderr.to_lowercase().contains("damaged");
+    (ended.code != Some(0) && !is_named)
+        .then(|| format!("a failed export does not name the damage: {}", ended.stderr.trim()))
 }

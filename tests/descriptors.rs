@@ -1,4 +1,4 @@
-//! Descriptors: who is idle cannot take those that others need.
+//! File descriptors: idle connections cannot take those that other clients and the engine need.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
@@ -7,28 +7,28 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Client, Engine, Home, Node, Random, Request, figure, raise_own_limit, wait_for};
+use larder_tests::{Home, HttpClient, HttpRequest, LarderNode, Random, TestEngine, figure, raise_own_limit, wait_for};
 
 /// More than the descriptors of a usual limit, 1024.
 const IDLE: usize = 1030;
-/// Connections that write and read meanwhile, opened before.
+/// Connections that are opened first, and write and read during the attack.
 const BUSY: usize = 8;
-/// Bodies that are rows: more than a journal holds before it is rotated.
+/// Bodies that are stored in rows: more than a journal holds before its rotation.
 const ROWS: usize = 5000;
 const ROW_BYTES: usize = 16 << 10;
-/// Bodies that are blob files.
+/// Bodies that are stored as blob files.
 const BLOBS: usize = 16;
 const BLOB_BYTES: usize = 2 << 20;
-/// Warnings that all of it may leave in the log.
+/// The most warnings of the attack in the log.
 const WARNINGS_MAX: usize = 20;
-/// Longest wait for anything.
+/// The longest wait of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many connections the server says that it takes; one address has half of them at most.
-fn connections_max(node: &Node) -> usize {
+/// The most connections of the server, from its banner; one address has half of them at most.
+fn connections_max(node: &LarderNode) -> usize {
     let banner = node.banner();
     let number = |text: &str| text.split_once(' ').and_then(|(number, _)| number.parse().ok());
-    banner.split_once("at most ").map_or(10_000, |(_, said)| number(said).expect("the note has a number"))
+    banner.split_once("at most ").map_or(10_000, |(_, rest)| number(rest).expect("the note has a number"))
 }
 
 fn connect(server: SocketAddr) -> TcpStream {
@@ -37,8 +37,8 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What comes on a connection until the server closes it, nothing having been asked.
-fn told(mut stream: TcpStream) -> String {
+/// The answer of a server that closes a connection before any request.
+fn refusal(mut stream: TcpStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("the server answers and closes");
     text
@@ -51,7 +51,7 @@ fn is_served(stream: &mut TcpStream) -> bool {
     status == *b"HTTP/1.1 200"
 }
 
-/// Body number `number`, which can be made again.
+/// The body of this number; the same number has the same body.
 fn body(number: usize) -> Vec<u8> {
     Random::seeded(number as u64).bytes(if number < ROWS { ROW_BYTES } else { BLOB_BYTES })
 }
@@ -60,8 +60,8 @@ fn address(number: usize) -> String {
     format!("/buckets/b/keys/{number}")
 }
 
-/// Each client does this with its share of all numbers.
-fn shared_out(clients: &mut [Client], work: impl Fn(&mut Client, usize) + Sync) {
+/// Each client does `work` with its share of all numbers.
+fn shared_out(clients: &mut [HttpClient], work: impl Fn(&mut HttpClient, usize) + Sync) {
     let (count, work) = (clients.len(), &work);
     thread::scope(|scope| {
         for (first, client) in clients.iter_mut().enumerate() {
@@ -70,33 +70,36 @@ fn shared_out(clients: &mut [Client], work: impl Fn(&mut Client, usize) + Sync) 
     });
 }
 
-/// Once, on the connection that is open: a client that connects again would hide that it was closed.
-fn put(client: &mut Client, number: usize) {
-    let request = Request::put(&address(number), body(number));
+/// Puts without a second connection: a client that connects again would hide that the server closed the first.
+fn put(client: &mut HttpClient, number: usize) {
+    let request = HttpRequest::put(&address(number), body(number));
     client.try_send(&request).expect("an open connection stays").expect(204);
 }
 
-fn get(client: &mut Client, number: usize) {
-    let found = client.try_send(&Request::get(&address(number))).expect("an open connection stays").expect(200);
-    assert!(found.body == body(number), "body {number} is another one");
+fn get(client: &mut HttpClient, number: usize) {
+    let found = client.try_send(&HttpRequest::get(&address(number))).expect("an open connection stays").expect(200);
+    assert!(found.body == body(number), "body {number} differs");
 }
 
-/// The attack, on a server that starts below this limit; answers how many of the idle connections it took.
+/// The attack on a server that starts below this limit. Returns the number of idle connections that the server kept.
 fn attack(limit: &str) -> usize {
-    let mut node = Node::start_in(Home::limited(limit), &["--s3", "127.0.0.1:0"]);
+    let mut node = LarderNode::start_in(Home::limited(limit), &["--s3", "127.0.0.1:0"]);
     let mut busy: Vec<_> = (0..BUSY).map(|_| node.client()).collect();
     busy.iter_mut().for_each(|client| drop(client.get("/ping").expect(200)));
     let mut idle: Vec<_> = (0..IDLE).map(|_| connect(node.http())).collect();
     let places = connections_max(&node).div_ceil(2) - BUSY;
-    // Each that is too much is told so and closed: none is left waiting.
+    // The server answers every connection above its limit and closes it: no client waits in vain.
     for refused in idle.drain(places.min(IDLE)..) {
-        let told = told(refused);
-        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("Retry-After: 1"), "{told}");
+        let refusal = refusal(refused);
+        assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("Retry-After: 1"), "{refusal}");
     }
     if places < IDLE {
-        let told = told(connect(node.s3_at()));
-        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("SlowDown"), "it has more places at S3: {told}");
-        let mut other = Client::from([127, 0, 0, 2].into(), node.http());
+        let refusal = refusal(connect(node.s3_at()));
+        assert!(
+            refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("SlowDown"),
+            "S3 accepts more connections than the limit: {refusal}"
+        );
+        let mut other = HttpClient::from([127, 0, 0, 2].into(), node.http());
         other.get("/ping").expect(200);
     }
     node.admin().check(&["ping"], "pong\n");
@@ -104,13 +107,13 @@ fn attack(limit: &str) -> usize {
     shared_out(&mut busy, put);
     shared_out(&mut busy, get);
     for stream in &mut idle {
-        assert!(is_served(stream), "an idle connection was not kept");
+        assert!(is_served(stream), "the server closed an idle connection");
     }
 
     let taken = idle.len();
     drop(idle);
     wait_for("a new connection after the idle ones", PATIENCE, || {
-        match node.client().try_send(&Request::get("/ping")) {
+        match node.client().try_send(&HttpRequest::get("/ping")) {
             Ok(answer) if answer.status == 200 => Ok(()),
             Ok(answer) => Err(answer.status.to_string()),
             Err(error) => Err(error.to_string()),
@@ -132,7 +135,7 @@ fn attack(limit: &str) -> usize {
 
 #[test]
 fn idle_connections_leave_the_engine_its_descriptors() {
-    if Engine::is_local_for("descriptors of an engine in the same process") {
+    if TestEngine::is_local_for("descriptors of an engine in the same process") {
         raise_own_limit();
         let taken = attack("-n 1024");
         assert!(taken > 0 && taken < IDLE, "{taken} connections of {IDLE} were taken");
@@ -140,8 +143,8 @@ fn idle_connections_leave_the_engine_its_descriptors() {
 }
 
 #[test]
-fn a_soft_limit_of_1024_turns_nobody_away_where_the_hard_one_is_higher() {
-    if !Engine::is_local_for("descriptors of an engine in the same process") {
+fn a_soft_limit_of_1024_refuses_no_connection_when_the_hard_limit_is_higher() {
+    if !TestEngine::is_local_for("descriptors of an engine in the same process") {
         return;
     }
     let hard = raise_own_limit();

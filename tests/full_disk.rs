@@ -1,6 +1,7 @@
-//! A disk that is full: refusals are clear, deletes pass, nothing acknowledged is lost, and writing goes on once there is room.
+//! A full disk: puts are refused with a clear status, deletes succeed, no acknowledged write is lost, and puts succeed again
+//! when there is room.
 //!
-//! `LARDER_TEST_SCALE=soak` tries five sizes of disk instead of two. Everything that fails on one disk is listed together.
+//! `LARDER_TEST_SCALE=soak` tries five sizes of disk instead of two. All errors on one disk are printed together.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,73 +18,77 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Engine, Home, Node, Random, Request, Response, S3, Scale, Tmpfs, figure};
+use larder_tests::{
+    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, Random, S3Client, Scale, TestEngine, Tmpfs, figure,
+};
 
-/// Room for what is there before the disk becomes small.
+/// The size of the disk while the first objects are written.
 const PRELOAD_MIB: u64 = 1024;
-/// What a disk grows by at the end, so that there is room again.
+/// The growth of the disk at the end, so that there is room again.
 const ROOM_MIB: u64 = 400;
-/// How long a server may take to notice that there is room again: generous, a machine may be busy.
+/// The longest time until a server notices that there is room again; generous for a busy machine.
 const HEAL: Duration = Duration::from_secs(60);
-/// How long what a refused body took may stay.
+/// The longest time until the space of a refused body is free.
 const GIVE_BACK: Duration = Duration::from_secs(10);
-/// What a server may write for itself while puts are refused.
+/// Bytes that a server may write for itself while it refuses puts.
 const SLACK: u64 = 3 << 20;
 const BUCKET: &str = "disk";
-/// Bodies by where they are kept: in a row, in a larger row, beside the rows, in a file.
+/// Bodies of each kind of storage: in a row, in a larger row, beside the rows, in a file.
 const SIZES: [usize; 4] = [300, 20_000, 100_000, 2 << 20];
 const LARGE: usize = SIZES[3];
 
 /// One of the two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Api {
+enum DiskApi {
     Kv,
     S3,
 }
 
 /// An object by its interface and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key(Api, String);
+struct DiskKey(DiskApi, String);
 
-impl fmt::Display for Key {
+impl fmt::Display for DiskKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}", self.0, self.1)
     }
 }
 
-/// A value by what it is made from.
-type Made = (u64, usize);
+/// A body by its seed and its size.
+type DiskBody = (u64, usize);
 
-/// What a key may hold: what was acknowledged, and what was sent and answered 503, or not at all.
+/// The bodies that a key may hold: the acknowledged one, and those that were answered 503 or not at all.
 #[derive(Debug, Clone, Default)]
-struct May {
-    acknowledged: Option<Made>,
-    in_doubt: Vec<Option<Made>>,
+struct PossibleBodies {
+    acknowledged: Option<DiskBody>,
+    in_doubt: Vec<Option<DiskBody>>,
 }
 
-/// Clients of both interfaces, and what they know.
-struct Ledger {
-    kv: Client,
-    s3: S3,
+/// Clients of both interfaces, and the objects that they wrote.
+struct DiskLedger {
+    kv: HttpClient,
+    s3: S3Client,
     random: Random,
     name: String,
     number: u64,
-    keys: BTreeMap<Key, May>,
-    /// What was not as it should be.
+    keys: BTreeMap<DiskKey, PossibleBodies>,
+    /// The last refusal.
+    refusal: String,
+    /// The errors that they found.
     wrong: Vec<String>,
 }
 
-/// How a change was answered.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum ChangeOutcome {
     Done,
     Refused,
     None,
 }
 
-impl Ledger {
-    fn new(node: &Node, name: &str, seed: u64) -> Self {
-        let (kv, s3) = (node.client(), S3::admin(node));
+impl DiskLedger {
+    fn new(node: &LarderNode, name: &str, seed: u64) -> Self {
+        let (kv, s3) = (node.client(), S3Client::admin(node));
         Self {
             kv,
             s3,
@@ -91,40 +96,42 @@ impl Ledger {
             name: name.into(),
             number: 0,
             keys: BTreeMap::new(),
+            refusal: String::new(),
             wrong: vec![],
         }
     }
 
     fn reconnect(&mut self, http: SocketAddr, s3: SocketAddr) {
-        (self.kv, self.s3) = (Client::new(http), S3::at(s3));
+        (self.kv, self.s3) = (HttpClient::new(http), S3Client::at(s3));
     }
 
-    /// Sends once more where a connection that was used before has been closed: the same change twice is one.
-    fn call(&mut self, key: &Key, method: &str, body: Vec<u8>) -> std::io::Result<Response> {
+    /// Sends a request, and once more when the server has closed the connection: the same change twice has one effect.
+    fn call(&mut self, key: &DiskKey, method: &str, body: Vec<u8>) -> std::io::Result<HttpResponse> {
         self.call_once(key, method, body.clone()).or_else(|_| self.call_once(key, method, body))
     }
 
-    fn call_once(&mut self, key: &Key, method: &str, body: Vec<u8>) -> std::io::Result<Response> {
+    fn call_once(&mut self, key: &DiskKey, method: &str, body: Vec<u8>) -> std::io::Result<HttpResponse> {
         match key.0 {
-            Api::Kv => {
+            DiskApi::Kv => {
                 let target = format!("/buckets/{BUCKET}/keys/{}", key.1);
-                let request = if method == "PUT" { Request::put(&target, body) } else { Request::new(method, &target) };
+                let request =
+                    if method == "PUT" { HttpRequest::put(&target, body) } else { HttpRequest::new(method, &target) };
                 self.kv.try_send(&request)
             }
-            Api::S3 => self.s3.try_call(method, &format!("/{BUCKET}/{}", key.1), body),
+            DiskApi::S3 => self.s3.try_call(method, &format!("/{BUCKET}/{}", key.1), body),
         }
     }
 
     /// Puts a new object.
-    fn put(&mut self, api: Api, length: usize) -> Answer {
+    fn put(&mut self, api: DiskApi, length: usize) -> ChangeOutcome {
         self.number += 1;
-        let key = Key(api, format!("{}-{}", self.name, self.number));
+        let key = DiskKey(api, format!("{}-{}", self.name, self.number));
         let made = (self.random.number(), length);
         self.change(&key, Some(made))
     }
 
-    /// Puts or deletes; a refusal has to be one.
-    fn change(&mut self, key: &Key, to: Option<Made>) -> Answer {
+    /// Puts or deletes. An answer that is neither success nor refusal is an error.
+    fn change(&mut self, key: &DiskKey, to: Option<DiskBody>) -> ChangeOutcome {
         let (method, body) = match to {
             Some((seed, length)) => ("PUT", Random::seeded(seed).bytes(length)),
             None => ("DELETE", Vec::new()),
@@ -133,48 +140,52 @@ impl Ledger {
         let answer = self.call(key, method, body);
         let may = self.keys.entry(key.clone()).or_default();
         match answer {
-            Ok(Response { status: 200 | 204, .. }) => {
-                *may = May { acknowledged: to, in_doubt: Vec::new() };
-                Answer::Done
+            Ok(HttpResponse { status: 200 | 204, .. }) => {
+                *may = PossibleBodies { acknowledged: to, in_doubt: Vec::new() };
+                ChangeOutcome::Done
             }
-            // Nothing was written.
-            Ok(Response { status: 507, .. }) => Answer::Refused,
-            Ok(Response { status: 503, .. }) => {
+            // A 507 wrote nothing; a 503 is in doubt.
+            Ok(HttpResponse { status: 507, .. }) => {
+                self.refusal = "507".into();
+                ChangeOutcome::Refused
+            }
+            Ok(answer) if answer.status == 503 => {
                 may.in_doubt.push(to);
-                Answer::Refused
+                self.refusal = format!("503 {}", answer.text());
+                ChangeOutcome::Refused
             }
             answer => {
                 may.in_doubt.push(to);
                 let answer = answer.map(|answer| format!("{} {}", answer.status, answer.text()));
                 self.wrong.push(format!("{method} {key}: no clear answer within {:.1?}: {answer:?}", begun.elapsed()));
-                Answer::None
+                ChangeOutcome::None
             }
         }
     }
 
-    /// Deletes some objects that are there, of every size and of both interfaces. All have to be deleted.
+    /// Deletes some objects of every size and of both interfaces. Each delete must succeed.
     fn delete_some(&mut self, when: &str) {
-        for (api, length) in [Api::Kv, Api::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
+        for (api, length) in [DiskApi::Kv, DiskApi::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
             let is_wanted =
-                |may: &May| may.in_doubt.is_empty() && may.acknowledged.is_some_and(|made| made.1 == length);
+                |may: &PossibleBodies| may.in_doubt.is_empty() && may.acknowledged.is_some_and(|made| made.1 == length);
             let found = self.keys.iter().filter(|(key, may)| key.0 == api && is_wanted(may));
-            let found: Vec<Key> = found.map(|(key, _)| key.clone()).take(2).collect();
+            let found: Vec<DiskKey> = found.map(|(key, _)| key.clone()).take(2).collect();
             assert!(!found.is_empty(), "{api:?}: there is nothing of {length} bytes to delete");
             for key in found {
-                if self.change(&key, None) != Answer::Done {
+                if self.change(&key, None) != ChangeOutcome::Done {
                     self.wrong.push(format!("{when}: DELETE {key} of {length} bytes is refused"));
                 }
             }
         }
     }
 
-    /// Reads everything, or each of every `step` objects.
+    /// Reads every `step`-th object and compares its body.
     fn verify(&mut self, when: &str, step: usize) {
-        let keys: Vec<Key> = self.keys.keys().cloned().collect();
+        let keys: Vec<DiskKey> = self.keys.keys().cloned().collect();
         for key in keys.iter().skip(self.random.below(step)).step_by(step) {
             let may = self.keys[key].clone();
             let found = match self.call(key, "GET", Vec::new()) {
-                Ok(Response { status: 404, .. }) => None,
+                Ok(HttpResponse { status: 404, .. }) => None,
                 Ok(answer) if answer.status == 200 => Some(answer.body),
                 answer => {
                     let answer = answer.map(|answer| format!("{} {}", answer.status, answer.text()));
@@ -183,7 +194,7 @@ impl Ledger {
                 }
             };
             let candidates = std::iter::once(&may.acknowledged).chain(&may.in_doubt);
-            let is = |made: &Option<Made>| made.map(|(seed, length)| Random::seeded(seed).bytes(length)) == found;
+            let is = |made: &Option<DiskBody>| made.map(|(seed, length)| Random::seeded(seed).bytes(length)) == found;
             if !candidates.into_iter().any(is) {
                 let length = found.map(|bytes| bytes.len());
                 self.wrong.push(format!("{when}: {key} is {length:?} bytes, {may:?}"));
@@ -196,27 +207,32 @@ impl Ledger {
     }
 }
 
-/// A server on a disk of its own. Fields are dropped in this order: a disk is let go after the server has ended.
-struct Bench {
-    node: Node,
-    ledger: Ledger,
+/// How often a disk is filled until it rests.
+const REST_TRIES_MAX: usize = 10;
+/// Bytes of the objects of one writer during the bursts: all writers leave half of the room free.
+const BURST_BYTES_MAX: u64 = (ROOM_MIB << 20) / 8;
+
+/// A server on a disk of its own. Field order: the disk is unmounted after the server has ended.
+struct SmallDisk {
+    node: LarderNode,
+    ledger: DiskLedger,
     uploads: Vec<(String, String)>,
     disk: Tmpfs,
 }
 
-impl Bench {
-    /// A disk of this size, on which everything is that is to be deleted later.
+impl SmallDisk {
+    /// A disk of this size with the objects and uploads that are deleted later.
     fn new(mib: u64, seed: u64) -> Self {
         let disk = Tmpfs::new(PRELOAD_MIB);
         let home: Home = disk.home();
-        let node = Node::start_in(home, &["--s3", "127.0.0.1:0"]);
-        let mut s3 = S3::admin(&node);
+        let node = LarderNode::start_in(home, &["--s3", "127.0.0.1:0"]);
+        let mut s3 = S3Client::admin(&node);
         s3.put(&format!("/{BUCKET}"), "").expect(200);
-        let mut ledger = Ledger::new(&node, "before", seed);
+        let mut ledger = DiskLedger::new(&node, "before", seed);
         for (length, count) in SIZES.into_iter().zip([60, 20, 8, 4]) {
             for _ in 0..count {
-                assert_eq!(ledger.put(Api::Kv, length), Answer::Done, "there is room");
-                assert_eq!(ledger.put(Api::S3, length), Answer::Done, "there is room");
+                assert_eq!(ledger.put(DiskApi::Kv, length), ChangeOutcome::Done, "there is room");
+                assert_eq!(ledger.put(DiskApi::S3, length), ChangeOutcome::Done, "there is room");
             }
         }
         let begin = |number: usize| {
@@ -238,21 +254,33 @@ impl Bench {
     fn fill(&mut self, length: usize) {
         let mut refused = 0;
         while refused < 6 {
-            let answers = [Api::Kv, Api::S3].map(|api| self.ledger.put(api, length));
-            refused = if answers.contains(&Answer::Done) { 0 } else { refused + 1 };
-            for api in [Api::Kv, Api::S3].repeat(30) {
-                if refused == 0 && self.ledger.put(api, SIZES[1]) != Answer::Done {
+            let answers = [DiskApi::Kv, DiskApi::S3].map(|api| self.ledger.put(api, length));
+            refused = if answers.contains(&ChangeOutcome::Done) { 0 } else { refused + 1 };
+            for api in [DiskApi::Kv, DiskApi::S3].repeat(30) {
+                if refused == 0 && self.ledger.put(api, SIZES[1]) != ChangeOutcome::Done {
                     break;
                 }
             }
         }
     }
 
-    /// What was refused takes no room.
-    fn refused_bodies_leave_nothing(&mut self) {
+    /// Fills again until the disk is as full as a second before: a flush that ends after a refusal frees its journal.
+    fn fill_to_rest(&mut self, length: usize) {
+        for _ in 0..REST_TRIES_MAX {
+            self.fill(length);
+            let used = self.disk.used();
+            thread::sleep(Duration::from_secs(1));
+            if self.disk.used().abs_diff(used) <= SLACK {
+                return;
+            }
+        }
+    }
+
+    /// Checks that refused bodies free their space.
+    fn check_refused_bodies(&mut self) {
         let before = self.disk.used();
-        for api in [Api::Kv, Api::S3].repeat(5) {
-            if self.ledger.put(api, LARGE) == Answer::Done {
+        for api in [DiskApi::Kv, DiskApi::S3].repeat(5) {
+            if self.ledger.put(api, LARGE) == ChangeOutcome::Done {
                 self.wrong("a large body is taken after six like it were refused".into());
             }
         }
@@ -266,13 +294,15 @@ impl Bench {
         }
     }
 
-    /// The outside takes half of what is left again and again, until small puts are refused too.
+    /// Takes half of the free space from outside until small puts are refused too.
     fn squeeze(&mut self) {
         for _ in 0..24 {
             self.disk.fill_until_free(self.disk.free() / 2);
             let mut done = 0;
-            for (api, length) in [Api::Kv, Api::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
-                done += usize::from(self.ledger.put(api, length) == Answer::Done);
+            for (api, length) in
+                [DiskApi::Kv, DiskApi::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length)))
+            {
+                done += usize::from(self.ledger.put(api, length) == ChangeOutcome::Done);
             }
             if done == 0 {
                 return;
@@ -281,14 +311,14 @@ impl Bench {
         self.wrong(format!("puts are taken with {} bytes free", self.disk.free()));
     }
 
-    /// What makes room is not refused.
-    fn room_can_be_made(&mut self, when: &str) {
+    /// Checks that deletes and aborts succeed on a full disk.
+    fn check_deletes(&mut self, when: &str) {
         self.ledger.delete_some(when);
         for (object, upload) in self.uploads.split_off(self.uploads.len() - 2) {
             let target = format!("{object}?uploadId={upload}");
             let s3 = &mut self.ledger.s3;
             match s3.try_call("DELETE", &target, "").or_else(|_| s3.try_call("DELETE", &target, "")) {
-                Ok(Response { status: 204, .. }) => {}
+                Ok(HttpResponse { status: 204, .. }) => {}
                 answer => {
                     let answer = answer.map(|answer| format!("{} {}", answer.status, answer.text()));
                     self.wrong(format!("{when}: aborting {object} is refused: {answer:?}"));
@@ -297,19 +327,25 @@ impl Bench {
         }
     }
 
-    /// The outside takes everything and gives it back, while clients write.
+    /// Takes all space from outside and frees it several times, while clients write.
     fn bursts(&mut self, seed: u64) {
         let stop = AtomicBool::new(false);
         let (node, disk) = (&self.node, &self.disk);
-        let done: Vec<Ledger> = thread::scope(|scope| {
+        let done: Vec<DiskLedger> = thread::scope(|scope| {
             let writers = [0, 1, 2].map(|writer| {
-                let mut ledger = Ledger::new(node, &format!("burst-{writer}"), seed + writer);
+                let mut ledger = DiskLedger::new(node, &format!("burst-{writer}"), seed + writer);
                 let stop = &stop;
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        let (api, length) = if ledger.random.below(2) == 0 { (Api::Kv, 0) } else { (Api::S3, 1) };
+                        // A fast machine would fill the disk itself, and puts after the bursts would be refused with reason.
+                        if ledger.acknowledged_bytes() as u64 > BURST_BYTES_MAX {
+                            thread::sleep(Duration::from_millis(5));
+                            continue;
+                        }
+                        let (api, length) =
+                            if ledger.random.below(2) == 0 { (DiskApi::Kv, 0) } else { (DiskApi::S3, 1) };
                         let length = SIZES[(ledger.random.below(9) / 3 + length) % SIZES.len()];
-                        if ledger.put(api, length) != Answer::Done {
+                        if ledger.put(api, length) != ChangeOutcome::Done {
                             thread::sleep(Duration::from_millis(5));
                         }
                     }
@@ -331,14 +367,17 @@ impl Bench {
         }
     }
 
-    /// Puts of every size pass again, in the same process.
-    fn heals(&mut self, when: &str) {
+    /// Waits until puts of every size succeed again in the same process.
+    fn wait_for_puts(&mut self, when: &str) {
         let begun = Instant::now();
-        for (api, length) in [Api::Kv, Api::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
-            while self.ledger.put(api, length) != Answer::Done {
+        for (api, length) in [DiskApi::Kv, DiskApi::S3].into_iter().flat_map(|api| SIZES.map(|length| (api, length))) {
+            while self.ledger.put(api, length) != ChangeOutcome::Done {
                 if begun.elapsed() > HEAL {
                     let free = self.disk.free();
-                    self.wrong(format!("{when}: {api:?} takes no {length} bytes after {HEAL:?} with {free} free"));
+                    let (refusal, log) = (self.ledger.refusal.clone(), self.node.log());
+                    self.wrong(format!(
+                        "{when}: {api:?} takes no {length} bytes after {HEAL:?} with {free} free: {refusal}; the log: {log}"
+                    ));
                     return;
                 }
                 thread::sleep(Duration::from_millis(100));
@@ -347,7 +386,7 @@ impl Bench {
         eprintln!("{when}: puts are taken after {:.1?}", begun.elapsed());
     }
 
-    /// Ends the server at once and starts it again, on a disk that is full if it was; answers what was wrong if it does not.
+    /// Kills the server and starts it again, on a full disk if the disk was full. Returns the errors when the start fails.
     fn kill_and_start(mut self, when: &str) -> Result<Self, Vec<String>> {
         let was_full = self.disk.is_filled();
         self.node.kill();
@@ -355,7 +394,7 @@ impl Bench {
             self.disk.fill_until_free(0);
         }
         let Self { node, mut ledger, uploads, disk } = self;
-        match Node::try_start(node.into_home(), &["--s3", "127.0.0.1:0"]) {
+        match LarderNode::try_start(node.into_home(), &["--s3", "127.0.0.1:0"]) {
             Ok(node) => {
                 ledger.reconnect(node.http(), node.s3_at());
                 Ok(Self { node, ledger, uploads, disk })
@@ -368,50 +407,51 @@ impl Bench {
     }
 }
 
-/// Everything on one disk; answers what was wrong.
+/// Runs all steps on a disk of this size; returns the errors.
 fn on_a_disk_of(mib: u64, seed: u64) -> Vec<String> {
-    let mut bench = Bench::new(mib, seed);
-    [LARGE, SIZES[2]].into_iter().for_each(|length| bench.fill(length));
-    let taken = bench.ledger.acknowledged_bytes();
-    figure(&format!("full disk: bytes in a disk of {mib} MiB"), &format!("{taken}, {} free", bench.disk.free()));
-    bench.refused_bodies_leave_nothing();
-    bench.room_can_be_made("large bodies are refused");
-    bench.squeeze();
-    bench.room_can_be_made("all puts are refused");
-    bench.ledger.verify("all puts are refused", 10);
+    let mut disk_test = SmallDisk::new(mib, seed);
+    [LARGE, SIZES[2]].into_iter().for_each(|length| disk_test.fill_to_rest(length));
+    let taken = disk_test.ledger.acknowledged_bytes();
+    figure(&format!("full disk: bytes in a disk of {mib} MiB"), &format!("{taken}, {} free", disk_test.disk.free()));
+    disk_test.check_refused_bodies();
+    disk_test.check_deletes("large bodies are refused");
+    disk_test.squeeze();
+    disk_test.check_deletes("all puts are refused");
+    disk_test.ledger.verify("all puts are refused", 10);
 
-    bench.disk.release();
-    bench.disk.resize(mib + ROOM_MIB);
-    bench.heals("after the disk was full");
-    bench.bursts(seed);
-    bench.heals("after bursts");
-    bench.ledger.verify("after bursts", 10);
+    disk_test.disk.release();
+    disk_test.disk.resize(mib + ROOM_MIB);
+    disk_test.wait_for_puts("after the disk was full");
+    disk_test.bursts(seed);
+    disk_test.wait_for_puts("after bursts");
+    disk_test.ledger.verify("after bursts", 10);
 
-    bench.disk.fill_until_free(0);
-    bench.ledger.verify("on a disk without a free byte", 10);
-    let mut bench = match bench.kill_and_start("on a disk without a free byte") {
-        Ok(bench) => bench,
+    disk_test.disk.fill_until_free(0);
+    disk_test.ledger.verify("on a disk without a free byte", 10);
+    let mut disk_test = match disk_test.kill_and_start("on a disk without a free byte") {
+        Ok(disk_test) => disk_test,
         Err(wrong) => return wrong,
     };
-    bench.ledger.verify("started on a disk without a free byte", 4);
-    for (api, length) in [(Api::Kv, SIZES[0]), (Api::S3, SIZES[0]), (Api::Kv, LARGE), (Api::S3, LARGE)] {
-        bench.ledger.put(api, length);
+    disk_test.ledger.verify("started on a disk without a free byte", 4);
+    for (api, length) in [(DiskApi::Kv, SIZES[0]), (DiskApi::S3, SIZES[0]), (DiskApi::Kv, LARGE), (DiskApi::S3, LARGE)]
+    {
+        disk_test.ledger.put(api, length);
     }
-    bench.disk.release();
-    bench.heals("after a start on a full disk");
-    bench.ledger.delete_some("there is room");
-    let mut bench = match bench.kill_and_start("at the end") {
-        Ok(bench) => bench,
+    disk_test.disk.release();
+    disk_test.wait_for_puts("after a start on a full disk");
+    disk_test.ledger.delete_some("there is room");
+    let mut disk_test = match disk_test.kill_and_start("at the end") {
+        Ok(disk_test) => disk_test,
         Err(wrong) => return wrong,
     };
-    bench.ledger.verify("at the end", 1);
-    figure(&format!("full disk: objects on a disk of {mib} MiB, all there"), &bench.ledger.keys.len().to_string());
-    bench.ledger.wrong
+    disk_test.ledger.verify("at the end", 1);
+    figure(&format!("full disk: objects on a disk of {mib} MiB, all there"), &disk_test.ledger.keys.len().to_string());
+    disk_test.ledger.wrong
 }
 
 #[test]
 fn a_full_disk_loses_nothing_takes_deletes_and_heals_in_place() {
-    let is_local = Engine::is_local_for("its disk");
+    let is_local = TestEngine::is_local_for("its disk");
     if !is_local || !Tmpfs::is_possible_here("a_full_disk_loses_nothing_takes_deletes_and_heals_in_place") {
         return;
     }

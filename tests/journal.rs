@@ -1,4 +1,4 @@
-//! What a server does with a journal that is not whole: it loses nothing it acknowledged, or it says so and stops.
+//! Damaged journals: a server starts with every acknowledged write, or it names the damage and does not start.
 //!
 //! `LARDER_TEST_SCALE=soak` cuts at 100 random places instead of 12.
 
@@ -8,19 +8,19 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use larder_tests::{Ended, Engine, Home, Node, Random, Scale, figure};
+use larder_tests::{Home, LarderNode, ProcessEnd, Random, Scale, TestEngine, figure};
 
 const KEYS: usize = 60;
-/// What these tests are about.
+/// The subject of these tests, for runs over Cassandra that skip them.
 const JOURNAL: &str = "its journal";
 
 fn url(number: usize) -> String {
     format!("/buckets/b/keys/{number}")
 }
 
-/// Data with `KEYS` acknowledged writes, as a kill left it.
+/// Data with `KEYS` acknowledged writes after a kill.
 fn killed() -> Home {
-    let node = Node::start(&[]);
+    let node = LarderNode::start(&[]);
     for number in 0..KEYS {
         node.client().put(&url(number), number.to_string().repeat(200)).expect(204);
     }
@@ -32,12 +32,12 @@ fn cut(home: &Home, length: u64) {
     file.set_len(length).unwrap();
 }
 
-fn is_named(ended: &Ended) -> bool {
+fn is_named(ended: &ProcessEnd) -> bool {
     ended.code.is_some_and(|code| code != 0) && ended.stderr.contains("journal") && !ended.stderr.contains("panicked")
 }
 
-/// How many of the writes are there; each of them to the byte.
-fn kept(node: &Node) -> usize {
+/// The number of writes that are present; each must equal the bytes that were written.
+fn kept(node: &LarderNode) -> usize {
     let mut client = node.client();
     let there = (0..KEYS).filter(|number| {
         let got = client.get(&url(*number));
@@ -49,7 +49,7 @@ fn kept(node: &Node) -> usize {
 
 #[test]
 fn a_journal_cut_anywhere_loses_nothing_silently() {
-    if !Engine::is_local_for(JOURNAL) {
+    if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
     let mut random = Random::from_environment("journal");
@@ -61,7 +61,7 @@ fn a_journal_cut_anywhere_loses_nothing_silently() {
         let home = killed.copy();
         let length = random.below(usize::try_from(written).unwrap()) as u64;
         cut(&home, length);
-        match Node::try_start(home, &[]) {
+        match LarderNode::try_start(home, &[]) {
             Ok(node) => {
                 assert_eq!(kept(&node), KEYS, "cut at {length} of {written}: started with less than it acknowledged")
             }
@@ -75,28 +75,28 @@ fn a_journal_cut_anywhere_loses_nothing_silently() {
 }
 
 #[test]
-fn damage_is_accepted_only_when_told_and_then_what_came_before_is_there() {
-    if !Engine::is_local_for(JOURNAL) {
+fn a_damaged_journal_opens_only_with_its_flag_and_keeps_the_writes_before_the_damage() {
+    if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
     let home = killed();
     cut(&home, written_bytes(&journal(&home.data())) / 2);
     for _ in 0..2 {
-        assert!(is_named(&home.fails_to_start(&[])), "it does not heal by being started");
+        assert!(is_named(&home.fails_to_start(&[])), "a refused start repairs nothing");
     }
-    let mut node = Node::start_in(home, &["--accept-damaged-journal"]);
+    let mut node = LarderNode::start_in(home, &["--accept-damaged-journal"]);
     let before = kept(&node);
     assert!(0 < before && before < KEYS, "{before} of {KEYS} came before the damage");
     node.client().put("/buckets/b/keys/after", "v").expect(204);
     assert_eq!(node.terminate().code, Some(0));
-    let node = Node::start_in(node.into_home(), &[]);
+    let node = LarderNode::start_in(node.into_home(), &[]);
     assert_eq!(node.client().get("/buckets/b/keys/after").expect(200).text(), "v");
     assert_eq!(kept(&node), before);
 }
 
 #[test]
 fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
-    if !Engine::is_local_for(JOURNAL) {
+    if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
     let mut random = Random::from_environment("flipped bit");
@@ -108,7 +108,7 @@ fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
         let at = random.below(usize::try_from(written_bytes(&path)).unwrap());
         bytes[at] ^= 1 << random.below(8);
         fs::write(&path, bytes).unwrap();
-        match Node::try_start(home, &[]) {
+        match LarderNode::try_start(home, &[]) {
             Ok(node) => assert_eq!(kept(&node), KEYS, "bit flipped at {at}"),
             Err(ended) => assert!(is_named(&ended), "bit flipped at {at}: {ended:?}"),
         }
@@ -116,8 +116,8 @@ fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
 }
 
 #[test]
-fn bytes_of_an_unfinished_group_at_the_end_are_no_damage() {
-    if !Engine::is_local_for(JOURNAL) {
+fn bytes_of_an_unfinished_group_at_the_end_are_not_taken_for_damage() {
+    if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
     let home = killed();
@@ -133,10 +133,10 @@ fn bytes_of_an_unfinished_group_at_the_end_are_no_damage() {
     let mut file = OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
     file.write_all(&bytes).unwrap();
     drop(file);
-    assert_eq!(kept(&Node::start_in(home, &[])), KEYS);
+    assert_eq!(kept(&LarderNode::start_in(home, &[])), KEYS);
 }
 
-/// The journal that was written to.
+/// The journal with the most written bytes.
 fn journal(directory: &Path) -> PathBuf {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -152,7 +152,7 @@ fn journal(directory: &Path) -> PathBuf {
     found.into_iter().max_by_key(|path| written_bytes(path)).expect("a journal")
 }
 
-/// How much of a file that was given its length in advance has been written.
+/// The written bytes of a file whose length was allocated in advance.
 fn written_bytes(path: &Path) -> u64 {
     let mut bytes = Vec::new();
     fs::File::open(path).unwrap().read_to_end(&mut bytes).unwrap();

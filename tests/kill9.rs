@@ -1,7 +1,7 @@
-//! The server is killed under load, again and again: nothing acknowledged is lost, nothing is unreadable.
+//! The server is killed under load many times: no acknowledged write is lost, no key becomes unreadable.
 //!
-//! Each writer owns its keys, so what a key may hold is known without guessing: the last acknowledged value, or the one
-//! whose answer the kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 10.
+//! Each writer owns its keys, so a key has at most two possible values: the last acknowledged one, and the one whose answer the
+//! kill cut off. `LARDER_TEST_SCALE=soak` runs 200 rounds instead of 10.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,36 +15,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Node, Random, Request, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, Scale, figure};
 
 const WRITERS: u64 = 4;
 const OVERWRITTEN_KEYS: usize = 12;
-/// From here on a body is large: its key is deleted again two rounds later, so that a soak fits on a disk.
+/// The least size of a large body, whose key is deleted two rounds later, so that a soak fits on a disk.
 const LARGE: usize = 100 * 1024;
 
-/// A value by what it is made from.
+/// A body by its seed and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Made {
+struct SeededBody {
     seed: u64,
     size: usize,
 }
 
-impl Made {
+impl SeededBody {
     fn bytes(self) -> Vec<u8> {
         Random::seeded(self.seed).bytes(self.size)
     }
 }
 
-/// What a key may hold: `None` is nothing.
+/// The values that a key may hold; `None` is no object.
 #[derive(Debug, Clone, Default)]
-struct May {
-    acknowledged: Option<Made>,
-    /// Sent, but its answer never came.
-    in_flight: Option<Option<Made>>,
+struct PossibleValues {
+    acknowledged: Option<SeededBody>,
+    /// The value of a request without an answer.
+    in_flight: Option<Option<SeededBody>>,
 }
 
-impl May {
-    fn is(&self, found: Option<&[u8]>) -> Result<Option<Made>, String> {
+impl PossibleValues {
+    fn matching(&self, found: Option<&[u8]>) -> Result<Option<SeededBody>, String> {
         let candidates = std::iter::once(self.acknowledged).chain(self.in_flight);
         for candidate in candidates {
             match (candidate, found) {
@@ -58,17 +58,17 @@ impl May {
     }
 }
 
-/// One writer's keys.
+/// The keys of one writer.
 #[derive(Debug, Default)]
-struct Ledger {
-    keys: BTreeMap<String, May>,
+struct WriterLedger {
+    keys: BTreeMap<String, PossibleValues>,
     large: Vec<String>,
     acknowledged: u64,
 }
 
-impl Ledger {
-    /// Writes until the server is gone.
-    fn write(&mut self, client: &mut Client, random: &mut Random, prefix: &str, stop: &AtomicBool) {
+impl WriterLedger {
+    /// Writes until the server does not answer.
+    fn write(&mut self, client: &mut HttpClient, random: &mut Random, prefix: &str, stop: &AtomicBool) {
         for number in 0.. {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -80,24 +80,31 @@ impl Ledger {
             } else {
                 format!("{prefix}-{number}")
             };
-            let made = Made { seed: random.number(), size };
+            let made = SeededBody { seed: random.number(), size };
             if size >= LARGE && !overwrite {
                 self.large.push(key.clone());
             }
-            let request = Request::put(&format!("/buckets/kill/keys/{key}"), made.bytes());
+            let request = HttpRequest::put(&format!("/buckets/kill/keys/{key}"), made.bytes());
             if !self.send(client, &key, &request, Some(made), 204) {
                 return;
             }
         }
     }
 
-    /// Sends one change; false when the server did not answer as it should.
-    fn send(&mut self, client: &mut Client, key: &str, request: &Request, to: Option<Made>, status: u16) -> bool {
+    /// Sends one change; `false` when there was no answer.
+    fn send(
+        &mut self,
+        client: &mut HttpClient,
+        key: &str,
+        request: &HttpRequest,
+        to: Option<SeededBody>,
+        status: u16,
+    ) -> bool {
         let may = self.keys.entry(key.to_owned()).or_default();
         may.in_flight = Some(to);
         match client.try_send(request) {
             Ok(response) if response.status == status => {
-                *may = May { acknowledged: to, in_flight: None };
+                *may = PossibleValues { acknowledged: to, in_flight: None };
                 self.acknowledged += 1;
                 true
             }
@@ -106,8 +113,8 @@ impl Ledger {
         }
     }
 
-    /// Reads `keys` back and settles what is in them; answers what is wrong.
-    fn verify(&mut self, client: &mut Client, keys: &[String]) -> Vec<String> {
+    /// Reads `keys` back, keeps the value that each holds, and returns the errors.
+    fn verify(&mut self, client: &mut HttpClient, keys: &[String]) -> Vec<String> {
         let mut wrong = Vec::new();
         for key in keys {
             let response = client.get(&format!("/buckets/kill/keys/{key}"));
@@ -120,27 +127,28 @@ impl Ledger {
                     continue;
                 }
             };
-            match may.is(found) {
-                Ok(made) => *may = May { acknowledged: made, in_flight: None },
+            match may.matching(found) {
+                Ok(made) => *may = PossibleValues { acknowledged: made, in_flight: None },
                 Err(what) => wrong.push(format!("{key}: {what}")),
             }
         }
         wrong
     }
 
-    /// The keys to look at after a round: what was touched in it, and a sample of the rest.
+    /// The keys to read after a round: those that the round wrote, and a sample of the rest.
     fn to_verify(&self, prefix: &str, random: &mut Random, everything: bool) -> Vec<String> {
-        let recent =
-            |key: &str, may: &May| key.starts_with(prefix) || key.contains("-again-") || may.in_flight.is_some();
+        let recent = |key: &str, may: &PossibleValues| {
+            key.starts_with(prefix) || key.contains("-again-") || may.in_flight.is_some()
+        };
         let sample = |random: &mut Random| everything || random.below(20) == 0;
         let keys = self.keys.iter().filter(|(key, may)| recent(key, may) || sample(random));
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    fn delete_large(&mut self, client: &mut Client) {
+    fn delete_large(&mut self, client: &mut HttpClient) {
         for key in std::mem::take(&mut self.large) {
             if self.keys.get(&key).is_some_and(|may| may.acknowledged.is_some()) {
-                let request = Request::new("DELETE", &format!("/buckets/kill/keys/{key}"));
+                let request = HttpRequest::new("DELETE", &format!("/buckets/kill/keys/{key}"));
                 assert!(self.send(client, &key, &request, None, 204), "{key} is not deleted");
             }
         }
@@ -151,7 +159,7 @@ fn writer_of(prefix: &str) -> &str {
     prefix.split('-').next().unwrap_or(prefix)
 }
 
-/// Mostly small, some above what is kept in a row, a few large.
+/// A random size: mostly small, some larger than a row holds, a few large.
 fn size(random: &mut Random) -> usize {
     match random.below(100) {
         0 => 2 * 1024 * 1024,
@@ -161,11 +169,11 @@ fn size(random: &mut Random) -> usize {
 }
 
 #[test]
-fn every_acknowledged_write_outlives_a_kill() {
+fn every_acknowledged_write_survives_a_kill() {
     let rounds = Scale::current().of(10, 200);
     let mut random = Random::from_environment("kill9");
-    let mut node = Node::start(&[]);
-    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(|_| Ledger::default()).collect();
+    let mut node = LarderNode::start(&[]);
+    let mut ledgers: Vec<WriterLedger> = (0..WRITERS).map(|_| WriterLedger::default()).collect();
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
         run_until_killed(&mut node, &mut ledgers, round, &mut random);
@@ -183,11 +191,11 @@ fn every_acknowledged_write_outlives_a_kill() {
     figure("kill -9 rounds", &rounds.to_string());
     figure("kill -9 acknowledged writes, all there", &writes.to_string());
     figure("kill -9 slowest restart, ms", &slowest.as_millis().to_string());
-    assert!(writes > rounds * 20, "only {writes} writes: the load was no load");
+    assert!(writes > rounds * 20, "only {writes} writes: too few to test anything");
 }
 
-/// All writers at work, and then no server.
-fn run_until_killed(node: &mut Node, ledgers: &mut [Ledger], round: u64, random: &mut Random) {
+/// Runs all writers and kills the server under them.
+fn run_until_killed(node: &mut LarderNode, ledgers: &mut [WriterLedger], round: u64, random: &mut Random) {
     let stop = AtomicBool::new(false);
     let address = node.http();
     let pause = Duration::from_millis(150 + random.below(1000) as u64);
@@ -195,7 +203,7 @@ fn run_until_killed(node: &mut Node, ledgers: &mut [Ledger], round: u64, random:
         for (writer, ledger) in ledgers.iter_mut().enumerate() {
             let (mut random, stop) = (Random::seeded(random.number()), &stop);
             scope.spawn(move || {
-                ledger.write(&mut Client::new(address), &mut random, &format!("w{writer}-r{round}"), stop);
+                ledger.write(&mut HttpClient::new(address), &mut random, &format!("w{writer}-r{round}"), stop);
             });
         }
         thread::sleep(pause);
@@ -204,8 +212,14 @@ fn run_until_killed(node: &mut Node, ledgers: &mut [Ledger], round: u64, random:
     });
 }
 
-/// What is wrong after a restart: with the keys, and with the listing of them.
-fn verify(node: &Node, ledgers: &mut [Ledger], round: u64, random: &mut Random, everything: bool) -> Vec<String> {
+/// The errors after a restart, in the keys and in their listing.
+fn verify(
+    node: &LarderNode,
+    ledgers: &mut [WriterLedger],
+    round: u64,
+    random: &mut Random,
+    everything: bool,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for (writer, ledger) in ledgers.iter_mut().enumerate() {
         let keys = ledger.to_verify(&format!("w{writer}-r{round}-"), random, everything);

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use larder_tests::{Client, Node, Response};
+use larder_tests::{HttpClient, HttpResponse, LarderNode};
 use serde_json::Value;
 
 /// The names under `field` in a plain or a streamed answer.
-fn names(response: &Response, field: &str) -> Vec<String> {
+fn names(response: &HttpResponse, field: &str) -> Vec<String> {
     let mut names = Vec::new();
     for piece in serde_json::Deserializer::from_slice(&response.body).into_iter::<Value>() {
         let piece = piece.expect("objects, one after the other");
@@ -20,7 +20,7 @@ fn names(response: &Response, field: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(client: &mut Client, url: &str, field: &str, expected: &[&str]) {
+fn check(client: &mut HttpClient, url: &str, field: &str, expected: &[&str]) {
     for how in ["true", "stream"] {
         let answer = client.get(&format!("{url}?{field}={how}")).expect(200);
         assert_eq!(answer.header("Content-Type"), Some("application/json"), "{url} {how}");
@@ -32,7 +32,7 @@ fn check(client: &mut Client, url: &str, field: &str, expected: &[&str]) {
 
 #[test]
 fn keys_are_listed_once_and_deleted_ones_never() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     check(&mut client, "/buckets/b/keys", "keys", &[]);
     for key in ["a", "b", "c"] {
@@ -51,7 +51,7 @@ fn keys_are_listed_once_and_deleted_ones_never() {
 
 #[test]
 fn a_stream_ends_with_an_empty_list() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put("/buckets/b/keys/k", "v").expect(204);
     for (url, end) in
@@ -65,7 +65,7 @@ fn a_stream_ends_with_an_empty_list() {
 
 #[test]
 fn a_bucket_is_listed_while_it_holds_a_key() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
     let mut client = node.client();
     client.get("/buckets/only-read/keys/k").expect(404);
@@ -83,7 +83,7 @@ fn a_bucket_is_listed_while_it_holds_a_key() {
 
 #[test]
 fn siblings_count_as_one_key() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
     let mut client = node.client();
     client.put("/types/t/buckets/b/keys/k", "one").expect(204);
@@ -93,7 +93,7 @@ fn siblings_count_as_one_key() {
 
 #[test]
 fn many_keys_are_listed_over_many_pages() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let expected: BTreeSet<String> = (0..3500).map(|number| format!("key-{number:05}")).collect();
     for key in &expected {
@@ -107,8 +107,8 @@ fn many_keys_are_listed_over_many_pages() {
 }
 
 #[test]
-fn names_that_are_not_text_are_listed_and_can_be_read_back() {
-    let node = Node::buffered();
+fn names_that_are_not_utf8_are_listed_and_read_back() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put("/buckets/b/keys/%FF%00k", "odd").expect(204);
     client.put("/buckets/b/keys/%25FF%2500k", "text").expect(204);
@@ -122,7 +122,7 @@ fn names_that_are_not_text_are_listed_and_can_be_read_back() {
 
 #[test]
 fn a_bad_timeout_is_refused_and_a_listing_survives_a_restart() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     let mut client = node.client();
     assert_eq!(client.get("/buckets?buckets=true&timeout=x").expect(400).text(), "Bad timeout value \"x\"\n");
     client.put("/buckets/b/keys/k", "v").expect(204);

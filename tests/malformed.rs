@@ -1,4 +1,4 @@
-//! Requests that no client should send: the server answers or hangs up, and goes on serving.
+//! Malformed requests: the server answers or closes the connection, and serves other clients.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -9,40 +9,40 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Admin, Client, Home, Node, Random, Request, Scale, figure};
+use larder_tests::{Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Random, Scale, figure};
 
 const THREADS: usize = 4;
 
-/// Requests that are fine, to be damaged.
+/// Well-formed requests, for [`mutate`].
 fn valid() -> Vec<Vec<u8>> {
     let json = |method: &str, url: &str, body: &str| {
-        Request::new(method, url).header("Content-Type", "application/json").body(body)
+        HttpRequest::new(method, url).header("Content-Type", "application/json").body(body)
     };
     let requests = [
-        Request::put("/buckets/b/keys/k?w=2&dw=1&returnbody=true&timeout=1000", "hello"),
-        Request::put("/types/t/buckets/b%20c/keys/%FF?r=quorum", "v")
+        HttpRequest::put("/buckets/b/keys/k?w=2&dw=1&returnbody=true&timeout=1000", "hello"),
+        HttpRequest::put("/types/t/buckets/b%20c/keys/%FF?r=quorum", "v")
             .header("X-Riak-Meta-A", "1")
             .header("X-Riak-Index-n_int", "1, 2, 3")
             .header("X-Riak-Index-s_bin", "a, b")
             .header("Link", "</buckets/b/keys/k>; riaktag=\"x\""),
-        Request::put("/buckets/b/keys/k", "v").header("X-Riak-Vclock", "AQIDBAUGBwgJCgsMDQ4PEBESExQ="),
-        Request::get("/buckets/b/keys/k?r=1&pr=0&basic_quorum=false&notfound_ok=true")
+        HttpRequest::put("/buckets/b/keys/k", "v").header("X-Riak-Vclock", "AQIDBAUGBwgJCgsMDQ4PEBESExQ="),
+        HttpRequest::get("/buckets/b/keys/k?r=1&pr=0&basic_quorum=false&notfound_ok=true")
             .header("Accept", "multipart/mixed"),
-        Request::get("/buckets/b/keys/k?vtag=abc").header("If-None-Match", "\"x\", \"y\""),
-        Request::get("/buckets/b/keys?keys=stream"),
-        Request::get("/types/t/buckets?buckets=true"),
-        Request::new("DELETE", "/buckets/b/keys/k?rw=1"),
-        Request::new("HEAD", "/riak/b/k").header("Range", "bytes=0-1"),
+        HttpRequest::get("/buckets/b/keys/k?vtag=abc").header("If-None-Match", "\"x\", \"y\""),
+        HttpRequest::get("/buckets/b/keys?keys=stream"),
+        HttpRequest::get("/types/t/buckets?buckets=true"),
+        HttpRequest::new("DELETE", "/buckets/b/keys/k?rw=1"),
+        HttpRequest::new("HEAD", "/riak/b/k").header("Range", "bytes=0-1"),
         json("PUT", "/buckets/b/props", r#"{"props":{"n_val":3,"r":"quorum","precommit":[{"mod":"a","fun":"b"}]}}"#),
         json("PUT", "/types/t/props", r#"{"props":{"allow_mult":true,"old_vclock":86400}}"#),
         json("POST", "/buckets/b/keys", r#"{"a":[1,2,{"b":null}]}"#),
         json("POST", "/mapred", r#"{"inputs":"b","query":[]}"#),
-        Request::get("/stats").header("Accept", "application/json"),
-        Request::get("/").header("Accept", "text/html"),
+        HttpRequest::get("/stats").header("Accept", "application/json"),
+        HttpRequest::get("/").header("Accept", "text/html"),
     ];
     let chunked = "PUT /buckets/b/keys/c HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n\
         Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n";
-    let mut all: Vec<Vec<u8>> = requests.iter().map(Request::bytes).collect();
+    let mut all: Vec<Vec<u8>> = requests.iter().map(HttpRequest::bytes).collect();
     all.push(chunked.as_bytes().to_vec());
     all
 }
@@ -68,7 +68,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// Bytes that parsers trip over.
+/// Bytes that often break parsers.
 const NASTY: [&[u8]; 12] = [
     b"%",
     b"%zz",
@@ -92,10 +92,10 @@ fn replace_digits(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// A new connection for each: when the machine is out of ports, wait for some.
+/// Sends bytes on a new connection; when the machine has no free port, it waits for one.
 fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     for _ in 0..200 {
-        match Client::raw(server, bytes) {
+        match HttpClient::raw(server, bytes) {
             Ok(answer) => return answer,
             Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
                 thread::sleep(Duration::from_millis(500))
@@ -110,7 +110,7 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 fn malformed_requests_leave_the_server_serving() {
     let count = Scale::current().of(10_000, 100_000);
     let mut random = Random::from_environment("malformed");
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
     let valid = valid();
     thread::scope(|scope| {
@@ -136,8 +136,8 @@ fn malformed_requests_leave_the_server_serving() {
 }
 
 #[test]
-fn endless_heads_and_idle_connections_are_bounded() {
-    let node = Node::buffered();
+fn endless_heads_and_idle_connections_are_closed() {
+    let node = LarderNode::buffered();
     let mut endless = b"GET /ping HTTP/1.1\r\n".to_vec();
     for number in 0..200_000 {
         endless.extend_from_slice(format!("X-{number}: aaaaaaaaaaaaaaaaaaaaaaaa\r\n").as_bytes());
@@ -154,7 +154,7 @@ fn endless_heads_and_idle_connections_are_bounded() {
 
 #[test]
 fn malformed_admin_frames_leave_the_socket_answering() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut random = Random::from_environment("admin frames");
     let frame = admin_frame();
     for _ in 0..Scale::current().of(1_000, 20_000) {
@@ -173,7 +173,7 @@ fn malformed_admin_frames_leave_the_socket_answering() {
     still_serves(&node);
 }
 
-/// What `kv-admin` sends: listened to on a socket of our own.
+/// A frame of `kv-admin`, received on a socket of the test.
 fn admin_frame() -> Vec<u8> {
     let home = Home::new();
     let socket = home.path().join("s");
@@ -185,13 +185,13 @@ fn admin_frame() -> Vec<u8> {
         let _ = stream.read_to_end(&mut frame);
         frame
     });
-    let _ = Admin::new(&socket).run(&["bucket-type", "create", "t", r#"{"props":{"n_val":2}}"#]);
+    let _ = KvAdmin::new(&socket).run(&["bucket-type", "create", "t", r#"{"props":{"n_val":2}}"#]);
     let frame = server.join().unwrap();
     assert!(!frame.is_empty(), "kv-admin sent nothing");
     frame
 }
 
-/// Sends bytes and reads until the server hangs up, which it must do.
+/// Sends bytes and reads until the server closes the connection, which it must do.
 fn send_admin(socket: &Path, bytes: &[u8]) {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -203,7 +203,7 @@ fn send_admin(socket: &Path, bytes: &[u8]) {
 }
 
 #[track_caller]
-fn still_serves(node: &Node) {
+fn still_serves(node: &LarderNode) {
     let mut client = node.client();
     assert_eq!(client.get("/ping").expect(200).text(), "OK");
     client.put("/buckets/after/keys/k", "fine").expect(204);

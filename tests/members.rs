@@ -1,41 +1,43 @@
-//! Several gateways over one cluster: what one changes the others show, and what becomes of one that is stopped or killed.
-//! Runs with `LARDER_TEST_ENGINE=cassandra`; times are printed, and no test is about them unless they are far off.
+//! Several gateways over one cluster: each shows the changes of the others, and a stopped or killed gateway serves nothing
+//! stale. Runs with `LARDER_TEST_ENGINE=cassandra`. Times are printed; only very long ones fail a test.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "a test fails by panicking, runs in real time, and says what it measured"
+    reason = "a test fails by panicking, runs in real time, and prints its measurements"
 )]
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_cassandra_nodes::Cql;
-use larder_tests::{Client, Engine, Home, Node, OwnKeyspaces, Request, Response, S3, element, wait};
+use larder_cassandra_nodes::CqlConnection;
+use larder_tests::{
+    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, element, wait,
+};
 
-/// A change that takes longer to be seen elsewhere is a failure on any machine; it should take two seconds at most.
+/// The longest time until other gateways show a change, on any machine; two seconds are usual.
 const SEEN_MAX: Duration = Duration::from_secs(10);
-/// How long anything may take that waits for a heartbeat to expire.
+/// The longest wait for a heartbeat to expire.
 const EXPIRED_MAX: Duration = Duration::from_secs(60);
-/// A gateway that was stopped for less than this counts as running: its heartbeat holds for ten seconds.
+/// A gateway that was stopped for less than this is still a member: its heartbeat is valid for ten seconds.
 const RUNNING: Duration = Duration::from_secs(7);
 
 /// Two gateways; `None` where there is no cluster.
-fn gateways(args: &[&str]) -> Option<(Node, Node)> {
-    Engine::cluster()?;
-    let one = Node::start(&[&["--node-name", "one@h"], args].concat());
+fn gateways(args: &[&str]) -> Option<(LarderNode, LarderNode)> {
+    TestEngine::cluster()?;
+    let one = LarderNode::start(&[&["--node-name", "one@h"], args].concat());
     let two = one.beside(&[&["--node-name", "two@h"], args].concat());
     Some((one, two))
 }
 
-fn allow_mult(client: &mut Client, kind: &str) -> bool {
+fn allow_mult(client: &mut HttpClient, kind: &str) -> bool {
     client.get(&format!("/types/{kind}/buckets/b/props")).expect(200).json()["props"]["allow_mult"] == true
 }
 
-/// Sends a request to a gateway that is stopped, and lets it go on once the request waits for it.
-fn ask_the_stopped(node: &Node, request: &Request) -> Response {
+/// Sends a request to a stopped gateway, and continues the gateway while the request waits.
+fn send_to_stopped(node: &LarderNode, request: &HttpRequest) -> HttpResponse {
     let mut client = node.client();
     thread::scope(|scope| {
         let asked = scope.spawn(move || client.send(request));
@@ -46,7 +48,7 @@ fn ask_the_stopped(node: &Node, request: &Request) -> Response {
 }
 
 #[test]
-fn what_one_gateway_changes_the_other_shows() {
+fn a_change_through_one_gateway_shows_at_the_other() {
     let Some((one, two)) = gateways(&[]) else { return };
     one.admin().active_type("t", r#"{"props":{"allow_mult":true}}"#);
     let mut other = two.client();
@@ -54,31 +56,31 @@ fn what_one_gateway_changes_the_other_shows() {
     for wanted in [false, true, false] {
         let json = format!(r#"{{"props":{{"allow_mult":{wanted}}}}}"#);
         one.admin().check(&["bucket-type", "update", "t", &json], "t updated\n");
-        assert_eq!(allow_mult(&mut other, "t"), wanted, "an update answers when every running gateway shows it");
+        assert_eq!(allow_mult(&mut other, "t"), wanted, "an update is answered before every running gateway shows it");
     }
     one.client().put_json("/types/t/buckets/b/props", r#"{"props":{"allow_mult":true}}"#).expect(204);
     wait("a bucket's own property through the other gateway", SEEN_MAX, || allow_mult(&mut other, "t"));
-    let shown = two.admin().says(&["cluster", "status"]);
+    let shown = two.admin().output(&["cluster", "status"]);
     assert!(
         shown.contains("one@h |valid |  up   | 50.0|") && shown.contains("two@h |valid |  up   | 50.0|"),
         "{shown}"
     );
-    one.admin().check(&["ringready"], &two.admin().says(&["ringready"]));
+    one.admin().check(&["ringready"], &two.admin().output(&["ringready"]));
 }
 
 #[test]
 fn an_activated_type_has_its_keyspace_before_a_request_needs_it() {
-    let Some(cluster) = Engine::cluster() else { return };
-    let keyspaces = OwnKeyspaces::new(cluster, "place");
+    let Some(cluster) = TestEngine::cluster() else { return };
+    let keyspaces = NamedKeyspaces::new(cluster, "place");
     let node = keyspaces.start(Home::new(), &[]);
     node.admin().active_type("t", r#"{"props":{"n_val":1}}"#);
     let named = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{}'", keyspaces.of(1));
-    let tables = Cql::connect(cluster, EXPIRED_MAX).unwrap().query(&named).unwrap();
-    assert!(!tables.is_empty(), "the first request would have to make it");
+    let tables = CqlConnection::connect(cluster, EXPIRED_MAX).unwrap().query(&named).unwrap();
+    assert!(!tables.is_empty(), "the first request would have to make the keyspace");
 }
 
 #[test]
-fn a_stopped_gateway_holds_activation_back_until_it_is_back() {
+fn a_stopped_gateway_delays_an_activation_until_it_continues() {
     let Some((one, two)) = gateways(&[]) else { return };
     for turn in 0..5 {
         let name = format!("t{turn}");
@@ -86,10 +88,10 @@ fn a_stopped_gateway_holds_activation_back_until_it_is_back() {
         let stopped = Instant::now();
         one.admin().check(&["bucket-type", "create", &name], &format!("{name} created\n"));
         let answer = one.admin().run(&["bucket-type", "activate", &name]);
-        let told = stopped.elapsed();
+        let held = stopped.elapsed();
         two.cont();
-        if told > RUNNING {
-            eprintln!("this machine is too slow just now: once more");
+        if held > RUNNING {
+            eprintln!("this machine is too slow: trying again");
             continue;
         }
         let refused = format!("{name} has been created and is not ready to activate\n");
@@ -105,7 +107,7 @@ fn a_stopped_gateway_holds_activation_back_until_it_is_back() {
 }
 
 #[test]
-fn a_gateway_that_was_stopped_for_long_serves_nothing_of_what_it_knew() {
+fn a_gateway_that_was_stopped_for_long_serves_no_stale_catalogue() {
     let Some((one, two)) = gateways(&[]) else { return };
     one.admin().active_type("t", r#"{"props":{"allow_mult":true}}"#);
     assert!(allow_mult(&mut two.client(), "t"));
@@ -114,21 +116,21 @@ fn a_gateway_that_was_stopped_for_long_serves_nothing_of_what_it_knew() {
     wait("the stopped gateway's heartbeat expired", EXPIRED_MAX, || {
         one.admin().run(&["bucket-type", "activate", "u"]).code == Some(0)
     });
-    let shown = one.admin().says(&["member-status"]);
+    let shown = one.admin().output(&["member-status"]);
     assert!(shown.contains("Valid:1 /") && !shown.contains("two@h"), "{shown}");
     one.admin().check(&["bucket-type", "update", "t", r#"{"props":{"allow_mult":false}}"#], "t updated\n");
 
-    // The first thing it does after it woke up is to answer these.
-    let props = ask_the_stopped(&two, &Request::get("/types/t/buckets/b/props"));
-    assert!(props.status == 503 || props.expect(200).json()["props"]["allow_mult"] == false, "served what was before");
+    // The gateway answers these requests before anything else when it continues: a stale catalogue would show.
+    let props = send_to_stopped(&two, &HttpRequest::get("/types/t/buckets/b/props"));
+    assert!(props.status == 503 || props.expect(200).json()["props"]["allow_mult"] == false, "served a stale property");
     two.stop();
-    let put = ask_the_stopped(&two, &Request::put("/types/u/buckets/b/keys/k", "v"));
+    let put = send_to_stopped(&two, &HttpRequest::put("/types/u/buckets/b/keys/k", "v"));
     assert!([204, 503].contains(&put.status), "{}: the type was activated while it was stopped", put.status);
-    wait("it is a member again", SEEN_MAX, || one.admin().says(&["member-status"]).contains("two@h"));
+    wait("it is a member again", SEEN_MAX, || one.admin().output(&["member-status"]).contains("two@h"));
 }
 
 #[test]
-fn a_killed_gateway_is_back_at_once_and_its_contexts_are_taken_everywhere() {
+fn a_killed_gateway_restarts_at_once_and_other_gateways_accept_its_contexts() {
     let Some((mut one, two)) = gateways(&[]) else { return };
     one.admin().active_type("t", r#"{"props":{"allow_mult":true}}"#);
     one.client().put("/types/t/buckets/b/keys/k", "before").expect(204);
@@ -139,13 +141,13 @@ fn a_killed_gateway_is_back_at_once_and_its_contexts_are_taken_everywhere() {
     one.client().put("/types/t/buckets/b/keys/k", "after").expect(204);
     let found = one.client().get("/types/t/buckets/b/keys/k").expect(300);
     let context = found.context().to_owned();
-    let put = Request::put("/types/t/buckets/b/keys/k", "both").header("X-Riak-Vclock", &context);
+    let put = HttpRequest::put("/types/t/buckets/b/keys/k", "both").header("X-Riak-Vclock", &context);
     two.client().send(&put).expect(204);
     assert_eq!(one.client().get("/types/t/buckets/b/keys/k").expect(200).text(), "both");
 }
 
 #[test]
-fn a_name_is_one_gateways() {
+fn two_gateways_cannot_have_one_name() {
     let Some((one, two)) = gateways(&[]) else { return };
     let refused = one.home().beside().fails_to_start(&["--node-name", "two@h"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
@@ -155,13 +157,13 @@ fn a_name_is_one_gateways() {
 }
 
 #[test]
-fn a_key_that_is_disabled_is_refused_by_every_gateway() {
+fn every_gateway_refuses_a_disabled_key() {
     let Some((one, two)) = gateways(&["--s3", "127.0.0.1:0"]) else { return };
-    let made = one.admin().says(&["s3", "user", "create", "ann@example.com", "Ann", "--json"]);
+    let made = one.admin().output(&["s3", "user", "create", "ann@example.com", "Ann", "--json"]);
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     let word = |name: &str| made[name].as_str().unwrap_or_else(|| panic!("{name} in {made}")).to_owned();
     let (key, secret) = (word("key_id"), word("key_secret"));
-    let mut ann = S3::with_key(two.s3_at(), &key, &secret);
+    let mut ann = S3Client::with_key(two.s3_at(), &key, &secret);
     ann.get("/").expect(200);
     one.admin().check(&["s3", "user", "disable", &key], &format!("{key} disabled\n"));
     wait("a disabled key is refused by the other gateway", SEEN_MAX, || {

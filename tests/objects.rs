@@ -1,21 +1,21 @@
-//! Objects: every verb, everything an object carries, conditions, and what is refused.
+//! Objects: every verb, every header of an object, conditions, refusals.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::thread;
 
-use larder_tests::{Client, Engine, Node, Request};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, TestEngine};
 
 const K: &str = "/buckets/b/keys/k";
 
 #[track_caller]
-fn body(client: &mut Client, url: &str) -> String {
+fn body(client: &mut HttpClient, url: &str) -> String {
     client.get(url).expect(200).text()
 }
 
 #[test]
 fn an_object_is_put_read_and_deleted() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     assert_eq!(client.get(K).expect(404).text(), "not found\n");
     client.put(K, "hello").expect(204);
@@ -24,20 +24,20 @@ fn an_object_is_put_read_and_deleted() {
     assert!(got.header("ETag").is_some_and(|etag| etag.starts_with('"') && etag.len() > 10));
     assert!(got.header("Last-Modified").is_some_and(|date| date.ends_with(" GMT")));
     assert_eq!(got.header("Link"), Some("</buckets/b>; rel=\"up\""));
-    let head = client.send(&Request::new("HEAD", K)).expect(200);
+    let head = client.send(&HttpRequest::new("HEAD", K)).expect(200);
     assert_eq!((head.context(), head.header("ETag"), head.body.len()), (got.context(), got.header("ETag"), 0));
     client.delete(K).expect(204);
     let gone = client.get(K).expect(404);
     assert_eq!((gone.text().as_str(), gone.header("X-Riak-Deleted")), ("not found\n", Some("true")));
     let context = gone.context().to_owned();
     client.delete(K).expect(404);
-    client.send(&Request::put(K, "reborn").header("X-Riak-Vclock", &context)).expect(204);
+    client.send(&HttpRequest::put(K, "reborn").header("X-Riak-Vclock", &context)).expect(204);
     assert_eq!(body(&mut client, K), "reborn");
 }
 
 #[test]
 fn a_post_without_a_key_makes_one() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
     let mut client = node.client();
     for (bucket, prefix) in [
@@ -45,23 +45,23 @@ fn a_post_without_a_key_makes_one() {
         ("/types/t/buckets/b/keys", "/types/t/buckets/b/keys/"),
         ("/riak/b", "/riak/b/"),
     ] {
-        let post = Request::new("POST", bucket).header("Content-Type", "text/plain").body("posted");
+        let post = HttpRequest::new("POST", bucket).header("Content-Type", "text/plain").body("posted");
         let location = client.send(&post).expect(201).header("Location").expect("a location").to_owned();
         let key = location.strip_prefix(prefix).expect("in its bucket");
         assert!(key.len() >= 20 && key.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{key}");
         assert_eq!(body(&mut client, &location), "posted");
     }
-    let post = Request::new("POST", K).header("Content-Type", "text/plain").body("with key");
+    let post = HttpRequest::new("POST", K).header("Content-Type", "text/plain").body("with key");
     client.send(&post).expect(204);
     assert_eq!(body(&mut client, K), "with key");
 }
 
 #[test]
-fn everything_of_an_object_comes_back() {
-    let node = Node::buffered();
+fn a_read_returns_every_header_of_an_object() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let link = r#"</buckets/b/keys/k1>; riaktag="friend", </buckets/b/keys/k2>; riaktag="new style""#;
-    let put = Request::new("PUT", K)
+    let put = HttpRequest::new("PUT", K)
         .header("Content-Type", "text/plain; charset=utf-8")
         .header("Content-Encoding", "gzip")
         .header("X-Riak-Meta-Foo", "Bar")
@@ -96,7 +96,7 @@ fn everything_of_an_object_comes_back() {
 
 #[test]
 fn the_old_path_and_type_default_name_the_same_object() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put("/riak/b/k", "same").expect(204);
     for url in ["/riak/b/k", K, "/types/default/buckets/b/keys/k"] {
@@ -106,7 +106,7 @@ fn the_old_path_and_type_default_name_the_same_object() {
 
 #[test]
 fn the_same_bucket_and_key_under_two_types_are_two_objects() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("one", r#"{"props":{}}"#);
     node.admin().active_type("two", r#"{"props":{}}"#);
     let mut client = node.client();
@@ -121,7 +121,7 @@ fn the_same_bucket_and_key_under_two_types_are_two_objects() {
 
 #[test]
 fn keys_and_buckets_are_any_bytes() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     for (number, name) in ["%00", "%FF%FE", "a%2Fb%20c%3F", "%D0%BF%D1%80", "%25", "..", "%2E%2E%2F"].iter().enumerate()
     {
@@ -135,12 +135,12 @@ fn keys_and_buckets_are_any_bytes() {
 
 #[test]
 fn conditional_requests_hold() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put(K, "v1").expect(204);
     let etag = client.get(K).expect(200).header("ETag").unwrap().to_owned();
-    let get = |name: &str, value: &str| Request::get(K).header(name, value);
-    let put = |url: &str, name: &str, value: &str| Request::put(url, "v2").header(name, value);
+    let get = |name: &str, value: &str| HttpRequest::get(K).header(name, value);
+    let put = |url: &str, name: &str, value: &str| HttpRequest::put(url, "v2").header(name, value);
     for (request, status) in [
         (get("If-None-Match", &etag), 304),
         (get("If-None-Match", "*"), 304),
@@ -155,7 +155,7 @@ fn conditional_requests_hold() {
         (put(K, "If-Match", "\"other\""), 412),
         (put("/buckets/b/keys/new", "If-None-Match", "*"), 204),
         (put("/buckets/b/keys/missing", "If-Match", "*"), 412),
-        (Request::new("DELETE", K).header("If-Match", "\"other\""), 412),
+        (HttpRequest::new("DELETE", K).header("If-Match", "\"other\""), 412),
         (put(K, "If-Match", &etag), 204),
         (put(K, "If-Match", &etag), 412),
     ] {
@@ -165,20 +165,20 @@ fn conditional_requests_hold() {
 }
 
 #[test]
-fn returnbody_shows_what_is_now_stored() {
-    let node = Node::buffered();
+fn returnbody_shows_the_stored_object() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let url = format!("{K}?returnbody=true");
     let first = client.put(&url, "one").expect(200);
     assert_eq!(first.text(), "one");
-    let second = client.send(&Request::put(&url, "two").header("X-Riak-Vclock", first.context())).expect(200);
+    let second = client.send(&HttpRequest::put(&url, "two").header("X-Riak-Vclock", first.context())).expect(200);
     assert_eq!(second.text(), "two");
     assert_eq!(second.header("ETag"), client.get(K).expect(200).header("ETag"));
 }
 
 #[test]
 fn bad_parameters_get_riaks_texts() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put(K, "v").expect(204);
     let word = "query parameter must be an integer or one of the following words: 'one', 'quorum' or 'all'\n";
@@ -193,31 +193,31 @@ fn bad_parameters_get_riaks_texts() {
     ] {
         assert_eq!(client.get(&format!("{K}?{query}")).expect(400).text(), text, "{query}");
     }
-    let typeless = Request::new("PUT", K).body("v");
+    let typeless = HttpRequest::new("PUT", K).body("v");
     assert_eq!(client.send(&typeless).expect(400).text(), "Missing Content-Type request header");
-    let link = Request::put(K, "v").header("Link", "</buckets/x/keys/y>");
+    let link = HttpRequest::put(K, "v").header("Link", "</buckets/x/keys/y>");
     let text = "Invalid Link header. Links must be of the form\n</buckets/BUCKET/keys/KEY>; riaktag=\"TAG\"\n";
     assert_eq!(client.send(&link).expect(400).text(), text);
-    let index = Request::put(K, "v").header("X-Riak-Index-age", "1");
+    let index = HttpRequest::put(K, "v").header("X-Riak-Index-age", "1");
     assert_eq!(client.send(&index).expect(400).text(), "Unknown field type for field: 'age'.\n");
-    let context = client.send(&Request::put(K, "v").header("X-Riak-Vclock", "!!!"));
+    let context = client.send(&HttpRequest::put(K, "v").header("X-Riak-Vclock", "!!!"));
     assert_eq!(context.status, 400, "{}", context.text());
     assert_eq!(body(&mut client, K), "v");
 }
 
 #[test]
-fn other_methods_are_named_with_what_is_allowed() {
-    let node = Node::buffered();
+fn a_method_that_is_not_allowed_gets_the_allowed_ones() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     for (method, url) in [("PUT", "/buckets/b/keys"), ("DELETE", "/buckets"), ("POST", "/ping"), ("OPTIONS", K)] {
-        let response = client.send(&Request::new(method, url)).expect(405);
+        let response = client.send(&HttpRequest::new(method, url)).expect(405);
         assert!(response.header("Allow").is_some_and(|allow| allow.contains("GET")), "{method} {url}");
     }
 }
 
 #[test]
 fn write_once_keeps_one_value() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("once", r#"{"props":{"write_once":true}}"#);
     let mut client = node.client();
     let url = "/types/once/buckets/b/keys/k";
@@ -233,7 +233,7 @@ fn write_once_keeps_one_value() {
 
 #[test]
 fn last_write_wins_replaces_without_a_context() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("lww", r#"{"props":{"last_write_wins":true,"dvv_enabled":false}}"#);
     let mut client = node.client();
     let url = "/types/lww/buckets/b/keys/k";
@@ -245,31 +245,31 @@ fn last_write_wins_replaces_without_a_context() {
 
 #[test]
 fn a_consistent_object_changes_only_with_its_current_context() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("strong", r#"{"props":{"consistent":true}}"#);
     let mut client = node.client();
     let url = "/types/strong/buckets/b/keys/k";
     client.put(url, "one").expect(204);
     let first = client.get(url).expect(200);
     client.put(url, "blind").expect(412);
-    client.send(&Request::put(url, "two").header("X-Riak-Vclock", first.context())).expect(204);
-    client.send(&Request::put(url, "stale").header("X-Riak-Vclock", first.context())).expect(412);
+    client.send(&HttpRequest::put(url, "two").header("X-Riak-Vclock", first.context())).expect(204);
+    client.send(&HttpRequest::put(url, "stale").header("X-Riak-Vclock", first.context())).expect(412);
     assert_eq!(body(&mut client, url), "two");
 }
 
 #[test]
-fn racing_puts_with_if_none_match_once_all_got_through() {
-    if !Engine::is_local_for("conditions that are checked with the write") {
+fn of_racing_puts_with_if_none_match_one_succeeds() {
+    if !TestEngine::is_local_for("conditions that are checked with the write") {
         return;
     }
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.client().put_json("/buckets/race/props", r#"{"props":{"allow_mult":true}}"#).expect(204);
     for (round, length) in [(0, 10), (1, 10), (2, 2_000_000)] {
         let key = format!("/buckets/race/keys/{round}");
         let statuses: Vec<u16> = thread::scope(|scope| {
             let racers: Vec<_> = (0..50)
                 .map(|_| {
-                    let request = Request::put(&key, vec![b'x'; length]).header("If-None-Match", "*");
+                    let request = HttpRequest::put(&key, vec![b'x'; length]).header("If-None-Match", "*");
                     let mut client = node.client();
                     scope.spawn(move || client.send(&request).status)
                 })
@@ -283,8 +283,8 @@ fn racing_puts_with_if_none_match_once_all_got_through() {
 }
 
 #[test]
-fn a_put_to_a_bucket_with_hooks_is_refused_never_unhooked() {
-    let node = Node::buffered();
+fn a_put_to_a_bucket_with_hooks_is_refused() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     for (hook, number) in [("precommit", 1), ("postcommit", 2)] {
         let props = format!("/buckets/hooked{number}/props");
@@ -300,22 +300,22 @@ fn a_put_to_a_bucket_with_hooks_is_refused_never_unhooked() {
 }
 
 #[test]
-fn features_that_are_not_built_answer_501_by_name() {
-    let node = Node::buffered();
+fn unsupported_features_answer_501_with_their_name() {
+    let node = LarderNode::buffered();
     node.admin().active_type("maps", r#"{"props":{"datatype":"map"}}"#);
     let mut client = node.client();
     client.put(K, "v").expect(204);
     let json = |method: &str, url: &str, body: &str| {
-        Request::new(method, url).header("Content-Type", "application/json").body(body)
+        HttpRequest::new(method, url).header("Content-Type", "application/json").body(body)
     };
     for (request, name) in [
-        (Request::get("/buckets/b/index/age_int/42"), "index"),
+        (HttpRequest::get("/buckets/b/index/age_int/42"), "index"),
         (json("POST", "/mapred", r#"{"inputs":"b","query":[]}"#), "mapreduce"),
-        (Request::get("/buckets/b/keys/k/_,_,_"), "link"),
-        (Request::get("/types/maps/buckets/b/datatypes/k"), "data type"),
+        (HttpRequest::get("/buckets/b/keys/k/_,_,_"), "link"),
+        (HttpRequest::get("/types/maps/buckets/b/datatypes/k"), "data type"),
         (json("POST", "/types/maps/buckets/b/datatypes/k", r#"{"update":{}}"#), "data type"),
-        (Request::get("/buckets/b/counters/k"), "counter"),
-        (Request::get("/search/query/i?q=*"), "search"),
+        (HttpRequest::get("/buckets/b/counters/k"), "counter"),
+        (HttpRequest::get("/search/query/i?q=*"), "search"),
     ] {
         let response = client.send(&request);
         assert_eq!(response.status, 501, "{request:?}: {}", response.text());
@@ -324,11 +324,11 @@ fn features_that_are_not_built_answer_501_by_name() {
 }
 
 #[test]
-fn the_server_says_what_it_is() {
-    let node = Node::buffered();
+fn the_server_names_itself() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     assert_eq!(body(&mut client, "/ping"), "OK");
-    let resources = client.send(&Request::get("/").header("Accept", "application/json")).expect(200).json();
+    let resources = client.send(&HttpRequest::get("/").header("Accept", "application/json")).expect(200).json();
     assert_eq!((&resources["riak_kv_wm_ping"], &resources["riak_kv_wm_stats"]), (&"/ping".into(), &"/stats".into()));
     client.put(K, "v").expect(204);
     client.get(K).expect(200);

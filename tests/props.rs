@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use larder_tests::{Client, Engine, Node, Request};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, TestEngine};
 use serde_json::{Value, json};
 
 const FORM: &str = "PUT must be a JSON object of the form:\n{\"props\":{...bucket properties...}}";
 
 #[track_caller]
-fn prop(client: &mut Client, url: &str, name: &str) -> Value {
+fn prop(client: &mut HttpClient, url: &str, name: &str) -> Value {
     client.get(url).expect(200).json()["props"][name].clone()
 }
 
@@ -18,8 +18,8 @@ fn bytes(text: &str) -> Value {
 }
 
 #[test]
-fn only_what_was_given_changes_and_delete_resets() {
-    let node = Node::buffered();
+fn a_put_changes_only_the_properties_it_names_and_a_delete_resets_all() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let url = "/buckets/b/props";
     assert_eq!(prop(&mut client, url, "name"), "b");
@@ -48,7 +48,7 @@ fn only_what_was_given_changes_and_delete_resets() {
 
 #[test]
 fn bad_values_are_named_with_riaks_reasons() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     for (props, reasons) in [
         (r#"{"n_val":0}"#, json!({"n_val": "not_integer"})),
@@ -64,15 +64,15 @@ fn bad_values_are_named_with_riaks_reasons() {
     }
     let unknown = client.put_json("/buckets/b/props", r#"{"props":{"n_vall":1,"n_val":1}}"#).expect(400);
     assert!(unknown.text().contains("n_vall"), "{}", unknown.text());
-    assert_eq!(prop(&mut client, "/buckets/b/props", "n_val"), 3, "nothing of a refused request is stored");
+    assert_eq!(prop(&mut client, "/buckets/b/props", "n_val"), 3, "a refused request stored a property");
     for good in [r#"{"allow_mult":"true"}"#, r#"{"allow_mult":1}"#, r#"{"r":99}"#, r#"{"name":"other"}"#] {
         client.put_json("/buckets/b/props", &format!("{{\"props\":{good}}}")).expect(204);
     }
 }
 
 #[test]
-fn what_is_not_an_object_of_props_is_refused() {
-    let node = Node::buffered();
+fn a_body_without_an_object_of_props_is_refused() {
+    let node = LarderNode::buffered();
     let mut client = node.client();
     node.admin().active_type("t", r#"{"props":{}}"#);
     for body in [r#"{"props":[]}"#, r#"{"props":null}"#, r#"{"propz":{}}"#, "[]", "", r#"{"props":"#, "not json"] {
@@ -80,22 +80,22 @@ fn what_is_not_an_object_of_props_is_refused() {
         assert_eq!(text, format!("bucket {FORM}"), "{body}");
     }
     assert_eq!(client.put_json("/types/t/props", "{}").expect(400).text(), format!("bucket type {FORM}"));
-    client.send(&Request::new("PUT", "/buckets/b/props").body(r#"{"props":{}}"#)).expect(415);
+    client.send(&HttpRequest::new("PUT", "/buckets/b/props").body(r#"{"props":{}}"#)).expect(415);
     client.put("/types/t/props", r#"{"props":{"r":1}}"#).expect(415);
     client.delete("/types/t/props").expect(405);
 }
 
 #[test]
 fn a_type_update_reaches_a_bucket_that_has_overrides_of_its_own() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let admin = node.admin();
-    admin.active_type("t", Engine::scaled(r#"{"props":{"n_val":3}}"#, r#"{"props":{"r":3}}"#));
+    admin.active_type("t", TestEngine::scaled(r#"{"props":{"n_val":3}}"#, r#"{"props":{"r":3}}"#));
     let url = "/types/t/buckets/b/props";
     client.put_json(url, r#"{"props":{"r":1}}"#).expect(204);
-    let update = Engine::with_n_val(r#"{"props":{"n_val":2,"r":2,"w":1}}"#);
+    let update = TestEngine::with_n_val(r#"{"props":{"n_val":2,"r":2,"w":1}}"#);
     admin.check(&["bucket-type", "update", "t", &update], "t updated\n");
-    for (name, value) in [("n_val", Engine::scaled(2, 1)), ("r", 1), ("w", 1)] {
+    for (name, value) in [("n_val", TestEngine::scaled(2, 1)), ("r", 1), ("w", 1)] {
         assert_eq!(prop(&mut client, url, name), value, "{name}");
     }
     client.delete(url).expect(204);
@@ -104,7 +104,7 @@ fn a_type_update_reaches_a_bucket_that_has_overrides_of_its_own() {
 
 #[test]
 fn type_properties_are_read_and_changed_over_http() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     node.admin().active_type("t", r#"{"props":{}}"#);
     client.put_json("/types/t/props", r#"{"props":{"r":1}}"#).expect(204);
@@ -120,7 +120,7 @@ fn type_properties_are_read_and_changed_over_http() {
 
 #[test]
 fn the_old_path_reads_and_sets_them_too() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     client.put_json("/riak/b", r#"{"props":{"n_val":2}}"#).expect(204);
     assert_eq!(prop(&mut client, "/riak/b", "n_val"), 2);
@@ -129,7 +129,7 @@ fn the_old_path_reads_and_sets_them_too() {
 
 #[test]
 fn hooks_are_kept_in_order_and_shown_as_given() {
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     let mut client = node.client();
     let hooks = json!(["first", {"mod": "m", "fun": "f"}, {"name": "Js.hook"}]);
     let body = json!({"props": {"precommit": hooks}}).to_string();
@@ -139,7 +139,7 @@ fn hooks_are_kept_in_order_and_shown_as_given() {
 
 #[test]
 fn properties_survive_a_restart() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     node.client().put_json("/buckets/b/props", r#"{"props":{"n_val":2,"allow_mult":true}}"#).expect(204);
     let before = node.client().get("/buckets/b/props").expect(200).text();
     node.kill();

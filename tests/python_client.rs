@@ -1,20 +1,20 @@
 //! The Python client `riak`, unmodified, over HTTP.
 //!
-//! `LARDER_PYTHON` names the interpreter of an environment that has it (`cargo xtask test` makes one). Without it the test
-//! says that it was skipped.
+//! `LARDER_PYTHON` names the interpreter of an environment with the client (`cargo xtask test` makes one). Without it the test
+//! prints that it is skipped.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and is told by the environment where Python is"
+    reason = "a test fails by panicking, and reads the path of Python from the environment"
 )]
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{Node, Process, figure};
+use larder_tests::{LarderNode, Process, figure};
 
 /// Runs one script of `tests/python` against a server of its own.
 #[track_caller]
@@ -23,7 +23,7 @@ fn check(script: &str) {
         figure("python client", "skipped: LARDER_PYTHON names no interpreter");
         return;
     };
-    let node = Node::buffered();
+    let node = LarderNode::buffered();
     node.admin().active_type("many", r#"{"props":{"n_val":1}}"#);
     node.admin().active_type("single", r#"{"props":{"allow_mult":false}}"#);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
@@ -36,7 +36,7 @@ fn check(script: &str) {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
         .env("LARDER_HTTP_PORT", node.http().port().to_string());
-    let ended = Process::start(&mut command).ended(Duration::from_secs(60));
+    let ended = Process::start(&mut command).wait_for_end(Duration::from_secs(60));
     assert_eq!(ended.code, Some(0), "{script}\n{}\n{}\nserver: {}", ended.stdout, ended.stderr, node.log());
 }
 

@@ -1,4 +1,4 @@
-//! Starting, refusing to start, and stopping.
+//! The start of a server, refused starts, and the stop.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
@@ -10,13 +10,13 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Ended, Engine, Home, Node, Process};
+use larder_tests::{Home, HttpClient, LarderNode, Process, ProcessEnd, TestEngine};
 
-/// Fails the test unless the start was refused with one clear line that has these words.
+/// Fails the test unless the start was refused with one line that has these words.
 ///
-/// Before it a server may say what it is about to do: over a cluster, that it connects.
+/// Lines at level INFO may come first: over a cluster a server logs that it connects.
 #[track_caller]
-fn refused(ended: &Ended, words: &[&str]) {
+fn refused(ended: &ProcessEnd, words: &[&str]) {
     assert!(ended.code.is_some_and(|code| code != 0), "{ended:?}");
     assert!(!ended.stdout.contains("Riak HTTP"), "{ended:?}");
     let reasons: Vec<&str> = ended.stderr.lines().filter(|line| !line.contains(" INFO ")).collect();
@@ -35,10 +35,10 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_second_server_on_the_same_data_is_refused_and_the_first_goes_on() {
-    let node = Node::buffered();
+fn a_second_server_on_the_same_data_is_refused_and_the_first_still_serves() {
+    let node = LarderNode::buffered();
     let data = node.home().data();
-    let ended = Process::start(&mut node.home().command(&[])).ended(Duration::from_secs(30));
+    let ended = Process::start(&mut node.home().command(&[])).wait_for_end(Duration::from_secs(30));
     refused(&ended, &[data.to_str().unwrap()]);
     node.client().put("/buckets/b/keys/k", "v").expect(204);
     node.admin().check(&["ping"], "pong\n");
@@ -52,8 +52,8 @@ fn a_directory_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn data_was_once_open_to_everybody() {
-    let node = Node::s3(&[]);
+fn other_users_cannot_read_the_data() {
+    let node = LarderNode::s3(&[]);
     node.client().put("/buckets/b/keys/k", "v").expect(204);
     let home = node.into_home();
     let mut open = vec![home.data()];
@@ -71,10 +71,10 @@ fn data_was_once_open_to_everybody() {
 }
 
 #[test]
-fn log_lines_that_nobody_read_once_stopped_the_server() {
+fn a_full_log_pipe_does_not_stop_the_server() {
     let home = Home::new();
     let mut command = home.command(&["--log-level", "debug", "--s3", "127.0.0.1:0"]);
-    // What tells the tests how to run is no setting.
+    // The variables of the test run are no settings of the server.
     std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("LARDER_")).for_each(|name| {
         command.env_remove(name);
     });
@@ -83,14 +83,14 @@ fn log_lines_that_nobody_read_once_stopped_the_server() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     while !banner.contains("Ctrl-C stops") {
         if out.read_line(&mut banner).unwrap() == 0 {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("{banner}{said}");
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            panic!("{banner}{stderr}");
         }
     }
     let at = banner.split_once("S3          http://").unwrap().1.lines().next().unwrap().parse().unwrap();
-    let mut client = Client::new(at);
-    // A pipe holds 64 KiB; each answer leaves a line.
+    let mut client = HttpClient::new(at);
+    // A pipe holds 64 KiB; each answer logs a line, which no reader takes.
     for _ in 0..2_000 {
         client.get("/none/none").expect(404);
     }
@@ -111,14 +111,14 @@ fn a_socket_path_that_is_too_long_is_named() {
 }
 
 #[test]
-fn a_start_that_waits_for_its_cluster_ends_when_it_is_told_to() {
+fn sigterm_ends_a_start_that_waits_for_its_cluster() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = silent.local_addr().unwrap().to_string();
     let home = Home::new();
     let process = Process::start(&mut home.command(&["--engine", "cassandra", "--cassandra", &at]));
     let _asked = silent.accept().unwrap();
     process.terminate();
-    let ended = process.ended(Duration::from_secs(60));
+    let ended = process.wait_for_end(Duration::from_secs(60));
     assert!(ended.code == Some(0) && !ended.stderr.contains("cannot use the engine"), "{ended:?}");
 }
 
@@ -129,7 +129,7 @@ fn unknown_settings_are_named_wherever_they_stand() {
     assert!(flag.code.is_some_and(|code| code != 0) && flag.stderr.contains("--no-such-setting"), "{flag:?}");
     let mut command = home.command(&[]);
     command.env("LARDER_NO_SUCH_SETTING", "1");
-    refused(&Process::start(&mut command).ended(Duration::from_secs(30)), &["LARDER_NO_SUCH_SETTING"]);
+    refused(&Process::start(&mut command).wait_for_end(Duration::from_secs(30)), &["LARDER_NO_SUCH_SETTING"]);
     let file = home.path().join("larder.toml");
     fs::write(&file, "no-such-setting = 1\n").unwrap();
     let ended = home.fails_to_start(&["--config", file.to_str().unwrap()]);
@@ -148,29 +148,29 @@ fn settings_come_from_the_environment_and_from_a_file_too() {
     let mut process = Process::start(&mut command);
     process.wait_for(Duration::from_secs(30), |out| out.contains("Riak HTTP").then_some(())).expect("it starts");
     process.terminate();
-    assert_eq!(process.ended(Duration::from_secs(30)).code, Some(0));
+    assert_eq!(process.wait_for_end(Duration::from_secs(30)).code, Some(0));
     let file = home.path().join("larder.toml");
     fs::write(&file, "node-name = \"two@127.0.0.1\"\ndurability = \"buffered\"\n").unwrap();
     let path = file.to_str().unwrap().to_owned();
-    let node = Node::start_in(home, &["--config", &path]);
+    let node = LarderNode::start_in(home, &["--config", &path]);
     assert_eq!(node.client().get("/stats").expect(200).json()["nodename"], "two@127.0.0.1");
 }
 
 #[test]
-fn the_banner_says_what_is_true_and_what_to_try() {
-    let node = Node::start(&[]);
+fn the_banner_shows_the_settings_and_commands_to_try() {
+    let node = LarderNode::start(&[]);
     let banner = node.banner();
     for word in [&node.http().to_string(), node.home().socket().to_str().unwrap(), "kv-admin", "bucket-type"] {
         assert!(banner.contains(word), "{word}: {banner}");
     }
     for word in ["8087", "8080"] {
-        assert!(!banner.contains(word), "a protocol that is off is announced: {banner}");
+        assert!(!banner.contains(word), "the banner shows a protocol that is off: {banner}");
     }
-    if !Engine::is_local_for("when a write is on its disk") {
+    if !TestEngine::is_local_for("when a write is on its disk") {
         return;
     }
-    assert!(banner.contains("disk"), "the banner says when a write is on disk: {banner}");
-    let buffered = Node::buffered().banner();
+    assert!(banner.contains("disk"), "the banner does not show the durability: {banner}");
+    let buffered = LarderNode::buffered().banner();
     assert!(buffered.contains("buffered"), "{buffered}");
 }
 
@@ -183,12 +183,12 @@ fn a_listener_may_be_off() {
     assert!(there.is_some() && socket.exists(), "{} {}", process.stdout(), process.stderr());
     assert!(!process.stdout().contains("Riak HTTP   http://"), "{}", process.stdout());
     process.terminate();
-    assert_eq!(process.ended(Duration::from_secs(30)).code, Some(0));
+    assert_eq!(process.wait_for_end(Duration::from_secs(30)).code, Some(0));
 }
 
 #[test]
-fn the_memory_engine_serves_and_forgets() {
-    let mut node = Node::start(&["--engine", "memory"]);
+fn the_memory_engine_loses_its_data_at_the_stop() {
+    let mut node = LarderNode::start(&["--engine", "memory"]);
     node.client().put("/buckets/b/keys/k", "v").expect(204);
     assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
     assert_eq!(node.terminate().code, Some(0));
@@ -219,7 +219,7 @@ fn help_and_version_answer_without_a_server() {
 
 #[test]
 fn a_restart_keeps_the_data() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     for number in 0..50 {
         node.client().put(&format!("/buckets/b/keys/{number}"), number.to_string()).expect(204);
     }
@@ -238,7 +238,7 @@ fn a_restart_keeps_the_data() {
 
 #[test]
 fn a_buffered_write_survives_an_orderly_stop() {
-    let mut node = Node::buffered();
+    let mut node = LarderNode::buffered();
     node.client().put("/buckets/b/keys/k?dw=0", "v").expect(204);
     assert_eq!(node.terminate().code, Some(0));
     node.restart();
@@ -247,7 +247,7 @@ fn a_buffered_write_survives_an_orderly_stop() {
 
 #[test]
 fn a_request_under_way_is_answered_before_the_server_stops() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     let mut stream = TcpStream::connect(node.http()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
@@ -267,14 +267,14 @@ fn a_request_under_way_is_answered_before_the_server_stops() {
     let answer = rest.join().unwrap();
     assert!(answer.starts_with("HTTP/1.1 204 "), "{answer:?}");
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(!node.home().socket().exists(), "the socket is left behind");
+    assert!(!node.home().socket().exists(), "the stop leaves the socket");
     node.restart();
     assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "helloworld");
 }
 
 #[test]
 fn an_idle_connection_does_not_hold_up_the_stop() {
-    let mut node = Node::start(&[]);
+    let mut node = LarderNode::start(&[]);
     let mut client = node.client();
     client.get("/ping").expect(200);
     let _silent = TcpStream::connect(node.http()).unwrap();
@@ -283,7 +283,7 @@ fn an_idle_connection_does_not_hold_up_the_stop() {
 
 #[test]
 fn log_lines_may_be_json() {
-    let mut node = Node::start(&["--log-format", "json"]);
+    let mut node = LarderNode::start(&["--log-format", "json"]);
     node.client().get("/ping").expect(200);
     let ended = node.terminate();
     assert!(!ended.stderr.is_empty());

@@ -1,8 +1,8 @@
-//! Everything from one server into another and back, by `kv-admin export` and `import`: the same by checksum, and as clients
-//! see it. Then the servers are killed in the middle of it, again and again.
+//! `kv-admin export` and `import` move all data from one server to another and back: checksums and the answers to clients
+//! stay the same. A second test kills the servers during each transfer.
 //!
-//! With `LARDER_CASSANDRA=host:port` the way is from the embedded engine to that cluster and back; without, from one embedded
-//! engine to another.
+//! With `LARDER_CASSANDRA=host:port` the data goes from the embedded engine to that cluster and back; without it, from one
+//! embedded engine to another.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,46 +17,48 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_tests::{Admin, Ended, Home, Node, OwnKeyspaces, Process, Random, Request, S3, Scale, figure};
+use larder_tests::{
+    Home, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, Process, ProcessEnd, Random, S3Client, Scale, figure,
+};
 
-/// How long an export or an import may take.
+/// The longest time of an export or an import.
 const TRANSFER: Duration = Duration::from_secs(300);
 const KV: &str = "/types/t/buckets/b/keys";
 
-/// Where a server keeps its data.
+/// The engine of one side of a transfer.
 #[derive(Debug)]
-enum Place {
+enum TransferSide {
     Local,
-    Cluster(OwnKeyspaces),
+    Cluster(NamedKeyspaces),
 }
 
-impl Place {
-    /// Somewhere else than in the embedded engine, if the run says where; nobody else is there.
+impl TransferSide {
+    /// The cluster of this run with keyspaces of its own, or the embedded engine.
     fn far() -> Self {
         match std::env::var("LARDER_CASSANDRA") {
             Ok(node) => {
                 let node = node.parse().expect("LARDER_CASSANDRA is an address");
-                Self::Cluster(OwnKeyspaces::new(node, "transfer"))
+                Self::Cluster(NamedKeyspaces::new(node, "transfer"))
             }
             Err(_) => Self::Local,
         }
     }
 
-    /// A server there; each has a name of its own, so that nobody waits for the one that was killed.
-    fn start(&self, home: Home) -> Node {
+    /// Starts a server; each has a name of its own, so that none waits for the heartbeat of a killed one to expire.
+    fn start(&self, home: Home) -> LarderNode {
         static STARTS: AtomicU32 = AtomicU32::new(0);
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("larder{number}@127.0.0.1");
         let args = ["--s3", "127.0.0.1:0", "--node-name", &name];
         match self {
-            Self::Local => Node::start_in(home, &[&args[..], &["--engine", "local"]].concat()),
+            Self::Local => LarderNode::start_in(home, &[&args[..], &["--engine", "local"]].concat()),
             Self::Cluster(keyspaces) => keyspaces.start(home, &args),
         }
     }
 }
 
-/// Contexts that a client got from the first server.
-struct Held {
+/// The contexts, the upload and the part that a client got from the first server.
+struct ClientContexts {
     siblings: String,
     strong: String,
     gone: String,
@@ -64,9 +66,9 @@ struct Held {
     part: String,
 }
 
-/// Puts something of everything; `keys` of the plain kind.
-fn fill(node: &Node, keys: usize) -> Held {
-    let (admin, mut client, mut s3) = (node.admin(), node.client(), S3::admin(node));
+/// Puts data of every kind, of which `keys` are plain objects.
+fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
+    let (admin, mut client, mut s3) = (node.admin(), node.client(), S3Client::admin(node));
     let mut random = Random::seeded(7);
     admin.active_type("t", r#"{"props":{"n_val":1,"allow_mult":true}}"#);
     admin.active_type("once", r#"{"props":{"write_once":true}}"#);
@@ -91,7 +93,7 @@ fn fill(node: &Node, keys: usize) -> Held {
     let gone = client.get(&format!("{KV}/gone")).context().to_owned();
     client.delete(&format!("{KV}/gone")).expect(204);
 
-    admin.says(&["s3", "user", "create", "ann@example.com", "Ann"]);
+    admin.output(&["s3", "user", "create", "ann@example.com", "Ann"]);
     for bucket in ["/photos", "/kept"] {
         s3.put(bucket, "").expect(200);
     }
@@ -112,14 +114,14 @@ fn fill(node: &Node, keys: usize) -> Held {
     let part = s3.part("/photos/open", &upload, 1, random.bytes(80_000));
     let siblings = client.get(&format!("{KV}/siblings")).expect(300).context().to_owned();
     let strong = client.get("/types/strong/buckets/b/keys/k").expect(200).context().to_owned();
-    Held { siblings, strong, gone, upload, part }
+    ClientContexts { siblings, strong, gone, upload, part }
 }
 
-/// What clients see, by what they ask for.
-fn seen(node: &Node, keys: usize, held: &Held) -> BTreeMap<String, (u16, Vec<u8>)> {
-    let (mut client, mut s3) = (node.client(), S3::admin(node));
-    let mut seen = BTreeMap::new();
-    let listing = |client: &mut larder_tests::Client, target: &str| {
+/// The answers to clients, by target.
+fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<String, (u16, Vec<u8>)> {
+    let (mut client, mut s3) = (node.client(), S3Client::admin(node));
+    let mut answers = BTreeMap::new();
+    let listing = |client: &mut larder_tests::HttpClient, target: &str| {
         let mut json = client.get(target).expect(200).json();
         for list in ["keys", "buckets"] {
             if let Some(names) = json.get_mut(list).and_then(serde_json::Value::as_array_mut) {
@@ -135,7 +137,7 @@ fn seen(node: &Node, keys: usize, held: &Held) -> BTreeMap<String, (u16, Vec<u8>
         "/buckets/own/props",
         "/types/strong/buckets/b/keys?keys=true",
     ] {
-        seen.insert(target.to_owned(), (200, listing(&mut client, target)));
+        answers.insert(target.to_owned(), (200, listing(&mut client, target)));
     }
     let mut plain: Vec<String> = (0..keys).map(|key| format!("{KV}/{key}")).collect();
     plain.extend(["siblings", "gone"].map(|key| format!("{KV}/{key}")));
@@ -145,9 +147,9 @@ fn seen(node: &Node, keys: usize, held: &Held) -> BTreeMap<String, (u16, Vec<u8>
     for target in plain {
         let mut answer = client.get(&target);
         let context = answer.header("X-Riak-Vclock").unwrap_or_default().as_bytes().to_vec();
-        // A tombstone goes after three seconds, and its context with it.
+        // A tombstone is removed after three seconds, and its context with it.
         answer.body.extend(context.iter().filter(|_| answer.status != 404));
-        seen.insert(target, (answer.status, answer.body));
+        answers.insert(target, (answer.status, answer.body));
     }
     let (open, parts) = (format!("/photos/open?uploadId={}", held.upload), ["small", "row", "file", "parts"]);
     let objects = parts
@@ -158,16 +160,16 @@ fn seen(node: &Node, keys: usize, held: &Held) -> BTreeMap<String, (u16, Vec<u8>
         ["/", "/photos", "/kept?versions", "/photos?uploads", "/photos?acl", "/photos?list-type=2&prefix=r", &open];
     for target in lists.into_iter().map(str::to_owned).chain(objects) {
         let answer = s3.get(&target);
-        // An error names its request.
+        // The body of an error holds a request id, which differs each time.
         let body = if answer.status == 200 { answer.body } else { Vec::new() };
-        seen.insert(target, (answer.status, body));
+        answers.insert(target, (answer.status, body));
     }
-    seen
+    answers
 }
 
-/// Fails unless both are the same; says which is not, not what is in it.
+/// Fails unless both have the same answers; prints the target and the beginning of the bodies.
 #[track_caller]
-fn same(one: &BTreeMap<String, (u16, Vec<u8>)>, other: &BTreeMap<String, (u16, Vec<u8>)>) {
+fn assert_same(one: &BTreeMap<String, (u16, Vec<u8>)>, other: &BTreeMap<String, (u16, Vec<u8>)>) {
     for (target, (status, body)) in one {
         let (found, bytes) = &other[target];
         let start = |body: &[u8]| String::from_utf8_lossy(&body[..body.len().min(600)]).into_owned();
@@ -176,19 +178,19 @@ fn same(one: &BTreeMap<String, (u16, Vec<u8>)>, other: &BTreeMap<String, (u16, V
     }
 }
 
-fn begin(node: &Node, words: &[&str], dir: &Path) -> Process {
-    Process::start(Command::new(Admin::binary()).arg("--socket").arg(node.home().socket()).args(words).arg(dir))
+fn begin(node: &LarderNode, words: &[&str], dir: &Path) -> Process {
+    Process::start(Command::new(KvAdmin::binary()).arg("--socket").arg(node.home().socket()).args(words).arg(dir))
 }
 
-/// Runs a command to its good end.
+/// Runs a command, which must succeed, and returns its stdout.
 #[track_caller]
-fn run(node: &Node, words: &[&str], dir: &Path) -> String {
-    let Ended { code, stdout, stderr } = begin(node, words, dir).ended(TRANSFER);
+fn run(node: &LarderNode, words: &[&str], dir: &Path) -> String {
+    let ProcessEnd { code, stdout, stderr } = begin(node, words, dir).wait_for_end(TRANSFER);
     assert_eq!(code, Some(0), "{words:?}: {stdout}{stderr}\n{}", node.log());
     stdout
 }
 
-/// Name, count and checksum of every table that is compared. Counters of what S3 users do go on, so they are not.
+/// The name, the count and the checksum of every table, except the usage of S3 users, which goes on changing.
 fn checksums(stdout: &str) -> BTreeMap<String, (String, String)> {
     let lines = stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let tables = lines.filter(|words| words.len() == 5 && words[4].len() == 32 && words[0] != "usage");
@@ -199,12 +201,12 @@ fn checksums(stdout: &str) -> BTreeMap<String, (String, String)> {
 }
 
 #[test]
-fn from_one_to_many_and_back_nothing_has_changed() {
+fn data_is_unchanged_after_a_transfer_to_the_cluster_and_back() {
     let keys = Scale::current().of(400, 5000);
-    let (near, far) = (Place::Local, Place::far());
+    let (near, far) = (TransferSide::Local, TransferSide::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
-    let before = seen(&first, keys, &held);
+    let before = answers(&first, keys, &held);
     let (out, back) = (Home::new(), Home::new());
     let begun = Instant::now();
     let exported = run(&first, &["export"], out.path());
@@ -219,38 +221,44 @@ fn from_one_to_many_and_back_nothing_has_changed() {
     figure("transfer: import and verification", &format!("{:.1?}", begun.elapsed()));
     assert_eq!(checksums(&imported), checksums(&exported));
     assert!(imported.contains("verified: counts and checksums are those of the export"), "{imported}");
-    std::thread::sleep(Duration::from_secs(3)); // Users are remembered for two seconds.
-    same(&before, &seen(&second, keys, &held));
+    std::thread::sleep(Duration::from_secs(3)); // Servers cache users for two seconds.
+    assert_same(&before, &answers(&second, keys, &held));
 
     assert_eq!(checksums(&run(&second, &["export"], back.path())), checksums(&exported));
     let third = near.start(Home::new());
     assert_eq!(checksums(&run(&third, &["import"], back.path())), checksums(&exported));
     std::thread::sleep(Duration::from_secs(3));
-    same(&before, &seen(&third, keys, &held));
+    assert_same(&before, &answers(&third, keys, &held));
     drop(third);
     contexts_hold(&second, &held);
 }
 
-/// What a client got from the first server is of use at another.
-fn contexts_hold(node: &Node, held: &Held) {
-    let (mut client, mut s3) = (node.client(), S3::admin(node));
+/// Contexts, uploads and parts of the first server work at another.
+fn contexts_hold(node: &LarderNode, held: &ClientContexts) {
+    let (mut client, mut s3) = (node.client(), S3Client::admin(node));
     let siblings = format!("{KV}/siblings");
-    client.send(&Request::put(&siblings, "both").header("X-Riak-Vclock", &held.siblings)).expect(204);
+    client.send(&HttpRequest::put(&siblings, "both").header("X-Riak-Vclock", &held.siblings)).expect(204);
     assert_eq!(client.get(&siblings).expect(200).text(), "both");
     let strong = "/types/strong/buckets/b/keys/k";
-    client.send(&Request::put(strong, "two").header("X-Riak-Vclock", &held.strong)).expect(204);
-    let refused = client.send(&Request::put(strong, "three").header("X-Riak-Vclock", &held.strong));
-    assert!(refused.status >= 400, "it was replaced: {}", refused.status);
+    client.send(&HttpRequest::put(strong, "two").header("X-Riak-Vclock", &held.strong)).expect(204);
+    let refused = client.send(&HttpRequest::put(strong, "three").header("X-Riak-Vclock", &held.strong));
+    assert!(refused.status >= 400, "a replaced context is accepted: {}", refused.status);
     let gone = format!("{KV}/gone");
-    client.send(&Request::put(&gone, "again").header("X-Riak-Vclock", &held.gone)).expect(204);
+    client.send(&HttpRequest::put(&gone, "again").header("X-Riak-Vclock", &held.gone)).expect(204);
     assert_eq!(client.get(&gone).expect(200).text(), "again");
     s3.complete("/photos/open", &held.upload, &[(1, held.part.clone())]).expect(200);
     assert_eq!(s3.get("/photos/open").expect(200).body.len(), 80_000);
     node.admin().check(&["bucket-type", "activate", "waits"], "waits has been activated\n");
 }
 
-/// Begins a command again and again and kills its server at random moments, some rounds; then lets it come to its end.
-fn with_kills(place: &Place, mut node: Node, words: &[&str], dir: &Path, random: &mut Random) -> (Node, String) {
+/// Begins a command several times and kills its server at a random moment each time; then runs the command to its end.
+fn with_kills(
+    place: &TransferSide,
+    mut node: LarderNode,
+    words: &[&str],
+    dir: &Path,
+    random: &mut Random,
+) -> (LarderNode, String) {
     let rounds = Scale::current().of(4, 40);
     let mut killed = 0;
     for _ in 0..rounds {
@@ -258,13 +266,13 @@ fn with_kills(place: &Place, mut node: Node, words: &[&str], dir: &Path, random:
         std::thread::sleep(Duration::from_millis(20 + random.below(900) as u64));
         killed += usize::from(command.status().is_none());
         node.kill();
-        let _ = command.ended(TRANSFER);
+        let _ = command.wait_for_end(TRANSFER);
         node = place.start(node.into_home());
     }
-    figure(&format!("transfer: {} that were killed half way", words[0]), &format!("{killed} of {rounds}"));
-    let last = begin(&node, words, dir).ended(TRANSFER);
+    figure(&format!("transfer: {} that a kill interrupted", words[0]), &format!("{killed} of {rounds}"));
+    let last = begin(&node, words, dir).wait_for_end(TRANSFER);
     let stdout = match last.code {
-        // The kill came between its end and its answer.
+        // The kill came after the end of the export and before its answer.
         Some(1) if last.stderr.contains("holds a complete export already") => run(&node, &["export", "--verify"], dir),
         code => {
             assert_eq!(code, Some(0), "{words:?}: {}{}", last.stdout, last.stderr);
@@ -275,13 +283,13 @@ fn with_kills(place: &Place, mut node: Node, words: &[&str], dir: &Path, random:
 }
 
 #[test]
-fn killed_at_any_moment_it_goes_on_and_comes_to_the_same() {
+fn a_transfer_that_is_killed_many_times_has_the_same_result() {
     let keys = Scale::current().of(3000, 30_000);
     let mut random = Random::from_environment("transfer");
-    let (near, far) = (Place::Local, Place::far());
+    let (near, far) = (TransferSide::Local, TransferSide::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
-    let mut s3 = S3::admin(&first);
+    let mut s3 = S3Client::admin(&first);
     for number in 0..Scale::current().of(8, 40) {
         s3.put(&format!("/photos/more-{number}"), random.bytes(6_000_000)).expect(200);
     }
@@ -289,13 +297,13 @@ fn killed_at_any_moment_it_goes_on_and_comes_to_the_same() {
     let wanted = checksums(&run(&first, &["export"], whole.path()));
     let (first, exported) = with_kills(&near, first, &["export"], out.path(), &mut random);
     assert_eq!(checksums(&exported), wanted);
-    let before = seen(&first, 50, &held);
+    let before = answers(&first, 50, &held);
     drop(first);
 
     let (second, imported) = with_kills(&far, far.start(Home::new()), &["import"], out.path(), &mut random);
     assert_eq!(checksums(&imported), wanted);
     std::thread::sleep(Duration::from_secs(3));
-    same(&before, &seen(&second, 50, &held));
+    assert_same(&before, &answers(&second, 50, &held));
     let (second, exported) = with_kills(&far, second, &["export"], back.path(), &mut random);
     assert_eq!(checksums(&exported), wanted);
     drop(second);
@@ -306,8 +314,8 @@ fn killed_at_any_moment_it_goes_on_and_comes_to_the_same() {
 }
 
 #[test]
-fn what_must_not_be_done_is_refused_before_anything_is() {
-    let node = Place::Local.start(Home::new());
+fn a_transfer_that_would_overwrite_data_is_refused() {
+    let node = TransferSide::Local.start(Home::new());
     let (admin, home) = (node.admin(), Home::new());
     admin.refused(&["export"], "Usage: kv-admin export <directory>\n");
     let line = "give the whole path of the directory: it is one of the server's machine\n";
@@ -317,13 +325,13 @@ fn what_must_not_be_done_is_refused_before_anything_is() {
     let none = none.to_str().unwrap();
     admin.refused(&["import", none], &format!("there is no export in {none}\n"));
     run(&node, &["export"], home.path());
-    let twice = begin(&node, &["export"], home.path()).ended(TRANSFER);
+    let twice = begin(&node, &["export"], home.path()).wait_for_end(TRANSFER);
     assert_eq!((twice.code, twice.stdout.as_str()), (Some(1), ""));
     assert!(twice.stderr.contains("holds a complete export already"), "{}", twice.stderr);
     node.client().put("/buckets/b/keys/k", "v").expect(204);
-    let refused = begin(&node, &["import"], home.path()).ended(TRANSFER);
+    let refused = begin(&node, &["import"], home.path()).wait_for_end(TRANSFER);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
     assert_eq!(refused.stderr, "the target is not empty: it has buckets, keys, objects\n");
-    let differs = begin(&node, &["export", "--verify"], home.path()).ended(TRANSFER);
+    let differs = begin(&node, &["export", "--verify"], home.path()).wait_for_end(TRANSFER);
     assert!(differs.code == Some(1) && differs.stderr.contains("objects: exported 0 "), "{}", differs.stderr);
 }

@@ -1,7 +1,7 @@
-//! Bare hyper that streams a file: what a large GET costs when nothing is looked up and nothing is verified.
+//! Bare hyper that streams a file: the cost of a large GET without lookups and checksums.
 //!
-//! Every GET is answered by the whole file: a blocking thread reads it piece by piece, a few pieces ahead of the
-//! connection, as a server must that cannot hold a body in memory. It ends when its stdin does.
+//! The answer of every GET is the file: a blocking thread reads it in pieces, a few ahead of the connection, as a server must
+//! that cannot hold a body in memory. The process ends when its stdin does.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -22,45 +22,45 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::child::Child;
+use crate::child::ChildProcess;
 use crate::endpoint::Endpoint;
 use crate::server::wait_for_answer;
 
-/// Bytes of one piece.
+/// The size of a piece.
 const PIECE_BYTES: usize = 256 * 1_024;
 
-/// Pieces that are read ahead of the connection.
+/// The pieces that are read ahead of the connection.
 const PIECES_AHEAD: usize = 2;
 
-/// What `bare-file` is told.
+/// The arguments of `bare-file`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Where to listen.
+pub(crate) struct BareFileArgs {
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The file every GET is answered by.
+    /// The file that answers every GET.
     #[arg(long)]
     file: PathBuf,
 }
 
 /// A running bare server.
 pub(crate) struct BareFile {
-    child: Child,
-    /// Where it listens.
+    child: ChildProcess,
+    /// Its address.
     pub(crate) endpoint: Endpoint,
 }
 
 impl BareFile {
-    /// Starts this binary as one that streams `file`.
+    /// Starts this binary as a server that streams `file`.
     ///
     /// # Errors
     ///
-    /// When it does not start or does not answer.
+    /// When it does not start, or does not answer.
     pub(crate) fn start(file: &Path) -> Result<Self> {
         let endpoint = Endpoint::free()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare-file").arg("--listen").arg(endpoint.address.to_string()).arg("--file").arg(file);
-        let mut child = Child::start(command.stdin(Stdio::piped()))?;
+        let mut child = ChildProcess::start(command.stdin(Stdio::piped()))?;
         wait_for_answer(&mut child, &endpoint)?;
         Ok(Self { child, endpoint })
     }
@@ -71,23 +71,23 @@ impl BareFile {
     }
 }
 
-/// Answers until stdin ends.
+/// Serves until stdin ends.
 ///
 /// # Errors
 ///
 /// When the address cannot be listened on.
-pub(crate) fn serve(options: &Options) -> Result<()> {
+pub(crate) fn serve(options: &BareFileArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime
         .block_on(TcpListener::bind(options.listen))
         .with_context(|| format!("listening on {}", options.listen))?;
     runtime.spawn(accept(listener, Arc::new(options.file.clone())));
-    // The parent holds the other end: it ends when the parent does, however that happens.
+    // The parent holds the other end of stdin: this process ends with it, also after a kill.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
 }
 
-/// Answers on a free port for as long as the test's runtime lives.
+/// Serves on a free port while the test's runtime lives.
 #[cfg(test)]
 pub(crate) async fn on_loopback(file: &Path) -> Result<Endpoint> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -110,27 +110,27 @@ async fn connection(stream: TcpStream, file: Arc<PathBuf>) {
         let file = file.clone();
         async move { Ok::<_, Infallible>(answer(request.uri().path(), &file)) }
     });
-    // A client that goes away is how every connection ends here.
+    // Every connection ends when its client closes it: that is no error.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The file; for `/ping` nothing; 500 when the file cannot be opened.
-fn answer(path: &str, file: &Path) -> Response<Pieces> {
-    let opened = if path == "/ping" { Ok(Pieces::none()) } else { Pieces::of(file) };
+/// The file; an empty body for `/ping`; 500 when the file cannot be opened.
+fn answer(path: &str, file: &Path) -> Response<FileBody> {
+    let opened = if path == "/ping" { Ok(FileBody::none()) } else { FileBody::of(file) };
     opened.map(Response::new).unwrap_or_else(|_| {
-        let mut response = Response::new(Pieces::none());
+        let mut response = Response::new(FileBody::none());
         *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
         response
     })
 }
 
-/// A body that comes from a file.
-struct Pieces {
+/// A body that is streamed from a file.
+struct FileBody {
     read: mpsc::Receiver<std::io::Result<Bytes>>,
     left: u64,
 }
 
-impl Pieces {
+impl FileBody {
     fn none() -> Self {
         Self { read: mpsc::channel(1).1, left: 0 }
     }
@@ -144,7 +144,7 @@ impl Pieces {
     }
 }
 
-/// Reads until the file or the interest in it ends.
+/// Reads until the file ends or the connection is gone.
 fn read_pieces(mut file: File, pieces: &mpsc::Sender<std::io::Result<Bytes>>) {
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -155,7 +155,7 @@ fn read_pieces(mut file: File, pieces: &mpsc::Sender<std::io::Result<Bytes>>) {
     }
 }
 
-impl Body for Pieces {
+impl Body for FileBody {
     type Data = Bytes;
     type Error = std::io::Error;
 

@@ -1,7 +1,7 @@
-//! Bare fjall: what the same durable writes cost when nothing but the commit is done.
+//! Bare fjall: the cost of the same durable writes when only the commit is done.
 //!
-//! Writers queue a key and a value and wait; one thread takes what has queued, commits it as one batch with one sync, and
-//! answers. No HTTP, no context, no view: the floor under every durable PUT.
+//! Writers queue a key and a value and wait. One thread takes the queue, commits it as one batch with one sync, and answers.
+//! There is no HTTP, no context, no view: this is the least cost of a durable PUT.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,75 +14,75 @@ use std::io::Read;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::child::Child;
-use crate::keys::{Random, Values, key};
+use crate::child::ChildProcess;
+use crate::keys::{BenchRandom, ValuePool, key};
 use crate::limits::{ANSWER_WAIT_MAX, CELL_OPERATIONS_MAX, GROUP_WRITES_MAX};
 use crate::procfs::{self, Cpu};
-use crate::worker::Window;
+use crate::worker::MeasureWindow;
 
-/// What `bare-fjall` is told.
+/// The arguments of `bare-fjall`.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Options {
-    /// Where the database is; it is made when missing.
+pub(crate) struct BareFjallArgs {
+    /// The folder of the database, which is made when missing.
     #[arg(long)]
     pub(crate) data: PathBuf,
-    /// Length of the measured window.
+    /// The length of the measured window, in seconds.
     #[arg(long, default_value_t = 5.0)]
     pub(crate) seconds: f64,
-    /// Writers that wait for their own write.
+    /// The number of writers, each waiting for its own write.
     #[arg(long, default_value_t = 64)]
     pub(crate) writers: usize,
     /// Bytes of each value.
     #[arg(long, default_value_t = 1_124)]
     pub(crate) value_bytes: usize,
-    /// Which run on this data it is: each has its own keys.
+    /// The number of this run on the data: each run has its own keys.
     #[arg(long, default_value_t = 0)]
     pub(crate) round: u64,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Committed {
+pub(crate) struct CommitRate {
     /// Writes per second.
     pub(crate) rate: f64,
-    /// CPU seconds for a thousand writes, writers included.
+    /// CPU seconds per thousand writes, writers included.
     pub(crate) cpu_per_thousand: Cpu,
 }
 
-/// Runs this binary as a bare committer and reads what it printed.
+/// Runs this binary as a bare committer and reads its output.
 ///
 /// # Errors
 ///
-/// When it fails, or says something else.
-pub(crate) fn run(options: &Options) -> Result<Committed> {
+/// When it fails, or prints another line.
+pub(crate) fn run(options: &BareFjallArgs) -> Result<CommitRate> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("bare-fjall").arg("--data").arg(&options.data);
     command.arg("--seconds").arg(options.seconds.to_string());
     command.arg("--writers").arg(options.writers.to_string());
     command.arg("--value-bytes").arg(options.value_bytes.to_string());
     command.arg("--round").arg(options.round.to_string());
-    let mut child = Child::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+    let mut child = ChildProcess::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
     let status = child.wait(Duration::from_secs_f64(options.seconds * 2.0) + ANSWER_WAIT_MAX)?;
     if !status.success() {
         bail!("the bare committer ended with {status}");
     }
     let mut text = String::new();
     child.process().stdout.take().context("no pipe")?.read_to_string(&mut text)?;
-    parse(&text).with_context(|| format!("the bare committer said {text:?}"))
+    parse(&text).with_context(|| format!("the bare committer printed {text:?}"))
 }
 
-/// Commits for a while and prints one line for [`run`] to read.
+/// Commits until the window ends, and prints one line for [`run`].
 ///
 /// # Errors
 ///
 /// When the database fails.
-pub(crate) fn commit(options: &Options) -> Result<()> {
+pub(crate) fn commit(options: &BareFjallArgs) -> Result<()> {
     let database = Database::builder(&options.data).open()?;
     let table = database.keyspace("bare", KeyspaceCreateOptions::default)?;
     let (queue, queued) = mpsc::channel(GROUP_WRITES_MAX);
     let committer = std::thread::spawn(move || commit_groups(&database, &table, queued));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let window = Window::after_warming_up(Instant::now(), Duration::from_secs_f64(options.seconds));
+    let window = MeasureWindow::after_warming_up(Instant::now(), Duration::from_secs_f64(options.seconds));
     let (count, cpu) = runtime.block_on(write(options, queue, window))?;
     match committer.join() {
         Ok(result) => result?,
@@ -92,15 +92,15 @@ pub(crate) fn commit(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// One write that waits.
-struct Write {
+/// A write in the queue, whose writer waits.
+struct QueuedWrite {
     key: Vec<u8>,
     value: Vec<u8>,
     answer: oneshot::Sender<()>,
 }
 
-/// Takes groups until all writers are gone.
-fn commit_groups(database: &Database, table: &Keyspace, mut queued: mpsc::Receiver<Write>) -> Result<()> {
+/// Commits groups until all writers have ended.
+fn commit_groups(database: &Database, table: &Keyspace, mut queued: mpsc::Receiver<QueuedWrite>) -> Result<()> {
     let mut group = Vec::with_capacity(GROUP_WRITES_MAX);
     while queued.blocking_recv_many(&mut group, GROUP_WRITES_MAX) > 0 {
         let mut batch = database.batch().durability(Some(PersistMode::SyncData));
@@ -111,19 +111,19 @@ fn commit_groups(database: &Database, table: &Keyspace, mut queued: mpsc::Receiv
         }
         batch.commit()?;
         for answer in answers {
-            // A writer that is gone needs no answer.
+            // A writer that has ended needs no answer.
             let _ = answer.send(());
         }
     }
     Ok(())
 }
 
-/// Runs the writers; how many writes ended in the window, and the CPU time of the window.
-async fn write(options: &Options, queue: mpsc::Sender<Write>, window: Window) -> Result<(u64, Cpu)> {
-    let values = Arc::new(Values::new(options.value_bytes));
+/// Runs the writers; returns the number of writes that ended in the window, and the CPU time of the window.
+async fn write(options: &BareFjallArgs, queue: mpsc::Sender<QueuedWrite>, window: MeasureWindow) -> Result<(u64, Cpu)> {
+    let values = Arc::new(ValuePool::new(options.value_bytes));
     let mut writers = JoinSet::new();
     for index in 0..options.writers as u64 {
-        let writer = Writer {
+        let writer = BareWriter {
             queue: queue.clone(),
             values: values.clone(),
             value_bytes: options.value_bytes,
@@ -144,24 +144,24 @@ async fn write(options: &Options, queue: mpsc::Sender<Write>, window: Window) ->
     Ok((count, cpu))
 }
 
-struct Writer {
-    queue: mpsc::Sender<Write>,
-    values: Arc<Values>,
+struct BareWriter {
+    queue: mpsc::Sender<QueuedWrite>,
+    values: Arc<ValuePool>,
     value_bytes: usize,
     number: u64,
     step: u64,
 }
 
-impl Writer {
-    async fn run(mut self, window: Window) -> Result<u64> {
-        let mut random = Random::new(self.number);
+impl BareWriter {
+    async fn run(mut self, window: MeasureWindow) -> Result<u64> {
+        let mut random = BenchRandom::new(self.number);
         let mut count = 0;
         while Instant::now() < window.stop_at {
             let value = self.values.cut(&mut random, self.value_bytes).to_vec();
             let (answer, answered) = oneshot::channel();
             let key = key("made", self.number).to_vec();
             self.number += self.step;
-            self.queue.send(Write { key, value, answer }).await.ok().context("the committer is gone")?;
+            self.queue.send(QueuedWrite { key, value, answer }).await.ok().context("the committer is gone")?;
             answered.await.context("the committer is gone")?;
             count += u64::from(window.holds(Instant::now()));
         }
@@ -169,15 +169,15 @@ impl Writer {
     }
 }
 
-/// The line: count, seconds, CPU in user and system mode.
-fn parse(text: &str) -> Option<Committed> {
+/// Reads the line of [`commit`]: count, seconds, CPU in user and system mode.
+fn parse(text: &str) -> Option<CommitRate> {
     let numbers: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [count, seconds, user, system] = numbers[..] else {
         return None;
     };
     let per_thousand = 1_000.0 / count.max(1.0);
     let cpu_per_thousand = Cpu { user: user * per_thousand, system: system * per_thousand };
-    (seconds > 0.0).then_some(Committed { rate: count / seconds, cpu_per_thousand })
+    (seconds > 0.0).then_some(CommitRate { rate: count / seconds, cpu_per_thousand })
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     fn a_committer_counts_only_what_is_committed() {
         let scratch = tempfile::tempdir().unwrap();
         let options =
-            Options { data: scratch.path().join("bare"), seconds: 0.2, writers: 4, value_bytes: 100, round: 0 };
+            BareFjallArgs { data: scratch.path().join("bare"), seconds: 0.2, writers: 4, value_bytes: 100, round: 0 };
         commit(&options).unwrap();
         let database = Database::builder(&options.data).open().unwrap();
         let table = database.keyspace("bare", KeyspaceCreateOptions::default).unwrap();

@@ -1,7 +1,7 @@
-//! Bare hyper: what the same bytes cost when nothing is looked up.
+//! Bare hyper: the cost of the same bytes without lookups.
 //!
-//! Every GET under a bucket is answered by the number of bytes in the bucket's name, with the headers it was given; a
-//! key of kind `miss` by 404, a PUT by 204 after its body was read. It ends when its stdin does, so it cannot be left over.
+//! A GET is answered with the given headers and as many bytes as the bucket's name says, a key of kind `miss` with 404, a PUT
+//! with 204 after its body. The process ends when its stdin does, so it does not outlive its parent.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -20,14 +20,14 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::cells::VALUE_BYTES;
-use crate::child::Child;
+use crate::child::ChildProcess;
 use crate::endpoint::Endpoint;
 use crate::server::wait_for_answer;
 
 /// Headers that hyper writes itself.
 const FRAMING: [&str; 5] = ["content-length", "transfer-encoding", "connection", "keep-alive", "date"];
 
-/// A head such as Riak's, where no other is given.
+/// The default head, which is one of Riak's.
 const RIAK_HEAD: &str = "Content-Type: application/octet-stream\n\
     X-Riak-Vclock: a85hYGBgzGDKBVIcypz/fgbxyb7PYEpkymNlsE9zO8OXBQA=\n\
     ETag: \"4nOkPfQpLRGJQAsVhoD2tG\"\n\
@@ -35,36 +35,36 @@ const RIAK_HEAD: &str = "Content-Type: application/octet-stream\n\
     Link: </buckets/larder-bench-1024>; rel=\"up\"\n\
     Vary: Accept-Encoding\nServer: MochiWeb/1.1 WebMachine/1.10.9";
 
-/// What `bare-http` is told.
+/// The arguments of `bare-http`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Where to listen.
+pub(crate) struct BareHttpArgs {
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8098")]
     listen: SocketAddr,
-    /// The head of the answers: lines of `Name: value`; those that frame a message are left out.
+    /// The head of the answers: lines of `Name: value`, of which those that frame a message are ignored.
     #[arg(long, default_value = RIAK_HEAD)]
     head: String,
 }
 
 /// A running bare server.
 pub(crate) struct BareHttp {
-    child: Child,
-    /// Where it listens.
+    child: ChildProcess,
+    /// Its address.
     pub(crate) endpoint: Endpoint,
 }
 
 impl BareHttp {
-    /// Starts this binary as one whose answers have this head.
+    /// Starts this binary as a server whose answers have this head.
     ///
     /// # Errors
     ///
-    /// When it does not start or does not answer.
+    /// When it does not start, or does not answer.
     pub(crate) fn start(head: &[u8]) -> Result<Self> {
         let endpoint = Endpoint::free()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare-http").arg("--listen").arg(endpoint.address.to_string());
         command.arg("--head").arg(String::from_utf8_lossy(head).into_owned());
-        let mut child = Child::start(command.stdin(Stdio::piped()))?;
+        let mut child = ChildProcess::start(command.stdin(Stdio::piped()))?;
         wait_for_answer(&mut child, &endpoint)?;
         Ok(Self { child, endpoint })
     }
@@ -75,33 +75,33 @@ impl BareHttp {
     }
 }
 
-/// Answers until stdin ends.
+/// Serves until stdin ends.
 ///
 /// # Errors
 ///
 /// When the address cannot be listened on.
-pub(crate) fn serve(options: &Options) -> Result<()> {
-    let answers = Arc::new(Answers::new(&options.head)?);
+pub(crate) fn serve(options: &BareHttpArgs) -> Result<()> {
+    let answers = Arc::new(FixedAnswers::new(&options.head)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime
         .block_on(TcpListener::bind(options.listen))
         .with_context(|| format!("listening on {}", options.listen))?;
     runtime.spawn(accept(listener, answers));
-    // The parent holds the other end: it ends when the parent does, however that happens.
+    // The parent holds the other end of stdin: this process ends with it, also after a kill.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
 }
 
-/// Answers on a free port for as long as the test's runtime lives.
+/// Serves on a free port while the test's runtime lives.
 #[cfg(test)]
 pub(crate) async fn on_loopback() -> Result<Endpoint> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let endpoint = Endpoint::at(listener.local_addr()?);
-    tokio::spawn(accept(listener, Arc::new(Answers::new(RIAK_HEAD)?)));
+    tokio::spawn(accept(listener, Arc::new(FixedAnswers::new(RIAK_HEAD)?)));
     Ok(endpoint)
 }
 
-async fn accept(listener: TcpListener, answers: Arc<Answers>) {
+async fn accept(listener: TcpListener, answers: Arc<FixedAnswers>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(connection(stream, answers.clone()));
@@ -109,27 +109,27 @@ async fn accept(listener: TcpListener, answers: Arc<Answers>) {
     }
 }
 
-async fn connection(stream: TcpStream, answers: Arc<Answers>) {
+async fn connection(stream: TcpStream, answers: Arc<FixedAnswers>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let answers = answers.clone();
         async move { Ok::<_, Infallible>(answers.answer(request).await) }
     });
-    // A client that goes away is how every connection ends here.
+    // Every connection ends when its client closes it: that is no error.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// The fixed answers.
-struct Answers {
+struct FixedAnswers {
     headers: HeaderMap,
     pool: Bytes,
 }
 
-impl Answers {
+impl FixedAnswers {
     fn new(head: &str) -> Result<Self> {
         let bytes_max = VALUE_BYTES.into_iter().max().unwrap_or(0);
-        let pool = crate::keys::Values::new(bytes_max);
-        let value = pool.cut(&mut crate::keys::Random::new(1), bytes_max);
+        let pool = crate::keys::ValuePool::new(bytes_max);
+        let value = pool.cut(&mut crate::keys::BenchRandom::new(1), bytes_max);
         Ok(Self { headers: headers(head)?, pool: Bytes::copy_from_slice(value) })
     }
 
@@ -174,7 +174,7 @@ fn value_bytes(path: &str) -> Option<usize> {
     bucket.rsplit('-').next()?.parse().ok()
 }
 
-/// The header lines of a head, without those that frame a message and without a status line.
+/// The headers of a head, without the status line and without those that frame a message.
 fn headers(head: &str) -> Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in head.lines().filter(|line| !line.is_empty() && !line.starts_with("HTTP/")) {
@@ -192,14 +192,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bucket_names_the_size() {
+    fn the_size_comes_from_the_buckets_name() {
         assert_eq!(value_bytes("/buckets/larder-bench-1024/keys/x"), Some(1_024));
         assert_eq!(value_bytes("/buckets/other/keys/x"), None);
         assert_eq!(value_bytes("/stats"), None);
     }
 
     #[test]
-    fn a_whole_head_can_be_given() {
+    fn framing_headers_of_a_given_head_are_ignored() {
         let given = headers("HTTP/1.1 200 OK\r\nETag: \"x\"\r\nDate: now\r\nContent-Length: 3\r\n\r\n").unwrap();
         assert_eq!(given.len(), 1);
         assert_eq!(given["etag"], "\"x\"");

@@ -1,6 +1,6 @@
-//! One cell of the table: an operation, a number of connections and a value size, run for a while in a closed loop.
+//! A cell of the table: an operation, a number of connections and a value size, measured in a closed loop.
 //!
-//! [`measure`] knows nothing of the protocol; the operations here are those of `kv`.
+//! [`measure`] does not depend on the protocol; the operations here are those of `kv`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,37 +10,37 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use crate::driver::{Driver, Place};
-use crate::keys::Values;
+use crate::driver::{KvDriver, KvLocation};
+use crate::keys::ValuePool;
 use crate::limits::{ANSWER_WAIT_MAX, CELL_OPERATIONS_MAX, CELL_WRITTEN_BYTES_MAX};
 use crate::procfs::{self, Cpu};
-use crate::worker::{Repeat, SharedTally, Tally, Window, Worker, repeat};
+use crate::worker::{CellTally, KvWorker, MeasureWindow, RepeatedOperation, SharedCellTally, repeat};
 
-/// Connections that cells are run with.
+/// The numbers of connections of the cells.
 pub(crate) const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
-/// Value sizes that cells are run with.
+/// The value sizes of the cells.
 pub(crate) const VALUE_BYTES: [usize; 3] = [100, 1_024, 102_400];
 
-/// What one connection does again and again.
+/// The operation that a connection repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Operation {
+pub(crate) enum KvOperation {
     /// GET of a key that was loaded.
     Get,
     /// GET of a key that was never written.
     MissingGet,
-    /// PUT of a new key, answered from the disk.
+    /// PUT of a new key, answered after a sync.
     PutDurable,
     /// PUT of a new key with `?dw=0`.
     PutBuffered,
-    /// GET, then PUT with its context; the two are one operation.
+    /// GET, then PUT with its context, counted as one operation.
     ReadModifyWrite,
     /// Four GETs to one durable PUT over the loaded keys.
     Mix,
 }
 
-impl Operation {
-    /// All of them, in the order of the report.
+impl KvOperation {
+    /// All operations, in the order of the report.
     pub(crate) const ALL: [Self; 6] =
         [Self::Get, Self::MissingGet, Self::PutDurable, Self::PutBuffered, Self::ReadModifyWrite, Self::Mix];
 
@@ -56,12 +56,12 @@ impl Operation {
         }
     }
 
-    /// What its cells are called.
-    pub(crate) fn label(self) -> Label {
-        Label { rank: self as u8, name: self.name(), has_size: self != Self::MissingGet }
+    /// The label of its cells.
+    pub(crate) fn label(self) -> OperationLabel {
+        OperationLabel { rank: self as u8, name: self.name(), has_size: self != Self::MissingGet }
     }
 
-    /// Operations a cell may do before it has written its share of the disk.
+    /// The most operations of a cell, so that its writes fit on the disk.
     fn bound(self, value_bytes: usize) -> u64 {
         match self {
             Self::Get | Self::MissingGet => CELL_OPERATIONS_MAX,
@@ -70,73 +70,73 @@ impl Operation {
     }
 }
 
-/// The server under test, and what of it can be seen.
-pub(crate) struct Subject {
-    /// Where its objects are.
-    pub(crate) place: Place,
-    /// Bytes for the writes.
-    pub(crate) values: Arc<Values>,
-    /// Its process, where that is ours to look at.
+/// The server under test: its location, its keys, its process.
+pub(crate) struct KvSubject {
+    /// The server and the bucket of its objects.
+    pub(crate) place: KvLocation,
+    /// The bytes of the writes.
+    pub(crate) values: Arc<ValuePool>,
+    /// The id of its process, when this program has started it.
     pub(crate) pid: Option<u32>,
-    /// The kind of the keys that reads choose from, and how many there are.
+    /// The kind and the number of the keys that reads choose from.
     pub(crate) read_keys: (&'static str, u64),
-    /// The first number that no cell has used for a new key.
+    /// The first number of new keys that no cell has used.
     pub(crate) new_keys: AtomicU64,
 }
 
-/// What is done in a cell, as the report shows it.
+/// The operation of a cell, as the report shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Label {
-    /// Its place among the others.
+pub(crate) struct OperationLabel {
+    /// Its rank in the report.
     pub(crate) rank: u8,
     /// Its name.
     pub(crate) name: &'static str,
-    /// False for what has nothing to do with a value.
+    /// Whether the operation depends on the value size.
     pub(crate) has_size: bool,
 }
 
-/// What a cell is.
+/// A cell of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
-    /// What each connection does.
-    pub(crate) operation: Label,
-    /// Bytes of each value.
+    /// The operation of each connection.
+    pub(crate) operation: OperationLabel,
+    /// The size of each value.
     pub(crate) value_bytes: usize,
     /// Connections in a closed loop.
     pub(crate) connections: usize,
-    /// Bytes of bodies that one operation moves.
+    /// The bytes of bodies that one operation moves.
     pub(crate) moved_bytes: usize,
 }
 
-/// What a cell gave.
+/// The result of a cell.
 #[derive(Debug)]
-pub(crate) struct Measured {
-    /// What was run.
+pub(crate) struct CellResult {
+    /// The cell.
     pub(crate) cell: Cell,
-    /// Length of the window that was measured, after warming up.
+    /// The length of the measured window, after the warm-up.
     pub(crate) seconds: f64,
-    /// What the connections saw.
-    pub(crate) tally: Tally,
-    /// CPU time of the server in the window.
+    /// The latencies and the failures of the connections.
+    pub(crate) tally: CellTally,
+    /// The CPU time of the server in the window.
     pub(crate) server_cpu: Option<Cpu>,
-    /// CPU time of the generator in the window.
+    /// The CPU time of the generator in the window.
     pub(crate) generator_cpu: Cpu,
-    /// Resident memory of the server at the end of the window.
+    /// The resident memory of the server at the end of the window.
     pub(crate) resident_bytes: Option<u64>,
 }
 
-impl Measured {
+impl CellResult {
     /// Operations per second.
     pub(crate) fn rate(&self) -> f64 {
         self.tally.latencies_us.len() as f64 / self.seconds
     }
 
-    /// True when every answer was the expected one.
+    /// Whether every answer was the expected one.
     pub(crate) fn is_sound(&self) -> bool {
         self.tally.unexpected.is_empty() && self.tally.broken.is_none() && !self.tally.latencies_us.is_empty()
     }
 
-    /// What was wrong, in one line.
+    /// The failures, in one line.
     pub(crate) fn faults(&self) -> String {
         let mut faults: Vec<String> = self.tally.broken.iter().cloned().collect();
         faults.extend(self.tally.unexpected.iter().map(|(what, times)| format!("{what} ({times} times)")));
@@ -146,58 +146,58 @@ impl Measured {
         faults.join(", ")
     }
 
-    /// `cpu_seconds` for a thousand operations.
+    /// `cpu_seconds` per thousand operations.
     pub(crate) fn per_thousand(&self, cpu_seconds: f64) -> f64 {
         cpu_seconds * 1_000.0 / self.tally.latencies_us.len().max(1) as f64
     }
 }
 
-/// Runs one cell for `length` after warming up.
+/// Runs one cell for `length` after the warm-up.
 ///
 /// # Errors
 ///
-/// When a connection cannot be made; what breaks later is told in the result.
+/// When a connection cannot be made. Later failures are part of the result.
 pub(crate) async fn run(
-    subject: &Subject,
-    operation: Operation,
+    subject: &KvSubject,
+    operation: KvOperation,
     connections: usize,
     length: Duration,
-) -> Result<Measured> {
+) -> Result<CellResult> {
     let first_new_key = subject.new_keys.fetch_add(CELL_OPERATIONS_MAX, Ordering::Relaxed);
     let step = connections as u64;
     let bound = operation.bound(subject.place.value_bytes) / step;
     let mut workers = Vec::with_capacity(connections);
     for index in 0..step {
         let new_key = first_new_key + index;
-        let driver = Driver::connect(&subject.place, subject.values.clone(), new_key).await?;
-        workers.push(Worker { driver, operation, read_keys: subject.read_keys, new_key, step });
+        let driver = KvDriver::connect(&subject.place, subject.values.clone(), new_key).await?;
+        workers.push(KvWorker { driver, operation, read_keys: subject.read_keys, new_key, step });
     }
-    let window = Window::after_warming_up(Instant::now(), length);
+    let window = MeasureWindow::after_warming_up(Instant::now(), length);
     let value_bytes = subject.place.value_bytes;
     let cell = Cell { operation: operation.label(), value_bytes, connections, moved_bytes: value_bytes };
     measure(subject.pid, cell, workers, bound, window).await
 }
 
-/// Lets each worker repeat what it does, at most `bound` times, and measures that.
+/// Runs all workers, each at most `bound` times, and measures them.
 ///
 /// # Errors
 ///
-/// When the kernel does not tell what a process used; what a connection meets is told in the result.
-pub(crate) async fn measure<R: Repeat + 'static>(
+/// When the kernel does not report the usage of a process. Failures of a connection are part of the result.
+pub(crate) async fn measure<R: RepeatedOperation + 'static>(
     pid: Option<u32>,
     cell: Cell,
     workers: Vec<R>,
     bound: u64,
-    window: Window,
-) -> Result<Measured> {
-    let tally = SharedTally::new(window)?;
+    window: MeasureWindow,
+) -> Result<CellResult> {
+    let tally = SharedCellTally::new(window)?;
     let mut tasks = JoinSet::new();
     for worker in workers {
         tasks.spawn(repeat(worker, bound, window, tally.clone()));
     }
     let (before, after) = watch(pid, window, &tally, tasks).await?;
     let tally = tally.take();
-    Ok(Measured {
+    Ok(CellResult {
         cell,
         seconds: window.seconds_until(tally.ended),
         tally,
@@ -210,12 +210,12 @@ pub(crate) async fn measure<R: Repeat + 'static>(
 /// Waits for the workers and samples both ends of the window.
 async fn watch(
     pid: Option<u32>,
-    window: Window,
-    tally: &SharedTally,
+    window: MeasureWindow,
+    tally: &SharedCellTally,
     mut tasks: JoinSet<()>,
-) -> Result<(Sample, Sample)> {
+) -> Result<(ProcessSample, ProcessSample)> {
     sleep_until(window.warm_until.into()).await;
-    let before = Sample::take(pid)?;
+    let before = ProcessSample::take(pid)?;
     let mut after = None;
     loop {
         tokio::select! {
@@ -224,26 +224,26 @@ async fn watch(
                 None => break,
             },
             () = sleep_until(window.stop_at.into()), if after.is_none() => {
-                after = Some(Sample::take(pid)?);
+                after = Some(ProcessSample::take(pid)?);
             }
             () = sleep_until((window.stop_at + ANSWER_WAIT_MAX).into()) => {
-                tally.broke(&format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()));
+                tally.record_broken(&format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()));
                 break;
             }
         }
     }
-    let after = after.map_or_else(|| Sample::take(pid), Ok)?;
+    let after = after.map_or_else(|| ProcessSample::take(pid), Ok)?;
     Ok((before, after))
 }
 
-/// What the kernel says at one moment.
-struct Sample {
+/// The usage of server and generator at one time.
+struct ProcessSample {
     server: Option<Cpu>,
     generator: Cpu,
     resident_bytes: Option<u64>,
 }
 
-impl Sample {
+impl ProcessSample {
     fn take(pid: Option<u32>) -> Result<Self> {
         Ok(Self {
             server: pid.map(procfs::cpu).transpose()?,
@@ -259,10 +259,10 @@ mod tests {
     use crate::bare_http;
     use crate::endpoint::Endpoint;
 
-    fn subject(endpoint: Endpoint, value_bytes: usize) -> Subject {
-        Subject {
-            place: Place { endpoint, value_bytes },
-            values: Arc::new(Values::new(102_400)),
+    fn subject(endpoint: Endpoint, value_bytes: usize) -> KvSubject {
+        KvSubject {
+            place: KvLocation { endpoint, value_bytes },
+            values: Arc::new(ValuePool::new(102_400)),
             pid: Some(std::process::id()),
             read_keys: (crate::load::READ, 100),
             new_keys: AtomicU64::new(0),
@@ -273,7 +273,7 @@ mod tests {
     async fn every_operation_runs() {
         let endpoint = bare_http::on_loopback().await.unwrap();
         let subject = subject(endpoint, 102_400);
-        for operation in Operation::ALL {
+        for operation in KvOperation::ALL {
             let measured = run(&subject, operation, 4, Duration::from_millis(100)).await.unwrap();
             assert!(measured.is_sound(), "{operation:?}: {}", measured.faults());
             assert!(measured.rate() > 0.0);
@@ -285,18 +285,18 @@ mod tests {
         let endpoint = bare_http::on_loopback().await.unwrap();
         let mut subject = subject(endpoint, 100);
         subject.read_keys = ("miss", 100);
-        let measured = run(&subject, Operation::Get, 2, Duration::from_millis(50)).await.unwrap();
+        let measured = run(&subject, KvOperation::Get, 2, Duration::from_millis(50)).await.unwrap();
         assert!(!measured.is_sound());
         assert!(measured.faults().starts_with("status 404 with 10 B ("), "{}", measured.faults());
     }
 
     #[tokio::test]
-    async fn a_server_that_hangs_up_fails_the_cell() {
+    async fn a_server_that_closes_connections_fails_the_cell() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::at(listener.local_addr().unwrap());
         tokio::spawn(async move { while listener.accept().await.is_ok() {} });
         let subject = subject(endpoint, 100);
-        let measured = run(&subject, Operation::Get, 2, Duration::from_millis(50)).await.unwrap();
+        let measured = run(&subject, KvOperation::Get, 2, Duration::from_millis(50)).await.unwrap();
         assert!(!measured.is_sound());
         assert!(measured.tally.broken.is_some());
     }

@@ -1,4 +1,4 @@
-//! A child process that never outlives this one.
+//! A child process that ends with its value.
 
 use std::process::{Child as Process, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::limits::STOP_WAIT_MAX;
 
-/// How often a child is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The pause between two checks of a child that is awaited.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A child; dropped, it is killed by its id and waited for.
-pub(crate) struct Child {
+/// A child process. Its drop kills it by its id and waits for its end.
+pub(crate) struct ChildProcess {
     process: Process,
     name: String,
 }
 
-impl Child {
+impl ChildProcess {
     /// Starts `command`.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Child {
     ///
     /// # Errors
     ///
-    /// When the kernel does not tell.
+    /// When the kernel does not return its status.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
@@ -57,15 +57,15 @@ impl Child {
             if Instant::now() >= give_up {
                 bail!("{} has not ended within {} s", self.name, wait_max.as_secs());
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
-    /// Asks it to end by SIGTERM and waits for that.
+    /// Sends SIGTERM and waits for its end.
     ///
     /// # Errors
     ///
-    /// When it ends by another way than a clean exit, or not at all.
+    /// When it does not exit with success, or not in time.
     pub(crate) fn terminate(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.process), Signal::TERM).context("sending SIGTERM")?;
         let status = self.wait(STOP_WAIT_MAX)?;
@@ -81,10 +81,10 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         if !matches!(self.process.try_wait(), Ok(Some(_))) {
-            // Nothing is left to be done about a child that cannot be killed or waited for.
+            // A drop cannot report errors of the kill or the wait.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
@@ -96,16 +96,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_child_is_gone() {
-        let child = Child::start(Command::new("sleep").arg("60")).unwrap();
+    fn a_dropped_child_has_ended() {
+        let child = ChildProcess::start(Command::new("sleep").arg("60")).unwrap();
         let pid = child.pid();
         drop(child);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }
 
     #[test]
-    fn an_end_that_does_not_come_is_an_error() {
-        let mut child = Child::start(Command::new("sleep").arg("60")).unwrap();
+    fn a_child_that_does_not_end_in_time_is_an_error() {
+        let mut child = ChildProcess::start(Command::new("sleep").arg("60")).unwrap();
         assert!(child.wait(Duration::from_millis(10)).is_err());
     }
 }

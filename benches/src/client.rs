@@ -1,4 +1,4 @@
-//! One keep-alive connection that sends prepared bytes and reads whole answers.
+//! A keep-alive connection that sends prepared bytes and reads complete answers.
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,10 +6,10 @@ use tokio::net::TcpStream;
 
 use crate::endpoint::Endpoint;
 use crate::limits::{HEAD_BYTES_MAX, JOINED_BYTES_MAX, KEPT_BYTES_MAX};
-use crate::response::{Body, Chunks, Head};
+use crate::response::{BodyFraming, ChunkedReader, ResponseHead};
 
-/// A connection in a closed loop: one request, one answer.
-pub(crate) struct Client {
+/// A connection in a closed loop: one request, then one answer.
+pub(crate) struct KeepAliveClient {
     stream: TcpStream,
     input: Vec<u8>,
     filled: usize,
@@ -21,21 +21,21 @@ pub(crate) struct Client {
     keeps_body: bool,
 }
 
-/// What an answer was.
+/// The status and the length of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ReplySummary {
     /// The status code.
     pub(crate) status: u16,
     /// Bytes of the body.
     pub(crate) body_bytes: u64,
 }
 
-impl Client {
+impl KeepAliveClient {
     /// Connects.
     ///
     /// # Errors
     ///
-    /// When nothing answers there.
+    /// When no server answers there.
     pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self> {
         let stream = TcpStream::connect(endpoint.address)
             .await
@@ -59,19 +59,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Whatever makes the connection useless: broken transport, broken framing, a server that closes.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Reply> {
+    /// A broken connection, broken framing, or a server that closes the connection.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<ReplySummary> {
         self.stream.write_all(request).await.context("sending a request")?;
         self.answer().await
     }
 
-    /// As [`Client::exchange`], with a body that is not copied unless it is small; `keeps` the answer's body for
-    /// [`Client::body`], as every error's is kept.
+    /// As [`KeepAliveClient::exchange`], with a body that is copied only when it is small. With `keeps` the answer's body is kept
+    /// for [`KeepAliveClient::body`]; the body of an error is always kept.
     ///
     /// # Errors
     ///
-    /// As [`Client::exchange`].
-    pub(crate) async fn exchange_body(&mut self, head: &mut Vec<u8>, body: &[u8], keeps: bool) -> Result<Reply> {
+    /// As [`KeepAliveClient::exchange`].
+    pub(crate) async fn exchange_body(&mut self, head: &mut Vec<u8>, body: &[u8], keeps: bool) -> Result<ReplySummary> {
         let sent = if body.len() <= JOINED_BYTES_MAX {
             head.extend_from_slice(body);
             self.stream.write_all(head).await
@@ -82,7 +82,7 @@ impl Client {
             }
         };
         self.keeps_body = keeps;
-        // A server may refuse a body before its end: its answer says more than the broken pipe.
+        // A server may refuse a body before its end: then its answer explains the broken pipe.
         let answer = self.answer().await;
         match sent {
             Ok(()) => answer,
@@ -93,20 +93,20 @@ impl Client {
         }
     }
 
-    /// Reads one whole answer.
-    async fn answer(&mut self) -> Result<Reply> {
+    /// Reads one complete answer.
+    async fn answer(&mut self) -> Result<ReplySummary> {
         let head = self.read_head().await?;
         self.keeps_body |= head.status >= 400;
         let body_bytes = match head.body {
-            Body::Length(length) => self.skip_length(head.head_bytes, length).await?,
-            Body::Chunked => self.skip_chunks(head.head_bytes).await?,
+            BodyFraming::Length(length) => self.skip_length(head.head_bytes, length).await?,
+            BodyFraming::Chunked => self.skip_chunks(head.head_bytes).await?,
         };
         self.filled = 0;
         self.keeps_body = false;
         if head.closes {
             bail!("the server closes the connection after status {}", head.status);
         }
-        Ok(Reply { status: head.status, body_bytes })
+        Ok(ReplySummary { status: head.status, body_bytes })
     }
 
     /// The causal context of the last answer; empty when it had none.
@@ -114,12 +114,12 @@ impl Client {
         &self.vclock
     }
 
-    /// As [`Client::exchange`], and hands back the head's bytes.
+    /// As [`KeepAliveClient::exchange`], and returns the bytes of the head.
     ///
     /// # Errors
     ///
-    /// As [`Client::exchange`].
-    pub(crate) async fn exchange_for_head(&mut self, request: &[u8]) -> Result<(Reply, Vec<u8>)> {
+    /// As [`KeepAliveClient::exchange`].
+    pub(crate) async fn exchange_for_head(&mut self, request: &[u8]) -> Result<(ReplySummary, Vec<u8>)> {
         self.keeps_head = true;
         let reply = self.exchange(request).await;
         self.keeps_head = false;
@@ -131,16 +131,16 @@ impl Client {
         &self.etag
     }
 
-    /// The body that was kept of the last answer.
+    /// The kept body of the last answer.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 
-    async fn read_head(&mut self) -> Result<Head> {
+    async fn read_head(&mut self) -> Result<ResponseHead> {
         loop {
             self.filled += self.read(self.filled).await?;
             let input = &self.input[..self.filled];
-            if let Some(head) = Head::parse(input)? {
+            if let Some(head) = ResponseHead::parse(input)? {
                 self.vclock.clear();
                 self.vclock.extend_from_slice(head.vclock.clone().map_or(&[], |at| &input[at]));
                 self.etag.clear();
@@ -171,7 +171,7 @@ impl Client {
         Ok(length)
     }
 
-    /// Keeps what was just read of a body, if somebody wants it.
+    /// Adds bytes of the input to the kept body, if it is kept.
     fn keep(&mut self, from: usize, to: usize) -> Result<()> {
         if self.keeps_body {
             if self.body.len() + (to - from) > KEPT_BYTES_MAX {
@@ -183,7 +183,7 @@ impl Client {
     }
 
     async fn skip_chunks(&mut self, head_bytes: usize) -> Result<u64> {
-        let mut chunks = Chunks::keeping(self.keeps_body);
+        let mut chunks = ChunkedReader::keeping(self.keeps_body);
         let mut done = chunks.feed(&self.input[head_bytes..self.filled])?;
         while !done {
             let count = self.read(0).await?;

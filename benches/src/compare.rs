@@ -1,4 +1,4 @@
-//! Two things side by side: measured in turns, so that noise of the machine falls on both, and held together by medians.
+//! Compares two servers: they are measured in turns, so that noise of the machine affects both, and compared by medians.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,54 +6,54 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::bare_fjall;
-use crate::cells::{self, Measured, Operation, Subject};
+use crate::cells::{self, CellResult, KvOperation, KvSubject};
 use crate::procfs::Cpu;
 
-/// Connections of every comparison against a bare program.
+/// The connections of every comparison with a bare program.
 pub(crate) const BARE_CONNECTIONS: usize = 64;
 
-/// Value bytes of every comparison.
+/// The value size of every comparison.
 pub(crate) const BARE_VALUE_BYTES: usize = 1_024;
 
-/// Connections that read the overwritten key and the fresh one.
+/// The connections that read the overwritten key and the fresh one.
 const ONE_KEY_CONNECTIONS: usize = 16;
 
-/// Bytes that an object's own header adds to its value in the store, about.
+/// The approximate bytes that a stored object has besides its value.
 const OBJECT_HEAD_BYTES: usize = 100;
 
-/// How often and how long.
+/// The rounds of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rounds {
-    /// Rounds; each measures both sides once.
+    /// The number of rounds; each measures both sides once.
     pub(crate) count: u64,
-    /// Length of one measure.
+    /// The length of one measurement.
     pub(crate) length: Duration,
 }
 
 /// One side of a comparison.
 #[derive(Debug, Default)]
-pub(crate) struct Side {
+pub(crate) struct ComparisonSide {
     /// Operations per second, round by round.
     pub(crate) rates: Vec<f64>,
-    /// CPU for a thousand operations, round by round; user and system.
+    /// CPU per thousand operations, round by round.
     cpu: Vec<Cpu>,
-    /// CPU seconds the generator spent on a thousand operations, round by round.
+    /// CPU seconds of the generator per thousand operations, round by round.
     generator: Vec<f64>,
-    /// What went wrong.
+    /// The failures.
     pub(crate) faults: Vec<String>,
 }
 
-/// Both sides: what is judged, and what it is held against.
+/// Both sides of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// What is judged.
-    pub(crate) ours: Side,
-    /// What it is held against.
-    pub(crate) base: Side,
+    /// The measured server.
+    pub(crate) ours: ComparisonSide,
+    /// The baseline.
+    pub(crate) base: ComparisonSide,
 }
 
 impl Comparison {
-    /// Our median rate as a part of the other; `None` when a side failed.
+    /// Our median rate divided by the baseline's; `None` when a side failed.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let sound = self.ours.faults.is_empty() && self.base.faults.is_empty();
         let (ours, base) = (median(&self.ours.rates)?, median(&self.base.rates)?);
@@ -66,9 +66,9 @@ impl Comparison {
     }
 }
 
-impl Side {
-    /// Takes one round in.
-    pub(crate) fn add(&mut self, measured: &Measured) {
+impl ComparisonSide {
+    /// Adds one round.
+    pub(crate) fn add(&mut self, measured: &CellResult) {
         self.rates.push(measured.rate());
         self.generator.push(measured.per_thousand(measured.generator_cpu.seconds()));
         if let Some(cpu) = measured.server_cpu {
@@ -103,7 +103,7 @@ impl Side {
 /// # Errors
 ///
 /// When a connection cannot be made.
-pub(crate) async fn gets(larder: &Subject, bare: &Subject, rounds: Rounds) -> Result<Comparison> {
+pub(crate) async fn gets(larder: &KvSubject, bare: &KvSubject, rounds: Rounds) -> Result<Comparison> {
     in_turns(larder, bare, BARE_CONNECTIONS, rounds).await
 }
 
@@ -112,18 +112,18 @@ pub(crate) async fn gets(larder: &Subject, bare: &Subject, rounds: Rounds) -> Re
 /// # Errors
 ///
 /// When a connection cannot be made.
-pub(crate) async fn one_key(overwritten: &Subject, fresh: &Subject, rounds: Rounds) -> Result<Comparison> {
+pub(crate) async fn one_key(overwritten: &KvSubject, fresh: &KvSubject, rounds: Rounds) -> Result<Comparison> {
     in_turns(overwritten, fresh, ONE_KEY_CONNECTIONS, rounds).await
 }
 
-async fn in_turns(ours: &Subject, base: &Subject, connections: usize, rounds: Rounds) -> Result<Comparison> {
+async fn in_turns(ours: &KvSubject, base: &KvSubject, connections: usize, rounds: Rounds) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     for round in 0..rounds.count {
-        // Whoever comes second finds a machine that is warmer or more tired: each side does so in turn.
+        // The order alternates: the second side finds a warmer machine.
         for is_ours in [round % 2 == 0, round % 2 == 1] {
             let subject = if is_ours { ours } else { base };
             let side = if is_ours { &mut comparison.ours } else { &mut comparison.base };
-            side.add(&cells::run(subject, Operation::Get, connections, rounds.length).await?);
+            side.add(&cells::run(subject, KvOperation::Get, connections, rounds.length).await?);
         }
     }
     Ok(comparison)
@@ -134,12 +134,12 @@ async fn in_turns(ours: &Subject, base: &Subject, connections: usize, rounds: Ro
 /// # Errors
 ///
 /// When a connection cannot be made, or the bare committer fails.
-pub(crate) async fn durable_puts(larder: &Subject, scratch: &Path, rounds: Rounds) -> Result<Comparison> {
+pub(crate) async fn durable_puts(larder: &KvSubject, scratch: &Path, rounds: Rounds) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     for round in 0..rounds.count {
-        let measured = cells::run(larder, Operation::PutDurable, BARE_CONNECTIONS, rounds.length).await?;
+        let measured = cells::run(larder, KvOperation::PutDurable, BARE_CONNECTIONS, rounds.length).await?;
         comparison.ours.add(&measured);
-        let committed = bare_fjall::run(&bare_fjall::Options {
+        let committed = bare_fjall::run(&bare_fjall::BareFjallArgs {
             data: scratch.join("bare-fjall"),
             seconds: rounds.length.as_secs_f64(),
             writers: BARE_CONNECTIONS,
@@ -152,12 +152,12 @@ pub(crate) async fn durable_puts(larder: &Subject, scratch: &Path, rounds: Round
     Ok(comparison)
 }
 
-/// A rate: whole, or with two digits behind the point where it is small.
+/// A rate without decimals, or with two when it is small.
 fn short(rate: f64) -> String {
     if rate < 100.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
 }
 
-/// The middle of `values`; the mean of the two in the middle when their number is even.
+/// The median of `values`; the mean of the middle two when their number is even.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_failed_side_has_no_ratio() {
-        let side = |rates: &[f64]| Side { rates: rates.to_vec(), ..Side::default() };
+        let side = |rates: &[f64]| ComparisonSide { rates: rates.to_vec(), ..ComparisonSide::default() };
         let mut comparison = Comparison { ours: side(&[70.0, 80.0, 10.0]), base: side(&[100.0, 100.0, 90.0]) };
         assert_eq!(comparison.ratio(), Some(0.7));
         assert!(comparison.detail("bare hyper").starts_with("larder 70.00/s (10.00 to 80.00); bare hyper 100/s"));

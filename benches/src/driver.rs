@@ -1,66 +1,66 @@
-//! Riak's object calls on one connection.
+//! The requests of Riak's objects on one connection.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::client::{Client, Reply};
+use crate::client::{KeepAliveClient, ReplySummary};
 use crate::endpoint::Endpoint;
-use crate::keys::{Random, Values};
+use crate::keys::{BenchRandom, ValuePool};
 
-/// What a write waits for.
+/// The durability that a write waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// The disk: the bucket's own `dw`.
+pub(crate) enum WriteWait {
+    /// A sync: the bucket's own `dw`.
     Disk,
-    /// Nothing but memory: `?dw=0`.
+    /// Memory only: `?dw=0`.
     Memory,
 }
 
-/// Where the objects of one value size live.
+/// The server and the bucket of one value size.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct KvLocation {
     /// The server.
     pub(crate) endpoint: Endpoint,
-    /// Bytes of each value; the bucket is named after it.
+    /// The size of each value, which is part of the bucket's name.
     pub(crate) value_bytes: usize,
 }
 
-impl Place {
+impl KvLocation {
     /// The path before a key.
     pub(crate) fn path(&self) -> String {
         format!("/buckets/larder-bench-{}/keys/", self.value_bytes)
     }
 }
 
-/// One connection and the request it is building.
-pub(crate) struct Driver {
-    client: Client,
+/// One connection and its request buffer.
+pub(crate) struct KvDriver {
+    client: KeepAliveClient,
     request: Vec<u8>,
     get_start: Vec<u8>,
     put_start: Vec<u8>,
     get_end: Vec<u8>,
     put_end: Vec<u8>,
-    values: Arc<Values>,
+    values: Arc<ValuePool>,
     value_bytes: usize,
-    /// This connection's own sequence.
-    pub(crate) random: Random,
+    /// The random numbers of this connection.
+    pub(crate) random: BenchRandom,
 }
 
-impl Driver {
-    /// Connects number `seed` to a place.
+impl KvDriver {
+    /// Opens connection number `seed`.
     ///
     /// # Errors
     ///
-    /// When nothing answers there.
-    pub(crate) async fn connect(place: &Place, values: Arc<Values>, seed: u64) -> Result<Self> {
+    /// When no server answers there.
+    pub(crate) async fn connect(place: &KvLocation, values: Arc<ValuePool>, seed: u64) -> Result<Self> {
         let (path, host) = (place.path(), &place.endpoint.host);
         let put_end = format!(
             " HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n",
             place.value_bytes
         );
         Ok(Self {
-            client: Client::connect(&place.endpoint).await?,
+            client: KeepAliveClient::connect(&place.endpoint).await?,
             request: Vec::with_capacity(place.value_bytes + 1_024),
             get_start: format!("GET {path}").into_bytes(),
             put_start: format!("PUT {path}").into_bytes(),
@@ -68,7 +68,7 @@ impl Driver {
             put_end: put_end.into_bytes(),
             values,
             value_bytes: place.value_bytes,
-            random: Random::new(seed),
+            random: BenchRandom::new(seed),
         })
     }
 
@@ -76,18 +76,18 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn get(&mut self, key: &[u8]) -> Result<Reply> {
+    /// A broken connection.
+    pub(crate) async fn get(&mut self, key: &[u8]) -> Result<ReplySummary> {
         self.build_get(key);
         self.client.exchange(&self.request).await
     }
 
-    /// Reads a key and hands back the head of the answer.
+    /// Reads a key and returns the head of the answer.
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn get_head(&mut self, key: &[u8]) -> Result<(Reply, Vec<u8>)> {
+    /// A broken connection.
+    pub(crate) async fn get_head(&mut self, key: &[u8]) -> Result<(ReplySummary, Vec<u8>)> {
         self.build_get(key);
         self.client.exchange_for_head(&self.request).await
     }
@@ -96,8 +96,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn put(&mut self, key: &[u8], wait: Wait) -> Result<Reply> {
+    /// A broken connection.
+    pub(crate) async fn put(&mut self, key: &[u8], wait: WriteWait) -> Result<ReplySummary> {
         self.build_put(key, wait, false);
         self.client.exchange(&self.request).await
     }
@@ -106,18 +106,18 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn put_with_context(&mut self, key: &[u8], wait: Wait) -> Result<Reply> {
+    /// A broken connection.
+    pub(crate) async fn put_with_context(&mut self, key: &[u8], wait: WriteWait) -> Result<ReplySummary> {
         self.build_put(key, wait, true);
         self.client.exchange(&self.request).await
     }
 
-    /// Bytes of every value it writes and expects.
+    /// The size of the values that it writes and expects.
     pub(crate) fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// True when the last answer had a causal context.
+    /// Whether the last answer had a causal context.
     pub(crate) fn has_context(&self) -> bool {
         !self.client.vclock().is_empty()
     }
@@ -129,8 +129,8 @@ impl Driver {
         }
     }
 
-    fn build_put(&mut self, key: &[u8], wait: Wait, with_context: bool) {
-        let query: &[u8] = if wait == Wait::Memory { b"?dw=0" } else { b"" };
+    fn build_put(&mut self, key: &[u8], wait: WriteWait, with_context: bool) {
+        let query: &[u8] = if wait == WriteWait::Memory { b"?dw=0" } else { b"" };
         self.request.clear();
         for part in [&self.put_start, key, query, &self.put_end] {
             self.request.extend_from_slice(part);

@@ -1,13 +1,13 @@
-//! Where the requests go.
+//! The address of a server.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail};
 
-/// A server's address, and how requests name it.
+/// A server's address, and its name in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Where to connect.
+    /// The address to connect to.
     pub(crate) address: SocketAddr,
     /// The value of the `Host` header.
     pub(crate) host: String,
@@ -18,9 +18,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Another scheme, a path, or a name nobody knows.
+    /// Another scheme, a path, or a name without an address.
     pub(crate) fn from_url(url: &str, port: u16) -> Result<Self> {
-        let rest = url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is spoken"))?;
+        let rest = url.strip_prefix("http://").with_context(|| format!("{url}: only http:// is supported"))?;
         let host = rest.trim_end_matches('/');
         if host.is_empty() || host.contains('/') {
             bail!("{url}: expected http://HOST:PORT");
@@ -36,7 +36,7 @@ impl Endpoint {
         Self { address, host: address.to_string() }
     }
 
-    /// A loopback address that nobody listens on just now.
+    /// A loopback address with a free port.
     ///
     /// # Errors
     ///

@@ -1,19 +1,19 @@
-//! The names and bytes that are written: keys that never collide, values that do not compress.
+//! Keys that never collide, and values that do not compress.
 
-/// Bytes of every key.
+/// The length of every key.
 pub(crate) const KEY_BYTES: usize = 16;
 
-/// Bytes of the pool that values are cut from.
+/// The size of the pool that values are cut from.
 const POOL_BYTES: usize = 1_024 * 1_024;
 
-/// Letters before the number, one per kind of key.
+/// The letters before the number, which name the kind of a key.
 const LETTERS_MAX: usize = 4;
 
-/// A small generator of random numbers: fast, seeded, the same in each run.
+/// Random numbers from a seed: fast, the same in each run.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct BenchRandom(u64);
 
-impl Random {
+impl BenchRandom {
     /// A generator with its own sequence for each seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// The key of `kind` with this number: the kind, then the number scattered over 48 bits, so that keys come in no order.
+/// The key of `kind` with this number: the kind, then the number scattered over 48 bits, so that keys are not sorted.
 pub(crate) fn key(kind: &str, number: u64) -> [u8; KEY_BYTES] {
     debug_assert!(kind.len() == LETTERS_MAX, "a kind is four letters");
     let scattered = number.wrapping_mul(0x9E37_79B9_7F4B) & 0xFFFF_FFFF_FFFF;
@@ -47,22 +47,22 @@ pub(crate) fn key(kind: &str, number: u64) -> [u8; KEY_BYTES] {
     name
 }
 
-/// Random bytes that values are cut from, so that compression gains nothing.
+/// Random bytes that values are cut from, so that they do not compress.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub(crate) struct ValuePool {
     pool: Vec<u8>,
 }
 
-impl Values {
+impl ValuePool {
     /// A pool for values up to `bytes_max`.
     pub(crate) fn new(bytes_max: usize) -> Self {
-        let mut random = Random::new(0);
+        let mut random = BenchRandom::new(0);
         let words = (POOL_BYTES + bytes_max).div_ceil(8);
         Self { pool: (0..words).flat_map(|_| random.next().to_le_bytes()).collect() }
     }
 
-    /// A value of `bytes` bytes from a random place.
-    pub(crate) fn cut(&self, random: &mut Random, bytes: usize) -> &[u8] {
+    /// A value of `bytes` bytes from a random offset.
+    pub(crate) fn cut(&self, random: &mut BenchRandom, bytes: usize) -> &[u8] {
         let from = random.below((self.pool.len() - bytes) as u64) as usize;
         &self.pool[from..from + bytes]
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_never_collide_and_come_in_no_order() {
+    fn keys_never_collide_and_are_not_sorted() {
         let names: Vec<_> = (0..10_000).map(|number| key("read", number)).collect();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
         assert!(!names.is_sorted());
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn values_have_their_size_and_differ() {
-        let values = Values::new(102_400);
-        let mut random = Random::new(7);
+        let values = ValuePool::new(102_400);
+        let mut random = BenchRandom::new(7);
         let first = values.cut(&mut random, 102_400);
         assert_eq!(first.len(), 102_400);
         assert_ne!(first, values.cut(&mut random, 102_400));
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_below_their_bound() {
-        let mut random = Random::new(3);
+        let mut random = BenchRandom::new(3);
         assert!((0..1_000).all(|_| random.below(10) < 10));
     }
 }

@@ -1,13 +1,13 @@
-//! The machine a run was made on.
+//! The machine of a run.
 
 use std::fs;
 use std::path::Path;
 
 use crate::procfs;
 
-/// What a reader needs to judge the numbers.
+/// The facts of a machine that a reader needs to judge the figures.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Machine {
+pub(crate) struct MachineInfo {
     /// The processor's name.
     pub(crate) processor: String,
     /// Cores this process may use.
@@ -20,17 +20,17 @@ pub(crate) struct Machine {
     pub(crate) file_system: String,
 }
 
-impl Machine {
-    /// Looks at this machine; what cannot be found out is `unknown`.
-    pub(crate) fn look(data: &Path) -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+impl MachineInfo {
+    /// Reads the facts of this machine; unknown ones are `unknown`.
+    pub(crate) fn read(data: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let path = fs::canonicalize(data).unwrap_or_else(|_| data.to_path_buf());
         Self {
-            processor: processor(&read("/proc/cpuinfo")).unwrap_or("unknown").to_owned(),
+            processor: processor(&text("/proc/cpuinfo")).unwrap_or("unknown").to_owned(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_bytes: procfs::kibibytes(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            file_system: file_system(&read("/proc/mounts"), &path).unwrap_or_else(|| "unknown".to_owned()),
+            memory_bytes: procfs::kibibytes(&text("/proc/meminfo"), "MemTotal:").unwrap_or(0),
+            kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+            file_system: file_system(&text("/proc/mounts"), &path).unwrap_or_else(|| "unknown".to_owned()),
         }
     }
 }

@@ -1,19 +1,19 @@
-//! The load generator behind `cargo xtask bench kv` and `cargo xtask bench s3`.
+//! The load generator of `cargo xtask bench kv` and `cargo xtask bench s3`.
 //!
-//! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs
-//! that server is held against, so that all are built by one compiler with one set of flags and measured in one run.
+//! One binary in several roles: it drives a server that speaks Riak's HTTP protocol or S3, and it *is* the bare programs that
+//! the server is compared with. So all have the same compiler and flags, and are measured in one run.
 //!
 //! ```text
 //! kv      run      the order of a run                 bare-http   hyper alone, the same bytes
 //!         cells    operation x value x connections    bare-fjall  fjall alone, one committer
 //!         compare  Larder, bare, Larder, bare
-//!         report   what was measured, as Markdown
+//!         report   the results, as Markdown
 //! s3      see its module                              bare-file   hyper alone, streaming a file
 //! kv --engine cassandra   see its module `cassandra`
 //! ```
 //!
-//! The generator shares the machine with the server, so it is one thread, its client knows just enough HTTP, and nothing
-//! is allocated per request.
+//! The generator shares the machine with the server. So it is one thread, its client knows just enough HTTP, and it allocates
+//! no memory per request.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,6 +29,7 @@ mod cassandra;
 mod cells;
 mod child;
 mod client;
+mod common_args;
 mod compare;
 mod driver;
 mod endpoint;
@@ -43,7 +44,6 @@ mod run;
 mod s3;
 mod server;
 mod targets;
-mod told;
 mod worker;
 
 use std::process::ExitCode;
@@ -53,30 +53,30 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser)]
 #[command(name = "larder-bench", about = "Measures a server that speaks Riak's HTTP protocol or S3.")]
-struct Cli {
+struct GeneratorArgs {
     #[command(subcommand)]
-    command: Command,
+    command: GeneratorCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum GeneratorCommand {
     /// Measure the key-value operations and print the report.
-    Kv(told::Told),
+    Kv(common_args::CommonArgs),
     /// Measure the operations of S3 and print the report.
-    S3(s3::Options),
+    S3(s3::S3BenchArgs),
     /// Answer with a file over bare hyper, until stdin ends.
     #[command(hide = true)]
-    BareFile(bare_file::Options),
+    BareFile(bare_file::BareFileArgs),
     /// Answer with fixed bytes over bare hyper, until stdin ends.
     #[command(hide = true)]
-    BareHttp(bare_http::Options),
+    BareHttp(bare_http::BareHttpArgs),
     /// Commit groups of writes over bare fjall, and print how many.
     #[command(hide = true)]
-    BareFjall(bare_fjall::Options),
+    BareFjall(bare_fjall::BareFjallArgs),
 }
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().command) {
+    match dispatch(GeneratorArgs::parse().command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("larder-bench: {error:#}");
@@ -85,16 +85,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+fn dispatch(command: GeneratorCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Kv(options) if options.engine.as_deref() == Some("cassandra") => {
+        GeneratorCommand::Kv(options) if options.engine.as_deref() == Some("cassandra") => {
             generator()?.block_on(until_signal(cassandra::run(options)))
         }
-        Command::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
-        Command::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
-        Command::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
-        Command::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
-        Command::BareFjall(options) => bare_fjall::commit(&options).map(|()| ExitCode::SUCCESS),
+        GeneratorCommand::Kv(options) => generator()?.block_on(until_signal(run::run(options))),
+        GeneratorCommand::S3(options) => generator()?.block_on(until_signal(s3::run(options))),
+        GeneratorCommand::BareFile(options) => bare_file::serve(&options).map(|()| ExitCode::SUCCESS),
+        GeneratorCommand::BareHttp(options) => bare_http::serve(&options).map(|()| ExitCode::SUCCESS),
+        GeneratorCommand::BareFjall(options) => bare_fjall::commit(&options).map(|()| ExitCode::SUCCESS),
     }
 }
 

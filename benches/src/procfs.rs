@@ -1,4 +1,4 @@
-//! What the kernel says about a process and about files: CPU time, resident memory, bytes on disk.
+//! Figures of the kernel about a process and about files: CPU time, resident memory, bytes on disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,18 +18,18 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn seconds(self) -> f64 {
         self.user + self.system
     }
 
-    /// What was spent since `earlier`.
+    /// The CPU time since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self { user: self.user - earlier.user, system: self.system - earlier.system }
     }
 }
 
-/// CPU time of a process, all its threads.
+/// The CPU time of a process with all its threads.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub(crate) fn cpu(pid: u32) -> Result<Cpu> {
     Ok(Cpu { user: user as f64 / per_second, system: system as f64 / per_second })
 }
 
-/// Resident memory of a process in bytes.
+/// The resident memory of a process in bytes.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     kibibytes(&text, "VmRSS:").with_context(|| format!("/proc/{pid}/status: no VmRSS"))
 }
 
-/// The most resident memory a process ever had, in bytes.
+/// The peak of a process's resident memory, in bytes.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
     kibibytes(&text, "VmHWM:").with_context(|| format!("/proc/{pid}/status: no VmHWM"))
 }
 
-/// Bytes of the blocks that the files under `root` occupy.
+/// The bytes of the disk blocks of the files under `root`.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub(crate) fn disk_bytes(root: &Path) -> Result<u64> {
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
             let entry = entry?;
-            // A file may go away between the listing and the look at it: compaction is running.
+            // A compaction of the running server may remove a file between the listing and this read.
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_found_behind_any_command_name() {
+    fn ticks_are_found_after_any_command_name() {
         let text = "12 (a) (b c) S 1 12 12 0 -1 4194560 100 0 0 0 731 42 0 0 20 0 3 0 99 1 2";
         assert_eq!(stat_ticks(text), Some((731, 42)));
         assert_eq!(stat_ticks("12 (x) S 1"), None);

@@ -1,67 +1,68 @@
-//! The report: Markdown that a reader can judge without having been there.
+//! The report of a run, in Markdown.
 
-use crate::cells::{Cell, Measured};
-use crate::machine::Machine;
-use crate::targets::{Target, Wanted};
+use crate::cells::{Cell, CellResult};
+use crate::machine::MachineInfo;
+use crate::targets::{BenchTarget, TargetBound};
 
-/// What differs between the reports of two commands.
+/// The differences between the reports of two commands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Face {
+pub(crate) struct ReportStyle {
     /// The command.
     pub(crate) command: &'static str,
-    /// How a size is written.
+    /// The format of a size.
     pub(crate) size: fn(usize) -> String,
-    /// True for a column with the megabytes moved in a second.
+    /// Whether there is a column of megabytes per second.
     pub(crate) shows_moved: bool,
-    /// What a reader has to know about the numbers.
+    /// The notes about the figures.
     pub(crate) notes: &'static str,
 }
 
 /// The report of `kv`.
-const KV: Face = Face { command: "kv", size, shows_moved: false, notes: KV_NOTES };
+const KV: ReportStyle = ReportStyle { command: "kv", size, shows_moved: false, notes: KV_NOTES };
 
-impl Default for Face {
+impl Default for ReportStyle {
     fn default() -> Self {
         KV
     }
 }
 
-/// All that a run found out.
+/// The results of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    /// Which report it is.
-    pub(crate) face: Face,
-    /// What was measured: a binary or a URL.
+pub(crate) struct BenchReport {
+    /// The style of the report.
+    pub(crate) style: ReportStyle,
+    /// The measured server: a binary or a URL.
     pub(crate) subject: String,
-    /// The commit, where it was told.
+    /// The commit, if given.
     pub(crate) commit: Option<String>,
-    /// The date, where it was told.
+    /// The date, if given.
     pub(crate) date: Option<String>,
     /// The arguments after the program's name.
     pub(crate) arguments: String,
     /// The machine.
-    pub(crate) machine: Machine,
-    /// Seconds of each cell.
+    pub(crate) machine: MachineInfo,
+    /// The seconds of each cell.
     pub(crate) seconds: f64,
-    /// True for a run whose numbers are too short to be quoted.
+    /// Whether the run is too short for its figures to be quoted.
     pub(crate) quick: bool,
     /// The cells.
-    pub(crate) cells: Vec<Measured>,
-    /// The promises.
-    pub(crate) targets: Vec<Target>,
-    /// Single numbers: name and value.
+    pub(crate) cells: Vec<CellResult>,
+    /// The targets.
+    pub(crate) targets: Vec<BenchTarget>,
+    /// Single figures: name and value.
     pub(crate) facts: Vec<(String, String)>,
 }
 
-impl Report {
-    /// Notes a single number.
+impl BenchReport {
+    /// Adds a single figure.
     pub(crate) fn fact(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.facts.push((name.into(), value.into()));
     }
 
-    /// True when every answer was the expected one and no connection broke.
+    /// Whether every answer was the expected one and no connection broke.
     pub(crate) fn is_sound(&self) -> bool {
-        self.cells.iter().all(Measured::is_sound) && self.targets.iter().all(|target| !target.detail.contains("FAILED"))
+        self.cells.iter().all(CellResult::is_sound)
+            && self.targets.iter().all(|target| !target.detail.contains("FAILED"))
     }
 
     /// The document.
@@ -74,7 +75,7 @@ impl Report {
     fn head(&self) -> String {
         let machine = &self.machine;
         let mut text = String::from("# Benchmarks\n\n");
-        text += &format!("Written by `cargo xtask bench {}`; do not edit. ", self.face.command);
+        text += &format!("Written by `cargo xtask bench {}`; do not edit. ", self.style.command);
         text += "Generator and server share the machine below.\n\n";
         if self.quick {
             text += "**A quick run: the cells are short, the loads small. Not numbers to quote.**\n\n";
@@ -82,8 +83,8 @@ impl Report {
         text += "| | |\n|---|---|\n";
         let rows = [
             ("Measured", self.subject.clone()),
-            ("Commit", self.commit.clone().unwrap_or_else(|| "not told".to_owned())),
-            ("Date", self.date.clone().unwrap_or_else(|| "not told".to_owned())),
+            ("Commit", self.commit.clone().unwrap_or_else(|| "not given".to_owned())),
+            ("Date", self.date.clone().unwrap_or_else(|| "not given".to_owned())),
             ("Processor", format!("{}, {} cores", machine.processor, machine.cores)),
             ("Memory", format!("{:.1} GiB", machine.memory_bytes as f64 / f64::from(1 << 30))),
             ("Kernel", machine.kernel.clone()),
@@ -99,8 +100,8 @@ impl Report {
         let mut text = String::from("## Targets\n\n| target | wanted | measured | |\n|---|---|---|---|\n");
         for target in &self.targets {
             let (sign, bound) = match target.wanted {
-                Wanted::AtLeast(bound) => ("≥", bound),
-                Wanted::AtMost(bound) => ("≤", bound),
+                TargetBound::AtLeast(bound) => ("≥", bound),
+                TargetBound::AtMost(bound) => ("≤", bound),
             };
             let measured =
                 target.measured.map_or_else(|| "not measured".to_owned(), |value| with_unit(value, target.unit));
@@ -123,11 +124,11 @@ impl Report {
 
     fn cell_table(&self) -> String {
         let mut text = format!("## Cells\n\n{:.0} s each after warming up, closed loop.\n\n", self.seconds);
-        let (moved, rule) = if self.face.shows_moved { (" MB/s |", "--:|") } else { ("", "") };
+        let (moved, rule) = if self.style.shows_moved { (" MB/s |", "--:|") } else { ("", "") };
         text += &format!("| operation | value | connections | per second |{moved} p50 | p99 | p99.9 ");
         text += &format!("| CPU s per 1000 | resident MB | |\n|---|--:|--:|--:|{rule}--:|--:|--:|--:|--:|---|\n");
         for measured in &self.cells {
-            text += &cell_row(measured, self.face);
+            text += &cell_row(measured, self.style);
         }
         let failed = self.cells.iter().filter(|measured| !measured.is_sound()).count();
         if failed > 0 {
@@ -147,7 +148,7 @@ impl Report {
     fn how_to(&self) -> String {
         format!(
             "{HOW_TO_HEAD}\n```console\n$ cargo xtask bench {}\n$ larder-bench {}\n```\n\n{}",
-            self.face.command, self.arguments, self.face.notes
+            self.style.command, self.arguments, self.style.notes
         )
     }
 }
@@ -155,7 +156,7 @@ impl Report {
 const HOW_TO_HEAD: &str = "## How to repeat it\n\nThe first line builds and measures; the second is what it ran.\n";
 
 const KV_NOTES: &str = "\
-- 1 KB is 1,024 bytes, 100 KB is 102,400. Values are random and do not compress. Keys have 16 bytes and come in no order.
+- 1 KB is 1,024 bytes, 100 KB is 102,400. ValuePool are random and do not compress. Keys have 16 bytes and come in no order.
 - Durable is the bucket's own `dw` and is answered from the disk; buffered is `?dw=0`. Read-modify-write counts its GET
   and its durable PUT as one operation. The mix is four GETs to one durable PUT. PUT cells write new keys.
 - Reads choose among 10,000 of the loaded keys, or all where there are fewer, so they are warm. A missing key has no
@@ -166,11 +167,11 @@ const KV_NOTES: &str = "\
 - With `--url http://HOST:PORT` the same cells run against any server of the protocol; what needs its process is left out.
 ";
 
-fn cell_row(measured: &Measured, face: Face) -> String {
+fn cell_row(measured: &CellResult, style: ReportStyle) -> String {
     let Cell { operation, value_bytes, connections, moved_bytes } = measured.cell;
-    let value = if operation.has_size { (face.size)(value_bytes) } else { "–".to_owned() };
+    let value = if operation.has_size { (style.size)(value_bytes) } else { "–".to_owned() };
     let rate = measured.rate();
-    let moved = match (face.shows_moved, moved_bytes) {
+    let moved = match (style.shows_moved, moved_bytes) {
         (false, _) => String::new(),
         (true, 0) => " – |".to_owned(),
         (true, bytes) => format!(" {} |", per_second(rate * bytes as f64 / 1e6)),
@@ -190,12 +191,12 @@ fn cell_row(measured: &Measured, face: Face) -> String {
     )
 }
 
-/// Bytes in millions.
+/// Millions of bytes.
 pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// A rate or count with its thousands apart.
+/// A rate or count with separated thousands.
 pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -208,12 +209,12 @@ pub(crate) fn thousands(number: f64) -> String {
     text
 }
 
-/// A rate: whole, or with one digit behind the point where it is small.
+/// A rate without decimals, or with one when it is small.
 pub(crate) fn per_second(rate: f64) -> String {
     if rate < 100.0 { format!("{rate:.1}") } else { thousands(rate) }
 }
 
-/// A value size as the issue names it.
+/// A value size in bytes or KB.
 pub(crate) fn size(bytes: usize) -> String {
     if bytes < 1_024 { format!("{bytes} B") } else { format!("{} KB", bytes / 1_024) }
 }

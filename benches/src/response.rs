@@ -1,7 +1,7 @@
-//! Reading an HTTP/1.1 response: the head, and where its body ends.
+//! Reads an HTTP/1.1 response: the head, and the end of its body.
 //!
-//! Pure: bytes in, answers out. Only what the generator needs is understood: status, length or chunks, whether the
-//! connection stays open, the ETag, and Riak's causal context.
+//! Pure: bytes in, answers out. It reads only the fields that the generator needs: status, length or chunks, `Connection`, the
+//! ETag, and Riak's causal context.
 
 use std::ops::Range;
 
@@ -9,36 +9,36 @@ use anyhow::{Context, Result, bail};
 
 /// The head of one response.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     /// The status code.
     pub(crate) status: u16,
     /// Bytes of the head, with the empty line.
     pub(crate) head_bytes: usize,
-    /// How the body ends.
-    pub(crate) body: Body,
-    /// True when the server will close the connection.
+    /// The framing of the body.
+    pub(crate) body: BodyFraming,
+    /// Whether the server will close the connection.
     pub(crate) closes: bool,
-    /// Where in the head the value of `X-Riak-Vclock` stands.
+    /// The range of `X-Riak-Vclock` in the head.
     pub(crate) vclock: Option<Range<usize>>,
-    /// Where in the head the value of `ETag` stands, quotes included.
+    /// The range of `ETag` in the head, quotes included.
     pub(crate) etag: Option<Range<usize>>,
 }
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Body {
+pub(crate) enum BodyFraming {
     /// After this many bytes.
     Length(u64),
     /// With a chunk of no bytes.
     Chunked,
 }
 
-impl Head {
+impl ResponseHead {
     /// Parses the head at the start of `input`; `None` when it is not complete yet.
     ///
     /// # Errors
     ///
-    /// A head that is not HTTP/1.1, or a body whose end it does not tell.
+    /// A head that is not HTTP/1.1, or one without the length of its body.
     pub(crate) fn parse(input: &[u8]) -> Result<Option<Self>> {
         let Some((status_line, mut at)) = line(input, 0) else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Head {
         let mut head = Self {
             status: status(status_line)?,
             head_bytes: 0,
-            body: Body::Length(0),
+            body: BodyFraming::Length(0),
             closes: false,
             vclock: None,
             etag: None,
@@ -69,18 +69,18 @@ impl Head {
         Ok(Some(head))
     }
 
-    /// Takes one header line in; true when it tells where the body ends.
+    /// Reads one header line; returns whether it frames the body.
     fn header(&mut self, text: &[u8], at: usize) -> Result<bool> {
         let colon = memchr::memchr(b':', text).context("a header line without a colon")?;
         let (name, value) = (&text[..colon], &text[colon + 1..]);
         let lead = value.iter().take_while(|byte| **byte == b' ').count();
         let value = value[lead..].trim_ascii_end();
         if name.eq_ignore_ascii_case(b"content-length") {
-            self.body = Body::Length(decimal(value).context("a Content-Length that is no number")?);
+            self.body = BodyFraming::Length(decimal(value).context("a Content-Length that is no number")?);
             return Ok(true);
         }
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            self.body = Body::Chunked;
+            self.body = BodyFraming::Chunked;
             return Ok(true);
         }
         let start = at + colon + 1 + lead;
@@ -97,12 +97,12 @@ impl Head {
 
 /// Follows a chunked body over reads of any size.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
+pub(crate) struct ChunkedReader {
     state: ChunkState,
     size: u64,
     /// Bytes of the body seen so far, without the framing.
     pub(crate) body_bytes: u64,
-    /// The bytes themselves, where somebody wants them.
+    /// The bytes of the body, if they are kept.
     pub(crate) kept: Option<Vec<u8>>,
 }
 
@@ -118,13 +118,13 @@ enum ChunkState {
     Done,
 }
 
-impl Chunks {
+impl ChunkedReader {
     /// The start of a body whose bytes are kept, or only counted.
     pub(crate) fn keeping(keeps: bool) -> Self {
         Self { kept: keeps.then(Vec::new), ..Self::default() }
     }
 
-    /// Takes the next bytes in; true when the body has ended.
+    /// Reads the next bytes; returns whether the body has ended.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Chunks {
     }
 }
 
-/// The line at `from` without its end, and where the next one starts.
+/// The line at `from` without its end, and the start of the next line.
 fn line(input: &[u8], from: usize) -> Option<(&[u8], usize)> {
     let rest = input.get(from..)?;
     let end = memchr::memchr(b'\n', rest)?;
@@ -200,11 +200,11 @@ mod tests {
     fn a_head_is_read_only_when_complete() {
         let input = b"HTTP/1.1 200 OK\r\nX-Riak-Vclock:  a85hYGBg\r\netag: \"x\"\r\ncontent-length: 5\r\n\r\nhello";
         for cut in 0..input.len() - 5 {
-            assert_eq!(Head::parse(&input[..cut]).unwrap(), None, "cut at {cut}");
+            assert_eq!(ResponseHead::parse(&input[..cut]).unwrap(), None, "cut at {cut}");
         }
-        let head = Head::parse(input).unwrap().unwrap();
+        let head = ResponseHead::parse(input).unwrap().unwrap();
         assert_eq!(head.status, 200);
-        assert_eq!(head.body, Body::Length(5));
+        assert_eq!(head.body, BodyFraming::Length(5));
         assert_eq!(&input[head.head_bytes..], b"hello");
         assert_eq!(&input[head.vclock.unwrap()], b"a85hYGBg");
         assert_eq!(&input[head.etag.unwrap()], b"\"x\"");
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn an_answer_without_content_needs_no_length() {
-        let head = Head::parse(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap().unwrap();
-        assert_eq!((head.status, head.body, head.closes), (204, Body::Length(0), true));
+        let head = ResponseHead::parse(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap().unwrap();
+        assert_eq!((head.status, head.body, head.closes), (204, BodyFraming::Length(0), true));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\n",
         ] {
-            assert!(Head::parse(input).is_err(), "{}", String::from_utf8_lossy(input));
+            assert!(ResponseHead::parse(input).is_err(), "{}", String::from_utf8_lossy(input));
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
     fn chunks_end_wherever_the_reads_are_cut() {
         let input = b"5\r\nhello\r\n1a;x=y\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nTrailer: t\r\n\r\n";
         for cut in 0..=input.len() {
-            let mut chunks = Chunks::keeping(true);
+            let mut chunks = ChunkedReader::keeping(true);
             let first = chunks.feed(&input[..cut]).unwrap();
             assert_eq!(first, cut == input.len());
             assert!(chunks.feed(&input[cut..]).unwrap());
@@ -244,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_longer_than_said_are_refused() {
-        assert!(Chunks::default().feed(b"2\r\nabc\r\n").is_err());
-        assert!(Chunks::default().feed(b"zz\r\n").is_err());
-        assert!(Chunks::default().feed(b"0\r\n\r\nmore").is_err());
+    fn chunks_longer_than_their_size_are_refused() {
+        assert!(ChunkedReader::default().feed(b"2\r\nabc\r\n").is_err());
+        assert!(ChunkedReader::default().feed(b"zz\r\n").is_err());
+        assert!(ChunkedReader::default().feed(b"0\r\n\r\nmore").is_err());
     }
 }

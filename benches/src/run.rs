@@ -1,4 +1,6 @@
-//! The order of a run: one fresh server per value size, loaded, measured, ended; then the report.
+//! A run of `kv`: for each value size it starts, loads, measures and stops a fresh server; then it writes the report.
+
+mod beside;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,38 +11,38 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::bare_http::BareHttp;
-use crate::cells::{self, CONNECTIONS, Operation, Subject, VALUE_BYTES};
+use crate::cells::{self, CONNECTIONS, KvOperation, KvSubject, VALUE_BYTES};
+use crate::common_args::CommonArgs;
 use crate::compare::{self, BARE_VALUE_BYTES, Rounds};
-use crate::driver::{Driver, Place};
+use crate::driver::{KvDriver, KvLocation};
 use crate::endpoint::Endpoint;
-use crate::keys::{Values, key};
+use crate::keys::{ValuePool, key};
 use crate::load;
 use crate::procfs;
-use crate::report::{Report, megabytes, size, thousands};
-use crate::server::{Recipe, Server, log_end, ping};
-use crate::targets::{self, Target};
-use crate::told::Told;
+use crate::report::{BenchReport, megabytes, size, thousands};
+use crate::server::{ServerConfig, ServerProcess, log_end, ping};
+use crate::targets::{self, BenchTarget};
 
-/// How long a server is left alone before it counts as idle or settled.
+/// The pause after which a server counts as idle.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Where Riak's HTTP interface listens when a URL does not say.
+/// The default port of Riak's HTTP interface.
 const RIAK_PORT: u16 = 8098;
 
-/// Keys that reads choose from, so that they are warm.
+/// The keys that reads choose from, few enough to stay warm.
 const READ_KEYS_MAX: u64 = 10_000;
 
-/// How much is done.
-struct Plan {
+/// The amounts of a run.
+struct KvPlan {
     length: Duration,
     rounds: Rounds,
-    /// Keys of 100 B; other sizes get as many bytes, or a tenth of the keys where that is less.
+    /// The number of keys of 100 B; other sizes get as many bytes, but at least 100 keys.
     keys: u64,
     overwrites: u64,
 }
 
-impl Plan {
-    fn new(options: &Told) -> Self {
+impl KvPlan {
+    fn new(options: &CommonArgs) -> Self {
         let quick = options.quick;
         let length = Duration::from_secs(options.seconds.unwrap_or(if quick { 1 } else { 5 }));
         Self {
@@ -56,39 +58,40 @@ impl Plan {
     }
 }
 
-/// Runs it all, prints the report and writes it where asked.
+/// Runs all measurements, prints the report and writes it to the file of `--out`.
 ///
 /// # Errors
 ///
-/// When the server cannot be started, loaded or reached. Slow is no error; a wrong answer in a cell fails the run after the
-/// report is out.
-pub(crate) async fn run(options: Told) -> Result<ExitCode> {
+/// When the server cannot be started, loaded or reached. A missed target is no error. A wrong answer in
+/// a cell fails the run after the report is printed.
+pub(crate) async fn run(options: CommonArgs) -> Result<ExitCode> {
     std::fs::create_dir_all(&options.scratch)?;
     let scratch = tempfile::Builder::new().prefix("bench-").tempdir_in(&options.scratch)?;
-    let plan = Plan::new(&options);
+    let plan = KvPlan::new(&options);
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut run = Run {
-        values: Arc::new(Values::new(VALUE_BYTES[VALUE_BYTES.len() - 1])),
+    let mut run = KvRun {
+        values: Arc::new(ValuePool::new(VALUE_BYTES[VALUE_BYTES.len() - 1])),
         report: options.report(arguments, scratch.path(), plan.length.as_secs_f64()),
         plan,
         scratch: scratch.path().canonicalize()?,
     };
-    match &options.url {
-        Some(url) => run.elsewhere(url).await?,
-        None => run.own_servers(&options).await?,
+    match (&options.url, &options.beside) {
+        (Some(url), _) => run.elsewhere(url).await?,
+        (None, Some(before)) => run.beside(&options, before).await?,
+        (None, None) => run.own_servers(&options).await?,
     }
     options.publish(&mut run.report)
 }
 
-struct Run {
-    plan: Plan,
-    values: Arc<Values>,
-    report: Report,
+struct KvRun {
+    plan: KvPlan,
+    values: Arc<ValuePool>,
+    report: BenchReport,
     scratch: PathBuf,
 }
 
-impl Run {
-    /// All sizes against a server that somebody else runs.
+impl KvRun {
+    /// Measures all sizes against a running server.
     async fn elsewhere(&mut self, url: &str) -> Result<()> {
         let endpoint = Endpoint::from_url(url, RIAK_PORT)?;
         ping(&endpoint)?;
@@ -98,35 +101,35 @@ impl Run {
             self.measure(&subject).await?;
         }
         for promise in [targets::IDLE, targets::RESTART] {
-            self.report.targets.push(Target::new(promise, None, "needs the server's own process"));
+            self.report.targets.push(BenchTarget::new(promise, None, "needs the server's own process"));
         }
         Ok(())
     }
 
-    /// All sizes, each against a fresh server.
-    async fn own_servers(&mut self, options: &Told) -> Result<()> {
+    /// Measures all sizes, each against a fresh server.
+    async fn own_servers(&mut self, options: &CommonArgs) -> Result<()> {
         for value_bytes in VALUE_BYTES {
-            let recipe = self.recipe(options, value_bytes)?;
-            let log = recipe.log.clone();
-            self.own_server(recipe, value_bytes).await.with_context(|| log_end(&log))?;
+            let config = self.config(options, value_bytes)?;
+            let log = config.log.clone();
+            self.own_server(config, value_bytes).await.with_context(|| log_end(&log))?;
         }
         Ok(())
     }
 
-    /// One size against a fresh server.
-    async fn own_server(&mut self, recipe: Recipe, value_bytes: usize) -> Result<()> {
-        let (data, keeps_data) = (recipe.data.clone(), recipe.keeps_data());
-        let mut server = Server::start(recipe)?;
+    /// Measures one size against a fresh server.
+    async fn own_server(&mut self, config: ServerConfig, value_bytes: usize) -> Result<()> {
+        let (data, is_persistent) = (config.data.clone(), config.is_persistent());
+        let mut server = ServerProcess::start(config)?;
         let is_first = value_bytes == VALUE_BYTES[0];
         if is_first {
             self.idle(&server).await?;
         }
         let subject = self.subject(&server.endpoint, Some(server.pid()), value_bytes);
         self.load(&subject).await?;
-        if keeps_data {
+        if is_persistent {
             self.disk(&subject, &data)?;
         }
-        if is_first && keeps_data {
+        if is_first && is_persistent {
             server = self.restart(server).await?;
         }
         let subject = self.subject(&server.endpoint, Some(server.pid()), value_bytes);
@@ -136,8 +139,8 @@ impl Run {
         Ok(())
     }
 
-    fn recipe(&self, options: &Told, value_bytes: usize) -> Result<Recipe> {
-        Ok(Recipe {
+    fn config(&self, options: &CommonArgs, value_bytes: usize) -> Result<ServerConfig> {
+        Ok(ServerConfig {
             binary: options.binary()?,
             engine: options.engine.clone(),
             durability: options.durability.clone(),
@@ -148,9 +151,9 @@ impl Run {
         })
     }
 
-    fn subject(&self, endpoint: &Endpoint, pid: Option<u32>, value_bytes: usize) -> Subject {
-        Subject {
-            place: Place { endpoint: endpoint.clone(), value_bytes },
+    fn subject(&self, endpoint: &Endpoint, pid: Option<u32>, value_bytes: usize) -> KvSubject {
+        KvSubject {
+            place: KvLocation { endpoint: endpoint.clone(), value_bytes },
             values: self.values.clone(),
             pid,
             read_keys: (load::READ, self.plan.keys(value_bytes).min(READ_KEYS_MAX)),
@@ -158,15 +161,15 @@ impl Run {
         }
     }
 
-    async fn idle(&mut self, server: &Server) -> Result<()> {
+    async fn idle(&mut self, server: &ServerProcess) -> Result<()> {
         tokio::time::sleep(SETTLE).await;
         let bytes = procfs::resident_bytes(server.pid())?;
         let detail = format!("resident memory {} s after the start, no data", SETTLE.as_secs());
-        self.report.targets.push(Target::new(targets::IDLE, Some(megabytes(bytes)), detail));
+        self.report.targets.push(BenchTarget::new(targets::IDLE, Some(megabytes(bytes)), detail));
         Ok(())
     }
 
-    async fn load(&mut self, subject: &Subject) -> Result<()> {
+    async fn load(&mut self, subject: &KvSubject) -> Result<()> {
         let value_bytes = subject.place.value_bytes;
         let count = self.plan.keys(value_bytes);
         eprintln!("loading {count} keys of {}", size(value_bytes));
@@ -177,7 +180,7 @@ impl Run {
         Ok(())
     }
 
-    fn disk(&mut self, subject: &Subject, data: &Path) -> Result<()> {
+    fn disk(&mut self, subject: &KvSubject, data: &Path) -> Result<()> {
         let value_bytes = subject.place.value_bytes;
         let stored = self.plan.keys(value_bytes) * value_bytes as u64;
         let bytes = procfs::disk_bytes(data)?;
@@ -188,20 +191,20 @@ impl Run {
         Ok(())
     }
 
-    async fn restart(&mut self, server: Server) -> Result<Server> {
+    async fn restart(&mut self, server: ServerProcess) -> Result<ServerProcess> {
         let server = server.restart()?;
         let keys = thousands(self.plan.keys as f64);
         let detail = format!("with {keys} keys, after SIGTERM, page cache warm");
         let seconds = server.started_in.as_secs_f64();
-        self.report.targets.push(Target::new(targets::RESTART, Some(seconds), detail));
+        self.report.targets.push(BenchTarget::new(targets::RESTART, Some(seconds), detail));
         tokio::time::sleep(SETTLE).await;
         let resident = megabytes(procfs::resident_bytes(server.pid())?);
         self.report.fact(format!("idle memory after a restart with {keys} keys"), format!("{resident:.0} MB"));
         Ok(server)
     }
 
-    /// What is measured of one value size.
-    async fn measure(&mut self, subject: &Subject) -> Result<()> {
+    /// Measures one value size.
+    async fn measure(&mut self, subject: &KvSubject) -> Result<()> {
         let compares = subject.place.value_bytes == BARE_VALUE_BYTES;
         if compares {
             self.compare(subject).await?;
@@ -213,10 +216,10 @@ impl Run {
         Ok(())
     }
 
-    async fn cells(&mut self, subject: &Subject) -> Result<()> {
+    async fn cells(&mut self, subject: &KvSubject) -> Result<()> {
         let value_bytes = subject.place.value_bytes;
-        for operation in Operation::ALL {
-            if operation == Operation::MissingGet && value_bytes != VALUE_BYTES[0] {
+        for operation in KvOperation::ALL {
+            if operation == KvOperation::MissingGet && value_bytes != VALUE_BYTES[0] {
                 continue;
             }
             for connections in CONNECTIONS {
@@ -229,10 +232,10 @@ impl Run {
         Ok(())
     }
 
-    async fn compare(&mut self, subject: &Subject) -> Result<()> {
+    async fn compare(&mut self, subject: &KvSubject) -> Result<()> {
         tokio::time::sleep(SETTLE).await;
         eprintln!("comparing with bare hyper");
-        let mut driver = Driver::connect(&subject.place, self.values.clone(), 0).await?;
+        let mut driver = KvDriver::connect(&subject.place, self.values.clone(), 0).await?;
         let (_, head) = driver.get_head(&key(load::READ, 0)).await?;
         let bare_server = BareHttp::start(&head)?;
         let bare = self.subject(&bare_server.endpoint, Some(bare_server.pid()), subject.place.value_bytes);
@@ -240,18 +243,18 @@ impl Run {
         drop(bare_server);
         let mut detail = gets.detail("bare hyper");
         detail += &format!("; both answered a head of about {} B", head.len());
-        self.report.targets.push(Target::new(targets::GET, gets.ratio(), detail));
+        self.report.targets.push(BenchTarget::new(targets::GET, gets.ratio(), detail));
         eprintln!("comparing with bare fjall");
         let puts = compare::durable_puts(subject, &self.scratch, self.plan.rounds).await?;
-        self.report.targets.push(Target::new(targets::PUT, puts.ratio(), puts.detail("bare fjall")));
+        self.report.targets.push(BenchTarget::new(targets::PUT, puts.ratio(), puts.detail("bare fjall")));
         Ok(())
     }
 
-    async fn overwritten(&mut self, subject: &Subject) -> Result<()> {
+    async fn overwritten(&mut self, subject: &KvSubject) -> Result<()> {
         let count = self.plan.overwrites;
         eprintln!("overwriting one key {count} times");
         let elapsed = load::overwrite(subject, count).await?;
-        let of_kind = |kind| Subject {
+        let of_kind = |kind| KvSubject {
             read_keys: (kind, 1),
             ..self.subject(&subject.place.endpoint, subject.pid, subject.place.value_bytes)
         };
@@ -260,7 +263,7 @@ impl Run {
         let times = thousands(count as f64);
         let rate = thousands(count as f64 / elapsed.as_secs_f64());
         let detail = format!("{} after {times} overwrites", gets.detail("fresh key"));
-        self.report.targets.push(Target::new(targets::OVERWRITTEN, gets.ratio(), detail));
+        self.report.targets.push(BenchTarget::new(targets::OVERWRITTEN, gets.ratio(), detail));
         self.report.fact(format!("overwriting one key {times} times, `dw=0`"), format!("{rate}/s"));
         Ok(())
     }

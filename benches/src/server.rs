@@ -1,4 +1,4 @@
-//! The server under test as a child process: started on loopback over its own directory, watched, ended by SIGTERM.
+//! The server under test as a child process: started on loopback with its own directory, ended by SIGTERM.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::child::Child;
+use crate::child::ChildProcess;
 use crate::endpoint::Endpoint;
 use crate::limits::START_WAIT_MAX;
 
-/// How often a starting server is asked whether it answers.
-const ASK_EVERY: Duration = Duration::from_millis(2);
+/// The pause between two requests to a starting server.
+const PING_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long one question may take.
-const ASK_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The longest time of one such request.
+const PING_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of the log's end that an error shows.
+/// The bytes of the log's end that an error shows.
 const LOG_SHOWN_BYTES: usize = 2_000;
 
 /// An access key of an S3 server, and its secret.
 #[derive(Debug, Clone)]
-pub(crate) struct Account {
+pub(crate) struct S3Account {
     /// The access key.
     pub(crate) key: String,
     /// Its secret.
@@ -33,56 +33,56 @@ pub(crate) struct Account {
 
 /// A cluster, and the keyspaces in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Cluster {
-    /// `HOST:PORT` with commas between.
+pub(crate) struct GatewayCluster {
+    /// `HOST:PORT`, separated by commas.
     pub(crate) nodes: String,
-    /// Beginning of the keyspaces' names.
+    /// The prefix of the keyspaces.
     pub(crate) keyspace: String,
 }
 
-/// How `larder` is started.
+/// The program, the flags and the folders of a server.
 #[derive(Debug, Clone)]
-pub(crate) struct Recipe {
+pub(crate) struct ServerConfig {
     /// The binary.
     pub(crate) binary: PathBuf,
-    /// `--engine`, where given.
+    /// `--engine`, if given.
     pub(crate) engine: Option<String>,
-    /// `--durability`, where given.
+    /// `--durability`, if given.
     pub(crate) durability: Option<String>,
-    /// The S3 admin, for a server that speaks S3 too.
-    pub(crate) s3: Option<Account>,
-    /// The cluster of `--engine cassandra`, and which gateway over it this is.
-    pub(crate) cluster: Option<(Cluster, u8)>,
+    /// The S3 admin, for a server that also serves S3.
+    pub(crate) s3: Option<S3Account>,
+    /// The cluster of `--engine cassandra`, and the number of this gateway.
+    pub(crate) cluster: Option<(GatewayCluster, u8)>,
     /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where its output goes.
+    /// The file of its output.
     pub(crate) log: PathBuf,
 }
 
 /// A running server.
-pub(crate) struct Server {
-    child: Child,
-    recipe: Recipe,
-    /// Where it listens.
+pub(crate) struct ServerProcess {
+    child: ChildProcess,
+    config: ServerConfig,
+    /// Its address.
     pub(crate) endpoint: Endpoint,
-    /// Where it listens for S3, if it was told to.
+    /// Its address for S3, if it serves S3.
     pub(crate) s3: Endpoint,
-    /// From its start to its first answer.
+    /// The time from its start to its first answer.
     pub(crate) started_in: Duration,
 }
 
-impl Server {
-    /// Starts one and waits for its first answer.
+impl ServerProcess {
+    /// Starts a server and waits for its first answer.
     ///
     /// # Errors
     ///
-    /// When it ends instead, or does not answer in time.
-    pub(crate) fn start(recipe: Recipe) -> Result<Self> {
+    /// When it ends, or does not answer in time.
+    pub(crate) fn start(config: ServerConfig) -> Result<Self> {
         let (endpoint, s3) = (Endpoint::free()?, Endpoint::free()?);
         let started = Instant::now();
-        let mut child = Child::start(&mut recipe.command(&endpoint, &s3)?)?;
+        let mut child = ChildProcess::start(&mut config.command(&endpoint, &s3)?)?;
         wait_for_answer(&mut child, &endpoint)?;
-        Ok(Self { child, recipe, endpoint, s3, started_in: started.elapsed() })
+        Ok(Self { child, config, endpoint, s3, started_in: started.elapsed() })
     }
 
     /// Its process id.
@@ -94,11 +94,11 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When either does not work.
+    /// When it does not end cleanly, or does not start.
     pub(crate) fn restart(self) -> Result<Self> {
-        let recipe = self.recipe.clone();
+        let config = self.config.clone();
         self.stop()?;
-        Self::start(recipe)
+        Self::start(config)
     }
 
     /// Ends it by SIGTERM.
@@ -111,13 +111,13 @@ impl Server {
     }
 }
 
-impl Recipe {
-    /// False for an engine whose data ends with its process.
-    pub(crate) fn keeps_data(&self) -> bool {
+impl ServerConfig {
+    /// Whether its data survives its process.
+    pub(crate) fn is_persistent(&self) -> bool {
         self.engine.as_deref() != Some("memory")
     }
 
-    /// The command line. The environment is emptied: a `LARDER_` variable of the caller is no part of the measure.
+    /// The command line. The environment is empty: a `LARDER_` variable of the caller would change the measurement.
     fn command(&self, endpoint: &Endpoint, s3: &Endpoint) -> Result<Command> {
         fs::create_dir_all(&self.data)?;
         let log = File::options().create(true).append(true).open(&self.log)?;
@@ -146,12 +146,12 @@ impl Recipe {
     }
 }
 
-/// Asks `GET /ping` until it is answered.
+/// Sends `GET /ping` until it is answered.
 ///
 /// # Errors
 ///
 /// When the child ends, or does not answer in time.
-pub(crate) fn wait_for_answer(child: &mut Child, endpoint: &Endpoint) -> Result<()> {
+pub(crate) fn wait_for_answer(child: &mut ChildProcess, endpoint: &Endpoint) -> Result<()> {
     let give_up = Instant::now() + START_WAIT_MAX;
     loop {
         if ping(endpoint).is_ok() {
@@ -163,19 +163,19 @@ pub(crate) fn wait_for_answer(child: &mut Child, endpoint: &Endpoint) -> Result<
         if Instant::now() >= give_up {
             bail!("the server does not answer within {} s", START_WAIT_MAX.as_secs());
         }
-        std::thread::sleep(ASK_EVERY);
+        std::thread::sleep(PING_INTERVAL);
     }
 }
 
-/// Asks `GET /ping` once.
+/// Sends `GET /ping` once.
 ///
 /// # Errors
 ///
-/// Anything but 200.
+/// Any answer but 200.
 pub(crate) fn ping(endpoint: &Endpoint) -> Result<()> {
-    let mut stream = TcpStream::connect_timeout(&endpoint.address, ASK_WAIT_MAX)
+    let mut stream = TcpStream::connect_timeout(&endpoint.address, PING_WAIT_MAX)
         .with_context(|| format!("connecting to {}", endpoint.address))?;
-    stream.set_read_timeout(Some(ASK_WAIT_MAX))?;
+    stream.set_read_timeout(Some(PING_WAIT_MAX))?;
     write!(stream, "GET /ping HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", endpoint.host)?;
     let mut start = [0; 12];
     stream.read_exact(&mut start).context("reading the answer to /ping")?;

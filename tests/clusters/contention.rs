@@ -4,18 +4,18 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Client, Node, Request, S3, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, Scale, figure};
 
 /// Writers of a key.
 const WRITERS: usize = 30;
 const STRONG: &str = "/types/first/buckets/b/keys";
 
-/// Every put of an S3 object is carried out; of the creators of a `consistent` key one is the first, and the others are told.
-pub(crate) fn all_are_served(gateways: [&Node; 2]) {
-    S3::admin(gateways[0]).put("/contended", "").expect(200);
+/// Every put of an S3 object succeeds; of the creators of a `consistent` key one succeeds, and the others get a 412.
+pub(crate) fn all_are_served(gateways: [&LarderNode; 2]) {
+    S3Client::admin(gateways[0]).put("/contended", "").expect(200);
     let puts = Scale::current().of(3, 20);
     let took = each_writer(|number| {
-        let mut client = S3::admin(gateways[number % 2]);
+        let mut client = S3Client::admin(gateways[number % 2]);
         let put = |round: usize| {
             let begun = Instant::now();
             client.put("/contended/key", format!("{number}-{round}")).expect(200);
@@ -39,11 +39,11 @@ pub(crate) fn all_are_served(gateways: [&Node; 2]) {
     longest("30 creators of one consistent key: longest", &answers.iter().map(|answer| answer.2).collect::<Vec<_>>());
 }
 
-/// Creates a key at the same moment as all others do; answers the key, the status and how long it took.
-fn create(client: &mut Client, barrier: &Barrier, key: usize) -> (usize, u16, Duration) {
+/// Creates a key at the same moment as all other writers; returns the key, the status and the latency.
+fn create(client: &mut HttpClient, barrier: &Barrier, key: usize) -> (usize, u16, Duration) {
     barrier.wait();
     let begun = Instant::now();
-    let answer = client.send(&Request::put(&format!("{STRONG}/{key}"), "x"));
+    let answer = client.send(&HttpRequest::put(&format!("{STRONG}/{key}"), "x"));
     assert!([204, 412].contains(&answer.status), "{} {}", answer.status, answer.text());
     (key, answer.status, begun.elapsed())
 }

@@ -1,53 +1,52 @@
-//! Two datacenters with a node and a gateway each: each goes on without the other, and gets to know afterwards what the other
-//! wrote.
+//! Two datacenters with a node and a gateway each: each serves without the other, and receives the other's writes afterwards.
 
 use std::time::Duration;
 
-use larder_cassandra_nodes::Options;
-use larder_tests::{Machines, Node, Request, wait};
+use larder_cassandra_nodes::ClusterOptions;
+use larder_tests::{HttpRequest, LarderNode, TestCluster, wait};
 
 const BUCKET: &str = "/types/sides/buckets/b/keys";
 const STRONG: &str = "/types/strong/buckets/b/keys/k";
-/// How long the other datacenter may take to follow, which a hint does when its node is known to be back.
+/// The longest time until the other datacenter has a write: hints are delivered after its node is seen as up.
 const FOLLOWED: Duration = Duration::from_secs(120);
 
-fn gateway(machines: &Machines, number: usize) -> Node {
+fn gateway(cluster: &TestCluster, number: usize) -> LarderNode {
     let own = format!("dc{number}");
-    let at = machines.node(number).address().to_string();
+    let at = cluster.node(number).address().to_string();
     let name = format!("{own}@127.0.0.1");
     let args = ["--cassandra-datacenter", &own, "--cassandra-datacenters", "dc1,dc2", "--node-name", &name];
-    machines.gateway_of(&at, &args)
+    cluster.gateway_of(&at, &args)
 }
 
-/// What a read of a key is answered.
-fn status(node: &Node, key: &str) -> u16 {
+/// The status of a read of a key.
+fn status(node: &LarderNode, key: &str) -> u16 {
     node.client().get(&format!("{BUCKET}/{key}")).status
 }
 
-fn write(node: &Node, key: &str) -> u16 {
-    node.client().send(&Request::put(&format!("{BUCKET}/{key}"), node.banner())).status
+fn write(node: &LarderNode, key: &str) -> u16 {
+    node.client().send(&HttpRequest::put(&format!("{BUCKET}/{key}"), node.banner())).status
 }
 
 #[test]
-fn each_of_two_datacenters_goes_on_alone_and_follows_the_other() {
-    let apart = |options| Options { datacenters: 2, ..options };
-    let Some(machines) = Machines::start_with(2, apart) else { return };
-    let (one, other) = (gateway(&machines, 1), gateway(&machines, 2));
+fn a_datacenter_serves_alone_and_receives_the_others_writes_afterwards() {
+    let apart = |options| ClusterOptions { datacenters: 2, ..options };
+    let Some(cluster) = TestCluster::start_with(2, apart) else { return };
+    let (one, other) = (gateway(&cluster, 1), gateway(&cluster, 2));
     one.admin().active_type("sides", r#"{"props":{"allow_mult":true}}"#);
     one.admin().active_type("strong", r#"{"props":{"consistent":true}}"#);
     assert_eq!((write(&one, "before"), write(&one, "both"), write(&other, "both")), (204, 204, 204));
     wait("the other reads what one wrote", FOLLOWED, || status(&other, "before") == 200);
-    wait("what both wrote are siblings", FOLLOWED, || [&one, &other].iter().all(|node| status(node, "both") == 300));
+    wait("both writes are siblings", FOLLOWED, || [&one, &other].iter().all(|node| status(node, "both") == 300));
     other.client().put(STRONG, "of all").expect(204);
     assert_eq!(one.client().get(STRONG).expect(200).text(), "of all");
 
-    machines.node(2).kill().unwrap();
+    cluster.node(2).kill().unwrap();
     wait("one goes on alone", FOLLOWED, || write(&one, "alone") == 204);
     assert_eq!((status(&one, "before"), status(&one, "alone")), (200, 200));
-    assert_eq!(one.client().get(STRONG).status, 503, "what all decide needs all of two");
-    assert_eq!(status(&other, "before"), 503, "nobody's copies stand for the own ones");
+    assert_eq!(one.client().get(STRONG).status, 503, "a consistent read needs both datacenters");
+    assert_eq!(status(&other, "before"), 503, "a read needs a copy in its own datacenter");
 
-    machines.node(2).start().unwrap();
+    cluster.node(2).start().unwrap();
     wait("the other follows", FOLLOWED, || status(&other, "alone") == 200);
-    wait("what all decide goes on", FOLLOWED, || one.client().get(STRONG).status == 200);
+    wait("consistent reads succeed again", FOLLOWED, || one.client().get(STRONG).status == 200);
 }

@@ -1,5 +1,5 @@
-//! What changes by compare-and-set is linearizable through two gateways while nodes and gateways fail: objects of `consistent`
-//! types, and objects of S3 under `If-Match`.
+//! Compare-and-set through two gateways is linearizable while nodes and gateways fail: for objects of `consistent` types, and
+//! for S3 objects under `If-Match`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
@@ -7,36 +7,37 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_tests::{
-    Act, Client, Machines, Node, Op, Random, Request, Response, S3, Scale, Value, figure, is_linearizable,
+    HttpClient, HttpRequest, HttpResponse, LarderNode, Random, RegisterAction, RegisterOperation, RegisterValue,
+    S3Client, Scale, TestCluster, figure, is_linearizable,
 };
 
 /// Clients of each key.
 const CLIENTS: usize = 5;
-/// Operations of a key before the next key is taken: what is searched through as one.
+/// Operations on a key before the clients take the next key: the length of one checked history.
 const KEY_OPERATIONS: u64 = 250;
-/// Longest wait for one answer, within which a paused cluster goes on.
+/// The longest wait for one answer; a paused cluster continues earlier.
 const TIMEOUT_MS: u64 = 8_000;
 
 const BUCKET: &str = "/types/cas/buckets/linear/keys";
 const S3_BUCKET: &str = "/linear";
 
-struct World {
+struct RegisterRun {
     begun: Instant,
-    gateways: RwLock<Vec<Node>>,
+    gateways: RwLock<Vec<LarderNode>>,
     ended: AtomicBool,
     /// Histories, key by key.
-    histories: Mutex<Vec<(String, Vec<Op>)>>,
+    histories: Mutex<Vec<(String, Vec<RegisterOperation>)>>,
     done: AtomicU64,
 }
 
 #[test]
 fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
-    let Some(machines) = Machines::start(3) else { return };
-    let name = |name: &str| machines.gateway(&["--s3", "127.0.0.1:0", "--node-name", name]);
+    let Some(cluster) = TestCluster::start(3) else { return };
+    let name = |name: &str| cluster.gateway(&["--s3", "127.0.0.1:0", "--node-name", name]);
     let gateways = vec![name("one@127.0.0.1"), name("other@127.0.0.1")];
     gateways[0].admin().active_type("cas", r#"{"props":{"consistent":true}}"#);
-    S3::admin(&gateways[0]).put(S3_BUCKET, "").expect(200);
-    let world = World {
+    S3Client::admin(&gateways[0]).put(S3_BUCKET, "").expect(200);
+    let world = RegisterRun {
         begun: Instant::now(),
         gateways: RwLock::new(gateways),
         ended: AtomicBool::new(false),
@@ -46,7 +47,7 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     let wanted = Scale::current().of(5_000, 100_000);
     thread::scope(|scope| {
         let world = &world;
-        scope.spawn(|| faults(world, &machines));
+        scope.spawn(|| inject_faults(world, &cluster));
         let groups: Vec<_> =
             (0..Scale::current().of(2, 12)).map(|number| scope.spawn(move || group(world, number, wanted))).collect();
         groups.into_iter().for_each(|group| group.join().unwrap());
@@ -54,9 +55,11 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     });
     let histories = world.histories.into_inner().unwrap();
     let operations: usize = histories.iter().map(|(_, history)| history.len()).sum();
-    let swaps = |history: &Vec<Op>| history.iter().filter(|op| matches!(op.act, Act::Swap { .. })).count();
+    let swaps = |history: &Vec<RegisterOperation>| {
+        history.iter().filter(|op| matches!(op.act, RegisterAction::Swap { .. })).count()
+    };
     let swapped: usize = histories.iter().map(|(_, history)| swaps(history)).sum();
-    let unsure = |history: &Vec<Op>| history.iter().filter(|op| op.returned.is_none()).count();
+    let unsure = |history: &Vec<RegisterOperation>| history.iter().filter(|op| op.returned.is_none()).count();
     let lost: usize = histories.iter().map(|(_, history)| unsure(history)).sum();
     figure("linearizability: operations, swaps, without an answer", &format!("{operations}, {swapped}, {lost}"));
     assert!(operations as u64 >= wanted && swapped > operations / 20);
@@ -65,8 +68,8 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     }
 }
 
-/// Key after key with its own clients: even groups work on objects of a `consistent` type, odd ones on objects of S3.
-fn group(world: &World, number: usize, wanted: u64) {
+/// Works on one key after another, each with its own clients. Even groups use a `consistent` type, odd ones S3.
+fn group(world: &RegisterRun, number: usize, wanted: u64) {
     let mut round = 0;
     while world.done.load(Ordering::Relaxed) < wanted {
         let key = format!("g{number}r{round}");
@@ -76,7 +79,8 @@ fn group(world: &World, number: usize, wanted: u64) {
             for client in 0..CLIENTS {
                 let (left, next, history, key) = (&left, &next, &history, &key);
                 scope.spawn(move || {
-                    let mut client = One { world, key, s3: number % 2 == 1, at: client % 2, seed: client as u64 };
+                    let mut client =
+                        RegisterClient { world, key, s3: number % 2 == 1, at: client % 2, seed: client as u64 };
                     let done = client.run(left, next);
                     history.lock().unwrap().extend(done);
                 });
@@ -90,28 +94,32 @@ fn group(world: &World, number: usize, wanted: u64) {
 }
 
 /// One client of one key.
-struct One<'a> {
-    world: &'a World,
+struct RegisterClient<'a> {
+    world: &'a RegisterRun,
     key: &'a str,
     s3: bool,
     at: usize,
     seed: u64,
 }
 
-/// What a read answered, and what a write has to send back.
-struct Seen {
-    value: Value,
+/// The value of a read, and its context or entity tag for the next write.
+struct ObservedValue {
+    value: RegisterValue,
     token: Option<String>,
 }
 
-impl One<'_> {
-    fn run(&mut self, left: &AtomicU64, next: &AtomicU64) -> Vec<Op> {
+impl RegisterClient<'_> {
+    fn run(&mut self, left: &AtomicU64, next: &AtomicU64) -> Vec<RegisterOperation> {
         let mut random = Random::seeded(self.seed);
         let mut history = Vec::new();
         while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             let called = self.micros();
             let Some(seen) = self.read() else { continue };
-            history.push(Op { act: Act::Read(seen.value), called, returned: Some(self.micros()) });
+            history.push(RegisterOperation {
+                act: RegisterAction::Read(seen.value),
+                called,
+                returned: Some(self.micros()),
+            });
             if random.below(3) == 0 {
                 continue;
             }
@@ -119,9 +127,9 @@ impl One<'_> {
             let status = self.write(&seen, new);
             let returned = Some(self.micros());
             history.push(match status {
-                Some(200..=299) => Op { act: Act::Swap { expected, new }, called, returned },
-                Some(412) => Op { act: Act::Refused(expected), called, returned },
-                _ => Op { act: Act::Swap { expected, new }, called, returned: None },
+                Some(200..=299) => RegisterOperation { act: RegisterAction::Swap { expected, new }, called, returned },
+                Some(412) => RegisterOperation { act: RegisterAction::Refused(expected), called, returned },
+                _ => RegisterOperation { act: RegisterAction::Swap { expected, new }, called, returned: None },
             });
         }
         history
@@ -131,17 +139,19 @@ impl One<'_> {
         self.world.begun.elapsed().as_micros() as u64
     }
 
-    fn read(&mut self) -> Option<Seen> {
+    fn read(&mut self) -> Option<ObservedValue> {
         let answer = self.send("GET", &[], Vec::new())?;
         let token = if self.s3 { answer.header("ETag") } else { answer.header("X-Riak-Vclock") };
         match answer.status {
-            200 => Some(Seen { value: answer.text().parse().expect("a number"), token: token.map(str::to_owned) }),
-            404 => Some(Seen { value: 0, token: token.map(str::to_owned) }),
+            200 => {
+                Some(ObservedValue { value: answer.text().parse().expect("a number"), token: token.map(str::to_owned) })
+            }
+            404 => Some(ObservedValue { value: 0, token: token.map(str::to_owned) }),
             _ => None,
         }
     }
 
-    fn write(&mut self, seen: &Seen, new: Value) -> Option<u16> {
+    fn write(&mut self, seen: &ObservedValue, new: RegisterValue) -> Option<u16> {
         let header = match (&seen.token, self.s3) {
             (Some(token), true) => vec![("If-Match", token.as_str())],
             (None, true) => vec![("If-None-Match", "*")],
@@ -151,23 +161,23 @@ impl One<'_> {
         self.send("PUT", &header, new.to_string().into_bytes()).map(|answer| answer.status)
     }
 
-    /// Asks the own gateway, the other one when that does not answer. An answer that is lost is none.
-    fn send(&mut self, method: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Option<Response> {
+    /// Sends to the client's gateway; a failure moves the client to the other one. `None` when there is no answer.
+    fn send(&mut self, method: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Option<HttpResponse> {
         let gateways = self.world.gateways.read().unwrap();
         let gateway = &gateways[self.at];
         let answer = if self.s3 {
-            let s3 = S3::admin(gateway);
+            let s3 = S3Client::admin(gateway);
             let request = s3.signed(method, &format!("{S3_BUCKET}/{}", self.key), headers, body);
             let at = gateway.s3_at();
             drop(gateways);
-            Client::new(at).try_send(&request)
+            HttpClient::new(at).try_send(&request)
         } else {
             let target = format!("{BUCKET}/{}?timeout={TIMEOUT_MS}", self.key);
-            let request = Request::new(method, &target).header("Content-Type", "text/plain").body(body);
+            let request = HttpRequest::new(method, &target).header("Content-Type", "text/plain").body(body);
             let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
             let at = gateway.http();
             drop(gateways);
-            Client::new(at).try_send(&request)
+            HttpClient::new(at).try_send(&request)
         };
         if !answer.as_ref().is_ok_and(|answer| answer.status < 500) {
             self.at = 1 - self.at;
@@ -177,18 +187,18 @@ impl One<'_> {
     }
 }
 
-/// What goes wrong, and how often it did.
-struct Faults<'a> {
-    world: &'a World,
-    machines: &'a Machines,
+/// Injects faults into nodes and gateways, and counts them.
+struct ClusterFaults<'a> {
+    world: &'a RegisterRun,
+    cluster: &'a TestCluster,
     random: Random,
     injected: usize,
 }
 
-/// Until the clients have done enough: nodes are held, killed and started, gateways are held, killed and started.
-fn faults(world: &World, machines: &Machines) {
-    let mut faults = Faults { world, machines, random: Random::from_environment("faults"), injected: 0 };
-    for fault in Faults::ROUND.iter().cycle() {
+/// Pauses, kills and restarts nodes and gateways until the clients have done their operations.
+fn inject_faults(world: &RegisterRun, cluster: &TestCluster) {
+    let mut faults = ClusterFaults { world, cluster, random: Random::from_environment("faults"), injected: 0 };
+    for fault in ClusterFaults::ROUND.iter().cycle() {
         if !faults.is_due() {
             break;
         }
@@ -197,12 +207,12 @@ fn faults(world: &World, machines: &Machines) {
     figure("linearizability: faults injected", &faults.injected.to_string());
 }
 
-impl Faults<'_> {
-    /// What goes wrong in turn.
+impl ClusterFaults<'_> {
+    /// The faults in their order.
     const ROUND: [fn(&mut Self); 5] =
-        [Self::node_held, Self::gateway, Self::node_held, Self::gateway, Self::node_killed];
+        [Self::pause_node, Self::fail_gateway, Self::pause_node, Self::fail_gateway, Self::kill_node];
 
-    /// Whether the clients go on after a second in which nothing goes wrong.
+    /// Waits a second without a fault; returns whether the clients still work.
     fn is_due(&self) -> bool {
         self.rest(1_000);
         !self.is_over()
@@ -219,38 +229,38 @@ impl Faults<'_> {
         }
     }
 
-    /// Some time between these two numbers of milliseconds passes with a fault that has begun.
-    fn meanwhile(&mut self, least: u64, most: u64) {
+    /// Lets a fault last for a random time between `least` and `most` milliseconds.
+    fn keep_fault(&mut self, least: u64, most: u64) {
         self.injected += 1;
         let more = self.random.below((most - least) as usize) as u64;
         self.rest(least + more);
     }
 
-    fn node_held(&mut self) {
-        let node = self.machines.node(1 + self.random.below(3));
+    fn pause_node(&mut self) {
+        let node = self.cluster.node(1 + self.random.below(3));
         node.stop().unwrap();
-        self.meanwhile(1_500, 3_500);
+        self.keep_fault(1_500, 3_500);
         node.cont().unwrap();
     }
 
-    /// A node takes long to come back: gateways fail meanwhile.
-    fn node_killed(&mut self) {
-        let node = self.machines.node(1 + self.random.below(3));
+    /// Kills a node; while it restarts, which takes long, gateways fail too.
+    fn kill_node(&mut self) {
+        let node = self.cluster.node(1 + self.random.below(3));
         node.kill().unwrap();
-        self.meanwhile(3_000, 4_000);
+        self.keep_fault(3_000, 4_000);
         thread::scope(|scope| {
             let starting = scope.spawn(|| node.start().unwrap());
             while !starting.is_finished() && self.is_due() {
-                self.gateway();
+                self.fail_gateway();
             }
         });
     }
 
-    fn gateway(&mut self) {
+    fn fail_gateway(&mut self) {
         if self.random.below(3) > 0 {
             let held = self.random.below(2);
             self.world.gateways.read().unwrap()[held].stop();
-            self.meanwhile(1_000, 4_000);
+            self.keep_fault(1_000, 4_000);
             self.world.gateways.read().unwrap()[held].cont();
         } else {
             let mut gateways = self.world.gateways.write().unwrap();

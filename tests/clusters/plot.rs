@@ -1,34 +1,34 @@
-//! Latency over time, as a picture that a browser shows.
+//! Latency over time, as an SVG.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::load::{Deed, Sample};
+use crate::load::{LoadOperation, LoadSample};
 
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 520.0;
 /// Room for the axes: left and bottom.
 const MARGIN: f64 = 60.0;
-/// Lowest and highest latency shown, as powers of ten of a microsecond: 100 µs to 100 s.
+/// The lowest and the highest latency of the axis, as powers of ten of a microsecond: 100 µs to 100 s.
 const DECADES: (f64, f64) = (2.0, 8.0);
 
-/// What is drawn, how it is called and its colour.
-const LINES: [(Deed, &str, &str); 5] = [
-    (Deed::Read, "KV read", "#1f77b4"),
-    (Deed::Write, "KV write", "#2ca02c"),
-    (Deed::Heavy, "KV large write", "#8c564b"),
-    (Deed::S3Read, "S3 get", "#9467bd"),
-    (Deed::S3Write, "S3 put", "#ff7f0e"),
+/// The operations that are drawn, their labels and their colours.
+const LINES: [(LoadOperation, &str, &str); 5] = [
+    (LoadOperation::Read, "KV read", "#1f77b4"),
+    (LoadOperation::Write, "KV write", "#2ca02c"),
+    (LoadOperation::Heavy, "KV large write", "#8c564b"),
+    (LoadOperation::S3Read, "S3 get", "#9467bd"),
+    (LoadOperation::S3Write, "S3 put", "#ff7f0e"),
 ];
 
-/// Something that was done to the cluster, and when.
-pub(crate) type Event = (Duration, String);
+/// The time of a fault or a repair, and its name.
+pub(crate) type PlotEvent = (Duration, String);
 
-/// Draws the median (thick) and the 99th percentile (thin) of each second, failures as red ticks, events as lines; writes it
-/// where `LARDER_PLOTS` says, else nowhere.
-pub(crate) fn write(name: &str, samples: &[Sample], events: &[Event]) {
+/// Draws the median (thick) and the 99th percentile (thin) of each second, failures as red dots, events as lines, and writes
+/// the picture into the folder `LARDER_PLOTS`, if it is set.
+pub(crate) fn write(name: &str, samples: &[LoadSample], events: &[PlotEvent]) {
     let Some(dir) = std::env::var_os("LARDER_PLOTS").map(PathBuf::from) else { return };
     let path = dir.join(format!("{name}.svg"));
     std::fs::create_dir_all(&dir).unwrap();
@@ -36,8 +36,8 @@ pub(crate) fn write(name: &str, samples: &[Sample], events: &[Event]) {
     eprintln!("latency over time: {}", path.display());
 }
 
-/// The picture.
-pub(crate) fn draw(samples: &[Sample], events: &[Event]) -> String {
+/// The SVG.
+pub(crate) fn draw(samples: &[LoadSample], events: &[PlotEvent]) -> String {
     let end = samples.iter().map(|sample| sample.at + sample.took).max().unwrap_or_default().as_secs_f64().max(1.0);
     let x = |at: f64| MARGIN + at / end * (WIDTH - MARGIN - 10.0);
     let mut svg = format!(
@@ -54,8 +54,8 @@ pub(crate) fn draw(samples: &[Sample], events: &[Event]) -> String {
             at + 3.0
         );
     }
-    for (index, (deed, called, colour)) in LINES.into_iter().enumerate() {
-        let seconds = by_second(samples, deed);
+    for (index, (operation, called, colour)) in LINES.into_iter().enumerate() {
+        let seconds = by_second(samples, operation);
         for (quantile, width) in [(0.5, 2.0), (0.99, 0.7)] {
             let points = seconds.iter().map(|(second, took)| (x(*second as f64 + 0.5), y(quantile_of(took, quantile))));
             let path: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -97,17 +97,17 @@ fn y(took: Duration) -> f64 {
     HEIGHT - MARGIN - (power - DECADES.0) / (DECADES.1 - DECADES.0) * (HEIGHT - MARGIN - 10.0)
 }
 
-/// How long requests took that were answered, by the second they began in.
-fn by_second(samples: &[Sample], deed: Deed) -> BTreeMap<u64, Vec<Duration>> {
+/// The latencies of successful requests, by the second in which they began.
+fn by_second(samples: &[LoadSample], operation: LoadOperation) -> BTreeMap<u64, Vec<Duration>> {
     let mut seconds: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
-    for sample in samples.iter().filter(|sample| sample.deed == deed && sample.failed.is_none()) {
+    for sample in samples.iter().filter(|sample| sample.operation == operation && sample.failed.is_none()) {
         seconds.entry(sample.at.as_secs()).or_default().push(sample.took);
     }
     seconds.values_mut().for_each(|took| took.sort_unstable());
     seconds
 }
 
-/// Of sorted times, which are not none.
+/// A quantile of sorted times, of which there is at least one.
 pub(crate) fn quantile_of(sorted: &[Duration], quantile: f64) -> Duration {
     sorted[((sorted.len() - 1) as f64 * quantile) as usize]
 }

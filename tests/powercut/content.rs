@@ -1,4 +1,4 @@
-//! The bytes of a file, in pages that copies share. What was never written takes no memory.
+//! The bytes of a file, in pages that copies share. Holes take no memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,23 +8,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
-/// Bytes stored with one call.
+/// The most bytes of one write call.
 const RUN: usize = 256 * 1024;
 
 /// The bytes of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct FileContent {
     length: u64,
     pages: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
-impl Content {
-    /// How many bytes.
+impl FileContent {
+    /// Its length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Writes bytes; the file grows when they end behind its end.
+    /// Writes bytes; the file grows when they end after its end.
     pub fn write(&mut self, mut at: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (page, offset) = (at / PAGE as u64, (at % PAGE as u64) as usize);
@@ -37,7 +37,7 @@ impl Content {
         self.length = self.length.max(at);
     }
 
-    /// Cuts or lengthens.
+    /// Truncates or extends the file.
     pub fn set_length(&mut self, length: u64) {
         if length < self.length {
             self.zero(length, self.length - length);
@@ -45,7 +45,7 @@ impl Content {
         self.length = length;
     }
 
-    /// Makes a hole; the length stays.
+    /// Zeroes a range; the length stays.
     pub fn zero(&mut self, at: u64, count: u64) {
         let end = at.saturating_add(count);
         let pages: Vec<u64> =
@@ -91,7 +91,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Whether a reader sees the same bytes: pages of zeros and holes are the same.
+    /// Whether a reader sees the same bytes: pages of zeros equal holes.
     pub fn reads_as(&self, other: &Self) -> bool {
         let (mut left, mut right) = (self.written(), other.written());
         self.length == other.length
@@ -113,10 +113,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_across_pages_holes_and_cuts() {
+    fn bytes_read_back_across_pages_holes_and_truncation() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let mut content = Content::default();
+        let mut content = FileContent::default();
         content.write(4090, &[7; 10]);
         content.write(20_000, b"end");
         content.set_length(20_002);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(bytes.len(), 20_002);
         assert_eq!(bytes[4088..4102], [0, 0, 7, 7, 7, 7, 7, 0, 0, 7, 7, 7, 0, 0]);
         assert_eq!(&bytes[20_000..], b"en");
-        assert!(Content::load(&path).unwrap().reads_as(&content));
+        assert!(FileContent::load(&path).unwrap().reads_as(&content));
         content.set_length(30_000);
         content.store(&path).unwrap();
         assert_eq!(std::fs::read(&path).unwrap()[20_000..20_004], *b"en\0\0");

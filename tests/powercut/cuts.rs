@@ -1,4 +1,4 @@
-//! Cuts of a record: where, and what is wrong after them.
+//! The power cuts of a record: their places, and the failures after them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -6,73 +6,73 @@ use std::thread;
 
 use larder_tests::{Home, Random};
 
-use crate::disk::Luck;
-use crate::image::Image;
-use crate::judge::{Bodies, Finding, judge};
-use crate::ledger::{Ledger, Micros};
-use crate::record::Record;
-use crate::replay::{Step, steps};
+use crate::disk::KeptShare;
+use crate::image::DirImage;
+use crate::judge::{BodyTable, CutFinding, judge};
+use crate::ledger::{CutLedger, WallMicros};
+use crate::record::ServerRecord;
+use crate::replay::{ReplayStep, steps};
 
-/// Calls before a cut that are told.
-const TOLD: usize = 14;
-/// Differences that are told between what a cut left and what there was.
+/// Calls before a cut that a report shows.
+const CALLS_SHOWN: usize = 14;
+/// Differences between the files before and after a cut that a report shows.
 const DIFFERENCES: usize = 12;
-/// Free memory from which on what a cut leaves is kept in memory.
+/// The least free memory for keeping the remaining files in memory.
 const MEMORY_MIN: u64 = 2 << 30;
 
-/// A cut: right before a step.
+/// A power cut right before a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct PowerCut {
     /// Its number in the run of a record.
     pub number: usize,
-    /// The step, of all of the record.
+    /// The step, counted over the whole record.
     step: usize,
-    /// When.
-    pub at: Micros,
-    /// Decides what is lost.
+    /// Its time.
+    pub at: WallMicros,
+    /// The seed that chooses the lost writes.
     seed: u64,
 }
 
-/// A cut after which something is wrong.
+/// A cut after which the server violates a promise.
 #[derive(Debug)]
-pub struct Failure {
+pub struct FailedCut {
     /// The cut.
-    pub cut: Cut,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
-    /// How much of what was not synced was kept, in percent.
-    luck: Luck,
+    pub cut: PowerCut,
+    /// The violations.
+    pub findings: Vec<CutFinding>,
+    /// The percentage of unsynced writes that was kept.
+    share: KeptShare,
     /// The last calls before the cut.
     calls: Vec<String>,
-    /// What was lost by it.
+    /// The differences to the files before it.
     lost: Vec<String>,
 }
 
-/// The outcome of the cuts of a record.
+/// The outcomes of the cuts of a record.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    /// Cuts after which nothing is wrong.
-    pub good: Vec<Cut>,
-    /// The others.
-    pub failures: Vec<Failure>,
+pub struct CutOutcome {
+    /// The cuts without a violation.
+    pub good: Vec<PowerCut>,
+    /// The cuts with violations.
+    pub failures: Vec<FailedCut>,
 }
 
-/// A record with what its cuts need.
-pub struct Cuts<'a> {
-    record: &'a Record,
-    steps: Vec<Step>,
-    bodies: Bodies,
+/// A record, prepared for its cuts.
+pub struct CutRun<'a> {
+    record: &'a ServerRecord,
+    steps: Vec<ReplayStep>,
+    bodies: BodyTable,
     parent: PathBuf,
 }
 
-impl<'a> Cuts<'a> {
-    /// Of this record.
-    pub fn new(record: &'a Record) -> Self {
-        Self { record, steps: steps(&record.calls), bodies: Bodies::new(&record.ledger), parent: parent() }
+impl<'a> CutRun<'a> {
+    /// Prepares this record.
+    pub fn new(record: &'a ServerRecord) -> Self {
+        Self { record, steps: steps(&record.calls), bodies: BodyTable::new(&record.ledger), parent: parent() }
     }
 
-    /// Chooses so many cuts, in the order of the record.
-    pub fn choose(&self, count: usize, random: &mut Random) -> Vec<Cut> {
+    /// Chooses `count` cuts, in the order of the record.
+    pub fn choose(&self, count: usize, random: &mut Random) -> Vec<PowerCut> {
         let mut replay = self.record.replay();
         let mut places = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
@@ -80,23 +80,23 @@ impl<'a> Cuts<'a> {
             if replay.step(call, step.is_end) {
                 let weight = weight(&call.name);
                 places.extend(std::iter::repeat_n(at, weight));
-                // Right before the next step of any kind: what was answered meanwhile counts.
+                // A cut right before the next step of any kind: answers between the two steps count.
                 places.extend(std::iter::repeat_n((at + 1).min(self.steps.len() - 1), weight));
             }
         }
         let mut chosen: Vec<(usize, u64)> = (0..count).map(|_| (*random.pick(&places), random.number())).collect();
         chosen.sort_unstable();
-        let cut = |(number, (step, seed))| Cut { number, step, at: self.steps[step].at, seed };
+        let cut = |(number, (step, seed))| PowerCut { number, step, at: self.steps[step].at, seed };
         chosen.into_iter().enumerate().map(cut).collect()
     }
 
     /// Makes the cuts, as many at a time as there are cores.
-    pub fn run(&self, cuts: &[Cut]) -> Outcome {
+    pub fn run(&self, cuts: &[PowerCut]) -> CutOutcome {
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        let mut outcome = Outcome::default();
+        let mut outcome = CutOutcome::default();
         thread::scope(|scope| {
-            let share = |worker| move || self.work(cuts.iter().skip(worker).step_by(workers).copied());
-            let running: Vec<_> = (0..workers).map(|worker| scope.spawn(share(worker))).collect();
+            let work = |worker| move || self.work(cuts.iter().skip(worker).step_by(workers).copied());
+            let running: Vec<_> = (0..workers).map(|worker| scope.spawn(work(worker))).collect();
             for worker in running {
                 let done = worker.join().expect("a judge does not panic");
                 outcome.good.extend(done.good);
@@ -108,8 +108,8 @@ impl<'a> Cuts<'a> {
         outcome
     }
 
-    /// What a cut leaves, and what had been promised by then.
-    pub fn left(&self, cut: Cut) -> (Image, Ledger) {
+    /// The files after a cut, and the changes that were promised before it.
+    pub fn remains(&self, cut: PowerCut) -> (DirImage, CutLedger) {
         let mut replay = self.record.replay();
         for step in &self.steps[..cut.step] {
             replay.step(&self.record.calls[step.call], step.is_end);
@@ -118,8 +118,8 @@ impl<'a> Cuts<'a> {
         (image, self.record.ledger.cut(cut.at))
     }
 
-    fn work(&self, cuts: impl Iterator<Item = Cut>) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn work(&self, cuts: impl Iterator<Item = PowerCut>) -> CutOutcome {
+        let mut outcome = CutOutcome::default();
         let mut replay = self.record.replay();
         let mut last = VecDeque::new();
         let mut at = 0;
@@ -129,15 +129,15 @@ impl<'a> Cuts<'a> {
                 if replay.step(call, step.is_end) {
                     let end = if step.is_end || call.begun == call.ended { "" } else { " …" };
                     last.push_back(format!("{} {}{end}", step.line, replay.describe(call)));
-                    if last.len() > TOLD {
+                    if last.len() > CALLS_SHOWN {
                         last.pop_front();
                     }
                 }
             }
             at = cut.step;
-            let (luck, image) = lose(&replay.disk, cut);
-            let home = Home::inside(&self.parent).expect("a directory for what a cut leaves");
-            image.store(home.path()).expect("what a cut leaves can be stored");
+            let (share, image) = lose(&replay.disk, cut);
+            let home = Home::inside(&self.parent).expect("a directory for the remaining files");
+            image.store(home.path()).expect("the remaining files can be stored");
             let findings = judge(home, self.record.durable, &self.record.ledger, &self.bodies, cut.at);
             if findings.is_empty() {
                 outcome.good.push(cut);
@@ -146,22 +146,22 @@ impl<'a> Cuts<'a> {
             let mut lost = replay.disk.whole().differences(&image);
             lost.truncate(DIFFERENCES);
             let calls = last.iter().cloned().collect();
-            outcome.failures.push(Failure { cut, findings, luck, calls, lost });
+            outcome.failures.push(FailedCut { cut, findings, share, calls, lost });
         }
         outcome
     }
 }
 
-impl Failure {
-    /// Everything that is known of it, for people.
+impl FailedCut {
+    /// A report for people.
     pub fn report(&self) -> String {
-        let Cut { number, step, at, seed } = self.cut;
+        let PowerCut { number, step, at, seed } = self.cut;
         let findings: String =
-            self.findings.iter().take(5).map(|found| format!("  {:?}: {}\n", found.wrong, found.text)).collect();
+            self.findings.iter().take(5).map(|found| format!("  {:?}: {}\n", found.violation, found.text)).collect();
         let list = |lines: &[String]| lines.iter().map(|line| format!("    {line}\n")).collect::<String>();
         format!(
-            "cut {number} before step {step} at {at}, seed {seed}, {:?}: {} wrong\n{findings}  last calls:\n{}  lost by the cut:\n{}",
-            self.luck,
+            "cut {number} before step {step} at {at}, seed {seed}, {:?}: {} violations\n{findings}  last calls:\n{}  lost by the cut:\n{}",
+            self.share,
             self.findings.len(),
             list(&self.calls),
             list(&self.lost)
@@ -169,7 +169,7 @@ impl Failure {
     }
 }
 
-/// How often a call is cut, beside others: one of the many directories of a start seldom, a removal often.
+/// The relative frequency of cuts at a call: rare for the many directories of a start, frequent for a removal.
 fn weight(call: &str) -> usize {
     match call {
         _ if call.starts_with("mkdir") => 1,
@@ -180,13 +180,13 @@ fn weight(call: &str) -> usize {
     }
 }
 
-fn lose(disk: &crate::disk::Disk, cut: Cut) -> (Luck, Image) {
+fn lose(disk: &crate::disk::DiskModel, cut: PowerCut) -> (KeptShare, DirImage) {
     let mut random = Random::seeded(cut.seed);
-    let luck = Luck::any(&mut random);
-    (luck, disk.cut(luck, &mut random))
+    let share = KeptShare::any(&mut random);
+    (share, disk.cut(share, &mut random))
 }
 
-/// Where what a cut leaves is kept: in memory, where there is enough of it.
+/// The folder of the remaining files: in memory, when enough is free.
 fn parent() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let free = rustix::fs::statvfs(memory).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));

@@ -1,4 +1,4 @@
-//! A tree of files, outside of any file system.
+//! A tree of files in memory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,26 +8,26 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::content::Content;
-use crate::disk::Name;
+use crate::content::FileContent;
+use crate::disk::EntryName;
 
 /// A file or a directory with all below it.
 #[derive(Debug, Clone)]
-pub enum Image {
+pub enum DirImage {
     /// A file.
-    File(Arc<Content>),
+    File(Arc<FileContent>),
     /// A directory.
-    Dir(BTreeMap<Name, Image>),
+    Dir(BTreeMap<EntryName, DirImage>),
 }
 
-impl Default for Image {
+impl Default for DirImage {
     fn default() -> Self {
         Self::Dir(BTreeMap::new())
     }
 }
 
-impl Image {
-    /// Reads a directory. What is neither file nor directory, such as a socket, is left out.
+impl DirImage {
+    /// Reads a directory, without entries that are neither files nor directories, such as sockets.
     pub fn load(dir: &Path) -> io::Result<Self> {
         let mut entries = BTreeMap::new();
         for entry in fs::read_dir(dir)? {
@@ -36,13 +36,13 @@ impl Image {
             if kind.is_dir() {
                 entries.insert(entry.file_name().into_vec(), Self::load(&entry.path())?);
             } else if kind.is_file() {
-                entries.insert(entry.file_name().into_vec(), Self::File(Arc::new(Content::load(&entry.path())?)));
+                entries.insert(entry.file_name().into_vec(), Self::File(Arc::new(FileContent::load(&entry.path())?)));
             }
         }
         Ok(Self::Dir(entries))
     }
 
-    /// Makes files and directories at this path. A directory may be there already.
+    /// Makes the files and directories at this path. A directory may exist already.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         match self {
             Self::File(content) => content.store(path),
@@ -55,7 +55,7 @@ impl Image {
         }
     }
 
-    /// Where two trees differ; one line each.
+    /// The differences of two trees, a line each.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         self.compare(other, "", &mut lines);
@@ -66,7 +66,7 @@ impl Image {
         match (self, other) {
             (Self::File(left), Self::File(right)) if left.reads_as(right) => {}
             (Self::File(left), Self::File(right)) => {
-                lines.push(format!("{path}: {} and {} bytes, or other ones", left.length(), right.length()));
+                lines.push(format!("{path}: {} and {} bytes, or other bytes", left.length(), right.length()));
             }
             (Self::Dir(left), Self::Dir(right)) => {
                 for name in left.keys().chain(right.keys().filter(|name| !left.contains_key(*name))) {
@@ -84,7 +84,7 @@ impl Image {
 }
 
 #[cfg(test)]
-impl Image {
+impl DirImage {
     /// The bytes of a file.
     pub fn bytes(&self) -> Vec<u8> {
         let Self::File(content) = self else { return Vec::new() };
@@ -92,7 +92,7 @@ impl Image {
         content.store(file.path()).and_then(|()| fs::read(file.path())).expect("it can be stored")
     }
 
-    /// Paths with texts, one line each.
+    /// The paths with their texts, a line each.
     pub fn listing(&self) -> String {
         let mut lines = String::new();
         self.list("", &mut lines);
@@ -106,7 +106,7 @@ impl Image {
                 if !path.is_empty() {
                     lines.push_str(&format!("{path}/\n"));
                 }
-                let below = |name: &Name| match path {
+                let below = |name: &EntryName| match path {
                     "" => String::from_utf8_lossy(name).into_owned(),
                     _ => format!("{path}/{}", String::from_utf8_lossy(name)),
                 };

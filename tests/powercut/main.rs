@@ -1,23 +1,23 @@
-//! The power is cut at any moment, and nothing that was answered as durable is lost.
+//! A power cut at any moment loses no change that was answered as durable.
 //!
 //! ```text
 //! record     a server under strace: its calls, and the answers of its clients   trace, workload, ledger
-//! disk       which bytes and names a sync had covered at each call              replay, content, image
-//! cuts       at any call: what no sync covers is kept, dropped or torn
-//! judge      starts a server on what is left, reads every key, lists, writes
+//! disk       the bytes and names that a sync had covered at each call           replay, content, image
+//! cuts       at any call: bytes that no sync covers are kept, dropped or torn
+//! judge      starts a server on the remaining files, reads every key, lists, writes
 //! ```
-//! The harness knows files only, not the engine. A record of each durability is cut, then a server goes on with what one of
-//! these cuts left, which is recorded and cut in turn.
+//! The harness knows files only, not the engine. A record of each durability is cut. Then a server runs on the files that one of
+//! these cuts left, and its record is cut in turn.
 //!
-//! A run of threads is never the same twice, so a record in which something is wrong is kept, and its folder is named:
-//! `LARDER_POWERCUT_RECORD=FOLDER` with the printed `LARDER_TEST_SEED` makes the same cuts of it again.
+//! Threads never run the same way twice, so a record with a failure is kept and its folder is printed:
+//! `LARDER_POWERCUT_RECORD=FOLDER` with the printed `LARDER_TEST_SEED` repeats its cuts.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, in real time, and says what it does"
+    reason = "a test fails by panicking, runs in real time, and prints its progress"
 )]
 #![allow(unreachable_pub, reason = "a test has no users")]
 
@@ -36,29 +36,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use larder_tests::{Engine, Random, Scale, figure};
+use larder_tests::{Random, Scale, TestEngine, figure};
 
-use crate::cuts::{Cuts, Failure, Outcome};
-use crate::image::Image;
-use crate::judge::Wrong;
-use crate::ledger::Ledger;
-use crate::record::Record;
+use crate::cuts::{CutOutcome, CutRun, FailedCut};
+use crate::image::DirImage;
+use crate::judge::Violation;
+use crate::ledger::CutLedger;
+use crate::record::ServerRecord;
 
-/// Cuts of a record.
+/// The number of cuts of a record.
 const CUTS: usize = 500;
-/// Failures of a kind that are told in full.
-const TOLD: usize = 2;
+/// Failures of a kind that are printed in full.
+const SHOWN: usize = 2;
 
 #[test]
-fn no_power_cut_takes_what_was_answered_from_disk() {
-    if !Engine::is_local_for("the files of the embedded engine") {
+fn a_power_cut_loses_no_durable_change() {
+    if !TestEngine::is_local_for("the files of the embedded engine") {
         return;
     }
     let mut random = Random::from_environment("powercut");
     if let Some(folder) = std::env::var_os("LARDER_POWERCUT_RECORD").map(PathBuf::from) {
-        let outcome = cut(&Record::load(&folder), &mut random);
+        let outcome = cut(&ServerRecord::load(&folder), &mut random);
         report(&folder, 0, &outcome.failures);
-        return assert!(outcome.failures.is_empty(), "something is wrong after {} cuts", outcome.failures.len());
+        return assert!(outcome.failures.is_empty(), "{} cuts failed", outcome.failures.len());
     }
     let Some(tracer) = record::tracer() else { return };
     let rounds = Scale::current().of(1, 50);
@@ -66,10 +66,10 @@ fn no_power_cut_takes_what_was_answered_from_disk() {
     let mut wrong = 0;
     let mut cuts = 0;
     for durable in std::iter::repeat_n([true, false], rounds).flatten() {
-        let mut start = (Image::default(), Ledger::default());
+        let mut start = (DirImage::default(), CutLedger::default());
         for _generation in 0..2 {
             let folder = tempfile::Builder::new().prefix("larder-powercut-").tempdir().expect("a folder");
-            let record = Record::make(&tracer, folder.path(), durable, start, &mut random);
+            let record = ServerRecord::make(&tracer, folder.path(), durable, start, &mut random);
             let seed = random.number();
             let outcome = cut(&record, &mut Random::seeded(seed));
             cuts += CUTS;
@@ -78,36 +78,36 @@ fn no_power_cut_takes_what_was_answered_from_disk() {
                 wrong += outcome.failures.len();
                 drop(folder.keep());
             }
-            // The next server goes on with what a cut left.
+            // The next server runs on the files that a cut left.
             let Some(next) = outcome.good.iter().rev().nth(outcome.good.len() / 4) else { break };
-            start = Cuts::new(&record).left(*next);
+            start = CutRun::new(&record).remains(*next);
         }
     }
     figure("power cuts", &format!("{cuts} in {} s", begun.elapsed().as_secs()));
-    assert_eq!(wrong, 0, "something is wrong after so many cuts; their records are kept");
+    assert_eq!(wrong, 0, "so many cuts failed; their records are kept");
 }
 
-/// Cuts a record.
-fn cut(record: &Record, random: &mut Random) -> Outcome {
-    let cuts = Cuts::new(record);
+/// Makes the cuts of a record and judges them.
+fn cut(record: &ServerRecord, random: &mut Random) -> CutOutcome {
+    let cuts = CutRun::new(record);
     let chosen = cuts.choose(CUTS, random);
     let begun = Instant::now();
     let outcome = cuts.run(&chosen);
     let each = begun.elapsed().as_millis() / CUTS as u128;
-    eprintln!("{} calls, {} changes, {CUTS} cuts, {each} ms each", record.calls.len(), record.ledger.asked.len());
+    eprintln!("{} calls, {} changes, {CUTS} cuts, {each} ms each", record.calls.len(), record.ledger.changes.len());
     outcome
 }
 
-/// Says what is wrong with a record: each kind with the first cuts after which it is.
-fn report(folder: &Path, seed: u64, failures: &[Failure]) {
-    let mut kinds: BTreeMap<Wrong, Vec<&Failure>> = BTreeMap::new();
+/// Prints the failures of a record: each kind with its first cuts.
+fn report(folder: &Path, seed: u64, failures: &[FailedCut]) {
+    let mut kinds: BTreeMap<Violation, Vec<&FailedCut>> = BTreeMap::new();
     for failure in failures {
-        let found: BTreeSet<Wrong> = failure.findings.iter().map(|found| found.wrong).collect();
+        let found: BTreeSet<Violation> = failure.findings.iter().map(|found| found.violation).collect();
         found.into_iter().for_each(|kind| kinds.entry(kind).or_default().push(failure));
     }
     for (kind, found) in &kinds {
         eprintln!("\n{kind:?} after {} of {CUTS} cuts, such as:", found.len());
         eprintln!("LARDER_POWERCUT_RECORD={} LARDER_TEST_SEED={seed}", folder.display());
-        found.iter().take(TOLD).for_each(|failure| eprintln!("{}", failure.report()));
+        found.iter().take(SHOWN).for_each(|failure| eprintln!("{}", failure.report()));
     }
 }

@@ -1,79 +1,79 @@
-//! Carries calls out on a disk of the model.
+//! Replays calls on the disk model.
 //!
-//! A change takes effect where its call begins: from there on a cut may find it. A sync takes effect where its call ends, and
-//! covers what had ended when it began. A descriptor is there when the call that makes it ends, and gone when the call that
-//! closes it begins: the number may be taken again from then on.
+//! A change takes effect when its call begins: a later cut may find it. A sync takes effect when its call ends, and covers the
+//! calls that had ended when it began. A descriptor exists from the end of the call that makes it to the beginning of the call
+//! that closes it: from then on its number may be used again.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::disk::{Disk, Inode, Name, Write};
-use crate::image::Image;
-use crate::trace::{Call, Line};
+use crate::disk::{DiskModel, EntryName, FileWrite, InodeNumber};
+use crate::image::DirImage;
+use crate::trace::{Syscall, TraceLine};
 
-/// A step of a replay: where a call begins, or where it ends.
+/// A step of a replay: the beginning or the end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct ReplayStep {
     /// The line of the trace, in all lives of the record.
-    pub line: Line,
-    /// When, in microseconds of the wall clock.
+    pub line: TraceLine,
+    /// Its time, in microseconds of the wall clock.
     pub at: u64,
-    /// The call.
+    /// The index of the call.
     pub call: usize,
-    /// Whether it ends here.
+    /// Whether the call ends here.
     pub is_end: bool,
 }
 
-/// A disk, and what the process has open.
+/// A disk, and the open files of the process.
 #[derive(Debug, Clone)]
-pub struct Replay {
+pub struct DiskReplay {
     /// The disk.
-    pub disk: Disk,
+    pub disk: DiskModel,
     root: Rc<[u8]>,
     open: HashMap<u64, usize>,
-    descriptions: Vec<Description>,
+    descriptions: Vec<FileDescription>,
 }
 
-/// What descriptors share that were made of one another.
+/// An open file description, which duplicated descriptors share.
 #[derive(Debug, Clone)]
-struct Description {
-    inode: Inode,
+struct FileDescription {
+    inode: InodeNumber,
     position: u64,
     appends: bool,
-    /// By which it was opened.
-    path: Name,
+    /// The path that opened it.
+    path: EntryName,
 }
 
-/// The name of the call that stands for the end of the process.
+/// The name of the call for the end of the process.
 pub const EXIT: &str = "exit";
 
 /// All steps of calls, in the order of the trace.
-pub fn steps(calls: &[Call]) -> Vec<Step> {
-    let ends = |(call, found): (usize, &Call)| {
-        let begin = Step { line: found.begun, at: found.at, call, is_end: false };
-        [begin, Step { line: found.ended, at: found.until, call, is_end: true }]
+pub fn steps(calls: &[Syscall]) -> Vec<ReplayStep> {
+    let ends = |(call, found): (usize, &Syscall)| {
+        let begin = ReplayStep { line: found.begun, at: found.at, call, is_end: false };
+        [begin, ReplayStep { line: found.ended, at: found.until, call, is_end: true }]
     };
-    let mut steps: Vec<Step> = calls.iter().enumerate().flat_map(ends).collect();
+    let mut steps: Vec<ReplayStep> = calls.iter().enumerate().flat_map(ends).collect();
     steps.sort_by_key(|step| (step.line, step.is_end));
     steps
 }
 
-impl Replay {
-    /// Begins with what `image` has. Paths of the calls below `root` are in it.
-    pub fn new(image: &Image, root: &[u8]) -> Self {
-        Self { disk: Disk::new(image), root: root.into(), open: HashMap::new(), descriptions: Vec::new() }
+impl DiskReplay {
+    /// Begins with the files of `image`, which are below the path `root`.
+    pub fn new(image: &DirImage, root: &[u8]) -> Self {
+        Self { disk: DiskModel::new(image), root: root.into(), open: HashMap::new(), descriptions: Vec::new() }
     }
 
-    /// Carries out one step; answers whether it meant anything for the disk.
+    /// Replays one step; returns whether it affects the disk.
     ///
     /// # Panics
-    /// When the process does what the model does not know: it would be missed.
-    pub fn step(&mut self, call: &Call, is_end: bool) -> bool {
+    /// When the model does not know the call: its change would be missed.
+    pub fn step(&mut self, call: &Syscall, is_end: bool) -> bool {
         if is_end { self.end(call) } else { self.begin(call) }
     }
 
-    fn begin(&mut self, call: &Call) -> bool {
+    fn begin(&mut self, call: &Syscall) -> bool {
         match call.name.as_str() {
             "open" | "openat" | "creat" => self.begin_open(call),
             EXIT => {
@@ -97,11 +97,11 @@ impl Replay {
             }
             "ftruncate" => self.inode(call, 0).is_some_and(|inode| {
                 let length = call.number(1).expect("a length");
-                self.write(call, inode, Write::Length(length))
+                self.write(call, inode, FileWrite::Length(length))
             }),
             "truncate" => self.place(call, None, 0).is_some_and(|(dir, name)| {
                 let length = call.number(1).expect("a length");
-                self.disk.find(dir, &name).is_some_and(|inode| self.write(call, inode, Write::Length(length)))
+                self.disk.find(dir, &name).is_some_and(|inode| self.write(call, inode, FileWrite::Length(length)))
             }),
             "fallocate" => self.inode(call, 0).is_some_and(|inode| self.allocate(call, inode)),
             name if name.starts_with("rename") => self.rename(call),
@@ -115,7 +115,7 @@ impl Replay {
         }
     }
 
-    fn end(&mut self, call: &Call) -> bool {
+    fn end(&mut self, call: &Syscall) -> bool {
         match call.name.as_str() {
             "open" | "openat" | "creat" => self.end_open(call),
             "dup" | "dup2" | "dup3" => self.duplicate(call),
@@ -139,22 +139,22 @@ impl Replay {
         false
     }
 
-    /// Arguments of open, without the directory.
-    fn flags(call: &Call) -> usize {
+    /// The index of the flags among the arguments of open.
+    fn flags(call: &Syscall) -> usize {
         if call.name == "openat" { 2 } else { 1 }
     }
 
-    fn opened(&self, call: &Call) -> Option<(Inode, Name)> {
+    fn opened(&self, call: &Syscall) -> Option<(InodeNumber, EntryName)> {
         self.place(call, (call.name == "openat").then_some(0), 0)
     }
 
-    fn begin_open(&mut self, call: &Call) -> bool {
+    fn begin_open(&mut self, call: &Syscall) -> bool {
         let Some((dir, name)) = self.opened(call) else { return false };
         let flags = Self::flags(call);
         assert!(!call.has(flags, "O_TMPFILE"), "a file without a name: {call:?}");
         let has = |flag: &str| call.name == "creat" || call.has(flags, flag);
         match self.disk.find(dir, &name) {
-            Some(inode) if has("O_TRUNC") && !self.disk.is_dir(inode) => self.write(call, inode, Write::Length(0)),
+            Some(inode) if has("O_TRUNC") && !self.disk.is_dir(inode) => self.write(call, inode, FileWrite::Length(0)),
             None if has("O_CREAT") => {
                 self.disk.make_file(dir, &name, call.ended);
                 true
@@ -163,54 +163,54 @@ impl Replay {
         }
     }
 
-    fn end_open(&mut self, call: &Call) {
+    fn end_open(&mut self, call: &Syscall) {
         self.open.remove(&call.result);
         let Some((dir, name)) = self.opened(call) else { return };
         let inode = if name.is_empty() { Some(dir) } else { self.disk.find(dir, &name) };
         let Some(inode) = inode else { return };
         let appends = call.has(Self::flags(call), "O_APPEND");
-        self.descriptions.push(Description { inode, position: 0, appends, path: call.strings[0].clone() });
+        self.descriptions.push(FileDescription { inode, position: 0, appends, path: call.strings[0].clone() });
         self.open.insert(call.result, self.descriptions.len() - 1);
     }
 
-    fn duplicate(&mut self, call: &Call) {
+    fn duplicate(&mut self, call: &Syscall) {
         match self.described(call, 0) {
             Some(at) => drop(self.open.insert(call.result, at)),
             None => drop(self.open.remove(&call.result)),
         }
     }
 
-    fn append(&mut self, call: &Call, at: usize) -> bool {
-        let Description { inode, position, appends, .. } = self.descriptions[at];
+    fn append(&mut self, call: &Syscall, at: usize) -> bool {
+        let FileDescription { inode, position, appends, .. } = self.descriptions[at];
         let place = if appends { self.disk.length(inode) } else { position };
         self.descriptions[at].position = place + call.result;
         self.bytes(call, inode, Some(place))
     }
 
-    fn bytes(&mut self, call: &Call, inode: Inode, place: Option<u64>) -> bool {
+    fn bytes(&mut self, call: &Syscall, inode: InodeNumber, place: Option<u64>) -> bool {
         let mut bytes = call.strings.concat();
         assert!(bytes.len() as u64 >= call.result, "strace does not show all bytes: {} {:?}", call.name, call.args);
         bytes.truncate(call.result as usize);
-        self.write(call, inode, Write::Bytes(place.expect("a place"), Arc::new(bytes)))
+        self.write(call, inode, FileWrite::Bytes(place.expect("a place"), Arc::new(bytes)))
     }
 
-    fn write(&mut self, call: &Call, inode: Inode, write: Write) -> bool {
+    fn write(&mut self, call: &Syscall, inode: InodeNumber, write: FileWrite) -> bool {
         self.disk.write(inode, write, call.ended);
         true
     }
 
-    fn allocate(&mut self, call: &Call, inode: Inode) -> bool {
+    fn allocate(&mut self, call: &Syscall, inode: InodeNumber) -> bool {
         let (at, count) = (call.number(2).expect("a place"), call.number(3).expect("a length"));
         let (keeps, punches) = (call.has(1, "FALLOC_FL_KEEP_SIZE"), call.has(1, "FALLOC_FL_PUNCH_HOLE"));
         match (call.args[1].as_str(), keeps, punches) {
-            ("0", ..) => self.write(call, inode, Write::Grow(at + count)),
-            (_, true, true) => self.write(call, inode, Write::Zero(at, count)),
+            ("0", ..) => self.write(call, inode, FileWrite::Grow(at + count)),
+            (_, true, true) => self.write(call, inode, FileWrite::Zero(at, count)),
             (_, true, false) => false,
             _ => panic!("the model does not know {call:?}"),
         }
     }
 
-    fn rename(&mut self, call: &Call) -> bool {
+    fn rename(&mut self, call: &Syscall) -> bool {
         let (from, to) = if call.name == "rename" { (None, None) } else { (Some(0), Some(2)) };
         let (from, to) = (self.place(call, from, 0), self.place(call, to, 1));
         match (from, to) {
@@ -227,21 +227,21 @@ impl Replay {
         }
     }
 
-    fn unlink(&mut self, call: &Call, dir: Option<usize>) -> bool {
+    fn unlink(&mut self, call: &Syscall, dir: Option<usize>) -> bool {
         let place = self.place(call, dir, 0);
-        // A socket is none of the model's.
+        // The model has no sockets.
         let Some((dir, name)) = place.filter(|(dir, name)| self.disk.find(*dir, name).is_some()) else { return false };
         self.disk.unlink(dir, &name, call.ended);
         true
     }
 
-    fn make_dir(&mut self, call: &Call, dir: Option<usize>) -> bool {
+    fn make_dir(&mut self, call: &Syscall, dir: Option<usize>) -> bool {
         let Some((dir, name)) = self.place(call, dir, 0) else { return false };
         self.disk.make_dir(dir, &name, call.ended);
         true
     }
 
-    fn link(&mut self, call: &Call, from: Option<usize>, to: Option<usize>) -> bool {
+    fn link(&mut self, call: &Syscall, from: Option<usize>, to: Option<usize>) -> bool {
         let (from, to) = (self.place(call, from, 0), self.place(call, to, 1));
         let Some(((dir, name), (other, new))) = from.zip(to) else { return false };
         let inode = self.disk.find(dir, &name).expect("a file that gets a name has one");
@@ -249,8 +249,8 @@ impl Replay {
         true
     }
 
-    /// What would change files unseen.
-    fn refuse_unknown(&self, call: &Call) -> bool {
+    /// Fails on calls that change files without the model's knowledge.
+    fn refuse_unknown(&self, call: &Syscall) -> bool {
         let is_ours = |at| self.inode(call, at).is_some();
         let hides = match call.name.as_str() {
             "mmap" => call.has(3, "MAP_SHARED") && call.has(2, "PROT_WRITE") && is_ours(4),
@@ -260,35 +260,35 @@ impl Replay {
             "io_uring_setup" | "openat2" => true,
             _ => false,
         };
-        assert!(!hides, "the model does not see what this changes: {call:?}");
+        assert!(!hides, "the model does not see the changes of {call:?}");
         false
     }
 
-    fn described(&self, call: &Call, at: usize) -> Option<usize> {
+    fn described(&self, call: &Syscall, at: usize) -> Option<usize> {
         self.open.get(&call.number(at)?).copied()
     }
 
-    fn inode(&self, call: &Call, at: usize) -> Option<Inode> {
+    fn inode(&self, call: &Syscall, at: usize) -> Option<InodeNumber> {
         Some(self.descriptions[self.described(call, at)?].inode)
     }
 
-    /// Directory and name of a path among the strings of a call, if it is below the root; `dir` is the argument that says
-    /// where a path begins that is not absolute.
-    fn place(&self, call: &Call, dir: Option<usize>, path: usize) -> Option<(Inode, Name)> {
+    /// The directory and the name of a path among the strings of a call, if it is below the root. `dir` is the argument with the
+    /// directory of a relative path.
+    fn place(&self, call: &Syscall, dir: Option<usize>, path: usize) -> Option<(InodeNumber, EntryName)> {
         let path = &call.strings[path];
         match path.strip_prefix(&self.root[..]) {
-            Some(rest) if rest.is_empty() || rest[0] == b'/' => self.find(Disk::ROOT, rest),
+            Some(rest) if rest.is_empty() || rest[0] == b'/' => self.find(DiskModel::ROOT, rest),
             _ if path.starts_with(b"/") => None,
             // The process runs in the root.
             _ => match dir.filter(|at| call.args[*at] != "AT_FDCWD") {
                 Some(at) => self.find(self.inode(call, at)?, path),
-                None => self.find(Disk::ROOT, path),
+                None => self.find(DiskModel::ROOT, path),
             },
         }
     }
 
-    /// The last directory of a path and the name in it; no name where the path has none.
-    fn find(&self, mut dir: Inode, path: &[u8]) -> Option<(Inode, Name)> {
+    /// The last directory of a path and the name in it; the name is empty when the path has none.
+    fn find(&self, mut dir: InodeNumber, path: &[u8]) -> Option<(InodeNumber, EntryName)> {
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").peekable();
         let mut last: &[u8] = b"";
         while let Some(name) = names.next() {
@@ -301,8 +301,8 @@ impl Replay {
         Some((dir, last.to_vec()))
     }
 
-    /// A call in a few words, for people: the paths of its descriptors, and how many bytes.
-    pub fn describe(&self, call: &Call) -> String {
+    /// A short text of a call, for people: the paths of its descriptors, and the number of bytes.
+    pub fn describe(&self, call: &Syscall) -> String {
         let text =
             |bytes: &[u8]| String::from_utf8_lossy(bytes.strip_prefix(&self.root[..]).unwrap_or(bytes)).into_owned();
         let of = |at| self.described(call, at).map(|at| text(&self.descriptions[at].path));
@@ -324,11 +324,11 @@ impl Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Luck;
+    use crate::disk::KeptShare;
     use larder_tests::Random;
 
-    fn call(name: &str, args: &str, strings: &[&str], result: u64, lines: (Line, Line)) -> Call {
-        Call {
+    fn call(name: &str, args: &str, strings: &[&str], result: u64, lines: (TraceLine, TraceLine)) -> Syscall {
+        Syscall {
             begun: lines.0,
             ended: lines.1,
             at: 0,
@@ -340,13 +340,13 @@ mod tests {
         }
     }
 
-    /// What a cut leaves of the synced parts, and what there is, after these calls.
-    fn after(calls: &[Call]) -> (String, String) {
-        let mut replay = Replay::new(&Image::default(), b"/r");
+    /// The synced files after these calls, and all files.
+    fn after(calls: &[Syscall]) -> (String, String) {
+        let mut replay = DiskReplay::new(&DirImage::default(), b"/r");
         for step in steps(calls) {
             replay.step(&calls[step.call], step.is_end);
         }
-        let cut = replay.disk.cut(Luck { writes: 0, names: 0 }, &mut Random::seeded(1));
+        let cut = replay.disk.cut(KeptShare { writes: 0, names: 0 }, &mut Random::seeded(1));
         (cut.listing(), replay.disk.whole().listing())
     }
 
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_covers_no_write_that_another_thread_has_under_way() {
+    fn a_sync_covers_no_write_in_flight_of_another_thread() {
         let calls = [
             call("openat", "AT_FDCWD, \"\", O_RDWR|O_CREAT, 0666", &["/r/f"], 5, (0, 0)),
             call("openat", "AT_FDCWD, \"\", O_RDONLY|O_DIRECTORY", &["/r"], 6, (1, 1)),

@@ -1,53 +1,53 @@
-//! The output of strace, as calls.
+//! Parses the output of strace into calls.
 //!
 //! ```text
 //! 12 1700000000.000001 write(9, "\x61\x62", 2) = 2               begins and ends here
 //! 12 1700000000.000002 fsync(9 <unfinished ...>                  begins here
-//! 13 1700000000.000003 write(10, "\x63", 1) = 1                  meanwhile
+//! 13 1700000000.000003 write(10, "\x63", 1) = 1                  a call of another thread
 //! 12 1700000000.000004 <... fsync resumed>) = 0                  ends here
 //! ```
-//! A call takes effect between the line where it begins and the line where it ends. Every string is hexadecimal (`-xx`), so
-//! no bracket, quote or comma of the text belongs to data.
+//! A call takes effect between the line of its beginning and the line of its end. Every string is hexadecimal (`-xx`), so no
+//! bracket, quote or comma of the text belongs to data.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Calls that may change files, directories or descriptors, and those that would escape the record. strace skips a name
-/// with `?` that the machine does not have.
+/// Calls that may change files, directories or descriptors, and those that the model must refuse. strace skips a name with
+/// `?` that the machine does not have.
 pub const CALLS: &str = "?open,openat,?openat2,?creat,read,readv,write,writev,pwrite64,pwritev,pwritev2,lseek,\
     ?truncate,ftruncate,fallocate,fsync,fdatasync,sync,syncfs,?rename,renameat,renameat2,?unlink,unlinkat,?rmdir,?link,\
     linkat,?mkdir,mkdirat,close,dup,?dup2,dup3,fcntl,copy_file_range,sendfile,splice,mmap,io_uring_setup,?symlink,symlinkat";
 
-/// Longest string that strace shows. A longer one ends the test.
+/// The longest string that strace shows. A longer one fails the test.
 pub const STRING_MAX: usize = 32 << 20;
 
 /// A line of the trace: the clock of the model.
-pub type Line = usize;
+pub type TraceLine = usize;
 
 /// A call that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct Syscall {
     /// The line where it begins.
-    pub begun: Line,
+    pub begun: TraceLine,
     /// The line where it ends.
-    pub ended: Line,
-    /// When it began, in microseconds of the wall clock.
+    pub ended: TraceLine,
+    /// The time of its beginning, in microseconds of the wall clock.
     pub at: u64,
-    /// When its end was seen.
+    /// The time of its end.
     pub until: u64,
-    /// What it is.
+    /// The name of the call.
     pub name: String,
     /// Its arguments. Strings are empty here, see `strings`.
     pub args: Vec<String>,
     /// The strings among its arguments, in order.
     pub strings: Vec<Vec<u8>>,
-    /// What it answered.
+    /// Its return value.
     pub result: u64,
 }
 
-impl Call {
+impl Syscall {
     /// An argument as a number.
     pub fn number(&self, at: usize) -> Option<u64> {
         let text = self.args.get(at)?;
@@ -63,21 +63,21 @@ impl Call {
     }
 }
 
-/// The beginning of a call whose end is not read yet.
-struct Unfinished {
-    begun: Line,
+/// A call whose end is not parsed yet.
+struct UnfinishedCall {
+    begun: TraceLine,
     at: u64,
     text: Vec<u8>,
 }
 
-/// Reads the calls of a trace that succeeded, in the order of their beginnings, and how many lines there are.
-pub fn read(path: &Path) -> (Vec<Call>, Line) {
+/// Reads the successful calls of a trace in the order of their beginnings, and the number of lines.
+pub fn read(path: &Path) -> (Vec<Syscall>, TraceLine) {
     parse(&mut BufReader::with_capacity(1 << 20, File::open(path).expect("strace made a file")))
 }
 
-fn parse(from: &mut impl BufRead) -> (Vec<Call>, Line) {
+fn parse(from: &mut impl BufRead) -> (Vec<Syscall>, TraceLine) {
     let mut calls = Vec::new();
-    let mut unfinished: HashMap<u64, Unfinished> = HashMap::new();
+    let mut unfinished: HashMap<u64, UnfinishedCall> = HashMap::new();
     let mut text = Vec::new();
     let mut line = 0;
     while next_line(from, &mut text) {
@@ -88,13 +88,13 @@ fn parse(from: &mut impl BufRead) -> (Vec<Call>, Line) {
             let whole = [&begun.text[..], &rest[start..]].concat();
             calls.extend(call(&whole, (begun.begun, line), (begun.at, at)));
         } else if let Some(text) = rest.strip_suffix(b" <unfinished ...>") {
-            unfinished.insert(thread, Unfinished { begun: line, at, text: text.to_vec() });
+            unfinished.insert(thread, UnfinishedCall { begun: line, at, text: text.to_vec() });
         } else if !rest.starts_with(b"+++") && !rest.starts_with(b"---") {
             calls.extend(call(rest, (line, line), (at, at)));
         }
         line += 1;
     }
-    calls.sort_by_key(|call: &Call| call.begun);
+    calls.sort_by_key(|call: &Syscall| call.begun);
     (calls, line)
 }
 
@@ -119,7 +119,7 @@ fn next_line(from: &mut impl BufRead, into: &mut Vec<u8>) -> bool {
     count > 0
 }
 
-/// Thread, time in microseconds, and the rest of a line.
+/// The thread, the time in microseconds, and the rest of a line.
 fn head(line: &[u8]) -> (u64, u64, &[u8]) {
     let text = std::str::from_utf8(line).expect("a trace is text");
     let (thread, rest) = text.split_once(' ').expect("a thread");
@@ -129,8 +129,8 @@ fn head(line: &[u8]) -> (u64, u64, &[u8]) {
     (number(thread), number(seconds) * 1_000_000 + number(micros), rest.trim_start().as_bytes())
 }
 
-/// A call from its text; none when it failed or never came back.
-fn call(text: &[u8], (begun, ended): (Line, Line), (at, until): (u64, u64)) -> Option<Call> {
+/// A call from its text; `None` when it failed or did not return.
+fn call(text: &[u8], (begun, ended): (TraceLine, TraceLine), (at, until): (u64, u64)) -> Option<Syscall> {
     let text = std::str::from_utf8(text).expect("a trace is text");
     let (strings, plain) = take_strings(text);
     let (name, rest) = plain.split_once('(')?;
@@ -141,10 +141,10 @@ fn call(text: &[u8], (begun, ended): (Line, Line), (at, until): (u64, u64)) -> O
         None => result.parse().ok()?, // A failure is negative.
     };
     let args = args.split(", ").map(str::to_owned).collect();
-    Some(Call { begun, ended, at, until, name: name.to_owned(), args, strings, result })
+    Some(Syscall { begun, ended, at, until, name: name.to_owned(), args, strings, result })
 }
 
-/// The strings of a text, and the text with empty ones.
+/// The strings of a text, and the text with empty strings.
 fn take_strings(text: &str) -> (Vec<Vec<u8>>, String) {
     let (mut strings, mut plain, mut rest) = (Vec::new(), String::new(), text);
     while let Some((before, after)) = rest.split_once('"') {
@@ -159,7 +159,7 @@ fn take_strings(text: &str) -> (Vec<Vec<u8>>, String) {
     (strings, plain)
 }
 
-/// `\x61\x62` as bytes.
+/// The bytes of `\x61\x62`.
 fn unhex(text: &str) -> Vec<u8> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => digit - b'0',
@@ -177,7 +177,7 @@ fn position(text: &[u8], of: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn calls(text: &str) -> Vec<Call> {
+    fn calls(text: &str) -> Vec<Syscall> {
         parse(&mut text.as_bytes()).0
     }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_never_came_back_is_left_out() {
+    fn failed_and_unfinished_calls_are_left_out() {
         let text = "1 1.000001 mkdir(\"\\x61\", 0777) = -1 EEXIST (File exists)\n1 1.000002 close(3) = ?\n\
                     1 1.000003 --- SIGTERM {si_signo=SIGTERM} ---\n1 1.000004 +++ killed by SIGKILL +++\n";
         assert_eq!(calls(text), []);

@@ -1,5 +1,5 @@
-//! Clients as they are published, unmodified. `cargo xtask test` installs them and says where they are; one that is not there
-//! is named as skipped.
+//! Published S3 clients, unmodified. `cargo xtask test` installs them and passes their paths; the test of a client that is not
+//! installed prints that it is skipped.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,46 +7,46 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{Node, Process, Random, S3_KEY, S3_SECRET, figure};
+use larder_tests::{LarderNode, Process, Random, S3_KEY, S3_SECRET, figure};
 
 const TIME: Duration = Duration::from_secs(300);
 const MIB: usize = 1024 * 1024;
 
-/// Where a client is, if it is there.
-fn told(variable: &str, what: &str) -> Option<PathBuf> {
+/// The path of a client, if it is installed.
+fn client_path(variable: &str, client: &str) -> Option<PathBuf> {
     let found = std::env::var_os(variable).map(PathBuf::from);
     if found.is_none() {
-        figure(what, "skipped: not installed");
+        figure(client, "skipped: not installed");
     }
     found
 }
 
 /// A program of the Python environment.
 fn python_program(name: &str) -> Option<PathBuf> {
-    told("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
+    client_path("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
 }
 
-/// Runs a command to its end and answers what it printed.
+/// Runs a command, which must succeed, and returns its stdout.
 #[track_caller]
-fn run(node: &Node, program: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
+fn run(node: &LarderNode, program: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(program);
     command.args(args).current_dir(node.home().path());
-    // What this machine tells clients about other servers does not hold for this one.
+    // Variables of this machine that name other servers must not reach the client.
     let foreign = |name: &str| name.starts_with("AWS_") || name.to_ascii_lowercase().ends_with("_proxy");
     std::env::vars().map(|(name, _)| name).filter(|name| foreign(name)).for_each(|name| {
         command.env_remove(name);
     });
     command.env("HOME", node.home().path());
     command.envs(environment.iter().copied());
-    let ended = Process::start(&mut command).ended(TIME);
-    let said = format!("{} {args:?}\n{}\n{}\nserver: {}", program.display(), ended.stdout, ended.stderr, node.log());
-    assert_eq!(ended.code, Some(0), "{said}");
+    let ended = Process::start(&mut command).wait_for_end(TIME);
+    let output = format!("{} {args:?}\n{}\n{}\nserver: {}", program.display(), ended.stdout, ended.stderr, node.log());
+    assert_eq!(ended.code, Some(0), "{output}");
     ended.stdout
 }
 
 fn script(name: &str) {
     let Some(python) = python_program("python") else { return };
-    let node = Node::s3(&["--durability", "buffered"]);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/s3");
     let port = node.s3_at().port().to_string();
     let environment = [
@@ -70,7 +70,7 @@ fn minio_py() {
 }
 
 /// A file of random bytes beside the data.
-fn file(node: &Node, name: &str, length: usize) -> String {
+fn file(node: &LarderNode, name: &str, length: usize) -> String {
     let path = node.home().path().join(name);
     fs::write(&path, Random::seeded(length as u64).bytes(length)).expect("a file can be written");
     path.to_str().expect("a path in UTF-8").to_owned()
@@ -84,7 +84,7 @@ fn same(one: &str, other: &str) {
 #[test]
 fn aws_command_line() {
     let Some(aws) = python_program("aws") else { return };
-    let node = Node::s3(&["--durability", "buffered"]);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let endpoint = format!("http://{}", node.s3_at());
     let environment = [
         ("AWS_ACCESS_KEY_ID", S3_KEY),
@@ -119,7 +119,7 @@ fn aws_command_line() {
 #[test]
 fn s3cmd_with_both_signatures() {
     let Some(s3cmd) = python_program("s3cmd") else { return };
-    let node = Node::s3(&["--durability", "buffered"]);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let host = node.s3_at().to_string();
     let large = file(&node, "large", 20 * MIB);
     let back = node.home().path().join("back");
@@ -160,8 +160,8 @@ fn s3cmd_with_both_signatures() {
 
 #[test]
 fn rclone_with_both_signatures() {
-    let Some(rclone) = told("LARDER_RCLONE", "rclone") else { return };
-    let node = Node::s3(&["--durability", "buffered"]);
+    let Some(rclone) = client_path("LARDER_RCLONE", "rclone") else { return };
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let endpoint = format!("http://{}", node.s3_at());
     let tree = node.home().path().join("tree");
     fs::create_dir_all(tree.join("sub")).unwrap();
@@ -197,8 +197,8 @@ fn rclone_with_both_signatures() {
 
 #[test]
 fn restic() {
-    let Some(restic) = told("LARDER_RESTIC", "restic") else { return };
-    let node = Node::s3(&["--durability", "buffered"]);
+    let Some(restic) = client_path("LARDER_RESTIC", "restic") else { return };
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let repository = format!("s3:http://{}/backups/nightly", node.s3_at());
     let environment = [
         ("RESTIC_REPOSITORY", repository.as_str()),

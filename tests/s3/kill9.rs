@@ -1,7 +1,7 @@
-//! The server is killed in the middle of puts, parts, completions and deletes, again and again: what was acknowledged reads
-//! back bit for bit, what was not is absent or whole, and the sweeper brings the disk use back.
+//! The server is killed during puts, parts, completions and deletes, many times. Acknowledged objects read back byte for byte,
+//! others are absent or complete, and the sweeper frees the disk.
 //!
-//! Each writer owns its keys, so what a key may hold is known without guessing. `LARDER_TEST_SCALE=soak` runs 200 rounds.
+//! Each writer owns its keys, so the possible objects of a key are known. `LARDER_TEST_SCALE=soak` runs 200 rounds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,40 +10,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Engine, Node, Random, Response, S3, Scale, element, figure};
+use larder_tests::{HttpResponse, LarderNode, Random, S3Client, Scale, TestEngine, element, figure};
 
 const WRITERS: u64 = 4;
 const KEYS: usize = 6;
 const PART: usize = 5 * 1024 * 1024;
 
-/// What an object is made of; `None` is no object.
-type Made = Option<(u64, usize)>;
+/// An object by its seed and its length; `None` is no object.
+type SeededObject = Option<(u64, usize)>;
 
 fn bytes(made: (u64, usize)) -> Vec<u8> {
     Random::seeded(made.0).bytes(made.1)
 }
 
-/// What a key may hold: what was acknowledged last, or what was sent since.
+/// The objects that a key may hold: the last acknowledged one, or one that was sent since.
 #[derive(Debug, Clone, Default)]
-struct May {
-    acknowledged: Made,
-    sent: Vec<Made>,
+struct PossibleObjects {
+    acknowledged: SeededObject,
+    sent: Vec<SeededObject>,
 }
 
-struct Writer {
-    s3: S3,
+struct S3Writer {
+    s3: S3Client,
     random: Random,
     number: u64,
-    may: BTreeMap<String, May>,
+    may: BTreeMap<String, PossibleObjects>,
     acknowledged: u64,
 }
 
-impl Writer {
+impl S3Writer {
     fn key(&mut self) -> String {
         format!("/kill/writer-{}-{}", self.number, self.random.below(KEYS))
     }
 
-    /// Works until the server does not answer any more.
+    /// Writes and deletes until the server does not answer.
     fn work(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let key = self.key();
@@ -63,14 +63,14 @@ impl Writer {
             if !done {
                 return;
             }
-            self.may.insert(key, May { acknowledged: sent, sent: Vec::new() });
+            self.may.insert(key, PossibleObjects { acknowledged: sent, sent: Vec::new() });
             self.acknowledged += 1;
         }
     }
 
-    /// An object of two parts, the first of them put twice.
+    /// Uploads an object of two parts, the first of them twice.
     fn upload(&mut self, key: &str, made: (u64, usize)) -> Option<()> {
-        let ok = |answer: std::io::Result<Response>| answer.ok().filter(|answer| answer.status == 200);
+        let ok = |answer: std::io::Result<HttpResponse>| answer.ok().filter(|answer| answer.status == 200);
         let begun = ok(self.s3.try_call("POST", &format!("{key}?uploads"), ""))?;
         let upload = element(&begun.text(), "UploadId")?;
         let body = bytes(made);
@@ -87,7 +87,7 @@ impl Writer {
         ok(self.s3.try_call("POST", &target, larder_tests::complete_body(&parts))).map(drop)
     }
 
-    /// Reads every key back and settles what it holds.
+    /// Reads every key back and keeps the object that it holds.
     fn check(&mut self) {
         for (key, may) in &mut self.may {
             let answer = self.s3.get(key);
@@ -104,12 +104,12 @@ impl Writer {
             });
             let length = found.as_ref().map(Vec::len);
             let held = holds.unwrap_or_else(|| panic!("{key}: found {length:?} bytes, may be {may:?}"));
-            *may = May { acknowledged: held, sent: Vec::new() };
+            *may = PossibleObjects { acknowledged: held, sent: Vec::new() };
         }
     }
 }
 
-/// Bytes of the files of large bodies.
+/// The bytes of all blob files below a directory.
 fn blob_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let bytes = entries.filter_map(|entry| match entry.file_type().ok()?.is_dir() {
@@ -120,13 +120,13 @@ fn blob_bytes(dir: &Path) -> u64 {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
+fn no_acknowledged_object_is_lost_and_none_is_torn_by_a_kill() {
     let rounds = Scale::current().of(10, 200);
-    let mut node = Node::s3(&["--sweep-interval", "2s"]);
-    S3::admin(&node).put("/kill", "").expect(200);
-    let mut writers: Vec<Writer> = (0..WRITERS)
-        .map(|number| Writer {
-            s3: S3::admin(&node),
+    let mut node = LarderNode::s3(&["--sweep-interval", "2s"]);
+    S3Client::admin(&node).put("/kill", "").expect(200);
+    let mut writers: Vec<S3Writer> = (0..WRITERS)
+        .map(|number| S3Writer {
+            s3: S3Client::admin(&node),
             random: Random::seeded(number + 1),
             number,
             may: BTreeMap::new(),
@@ -148,23 +148,23 @@ fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
         });
         node.restart();
         for writer in &mut writers {
-            writer.s3 = S3::admin(&node);
+            writer.s3 = S3Client::admin(&node);
             writer.check();
         }
     }
     let acknowledged: u64 = writers.iter().map(|writer| writer.acknowledged).sum();
     figure("S3: kill -9", &format!("{rounds} rounds, {acknowledged} acknowledged changes, all there"));
     assert!(acknowledged > rounds, "the writers hardly wrote");
-    reclaim(&node, writers);
+    wait_for_empty_disk(&node, writers);
 }
 
-/// Without objects and uploads, no body stays on disk.
-fn reclaim(node: &Node, writers: Vec<Writer>) {
-    // Several gateways leave what a dead one was completing to the sweeper.
-    if !Engine::is_local_for("bodies that stay on disk") {
+/// Deletes all objects and uploads, and waits until no blob file is left.
+fn wait_for_empty_disk(node: &LarderNode, writers: Vec<S3Writer>) {
+    // Over a cluster the bodies are rows, and the sweeper finishes what a dead gateway was completing.
+    if !TestEngine::is_local_for("bodies that stay on disk") {
         return;
     }
-    let mut s3 = S3::admin(node);
+    let mut s3 = S3Client::admin(node);
     for key in writers.iter().flat_map(|writer| writer.may.keys()) {
         s3.delete(key).expect(204);
     }

@@ -3,52 +3,52 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use larder_tests::{Client, Node, Random, S3, S3_KEY, element};
+use larder_tests::{HttpClient, LarderNode, Random, S3_KEY, S3Client, element};
 
-/// One element: its name, and its text or what is in it.
+/// One element: its name, and its text or its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Xml {
+enum XmlElement {
     Leaf(String, String),
-    Node(String, Vec<Xml>),
+    Node(String, Vec<XmlElement>),
 }
 
-/// A reader of the plain XML that S3 answers: no attributes but on the root, no comments.
-fn children(mut text: &str) -> Vec<Xml> {
+/// Reads the plain XML of S3 answers: attributes on the root only, no comments.
+fn children(mut text: &str) -> Vec<XmlElement> {
     let mut found = Vec::new();
     while let Some(start) = text.find('<') {
         let rest = &text[start + 1..];
         let (tag, rest) = rest.split_once('>').expect("a tag ends");
         if let Some(empty) = tag.strip_suffix('/') {
-            found.push(Xml::Leaf(empty.to_owned(), String::new()));
+            found.push(XmlElement::Leaf(empty.to_owned(), String::new()));
             text = rest;
             continue;
         }
         let name = tag.split(' ').next().unwrap_or_default().to_owned();
-        let (inner, behind) = rest.split_once(&format!("</{name}>")).expect("an element ends");
+        let (inner, after) = rest.split_once(&format!("</{name}>")).expect("an element ends");
         found.push(match inner.contains('<') {
-            true => Xml::Node(name, children(inner)),
-            false => Xml::Leaf(name, inner.replace("&quot;", "\"")),
+            true => XmlElement::Node(name, children(inner)),
+            false => XmlElement::Leaf(name, inner.replace("&quot;", "\"")),
         });
-        text = behind;
+        text = after;
     }
     found
 }
 
-fn name(xml: &Xml) -> &str {
+fn name(xml: &XmlElement) -> &str {
     match xml {
-        Xml::Leaf(name, _) | Xml::Node(name, _) => name,
+        XmlElement::Leaf(name, _) | XmlElement::Node(name, _) => name,
     }
 }
 
-fn leaf<'a>(of: &'a [Xml], wanted: &str) -> &'a str {
+fn leaf<'a>(of: &'a [XmlElement], wanted: &str) -> &'a str {
     let found = of.iter().find_map(|xml| match xml {
-        Xml::Leaf(name, text) if name == wanted => Some(text.as_str()),
+        XmlElement::Leaf(name, text) if name == wanted => Some(text.as_str()),
         _ => None,
     });
     found.unwrap_or_else(|| panic!("no {wanted} in {of:?}"))
 }
 
-fn result(text: &str) -> Vec<Xml> {
+fn result(text: &str) -> Vec<XmlElement> {
     const START: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
     let body = text.strip_prefix(START).unwrap_or_else(|| panic!("no declaration: {text}")).trim_start();
     let root = "<ListPartsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
@@ -63,7 +63,7 @@ fn short_date(now: SystemTime) -> String {
     format!("{weekday}, {}", rest.trim_start_matches('0'))
 }
 
-fn upload_of_four(s3: &mut S3) -> (String, Vec<String>) {
+fn upload_of_four(s3: &mut S3Client) -> (String, Vec<String>) {
     s3.put("/example-bucket", "").expect(200);
     let upload = s3.begin("/example-bucket/example-object");
     let bodies = ["one", "two two", "three three three", "4"];
@@ -73,7 +73,7 @@ fn upload_of_four(s3: &mut S3) -> (String, Vec<String>) {
 }
 
 /// Sends the request of the issue, with this date, and answers what came back.
-fn ask(node: &Node, s3: &S3, upload: &str, date: &str) -> String {
+fn send(node: &LarderNode, s3: &S3Client, upload: &str, date: &str) -> String {
     let target = format!("/example-object?uploadId={upload}&max-parts=2&part-number-marker=1");
     let signature = s3.sign("GET", date, &[], &format!("/example-bucket/example-object?uploadId={upload}"));
     let port = node.s3_at().port();
@@ -81,20 +81,20 @@ fn ask(node: &Node, s3: &S3, upload: &str, date: &str) -> String {
         "GET {target} HTTP/1.1\r\nHost: example-bucket.localhost:{port}\r\nDate: {date}\r\n\
          Authorization: AWS {S3_KEY}:{signature}\r\nConnection: close\r\n\r\n"
     );
-    let answer = Client::raw(node.s3_at(), request.as_bytes()).expect("it answers");
+    let answer = HttpClient::raw(node.s3_at(), request.as_bytes()).expect("it answers");
     String::from_utf8(answer).expect("it is text")
 }
 
 #[test]
 fn a_request_signed_by_hand_is_answered_element_by_element() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     let (upload, etags) = upload_of_four(&mut s3);
     let now = SystemTime::now();
-    // A day of one digit lies within the quarter of an hour only sometimes: 1 to 9 of a month. Its form is checked always:
-    // today's date is written without its leading zero, and once with two digits.
+    // Days of one digit, 1 to 9 of a month, are rarely within the allowed clock skew. So today's date is sent in both forms:
+    // without its leading zero, and with two digits.
     for date in [short_date(now), httpdate::fmt_http_date(now)] {
-        let answer = ask(&node, &s3, &upload, &date);
+        let answer = send(&node, &s3, &upload, &date);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 200 "), "{date}: {answer}");
         assert!(head.to_ascii_lowercase().contains("content-type: application/xml"), "{head}");
@@ -129,14 +129,14 @@ fn a_request_signed_by_hand_is_answered_element_by_element() {
         ] {
             assert_eq!(leaf(&found, wanted), text, "{wanted}");
         }
-        for who in &found[3..5] {
-            let Xml::Node(_, of) = who else { panic!("{who:?}") };
+        for owner in &found[3..5] {
+            let XmlElement::Node(_, of) = owner else { panic!("{owner:?}") };
             assert_eq!(of.iter().map(name).collect::<Vec<_>>(), ["ID", "DisplayName"]);
             assert_eq!(leaf(of, "ID").len(), 64, "a canonical id: {of:?}");
             assert!(!leaf(of, "DisplayName").is_empty());
         }
         for (part, (number, size)) in found[10..].iter().zip([("2", "7"), ("3", "17")]) {
-            let Xml::Node(_, of) = part else { panic!("{part:?}") };
+            let XmlElement::Node(_, of) = part else { panic!("{part:?}") };
             assert_eq!(of.iter().map(name).collect::<Vec<_>>(), ["PartNumber", "LastModified", "ETag", "Size"]);
             assert_eq!((leaf(of, "PartNumber"), leaf(of, "Size")), (number, size));
             assert_eq!(leaf(of, "ETag"), etags[number.parse::<usize>().unwrap() - 1]);
@@ -149,21 +149,21 @@ fn a_request_signed_by_hand_is_answered_element_by_element() {
 
 #[test]
 fn a_date_with_a_one_digit_day_is_read_as_that_day() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     let (upload, _) = upload_of_four(&mut s3);
-    // Far from now: whatever today is, the day is understood, so what is refused is the distance alone.
-    let answer = ask(&node, &s3, &upload, "Mon, 1 Nov 2010 20:34:56 GMT");
+    // A date far from now is parsed on any day of the month, so the refusal is about its distance only.
+    let answer = send(&node, &s3, &upload, "Mon, 1 Nov 2010 20:34:56 GMT");
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     assert_eq!(element(&answer, "Code").as_deref(), Some("RequestTimeTooSkewed"), "{answer}");
-    let answer = ask(&node, &s3, &upload, "no date at all");
+    let answer = send(&node, &s3, &upload, "no date at all");
     assert_eq!(element(&answer, "Code").as_deref(), Some("AccessDenied"), "{answer}");
 }
 
 #[test]
-fn pages_are_those_of_a_model() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+fn pages_equal_those_of_a_model() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/model", "").expect(200);
     let mut random = Random::seeded(7);
     for round in 0..6 {
@@ -186,7 +186,7 @@ fn pages_are_those_of_a_model() {
             let listed: Vec<_> = found
                 .iter()
                 .filter_map(|xml| match xml {
-                    Xml::Node(name, of) if name == "Part" => Some(of),
+                    XmlElement::Node(name, of) if name == "Part" => Some(of),
                     _ => None,
                 })
                 .map(|of| (leaf(of, "PartNumber").to_owned(), leaf(of, "ETag").to_owned(), leaf(of, "Size").to_owned()))
@@ -206,9 +206,9 @@ fn pages_are_those_of_a_model() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_refused_as_s3_refuses_it() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+fn a_bad_list_request_gets_the_error_of_s3() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     let (upload, _) = upload_of_four(&mut s3);
     let object = "/example-bucket/example-object";
     let other = s3.begin("/example-bucket/other");
@@ -238,9 +238,9 @@ fn what_cannot_be_listed_is_refused_as_s3_refuses_it() {
     let text = s3.get(&with("max-parts=1")).expect(404).text();
     assert_eq!(element(&text, "Code").as_deref(), Some("NoSuchUpload"), "{text}");
     let anonymous =
-        Client::new(node.s3_at()).get(&format!("/example-bucket/other?uploadId={other}")).expect(403).text();
+        HttpClient::new(node.s3_at()).get(&format!("/example-bucket/other?uploadId={other}")).expect(403).text();
     assert_eq!(element(&anonymous, "Code").as_deref(), Some("AccessDenied"), "{anonymous}");
-    let mut stranger = S3::with_key(node.s3_at(), S3_KEY, "not the secret");
+    let mut stranger = S3Client::with_key(node.s3_at(), S3_KEY, "not the secret");
     let text = stranger.get(&with("max-parts=1")).expect(403).text();
     assert_eq!(element(&text, "Code").as_deref(), Some("SignatureDoesNotMatch"), "{text}");
 }

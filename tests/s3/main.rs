@@ -1,17 +1,17 @@
-//! The S3 interface from outside: real clients, requests signed by hand, faults.
+//! The S3 interface from outside: published clients, requests signed by hand, faults.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, runs in real time, and is told by the environment where clients are"
+    reason = "a test fails by panicking, runs in real time, and reads the paths of clients from the environment"
 )]
 
 mod clients;
+mod expiry;
 mod kill9;
 mod list_parts;
 mod malformed;
-mod old;
 mod sdk;
 mod startup;
 mod streams;

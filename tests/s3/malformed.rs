@@ -1,13 +1,13 @@
-//! Requests no client should send to the S3 interface: it answers or hangs up, and goes on serving.
+//! Malformed S3 requests: the server answers or closes the connection, and serves other clients.
 
 use std::thread;
 
-use larder_tests::{Client, Node, Random, Request, S3, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, S3Client, Scale, figure};
 
 const THREADS: u64 = 4;
 
-/// Requests that are fine, to be damaged.
-fn valid(s3: &S3, upload: &str) -> Vec<Vec<u8>> {
+/// Well-formed requests, for [`damaged`].
+fn valid(s3: &S3Client, upload: &str) -> Vec<Vec<u8>> {
     let xml = "<Delete><Object><Key>k</Key></Object><Quiet>true</Quiet></Delete>";
     let chunked =
         "5;chunk-signature=ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648\r\nhello\r\n0\r\n\r\n";
@@ -22,24 +22,24 @@ fn valid(s3: &S3, upload: &str) -> Vec<Vec<u8>> {
         s3.signed("GET", &format!("/bucket/key?uploadId={upload}&max-parts=1&part-number-marker=0"), &[], ""),
         s3.signed("PUT", "/bucket?lifecycle", &[], "<LifecycleConfiguration><Rule><Status>Enabled</Status></Rule></LifecycleConfiguration>"),
         s3.signed("PUT", "/bucket/copy", &[("x-amz-copy-source", "/bucket/key?versionId=null")], ""),
-        Request::new("PUT", "/bucket/key")
+        HttpRequest::new("PUT", "/bucket/key")
             .header("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
             .header("x-amz-decoded-content-length", "5")
             .header("x-amz-trailer", "x-amz-checksum-crc32")
             .body(chunked),
-        Request::get("/bucket/key?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=a/20260101/r/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=00"),
-        Request::get("/bucket/key?AWSAccessKeyId=a&Expires=1&Signature=b"),
-        Request::get("/bucket/key").header("Authorization", "AWS4-HMAC-SHA256 Credential=a/20260101/r/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=00"),
-        Request::new("POST", "/bucket")
+        HttpRequest::get("/bucket/key?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=a/20260101/r/s3/aws4_request&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=00"),
+        HttpRequest::get("/bucket/key?AWSAccessKeyId=a&Expires=1&Signature=b"),
+        HttpRequest::get("/bucket/key").header("Authorization", "AWS4-HMAC-SHA256 Credential=a/20260101/r/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=00"),
+        HttpRequest::new("POST", "/bucket")
             .header("Content-Type", "multipart/form-data; boundary=b")
             .body("--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"),
-        Request::get("/riak-cs/usage/key/abj/20260101T000000Z/20260102T000000Z"),
-        Request::new("OPTIONS", "/bucket/key").header("Origin", "http://a").header("Access-Control-Request-Method", "PUT"),
+        HttpRequest::get("/riak-cs/usage/key/abj/20260101T000000Z/20260102T000000Z"),
+        HttpRequest::new("OPTIONS", "/bucket/key").header("Origin", "http://a").header("Access-Control-Request-Method", "PUT"),
     ];
-    requests.iter().map(Request::bytes).collect()
+    requests.iter().map(HttpRequest::bytes).collect()
 }
 
-/// Damages a request: bytes changed, cut, doubled, or parts of another one put in.
+/// A request with bytes changed, cut or repeated, or with a part of another request inside.
 fn damaged(random: &mut Random, requests: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = random.pick(requests).clone();
     for _ in 0..=random.below(4) {
@@ -67,9 +67,9 @@ fn damaged(random: &mut Random, requests: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn ten_thousand_malformed_requests_leave_it_serving() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+fn after_ten_thousand_malformed_requests_the_server_still_serves() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/bucket", "").expect(200);
     s3.put("/bucket/fine", "still here").expect(200);
     let upload = s3.begin("/bucket/key");
@@ -83,9 +83,9 @@ fn ten_thousand_malformed_requests_leave_it_serving() {
                 let mut random = Random::seeded(seed + 100);
                 for _ in 0..count {
                     let mut bytes = damaged(&mut random, requests);
-                    // The connection ends with the request, so that a cut one is not waited for.
+                    // The client closes its side after the request, so the server does not wait for the rest of a cut one.
                     bytes.extend_from_slice(b"\r\n\r\n");
-                    let answer = Client::raw(at, &bytes).unwrap_or_default();
+                    let answer = HttpClient::raw(at, &bytes).unwrap_or_default();
                     let text = String::from_utf8_lossy(&answer);
                     assert!(!text.starts_with("HTTP/1.1 500"), "{}\n{text}", String::from_utf8_lossy(&bytes));
                 }

@@ -5,11 +5,11 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart, Delete, ObjectIdentifier};
 use aws_sdk_s3::{Client, Config};
 
-use larder_tests::{Node, Random, S3_KEY, S3_SECRET};
+use larder_tests::{LarderNode, Random, S3_KEY, S3_SECRET};
 
 const PART: usize = 5 * 1024 * 1024;
 
-fn client(node: &Node) -> Client {
+fn client(node: &LarderNode) -> Client {
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .http_client(aws_smithy_http_client::Builder::new().build_http())
@@ -27,8 +27,8 @@ async fn body(stream: ByteStream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_round() {
-    let node = Node::s3(&["--durability", "buffered"]);
+async fn objects_are_put_read_listed_and_deleted() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let s3 = client(&node);
     s3.create_bucket().bucket("rust").send().await.expect("a bucket");
     let put = s3.put_object().bucket("rust").key("a/b c").body(ByteStream::from_static(b"small")).send().await.unwrap();
@@ -50,8 +50,8 @@ async fn a_round() {
 }
 
 #[tokio::test]
-async fn parts_with_checksums_behind_them() {
-    let node = Node::s3(&["--durability", "buffered"]);
+async fn parts_with_trailing_checksums_are_stored() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
     let s3 = client(&node);
     s3.create_bucket().bucket("rust").send().await.unwrap();
     let begun = s3

@@ -1,9 +1,9 @@
-//! The first start, keys, users, and what the banner says.
+//! The first start: the banner, the admin's key, users.
 
-use larder_tests::{Admin, Home, Node, Process, S3, S3_KEY, S3_SECRET, element};
+use larder_tests::{Home, KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, element};
 use std::time::Duration;
 
-/// Starts a server without keys in its environment and answers its banner; it has ended when this returns.
+/// Starts a server without keys in its environment, stops it, and returns its banner.
 fn banner_of(home: &Home) -> String {
     let mut command = home.command(&["--s3", "127.0.0.1:0"]);
     command.env_remove("LARDER_S3_ADMIN_KEY").env_remove("LARDER_S3_ADMIN_SECRET");
@@ -11,15 +11,15 @@ fn banner_of(home: &Home) -> String {
     let ready = |text: &str| text.contains("Ctrl-C stops").then(|| text.to_owned());
     let banner = process.wait_for(Duration::from_secs(30), ready).expect("a banner");
     process.terminate();
-    assert_eq!(process.ended(Duration::from_secs(30)).code, Some(0));
+    assert_eq!(process.wait_for_end(Duration::from_secs(30)).code, Some(0));
     banner
 }
 
 #[test]
-fn the_admins_key_is_made_once_and_shown_once() {
+fn the_admins_key_is_made_once_and_never_shown_again() {
     let home = Home::new();
     let first = banner_of(&home);
-    // What is no terminal may be kept: the key is in a file that only this user reads.
+    // Output that is no terminal may be stored: the key is in a file that only this user can read.
     let file = home.data().join("s3-admin-key");
     assert!(first.contains(&format!(". {}", file.display())) && !first.contains("SECRET"), "{first}");
     let lines = std::fs::read_to_string(&file).unwrap();
@@ -28,16 +28,16 @@ fn the_admins_key_is_made_once_and_shown_once() {
     assert_eq!((key.len(), secret.len()), (20, 40), "{first}");
     let again = banner_of(&home);
     assert!(!again.contains(&secret) && again.contains("s3 user create"), "{again}");
-    let node = Node::start_in(home, &["--s3", "127.0.0.1:0"]);
-    // This start was given another key: it is the admin's from now on.
-    S3::admin(&node).get("/").expect(200);
-    S3::with_key(node.s3_at(), &key, &secret).get("/").expect(403);
+    let node = LarderNode::start_in(home, &["--s3", "127.0.0.1:0"]);
+    // This start has another key in its environment, which becomes the admin's.
+    S3Client::admin(&node).get("/").expect(200);
+    S3Client::with_key(node.s3_at(), &key, &secret).get("/").expect(403);
 }
 
 #[test]
-fn users_are_made_shown_disabled_and_given_new_secrets() {
-    let node = Node::s3(&[]);
-    let admin: Admin = node.admin();
+fn users_are_created_shown_disabled_and_get_new_secrets() {
+    let node = LarderNode::s3(&[]);
+    let admin: KvAdmin = node.admin();
     let made = admin.run(&["s3", "user", "create", "ann@example.com", "Ann Other"]);
     let word = |text: &str, name: &str| {
         let line =
@@ -45,7 +45,7 @@ fn users_are_made_shown_disabled_and_given_new_secrets() {
         line.trim().to_owned()
     };
     let (key, secret) = (word(&made.stdout, "key_id:"), word(&made.stdout, "key_secret:"));
-    let mut ann = S3::with_key(node.s3_at(), &key, &secret);
+    let mut ann = S3Client::with_key(node.s3_at(), &key, &secret);
     ann.put("/anns", "").expect(200);
     assert_eq!(admin.run(&["s3", "user", "create", "ann@example.com", "Again"]).code, Some(1));
     let shown = admin.run(&["s3", "user", "show", "ann@example.com"]).stdout;
@@ -55,7 +55,7 @@ fn users_are_made_shown_disabled_and_given_new_secrets() {
     let rotated = admin.run(&["s3", "user", "rotate-key", &key]).stdout;
     let new = word(&rotated, "key_secret:");
     assert_eq!(element(&ann.get("/anns").expect(403).text(), "Code").as_deref(), Some("SignatureDoesNotMatch"));
-    let mut ann = S3::with_key(node.s3_at(), &key, &new);
+    let mut ann = S3Client::with_key(node.s3_at(), &key, &new);
     ann.get("/anns").expect(200);
     assert_eq!(admin.run(&["s3", "user", "disable", &key]).stdout, format!("{key} disabled\n"));
     assert_eq!(element(&ann.get("/anns").expect(403).text(), "Code").as_deref(), Some("AccessDenied"));
@@ -69,15 +69,15 @@ fn a_key_without_its_secret_is_refused_at_the_start() {
     let home = Home::new();
     let mut command = home.command(&["--s3", "127.0.0.1:0"]);
     command.env_remove("LARDER_S3_ADMIN_SECRET");
-    let ended = Process::start(&mut command).ended(Duration::from_secs(30));
+    let ended = Process::start(&mut command).wait_for_end(Duration::from_secs(30));
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("s3-admin-secret") && !ended.stderr.contains(S3_SECRET), "{}", ended.stderr);
 }
 
 #[test]
 fn requests_through_a_proxy_name_the_whole_url() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/proxied", "").expect(200);
     s3.put("/proxied/key", "body").expect(200);
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
@@ -86,24 +86,24 @@ fn requests_through_a_proxy_name_the_whole_url() {
         "GET http://proxied.s3.amazonaws.com/key HTTP/1.1\r\nHost: proxied.s3.amazonaws.com\r\nDate: {date}\r\n\
          Authorization: AWS {S3_KEY}:{signature}\r\nConnection: close\r\n\r\n"
     );
-    let answer = larder_tests::Client::raw(node.s3_at(), request.as_bytes()).unwrap();
+    let answer = larder_tests::HttpClient::raw(node.s3_at(), request.as_bytes()).unwrap();
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nbody"), "{answer}");
 }
 
 #[test]
 fn the_admin_api_of_riak_cs_answers() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
-    assert_eq!(larder_tests::Client::new(node.s3_at()).get("/riak-cs/ping").expect(200).text(), "OK");
-    larder_tests::Client::new(node.s3_at()).get("/riak-cs/users").expect(403);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
+    assert_eq!(larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/ping").expect(200).text(), "OK");
+    larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/users").expect(403);
     let json = [("Content-Type", "application/json"), ("Accept", "application/json")];
     let body = r#"{"email":"bob@example.com","name":"Bob"}"#;
     let made = s3.call("POST", "/riak-cs/user", &json, body).expect(201).json();
     let key = made["key_id"].as_str().unwrap().to_owned();
     assert_eq!(made["display_name"], "bob");
     s3.call("POST", "/riak-cs/user", &json, body).expect(409);
-    let mut bob = S3::with_key(node.s3_at(), &key, made["key_secret"].as_str().unwrap());
+    let mut bob = S3Client::with_key(node.s3_at(), &key, made["key_secret"].as_str().unwrap());
     assert_eq!(bob.call("GET", "/riak-cs/user", &json[1..], "").expect(200).json()["key_id"], key.as_str());
     bob.call("GET", "/riak-cs/users", &json[1..], "").expect(403);
     let users = s3.call("GET", "/riak-cs/users", &json[1..], "").expect(200);

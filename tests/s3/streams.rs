@@ -1,4 +1,4 @@
-//! Large bodies stream, damaged ones are never answered, a full disk leaves nothing.
+//! Large bodies are streamed, damaged ones are never sent, interrupted ones leave no blob.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use md5::{Digest as _, Md5};
 
-use larder_tests::{Engine, Node, Random, S3, Scale, element, figure};
+use larder_tests::{LarderNode, Random, S3Client, Scale, TestEngine, element, figure};
 
 const MIB: u64 = 1024 * 1024;
 
-/// Sends a head and so many pieces of a body; answers what came back.
-fn stream(node: &Node, head: &[u8], pieces: u64, piece: &[u8], digest: &mut Md5) -> String {
+/// Sends a head and a body in pieces; returns the answer.
+fn stream(node: &LarderNode, head: &[u8], pieces: u64, piece: &[u8], digest: &mut Md5) -> String {
     let mut socket = TcpStream::connect(node.s3_at()).expect("it listens");
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     socket.write_all(head).expect("the head is taken");
@@ -28,8 +28,8 @@ fn stream(node: &Node, head: &[u8], pieces: u64, piece: &[u8], digest: &mut Md5)
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
-/// The head of a put whose body follows.
-fn head(s3: &S3, target: &str, length: u64) -> Vec<u8> {
+/// The head of a put.
+fn head(s3: &S3Client, target: &str, length: u64) -> Vec<u8> {
     let bare = s3.signed("GET", target, &[], "");
     let text = String::from_utf8(bare.head()).unwrap();
     let date = text.lines().find_map(|line| line.strip_prefix("Date: ")).unwrap().to_owned();
@@ -43,12 +43,12 @@ fn head(s3: &S3, target: &str, length: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_gibibyte_goes_in_and_out_in_little_memory() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+fn a_gibibyte_is_put_and_read_in_bounded_memory() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/large", "").expect(200);
-    let total = Scale::current().of(Engine::scaled(1024, 128), Engine::scaled(50 * 1024, 4 * 1024)) * MIB;
-    // One put takes 5 GiB; more goes in parts.
+    let total = Scale::current().of(TestEngine::scaled(1024, 128), TestEngine::scaled(50 * 1024, 4 * 1024)) * MIB;
+    // The largest put has 5 GiB; larger objects need parts.
     let part = total.min(1024 * MIB);
     let piece = Random::seeded(1).bytes(usize::try_from(MIB).unwrap());
     let before = node.resident_bytes();
@@ -109,12 +109,12 @@ fn largest(dir: &Path) -> Option<(u64, PathBuf)> {
 }
 
 #[test]
-fn a_damaged_block_is_never_answered() {
-    if !Engine::is_local_for("a file that is damaged") {
+fn bytes_of_a_damaged_block_are_never_sent() {
+    if !TestEngine::is_local_for("a file that is damaged") {
         return;
     }
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/damaged", "").expect(200);
     let body = Random::seeded(3).bytes(4 * 1024 * 1024);
     s3.put("/damaged/key", body.clone()).expect(200);
@@ -125,9 +125,9 @@ fn a_damaged_block_is_never_answered() {
     file.read_exact(&mut byte).unwrap();
     file.seek(SeekFrom::Start(2 * 1024 * 1024)).unwrap();
     file.write_all(&[byte[0] ^ 1]).unwrap();
-    // What is before the damage may have been sent: then the connection breaks off, and never a wrong byte comes.
+    // The bytes before the damage may have been sent: then the connection closes early, and no wrong byte follows.
     let request = s3.signed("GET", "/damaged/key", &[("Connection", "close")], "");
-    let answer = larder_tests::Client::raw(node.s3_at(), &request.bytes()).unwrap();
+    let answer = larder_tests::HttpClient::raw(node.s3_at(), &request.bytes()).unwrap();
     let at = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
     let text = String::from_utf8_lossy(&answer[..at]).into_owned();
     if text.starts_with("HTTP/1.1 200 ") {
@@ -145,9 +145,9 @@ fn a_damaged_block_is_never_answered() {
 }
 
 #[test]
-fn what_breaks_off_leaves_nothing() {
-    let node = Node::s3(&["--durability", "buffered"]);
-    let mut s3 = S3::admin(&node);
+fn an_interrupted_put_leaves_no_blob() {
+    let node = LarderNode::s3(&["--durability", "buffered"]);
+    let mut s3 = S3Client::admin(&node);
     s3.put("/broken", "").expect(200);
     let piece = Random::seeded(4).bytes(usize::try_from(MIB).unwrap());
     let mut socket = TcpStream::connect(node.s3_at()).unwrap();
@@ -158,13 +158,13 @@ fn what_breaks_off_leaves_nothing() {
     let wrong = s3.call("PUT", "/broken/key", &[("Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")], piece).expect(400);
     assert_eq!(element(&wrong.text(), "Code").as_deref(), Some("BadDigest"));
     s3.get("/broken/key").expect(404);
-    if !Engine::is_local_for("files that stay behind") {
+    if !TestEngine::is_local_for("its blob files") {
         return;
     }
     let gone = || largest(&node.home().data().join("blobs")).is_none_or(|(length, _)| length < MIB);
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while !gone() {
-        assert!(std::time::Instant::now() < deadline, "a half body stays on disk");
+        assert!(std::time::Instant::now() < deadline, "an incomplete body stays on disk");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -5,46 +5,46 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Ended, Process};
+use crate::process::{Process, ProcessEnd};
 
-/// How long a command may take.
+/// The longest time of a command.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The client of one server's admin socket.
 #[derive(Debug, Clone)]
-pub struct Admin {
+pub struct KvAdmin {
     socket: PathBuf,
 }
 
-impl Admin {
-    /// For the server that listens on `socket`.
+impl KvAdmin {
+    /// A client of the server that listens on `socket`.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }
     }
 
-    /// Runs it with these arguments.
-    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ended {
-        Process::start(Command::new(Self::binary()).arg("--socket").arg(&self.socket).args(args)).ended(DEADLINE)
+    /// Runs `kv-admin` with these arguments.
+    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessEnd {
+        Process::start(Command::new(Self::binary()).arg("--socket").arg(&self.socket).args(args)).wait_for_end(DEADLINE)
     }
 
-    /// Runs it with these arguments and whatever else the command was given.
-    pub fn run_command(command: &mut Command) -> Ended {
-        Process::start(command).ended(DEADLINE)
+    /// Runs a command that the caller has made of [`Self::binary`].
+    pub fn run_command(command: &mut Command) -> ProcessEnd {
+        Process::start(command).wait_for_end(DEADLINE)
     }
 
-    /// What a successful run prints; fails the test when it does not succeed or complains.
+    /// The stdout of a successful run; fails the test when the run fails or prints to stderr.
     #[track_caller]
-    pub fn says<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
+    pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
         let ended = self.run(args);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{:?} printed {}", shown(args), ended.stdout);
         ended.stdout
     }
 
-    /// Fails the test unless the run prints exactly this and ends well.
+    /// Fails the test unless the run succeeds and prints exactly this.
     #[track_caller]
     pub fn check(&self, args: &[&str], stdout: &str) {
-        assert_eq!(self.says(args), stdout, "{args:?}");
+        assert_eq!(self.output(args), stdout, "{args:?}");
     }
 
     /// Fails the test unless the run is refused with exactly this on stderr, nothing on stdout, and exit code 1.

@@ -1,9 +1,9 @@
-//! Which engine the servers under test keep their data in.
+//! The engine that holds the data of the servers under test.
 //!
-//! Unless told otherwise each server has the embedded engine in its own directory. With `LARDER_TEST_ENGINE=cassandra` and
+//! By default each server has the embedded engine in its own directory. With `LARDER_TEST_ENGINE=cassandra` and
 //! `LARDER_CASSANDRA=host:port` it is a gateway over that cluster, and its data is in keyspaces that are its own while its
-//! [`Home`](crate::Home) lives. To make keyspaces takes seconds, so they are used again: a lock file says which are taken, and
-//! whoever takes one empties what was left in it.
+//! [`Home`](crate::Home) lives. Keyspaces take seconds to make, so tests use them again: a lock file marks those that are taken,
+//! and a test empties the keyspaces that it takes.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -11,28 +11,28 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use larder_cassandra_nodes::{Cql, Row};
+use larder_cassandra_nodes::{CqlConnection, CqlRow};
 
-use crate::node::{Home, Node};
+use crate::node::{Home, LarderNode};
 
 /// How long the cluster has to empty a table.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Most copies that a type of a test has.
+/// The most copies of a type in a test.
 const COPIES_MAX: u8 = 5;
-/// More servers than this at a time are a mistake in a test.
+/// The most servers at a time; a test that starts more has an error.
 const KEYSPACES_MAX: usize = 64;
 
-/// An engine.
+/// The engine of a test run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Engine {
-    /// The embedded one.
+pub enum TestEngine {
+    /// The embedded engine.
     Local,
-    /// A cluster, of which this node is asked first.
+    /// A cluster; gateways contact this node first.
     Cassandra(SocketAddr),
 }
 
-impl Engine {
-    /// The one that this run is told to use.
+impl TestEngine {
+    /// The engine of this run, from the environment.
     #[must_use]
     pub fn current() -> Self {
         match std::env::var("LARDER_TEST_ENGINE").as_deref() {
@@ -45,8 +45,8 @@ impl Engine {
         }
     }
 
-    /// Whether the servers under test keep their data themselves. A test that is about how they do that asks first, and
-    /// ends when they do not: `why` is what it would have been about.
+    /// Whether the servers under test hold their data themselves. A test of the embedded engine calls this first and ends
+    /// when they do not; `why` names the subject of the test.
     #[must_use]
     pub fn is_local_for(why: &str) -> bool {
         let local = Self::current() == Self::Local;
@@ -56,8 +56,8 @@ impl Engine {
         local
     }
 
-    /// A node of the cluster that the servers under test are gateways over. `None`, and a line that says so, where they keep
-    /// their data themselves: a test that is about gateways ends there.
+    /// A node of the cluster under the gateways of this run. Where the servers hold their data themselves it is `None`, with a
+    /// line on stderr: a test of gateways ends there.
     #[must_use]
     pub fn cluster() -> Option<SocketAddr> {
         let Self::Cassandra(node) = Self::current() else {
@@ -67,7 +67,7 @@ impl Engine {
         Some(node)
     }
 
-    /// One of two numbers: a cluster on the same machine takes a multiple of the time and disk for the same bytes.
+    /// One of two values: a cluster on the same machine takes a multiple of the time and disk for the same bytes.
     #[must_use]
     pub fn scaled<T>(local: T, cassandra: T) -> T {
         match Self::current() {
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Properties, or what is shown of them, that say an n_val of 2: over a cluster, which has one node, they say 1.
+    /// A text with an n_val of 2; over a cluster, which has one node, the n_val is 1.
     #[must_use]
     pub fn with_n_val(text: &str) -> String {
         let fewer = || text.replace("\"n_val\":2", "\"n_val\":1").replace("n_val: 2", "n_val: 1");
@@ -84,61 +84,61 @@ impl Engine {
     }
 }
 
-/// What a gateway is told of its cluster: nodes to ask (`host:port,…`), and the beginning of the names of its keyspaces.
+/// The arguments of a gateway: the nodes that it contacts (`host:port,…`) and the prefix of its keyspaces.
 pub(crate) fn gateway_args<'a>(nodes: &'a str, prefix: &'a str) -> [&'a str; 6] {
     ["--engine", "cassandra", "--cassandra", nodes, "--cassandra-keyspace", prefix]
 }
 
-/// Keyspaces that a test names itself, where it is about what becomes of them. They are not there before a server of
-/// [`start`](Self::start) makes them, and are dropped with this value.
+/// Keyspaces under a name of the test's own. A server of [`start`](Self::start) makes them, and they are dropped with this
+/// value.
 #[derive(Debug)]
-pub struct OwnKeyspaces {
+pub struct NamedKeyspaces {
     cluster: SocketAddr,
     prefix: String,
 }
 
-impl OwnKeyspaces {
-    /// Keyspaces of this cluster; `what` they are for is the beginning of their names.
+impl NamedKeyspaces {
+    /// Keyspaces of this cluster; their names begin with `purpose`.
     #[must_use]
-    pub fn new(cluster: SocketAddr, what: &str) -> Self {
+    pub fn new(cluster: SocketAddr, purpose: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { cluster, prefix: format!("{what}{}_{number}", std::process::id()) }
+        Self { cluster, prefix: format!("{purpose}{}_{number}", std::process::id()) }
     }
 
-    /// The keyspace of a number of copies.
+    /// The keyspace for this number of copies.
     #[must_use]
     pub fn of(&self, copies: u8) -> String {
         format!("{}_n{copies}", self.prefix)
     }
 
-    /// A server over them, with these arguments besides.
+    /// Starts a server over them with these additional arguments.
     #[must_use]
-    pub fn start(&self, home: Home, args: &[&str]) -> Node {
-        Node::start_in(home, &[&gateway_args(&self.cluster.to_string(), &self.prefix), args].concat())
+    pub fn start(&self, home: Home, args: &[&str]) -> LarderNode {
+        LarderNode::start_in(home, &[&gateway_args(&self.cluster.to_string(), &self.prefix), args].concat())
     }
 }
 
-impl Drop for OwnKeyspaces {
+impl Drop for NamedKeyspaces {
     fn drop(&mut self) {
-        let Ok(mut cql) = Cql::connect(self.cluster, ANSWER) else { return };
+        let Ok(mut cql) = CqlConnection::connect(self.cluster, ANSWER) else { return };
         for copies in 1..=COPIES_MAX {
             let _ = cql.query(&format!("DROP KEYSPACE IF EXISTS {}", self.of(copies)));
         }
     }
 }
 
-/// Keyspaces of a cluster that nobody else uses as long as this value lives.
+/// Keyspaces of a cluster that no other test uses while this value lives.
 #[derive(Debug)]
-pub(crate) struct Keyspaces {
-    /// Beginning of their names.
+pub(crate) struct KeyspaceLease {
+    /// The prefix of their names.
     pub(crate) prefix: String,
-    /// Locked.
-    _taken: File,
+    /// The lock file, locked.
+    _lock: File,
 }
 
-impl Keyspaces {
-    /// Takes some of the cluster, empty.
+impl KeyspaceLease {
+    /// Takes the first free keyspaces of the cluster and empties them.
     pub(crate) fn take(node: SocketAddr) -> Self {
         let dir = std::env::temp_dir().join(format!("larder-keyspaces-{}-{}", node.ip(), node.port()));
         fs::create_dir_all(&dir).expect("a directory for locks");
@@ -147,8 +147,8 @@ impl Keyspaces {
             match file.try_lock() {
                 Ok(()) => {
                     let prefix = format!("test{number}");
-                    empty(node, &prefix).expect("what was left can be removed");
-                    return Self { prefix, _taken: file };
+                    empty(node, &prefix).expect("rows of an earlier test can be removed");
+                    return Self { prefix, _lock: file };
                 }
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => panic!("{}: {error}", dir.display()),
@@ -160,9 +160,9 @@ impl Keyspaces {
 
 /// Removes every row of the keyspaces of this prefix.
 fn empty(node: SocketAddr, prefix: &str) -> io::Result<()> {
-    let mut cql = Cql::connect(node, ANSWER)?;
+    let mut cql = CqlConnection::connect(node, ANSWER)?;
     let tables = cql.query("SELECT keyspace_name, table_name FROM system_schema.tables")?;
-    for table in tables.iter().filter_map(|row| named(row, prefix)) {
+    for table in tables.iter().filter_map(|row| table_of_prefix(row, prefix)) {
         if !cql.query(&format!("SELECT * FROM {table} LIMIT 1"))?.is_empty() {
             cql.query(&format!("TRUNCATE {table}"))?;
         }
@@ -170,9 +170,9 @@ fn empty(node: SocketAddr, prefix: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The full name of a table, quoted because some are words of the language, when it is in a keyspace of this prefix: behind
-/// it stands `_n` and a number.
-fn named(row: &Row, prefix: &str) -> Option<String> {
+/// The full name of a table, when its keyspace is this prefix, `_n` and a number. It is quoted because some names are words
+/// of CQL.
+fn table_of_prefix(row: &CqlRow, prefix: &str) -> Option<String> {
     let text = |column: usize| row.get(column)?.as_deref().map(String::from_utf8_lossy);
     let (keyspace, table) = (text(0)?, text(1)?);
     let copies = keyspace.strip_prefix(prefix)?.strip_prefix("_n")?;
@@ -185,11 +185,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keyspaces_of_others_are_left_alone() {
+    fn keyspaces_of_other_tests_are_not_emptied() {
         let row = |keyspace: &str| vec![Some(keyspace.as_bytes().to_vec()), Some(b"rows".to_vec())];
-        assert_eq!(named(&row("test1_n3"), "test1").as_deref(), Some("\"test1_n3\".\"rows\""));
+        assert_eq!(table_of_prefix(&row("test1_n3"), "test1").as_deref(), Some("\"test1_n3\".\"rows\""));
         for other in ["test11_n3", "test1_n", "test1_nx", "test1", "larder_n3", "system"] {
-            assert_eq!(named(&row(other), "test1"), None, "{other}");
+            assert_eq!(table_of_prefix(&row(other), "test1"), None, "{other}");
         }
     }
 }

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// How long one read or write may take.
+/// The longest time of one read or write.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Above this a body is written while the answer is awaited: a server may refuse it half-way.
+/// A longer body is written while the answer is awaited: a server may refuse it half-way.
 const LARGE: usize = 1 << 20;
 
 /// A request.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct HttpRequest {
     method: String,
     target: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Request {
-    /// With this method, to this path and query.
+impl HttpRequest {
+    /// A request with this method to this path and query.
     #[must_use]
     pub fn new(method: &str, target: &str) -> Self {
         Self { method: method.to_owned(), target: target.to_owned(), headers: Vec::new(), body: Vec::new() }
@@ -46,14 +46,14 @@ impl Request {
         Self::new("PUT", target).header("Content-Type", "application/json").body(body)
     }
 
-    /// With one more header.
+    /// This request with one more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With this body.
+    /// This request with this body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -86,19 +86,19 @@ impl Request {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct HttpResponse {
     /// Its status code.
     pub status: u16,
     /// Its headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Its body, whole.
+    /// Its body, complete.
     pub body: Vec<u8>,
 }
 
-impl Response {
-    /// The value of a header, whatever the case of its name.
+impl HttpResponse {
+    /// The value of a header; the case of its name does not matter.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -138,21 +138,21 @@ impl Response {
 
 /// A client with one connection, opened when it is needed.
 #[derive(Debug)]
-pub struct Client {
+pub struct HttpClient {
     server: SocketAddr,
     /// The address that it connects from; `None`: the system's choice.
     from: Option<IpAddr>,
     connection: Option<BufReader<TcpStream>>,
 }
 
-impl Client {
-    /// For this server.
+impl HttpClient {
+    /// A client of this server.
     #[must_use]
     pub fn new(server: SocketAddr) -> Self {
         Self { server, from: None, connection: None }
     }
 
-    /// For this server, from this address of the machine.
+    /// A client of this server that connects from this address of the machine.
     #[must_use]
     pub fn from(address: IpAddr, server: SocketAddr) -> Self {
         Self { server, from: Some(address), connection: None }
@@ -160,10 +160,10 @@ impl Client {
 
     /// Sends a request and waits for its answer; fails the test when there is none.
     #[track_caller]
-    pub fn send(&mut self, request: &Request) -> Response {
+    pub fn send(&mut self, request: &HttpRequest) -> HttpResponse {
         let reused = self.connection.is_some();
         let answer = match self.try_send(request) {
-            Err(error) if reused && went_away(&error) => self.try_send(request),
+            Err(error) if reused && is_closed_connection(&error) => self.try_send(request),
             answer => answer,
         };
         match answer {
@@ -172,35 +172,35 @@ impl Client {
         }
     }
 
-    /// Reads what is there.
+    /// Sends a `GET`.
     #[track_caller]
-    pub fn get(&mut self, target: &str) -> Response {
-        self.send(&Request::get(target))
+    pub fn get(&mut self, target: &str) -> HttpResponse {
+        self.send(&HttpRequest::get(target))
     }
 
-    /// Stores a text.
+    /// Puts a text.
     #[track_caller]
-    pub fn put(&mut self, target: &str, body: impl Into<Vec<u8>>) -> Response {
-        self.send(&Request::put(target, body))
+    pub fn put(&mut self, target: &str, body: impl Into<Vec<u8>>) -> HttpResponse {
+        self.send(&HttpRequest::put(target, body))
     }
 
-    /// Stores JSON.
+    /// Puts JSON.
     #[track_caller]
-    pub fn put_json(&mut self, target: &str, body: &str) -> Response {
-        self.send(&Request::put_json(target, body))
+    pub fn put_json(&mut self, target: &str, body: &str) -> HttpResponse {
+        self.send(&HttpRequest::put_json(target, body))
     }
 
-    /// Deletes.
+    /// Sends a `DELETE`.
     #[track_caller]
-    pub fn delete(&mut self, target: &str) -> Response {
-        self.send(&Request::new("DELETE", target))
+    pub fn delete(&mut self, target: &str) -> HttpResponse {
+        self.send(&HttpRequest::new("DELETE", target))
     }
 
     /// Sends a request once and waits for its answer.
     ///
     /// # Errors
-    /// The connection could not be made, or broke before the whole answer was there.
-    pub fn try_send(&mut self, request: &Request) -> io::Result<Response> {
+    /// When the connection cannot be made, or breaks before the answer is complete.
+    pub fn try_send(&mut self, request: &HttpRequest) -> io::Result<HttpResponse> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => BufReader::new(connect(self.server, self.from)?),
@@ -217,11 +217,10 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends bytes on a connection of their own, ends that direction, and reads whatever comes until the server ends
-    /// the other.
+    /// Sends bytes on a new connection, closes that direction, and reads until the server closes the other.
     ///
     /// # Errors
-    /// The connection could not be made. One that breaks is an answer too: what had come by then.
+    /// When the connection cannot be made. A connection that breaks is no error: the bytes received so far are the answer.
     pub fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut stream = connect(server, None)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -235,10 +234,10 @@ impl Client {
     }
 }
 
-/// A connection to a server, from this address of the machine if there is one.
+/// A connection to a server, from this address of the machine if one is given.
 ///
 /// # Errors
-/// It could not be made.
+/// When the connection cannot be made.
 pub fn connect(server: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     if let Some(from) = from {
@@ -252,12 +251,12 @@ pub fn connect(server: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream
     Ok(stream)
 }
 
-fn went_away(error: &io::Error) -> bool {
+fn is_closed_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// Writes the body on another thread, so that an early answer is seen.
-fn exchange_large(connection: &mut BufReader<TcpStream>, request: &Request) -> io::Result<Response> {
+fn exchange_large(connection: &mut BufReader<TcpStream>, request: &HttpRequest) -> io::Result<HttpResponse> {
     let mut writer = connection.get_ref().try_clone()?;
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -271,14 +270,14 @@ fn exchange_large(connection: &mut BufReader<TcpStream>, request: &Request) -> i
     })
 }
 
-fn read_response(from: &mut BufReader<TcpStream>, method: &str) -> io::Result<Response> {
+fn read_response(from: &mut BufReader<TcpStream>, method: &str) -> io::Result<HttpResponse> {
     let (status, headers) = loop {
         let (status, headers) = read_head(from)?;
         if status != 100 {
             break (status, headers);
         }
     };
-    let mut response = Response { status, headers, body: Vec::new() };
+    let mut response = HttpResponse { status, headers, body: Vec::new() };
     let bodiless = method == "HEAD" || status == 204 || status == 304;
     if !bodiless {
         response.body = read_body(from, &response)?;
@@ -301,7 +300,7 @@ fn read_head(from: &mut BufReader<TcpStream>) -> io::Result<(u16, Vec<(String, S
     }
 }
 
-fn read_body(from: &mut BufReader<TcpStream>, response: &Response) -> io::Result<Vec<u8>> {
+fn read_body(from: &mut BufReader<TcpStream>, response: &HttpResponse) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     if response.header("Transfer-Encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
         while read_chunk(from, &mut body)? {}
@@ -315,7 +314,7 @@ fn read_body(from: &mut BufReader<TcpStream>, response: &Response) -> io::Result
     Ok(body)
 }
 
-/// Adds one chunk to `body`; false after the last.
+/// Adds one chunk to `body`; `false` after the last.
 fn read_chunk(from: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<bool> {
     let line = read_line(from)?;
     let length = usize::from_str_radix(line.split(';').next().unwrap_or("").trim(), 16);

@@ -1,54 +1,54 @@
-//! Whether a history of one register can be put in one order that every client agrees with.
+//! Checks whether the history of one register fits in one order that agrees with every client.
 //!
 //! Linearizability of a compare-and-set register, decided by the search of Wing and Gong with Lowe's cache of configurations:
-//! an operation may come next if nothing still to come had returned before it was called. An operation whose answer was lost
-//! may come at any time after its call, or never.
+//! an operation may come next if every operation that returned before its call has its place. An operation without an answer
+//! may take effect at any time after its call, or never.
 //!
 //! ```
-//! use larder_tests::{Act, Op, is_linearizable};
+//! use larder_tests::{RegisterAction, RegisterOperation, is_linearizable};
 //! let history = [
-//!     Op { act: Act::Swap { expected: 0, new: 1 }, called: 0, returned: Some(10) },
-//!     Op { act: Act::Read(1), called: 2, returned: Some(4) },
-//!     Op { act: Act::Read(0), called: 5, returned: Some(6) },
+//!     RegisterOperation { act: RegisterAction::Swap { expected: 0, new: 1 }, called: 0, returned: Some(10) },
+//!     RegisterOperation { act: RegisterAction::Read(1), called: 2, returned: Some(4) },
+//!     RegisterOperation { act: RegisterAction::Read(0), called: 5, returned: Some(6) },
 //! ];
-//! assert!(!is_linearizable(&history), "what was seen once was there before");
+//! assert!(!is_linearizable(&history), "a later read returns an older value");
 //! ```
 
 use std::collections::HashSet;
 
-/// A value of the register: every write has one of its own. 0: nothing is there.
-pub type Value = u64;
+/// A value of the register. Each write has its own; 0 is the empty register.
+pub type RegisterValue = u64;
 
-/// What was asked and what was answered.
+/// A request and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// A read that answered this.
-    Read(Value),
-    /// A write in place of `expected`: done, or its answer was lost.
+pub enum RegisterAction {
+    /// A read that returned this value.
+    Read(RegisterValue),
+    /// A compare-and-set: it succeeded, or its answer was lost.
     Swap {
-        /// What had to be there.
-        expected: Value,
-        /// What is there afterwards.
-        new: Value,
+        /// The value that it replaces.
+        expected: RegisterValue,
+        /// The value that it writes.
+        new: RegisterValue,
     },
-    /// A write that was refused because something else than this was there.
-    Refused(Value),
+    /// A compare-and-set that was refused because the register did not hold this value.
+    Refused(RegisterValue),
 }
 
 /// One operation of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
-    /// What it did.
-    pub act: Act,
-    /// When it was called, by a clock that all clients share.
+pub struct RegisterOperation {
+    /// The request and its answer.
+    pub act: RegisterAction,
+    /// The time of its call, by a clock that all clients share.
     pub called: u64,
-    /// When it was answered; `None`: never, so it may still come.
+    /// The time of its answer; `None` when there was none, so it may still take effect.
     pub returned: Option<u64>,
 }
 
-impl Act {
-    /// The register after this, if this can happen to it.
-    fn step(self, state: Value) -> Option<Value> {
+impl RegisterAction {
+    /// The register after this action, if the action fits its value.
+    fn step(self, state: RegisterValue) -> Option<RegisterValue> {
         match self {
             Self::Read(seen) => (seen == state).then_some(state),
             Self::Swap { expected, new } => (expected == state).then_some(new),
@@ -57,48 +57,48 @@ impl Act {
     }
 }
 
-/// Whether the history of one register, which begins with nothing there, is linearizable.
+/// Whether the history of one register, which begins empty, is linearizable.
 #[must_use]
-pub fn is_linearizable(history: &[Op]) -> bool {
-    Search::new(history).run()
+pub fn is_linearizable(history: &[RegisterOperation]) -> bool {
+    OrderSearch::new(history).run()
 }
 
-/// A call or a return in the order of time.
+/// A call or a return in the list ordered by time.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct HistoryEntry {
     op: usize,
     is_return: bool,
-    before: usize,
-    behind: usize,
+    previous: usize,
+    next: usize,
 }
 
-/// The first and the last entry are nobody's.
+/// The entry before all others. It and the last entry belong to no operation.
 const FRONT: usize = 0;
 
-struct Search<'a> {
-    history: &'a [Op],
-    entries: Vec<Entry>,
+struct OrderSearch<'a> {
+    history: &'a [RegisterOperation],
+    entries: Vec<HistoryEntry>,
     call_of: Vec<usize>,
     return_of: Vec<Option<usize>>,
-    /// Operations in their places, as bits.
+    /// The operations that have a place, as bits.
     placed: Vec<u64>,
-    /// Answered operations that have no place yet.
+    /// The number of answered operations without a place.
     open: usize,
-    seen: HashSet<(Vec<u64>, Value)>,
+    seen: HashSet<(Vec<u64>, RegisterValue)>,
 }
 
-impl<'a> Search<'a> {
-    fn new(history: &'a [Op]) -> Self {
+impl<'a> OrderSearch<'a> {
+    fn new(history: &'a [RegisterOperation]) -> Self {
         let mut times: Vec<(u64, bool, usize)> = Vec::with_capacity(history.len() * 2);
         for (op, one) in history.iter().enumerate() {
             times.push((one.called, false, op));
             times.extend(one.returned.map(|returned| (returned, true, op)));
         }
-        // At one moment calls come before returns: they may have overlapped.
+        // At the same time calls come before returns: the operations may have overlapped.
         times.sort_unstable();
         let (mut call_of, mut return_of) = (vec![0; history.len()], vec![None; history.len()]);
-        let nobody = Entry { op: usize::MAX, is_return: true, before: 0, behind: 1 };
-        let mut entries = vec![nobody];
+        let sentinel = HistoryEntry { op: usize::MAX, is_return: true, previous: 0, next: 1 };
+        let mut entries = vec![sentinel];
         for (_, is_return, op) in times {
             let at = entries.len();
             if is_return {
@@ -106,10 +106,10 @@ impl<'a> Search<'a> {
             } else {
                 call_of[op] = at;
             }
-            entries.push(Entry { op, is_return, before: at - 1, behind: at + 1 });
+            entries.push(HistoryEntry { op, is_return, previous: at - 1, next: at + 1 });
         }
         let last = entries.len();
-        entries.push(Entry { before: last - 1, behind: last, ..nobody });
+        entries.push(HistoryEntry { previous: last - 1, next: last, ..sentinel });
         let open = history.iter().filter(|one| one.returned.is_some()).count();
         let placed = vec![0; history.len().div_ceil(64)];
         Self { history, entries, call_of, return_of, placed, open, seen: HashSet::new() }
@@ -117,30 +117,30 @@ impl<'a> Search<'a> {
 
     fn run(mut self) -> bool {
         let mut state = 0;
-        let mut path: Vec<(usize, Value)> = Vec::new();
-        let mut at = self.entries[FRONT].behind;
+        let mut path: Vec<(usize, RegisterValue)> = Vec::new();
+        let mut at = self.entries[FRONT].next;
         while self.open > 0 {
-            let Entry { op, is_return, behind, .. } = self.entries[at];
+            let HistoryEntry { op, is_return, next, .. } = self.entries[at];
             if is_return {
-                // What returned here must come before whatever follows: one of those placed so far was wrong.
+                // This operation must have its place before any later one: undo the last choice.
                 let Some((op, before)) = path.pop() else { return false };
                 state = before;
-                self.take_back(op);
-                at = self.entries[self.call_of[op]].behind;
+                self.undo(op);
+                at = self.entries[self.call_of[op]].next;
             } else if let Some(next) = self.history[op].act.step(state).filter(|next| self.is_new(op, *next)) {
                 path.push((op, state));
                 state = next;
                 self.place(op);
-                at = self.entries[FRONT].behind;
+                at = self.entries[FRONT].next;
             } else {
-                at = behind;
+                at = next;
             }
         }
         true
     }
 
-    /// Whether nobody has been here: these operations placed, and this one, and the register like that.
-    fn is_new(&mut self, op: usize, state: Value) -> bool {
+    /// Whether the search has not reached this configuration: the placed operations with this one, and this value.
+    fn is_new(&mut self, op: usize, state: RegisterValue) -> bool {
         let mut placed = self.placed.clone();
         placed[op / 64] |= 1 << (op % 64);
         self.seen.insert((placed, state))
@@ -155,7 +155,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn take_back(&mut self, op: usize) {
+    fn undo(&mut self, op: usize) {
         self.placed[op / 64] &= !(1 << (op % 64));
         if let Some(at) = self.return_of[op] {
             self.link(at);
@@ -165,16 +165,16 @@ impl<'a> Search<'a> {
     }
 
     fn unlink(&mut self, at: usize) {
-        let Entry { before, behind, .. } = self.entries[at];
-        self.entries[before].behind = behind;
-        self.entries[behind].before = before;
+        let HistoryEntry { previous, next, .. } = self.entries[at];
+        self.entries[previous].next = next;
+        self.entries[next].previous = previous;
     }
 
-    /// In the opposite order of [`Self::unlink`], so that its neighbours are the same.
+    /// Undoes [`Self::unlink`]; the calls are in the opposite order, so its neighbours are the same.
     fn link(&mut self, at: usize) {
-        let Entry { before, behind, .. } = self.entries[at];
-        self.entries[before].behind = at;
-        self.entries[behind].before = at;
+        let HistoryEntry { previous, next, .. } = self.entries[at];
+        self.entries[previous].next = at;
+        self.entries[next].previous = at;
     }
 }
 
@@ -182,61 +182,66 @@ impl<'a> Search<'a> {
 mod tests {
     use super::*;
 
-    fn op(act: Act, called: u64, returned: impl Into<Option<u64>>) -> Op {
-        Op { act, called, returned: returned.into() }
+    fn op(act: RegisterAction, called: u64, returned: impl Into<Option<u64>>) -> RegisterOperation {
+        RegisterOperation { act, called, returned: returned.into() }
     }
 
-    fn swap(expected: Value, new: Value) -> Act {
-        Act::Swap { expected, new }
+    fn swap(expected: RegisterValue, new: RegisterValue) -> RegisterAction {
+        RegisterAction::Swap { expected, new }
     }
 
     #[test]
-    fn one_after_the_other_is_linearizable() {
-        let history = [op(swap(0, 1), 0, 1), op(Act::Read(1), 2, 3), op(swap(1, 2), 4, 5), op(Act::Read(2), 6, 7)];
+    fn a_sequential_history_is_linearizable() {
+        let history = [
+            op(swap(0, 1), 0, 1),
+            op(RegisterAction::Read(1), 2, 3),
+            op(swap(1, 2), 4, 5),
+            op(RegisterAction::Read(2), 6, 7),
+        ];
         assert!(is_linearizable(&history));
         assert!(is_linearizable(&[]));
     }
 
     #[test]
-    fn a_stale_read_is_not() {
-        let history = [op(swap(0, 1), 0, 1), op(swap(1, 2), 2, 3), op(Act::Read(1), 4, 5)];
+    fn a_stale_read_is_not_linearizable() {
+        let history = [op(swap(0, 1), 0, 1), op(swap(1, 2), 2, 3), op(RegisterAction::Read(1), 4, 5)];
         assert!(!is_linearizable(&history));
-        let meanwhile = [op(swap(0, 1), 0, 1), op(swap(1, 2), 2, 9), op(Act::Read(1), 4, 5)];
-        assert!(is_linearizable(&meanwhile));
+        let overlapping = [op(swap(0, 1), 0, 1), op(swap(1, 2), 2, 9), op(RegisterAction::Read(1), 4, 5)];
+        assert!(is_linearizable(&overlapping));
     }
 
     #[test]
     fn of_two_swaps_of_one_value_one_is_refused() {
         let both = [op(swap(0, 1), 0, 5), op(swap(0, 2), 0, 5)];
         assert!(!is_linearizable(&both));
-        let one = [op(swap(0, 1), 0, 5), op(Act::Refused(0), 0, 5)];
+        let one = [op(swap(0, 1), 0, 5), op(RegisterAction::Refused(0), 0, 5)];
         assert!(is_linearizable(&one));
-        assert!(!is_linearizable(&[op(Act::Refused(0), 0, 5)]), "nothing else was there");
+        assert!(!is_linearizable(&[op(RegisterAction::Refused(0), 0, 5)]), "the register held the expected value");
     }
 
     #[test]
-    fn an_unanswered_swap_may_come_late_or_never() {
+    fn an_unanswered_swap_may_take_effect_late_or_never() {
         let lost = op(swap(0, 1), 0, None);
-        assert!(is_linearizable(&[lost, op(Act::Read(0), 5, 6)]));
-        assert!(is_linearizable(&[lost, op(Act::Read(0), 5, 6), op(Act::Read(1), 7, 8)]));
-        assert!(!is_linearizable(&[lost, op(Act::Read(1), 5, 6), op(Act::Read(0), 7, 8)]));
+        assert!(is_linearizable(&[lost, op(RegisterAction::Read(0), 5, 6)]));
+        assert!(is_linearizable(&[lost, op(RegisterAction::Read(0), 5, 6), op(RegisterAction::Read(1), 7, 8)]));
+        assert!(!is_linearizable(&[lost, op(RegisterAction::Read(1), 5, 6), op(RegisterAction::Read(0), 7, 8)]));
     }
 
     #[test]
-    fn a_wrong_guess_is_taken_back() {
-        // Whoever reads from left to right places 1 before 2; only 2 before 1 goes on.
+    fn a_wrong_choice_is_undone() {
+        // The order of calls places 1 before 2, but only 2 before 1 fits.
         let history = [
-            op(Act::Refused(7), 0, 20),
+            op(RegisterAction::Refused(7), 0, 20),
             op(swap(3, 1), 0, 20),
             op(swap(0, 2), 1, 20),
             op(swap(2, 3), 2, 20),
-            op(Act::Read(1), 21, 22),
+            op(RegisterAction::Read(1), 21, 22),
         ];
         assert!(is_linearizable(&history));
     }
 
-    /// All orders of few operations, one by one.
-    fn by_force(history: &[Op], done: &mut Vec<usize>, state: Value) -> bool {
+    /// Tries all orders of a few operations, one by one.
+    fn by_force(history: &[RegisterOperation], done: &mut Vec<usize>, state: RegisterValue) -> bool {
         let open = |op: &usize| !done.contains(op);
         let rest: Vec<usize> = (0..history.len()).filter(open).collect();
         if rest.iter().all(|&op| history[op].returned.is_none()) {
@@ -257,16 +262,16 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_trying_every_order() {
+    fn the_search_agrees_with_trying_every_order() {
         let mut random = crate::Random::seeded(7);
         let mut value = move |bound: usize| random.below(bound) as u64;
         let (mut good, mut bad) = (0, 0);
         for _ in 0..20_000 {
-            let history: Vec<Op> = (0..6)
+            let history: Vec<RegisterOperation> = (0..6)
                 .map(|_| {
                     let act = match value(3) {
-                        0 => Act::Read(value(4)),
-                        1 => Act::Refused(value(4)),
+                        0 => RegisterAction::Read(value(4)),
+                        1 => RegisterAction::Refused(value(4)),
                         _ => swap(value(4), value(4)),
                     };
                     let called = value(12);

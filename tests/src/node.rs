@@ -9,41 +9,41 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::admin::Admin;
-use crate::engine::{Engine, Keyspaces, gateway_args};
-use crate::http::Client;
-use crate::process::{Ended, Process};
+use crate::admin::KvAdmin;
+use crate::engine::{KeyspaceLease, TestEngine, gateway_args};
+use crate::http::HttpClient;
+use crate::process::{Process, ProcessEnd};
 
-/// How long a start may take; generous, because a debug machine under load is slow.
+/// The longest time of a start; generous, because a debug machine under load is slow.
 const START: Duration = Duration::from_secs(120);
-/// How long a drain may take.
+/// The longest time of a drain.
 const STOP: Duration = Duration::from_secs(30);
-/// What the banner says before the addresses.
+/// The text of the banner before the addresses.
 const HTTP_BANNER: &str = "  Riak HTTP   ";
 const S3_BANNER: &str = "  S3          ";
 
-/// What a server is called unless it is told otherwise.
+/// The default name of a server.
 const NAME: &str = "larder@127.0.0.1";
 
-/// Access key of the S3 admin of servers under test.
+/// The access key of the S3 admin of servers under test.
 pub const S3_KEY: &str = "LARDERTESTADMIN";
 /// Its secret.
 pub const S3_SECRET: &str = "a/secret+of=the-tests";
 
-/// Where one server keeps its data: a directory, removed at the end, and keyspaces where the engine is a cluster.
+/// The place of one server's data: a directory, removed at the end, and keyspaces when the engine is a cluster.
 #[derive(Debug)]
 pub struct Home {
     dir: TempDir,
-    /// Taken when the first server is started here.
-    keyspaces: OnceLock<Arc<Keyspaces>>,
-    /// The first gateway over its keyspaces is called as a server alone is, the others have names of their own.
+    /// Taken when the first server starts here.
+    keyspaces: OnceLock<Arc<KeyspaceLease>>,
+    /// Whether a gateway here has the default name; gateways beside it have names of their own.
     has_usual_name: bool,
-    /// What `ulimit` is told before a server starts here.
+    /// The arguments of `ulimit` before a server starts here.
     limit: Option<String>,
 }
 
 impl Home {
-    /// A fresh one.
+    /// A new, empty home.
     #[must_use]
     pub fn new() -> Self {
         keep_private();
@@ -51,13 +51,13 @@ impl Home {
         Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None }
     }
 
-    /// One whose servers start below a limit of the system: `limit` is what the shell's `ulimit` is told, such as `-n 1024`.
+    /// A home whose servers start below a limit of the system: the arguments of the shell's `ulimit`, such as `-n 1024`.
     #[must_use]
     pub fn limited(limit: &str) -> Self {
         Self { limit: Some(limit.to_owned()), ..Self::new() }
     }
 
-    /// A fresh one in this directory, such as one in memory.
+    /// A new home in this directory, such as one in memory.
     ///
     /// # Errors
     /// When no directory can be made there.
@@ -67,7 +67,7 @@ impl Home {
         Ok(Self { dir, keyspaces: OnceLock::new(), has_usual_name: true, limit: None })
     }
 
-    /// A directory for another gateway over the same keyspaces.
+    /// A home for another gateway over the same keyspaces.
     ///
     /// # Panics
     /// When the engine is no cluster.
@@ -77,7 +77,7 @@ impl Home {
         Self { keyspaces: OnceLock::from(keyspaces), has_usual_name: false, ..Self::new() }
     }
 
-    /// One with a copy of this data; no server may run on it, and it has to be the embedded engine's.
+    /// A home with a copy of this data of the embedded engine; no server may run on it.
     #[must_use]
     pub fn copy(&self) -> Self {
         let copy = Self::new();
@@ -97,7 +97,7 @@ impl Home {
         self.data().join("admin.sock")
     }
 
-    /// A place beside the data for a test's own files.
+    /// The directory of this home, for a test's own files beside the data.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -135,21 +135,21 @@ impl Home {
         command
     }
 
-    /// The node of the cluster that is asked first, and what is this home's there.
-    fn keyspaces(&self) -> Option<(SocketAddr, Arc<Keyspaces>)> {
-        let Engine::Cassandra(node) = Engine::current() else { return None };
-        let keyspaces = self.keyspaces.get_or_init(|| Arc::new(Keyspaces::take(node)));
+    /// The first contact point of the cluster, and this home's keyspaces in it.
+    fn keyspaces(&self) -> Option<(SocketAddr, Arc<KeyspaceLease>)> {
+        let TestEngine::Cassandra(node) = TestEngine::current() else { return None };
+        let keyspaces = self.keyspaces.get_or_init(|| Arc::new(KeyspaceLease::take(node)));
         Some((node, Arc::clone(keyspaces)))
     }
 
-    /// Starts a server that is expected to give up, and returns what it said.
+    /// Starts a server that is expected to refuse, and returns its end.
     #[must_use]
-    pub fn fails_to_start(&self, args: &[&str]) -> Ended {
-        Process::start(&mut self.command(args)).ended(START)
+    pub fn fails_to_start(&self, args: &[&str]) -> ProcessEnd {
+        Process::start(&mut self.command(args)).wait_for_end(START)
     }
 }
 
-/// Has everything that a test copies be its own user's alone: a server does not start over data that others may read.
+/// Makes files of this process private: a server does not start over data that other users may read.
 fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
 }
@@ -162,35 +162,35 @@ impl Default for Home {
 
 /// A running server.
 #[derive(Debug)]
-pub struct Node {
-    // The process ends before what it works on is let go.
+pub struct LarderNode {
+    // Field order: the process ends before its home is removed.
     process: Option<Process>,
     home: Home,
     args: Vec<String>,
-    at: Addresses,
+    at: NodeAddresses,
 }
 
-/// Where a server answers.
+/// The addresses of a server.
 #[derive(Debug, Clone, Copy)]
-struct Addresses {
+struct NodeAddresses {
     http: Option<SocketAddr>,
     s3: Option<SocketAddr>,
 }
 
-impl Node {
-    /// Starts one on fresh data.
+impl LarderNode {
+    /// Starts a server on new data.
     #[must_use]
     pub fn start(args: &[&str]) -> Self {
         Self::start_in(Home::new(), args)
     }
 
-    /// Starts one whose writes do not wait for the disk: for tests that are not about durability.
+    /// Starts a server whose writes do not wait for the disk, for tests that are not about durability.
     #[must_use]
     pub fn buffered() -> Self {
         Self::start(&["--durability", "buffered"])
     }
 
-    /// Starts one that also serves S3, with these arguments besides.
+    /// Starts a server that also serves S3, with these additional arguments.
     #[must_use]
     pub fn s3(args: &[&str]) -> Self {
         Self::start(&[&["--s3", "127.0.0.1:0"], args].concat())
@@ -205,7 +205,7 @@ impl Node {
         Self::start_in(self.home.beside(), args)
     }
 
-    /// Starts one on the data of `home`.
+    /// Starts a server on the data of `home`.
     #[must_use]
     pub fn start_in(home: Home, args: &[&str]) -> Self {
         match Self::try_start(home, args) {
@@ -214,21 +214,21 @@ impl Node {
         }
     }
 
-    /// Starts one on the data of `home`, which may refuse.
+    /// Starts a server on the data of `home`.
     ///
     /// # Errors
-    /// How it ended and what it said.
-    pub fn try_start(home: Home, args: &[&str]) -> Result<Self, Ended> {
+    /// The end of a server that refuses to start.
+    pub fn try_start(home: Home, args: &[&str]) -> Result<Self, ProcessEnd> {
         let (process, at) = launch(&mut home.command(args))?;
         Ok(Self { home, args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: Some(process), at })
     }
 
-    /// Starts one on the data of `home` with a command that is made of [`Home::command`], such as one under a tracer. It
-    /// cannot be restarted with [`restart`](Self::restart).
+    /// Starts a server on the data of `home` with a command that is made of [`Home::command`], such as one under a tracer.
+    /// [`restart`](Self::restart) cannot start it again.
     ///
     /// # Errors
-    /// How it ended and what it said.
-    pub fn start_command(home: Home, command: &mut Command) -> Result<Self, Ended> {
+    /// The end of a server that refuses to start.
+    pub fn start_command(home: Home, command: &mut Command) -> Result<Self, ProcessEnd> {
         let (process, at) = launch(command)?;
         Ok(Self { home, args: Vec::new(), process: Some(process), at })
     }
@@ -239,13 +239,13 @@ impl Node {
         self.running().id()
     }
 
-    /// Where it answers HTTP.
+    /// Its address for HTTP.
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.at.http.expect("it serves HTTP")
     }
 
-    /// Where it answers S3.
+    /// Its address for S3.
     #[must_use]
     pub fn s3_at(&self) -> SocketAddr {
         self.at.s3.expect("it serves S3")
@@ -257,25 +257,25 @@ impl Node {
         &self.home
     }
 
-    /// A new connection's worth of client.
+    /// A client with a connection of its own.
     #[must_use]
-    pub fn client(&self) -> Client {
-        Client::new(self.http())
+    pub fn client(&self) -> HttpClient {
+        HttpClient::new(self.http())
     }
 
-    /// Its administration.
+    /// The `kv-admin` of its socket.
     #[must_use]
-    pub fn admin(&self) -> Admin {
-        Admin::new(&self.home.socket())
+    pub fn admin(&self) -> KvAdmin {
+        KvAdmin::new(&self.home.socket())
     }
 
-    /// What it printed when it started.
+    /// Its output on stdout, which begins with the banner.
     #[must_use]
     pub fn banner(&self) -> String {
         self.running().stdout()
     }
 
-    /// What it logged.
+    /// Its log.
     #[must_use]
     pub fn log(&self) -> String {
         self.running().stderr()
@@ -290,31 +290,31 @@ impl Node {
         kib * 1024
     }
 
-    /// Ends it at once.
+    /// Ends it at once with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Holds it (SIGSTOP): its connections stay, and nothing is answered.
+    /// Pauses it (SIGSTOP): its connections stay, and it answers nothing.
     pub fn stop(&self) {
         self.running().stop();
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Continues it (SIGCONT).
     pub fn cont(&self) {
         self.running().cont();
     }
 
-    /// Asks it to end and returns how it did.
-    pub fn terminate(&mut self) -> Ended {
+    /// Stops it with SIGTERM and returns its end.
+    pub fn terminate(&mut self) -> ProcessEnd {
         let process = self.process.take().expect("it is running");
         process.terminate();
-        process.ended(STOP)
+        process.wait_for_end(STOP)
     }
 
-    /// Starts it again on the same data; it must not be running. Its port is a new one.
+    /// Starts it again on the same data and on new ports; it must not be running.
     pub fn restart(&mut self) {
         assert!(self.process.is_none(), "end it first");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
@@ -326,7 +326,7 @@ impl Node {
         self.at = at;
     }
 
-    /// Its directory, once it has ended.
+    /// Its home, after it ended.
     #[must_use]
     pub fn into_home(mut self) -> Home {
         self.kill();
@@ -338,14 +338,14 @@ impl Node {
     }
 }
 
-fn launch(command: &mut Command) -> Result<(Process, Addresses), Ended> {
+fn launch(command: &mut Command) -> Result<(Process, NodeAddresses), ProcessEnd> {
     let mut process = Process::start(command);
     match process.wait_for(START, announced) {
         Some(at) => Ok((process, at)),
         None if process.status().is_none() => {
             panic!("no banner in {START:?}\nstdout: {}\nstderr: {}", process.stdout(), process.stderr())
         }
-        None => Err(process.ended(START)),
+        None => Err(process.wait_for_end(START)),
     }
 }
 
@@ -363,17 +363,17 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The addresses in the banner, once their lines are whole.
-fn announced(stdout: &str) -> Option<Addresses> {
+/// The addresses in the banner, when their lines are complete.
+fn announced(stdout: &str) -> Option<NodeAddresses> {
     let line = |name: &str| stdout.split_once(name)?.1.split_once('\n').map(|(line, _)| line);
     let address = |line: &str| line.trim().trim_start_matches("http://").parse().ok();
-    Some(Addresses { http: address(line(HTTP_BANNER)?), s3: address(line(S3_BANNER)?) })
+    Some(NodeAddresses { http: address(line(HTTP_BANNER)?), s3: address(line(S3_BANNER)?) })
 }
 
-/// A program under test: where the environment says, else in the release directory.
+/// The path of a program under test: from the environment, else in the release directory.
 pub(crate) fn binary(variable: &str, name: &str) -> PathBuf {
     let given = std::env::var_os(variable).map(PathBuf::from);
     let path = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release").join(name));
-    assert!(path.exists(), "{} is not there: run `cargo xtask test`, or build it with --release", path.display());
+    assert!(path.exists(), "{} is missing: run `cargo xtask test`, or build it with --release", path.display());
     path.canonicalize().expect("it is there")
 }

@@ -1,4 +1,4 @@
-//! A child process that is watched, and ends with the value that stands for it.
+//! A child process whose output is collected. It ends with its value.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-/// How often a condition is looked at.
+/// The pause between two checks of a condition.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How a process ended and what it said.
+/// The exit code and the output of a process.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// Its exit code; `None` when a signal ended it.
     pub code: Option<i32>,
     /// Everything on stdout.
@@ -32,7 +32,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` and begins to read what it says.
+    /// Starts `command` and begins to read its output.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         for (name, _) in std::env::vars_os() {
@@ -60,19 +60,19 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has said on stdout so far.
+    /// Its output on stdout so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.lock().expect("no reader panics").clone()
     }
 
-    /// What it has said on stderr so far.
+    /// Its output on stderr so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.lock().expect("no reader panics").clone()
     }
 
-    /// Waits until `found` sees something in its stdout; `None` when it ended first or the time is up.
+    /// Waits until `found` returns a value for its stdout; `None` when it ended first or the time is up.
     pub fn wait_for<T>(&mut self, within: Duration, found: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + within;
         loop {
@@ -90,22 +90,22 @@ impl Process {
         }
     }
 
-    /// Whether it ended, and how.
+    /// Its exit status, after it ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child can be asked")
+        self.child.try_wait().expect("the status of a child can be read")
     }
 
-    /// Asks it to end, as an operator does.
+    /// Sends SIGTERM, as an operator does.
     pub fn terminate(&self) {
         self.send(Signal::TERM);
     }
 
-    /// Holds it: nothing it does goes on.
+    /// Pauses it with SIGSTOP.
     pub fn stop(&self) {
         self.send(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues it with SIGCONT.
     pub fn cont(&self) {
         self.send(Signal::CONT);
     }
@@ -115,15 +115,15 @@ impl Process {
         let _ = kill_process(pid, signal);
     }
 
-    /// Ends it at once, as a power cut does.
+    /// Ends it at once with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Waits for its end; kills it and fails the test when it takes longer.
+    /// Waits for its end; kills it and fails the test after the deadline.
     #[must_use]
-    pub fn ended(mut self, within: Duration) -> Ended {
+    pub fn wait_for_end(mut self, within: Duration) -> ProcessEnd {
         let deadline = Instant::now() + within;
         while self.status().is_none() {
             if Instant::now() > deadline {
@@ -134,10 +134,10 @@ impl Process {
         }
         self.drain();
         let code = self.status().and_then(|status| status.code());
-        Ended { code, stdout: self.stdout(), stderr: self.stderr() }
+        ProcessEnd { code, stdout: self.stdout(), stderr: self.stderr() }
     }
 
-    /// Waits for the last of its output.
+    /// Waits for the rest of its output.
     fn drain(&mut self) {
         for reader in self.readers.drain(..) {
             let _ = reader.join();
@@ -166,7 +166,7 @@ fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> thread
     })
 }
 
-/// Lets this process open as many files and sockets as it may; answers how many these are.
+/// Raises the soft limit of open files to the hard one, and returns it.
 ///
 /// # Panics
 /// When the system refuses.

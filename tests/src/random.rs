@@ -1,19 +1,19 @@
-//! Numbers from a seed.
+//! Random numbers from a seed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// SplitMix64: small, fast, the same everywhere.
+/// SplitMix64: small, fast, the same on every machine.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// From this seed.
+    /// A generator from this seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// From `LARDER_TEST_SEED`, else from the clock; the seed is printed, so that a failure can be run again.
+    /// A generator from `LARDER_TEST_SEED`, else from the clock. The seed is printed, so that a failure can be run again.
     #[must_use]
     pub fn from_environment(what: &str) -> Self {
         let given = std::env::var("LARDER_TEST_SEED").ok().and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! A client of the S3 interface that signs by hand, with the first version of the signature: the shortest that is one.
+//! An S3 client that signs by hand with signature version 2, which is the shortest.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -9,9 +9,9 @@ use hmac::{Hmac, Mac as _};
 use sha1::Sha1;
 
 use crate::node::{S3_KEY, S3_SECRET};
-use crate::{Client, Node, Request, Response};
+use crate::{HttpClient, HttpRequest, HttpResponse, LarderNode};
 
-/// Query keys that a signature covers, of those the tests use.
+/// The query keys that a signature covers, as far as the tests use them.
 const SIGNED: &[&str] = &[
     "acl",
     "cors",
@@ -28,45 +28,51 @@ const SIGNED: &[&str] = &[
     "versions",
 ];
 
-/// Somebody who signs, and a connection.
+/// An S3 client: a key that signs, and a connection.
 #[derive(Debug)]
-pub struct S3 {
-    client: Client,
+pub struct S3Client {
+    client: HttpClient,
     key: String,
     secret: String,
 }
 
-impl S3 {
+impl S3Client {
     /// The admin of a server under test.
     #[must_use]
-    pub fn admin(node: &Node) -> Self {
+    pub fn admin(node: &LarderNode) -> Self {
         Self::at(node.s3_at())
     }
 
-    /// The admin, who connects from this address of the machine.
+    /// The admin, connected from this address of the machine.
     #[must_use]
-    pub fn admin_from(address: IpAddr, node: &Node) -> Self {
-        Self { client: Client::from(address, node.s3_at()), ..Self::admin(node) }
+    pub fn admin_from(address: IpAddr, node: &LarderNode) -> Self {
+        Self { client: HttpClient::from(address, node.s3_at()), ..Self::admin(node) }
     }
 
-    /// The admin, at an address.
+    /// The admin of the server at this address.
     #[must_use]
     pub fn at(server: SocketAddr) -> Self {
         Self::with_key(server, S3_KEY, S3_SECRET)
     }
 
-    /// Somebody.
+    /// A user with this key.
     #[must_use]
     pub fn with_key(server: SocketAddr, key: &str, secret: &str) -> Self {
-        Self { client: Client::new(server), key: key.to_owned(), secret: secret.to_owned() }
+        Self { client: HttpClient::new(server), key: key.to_owned(), secret: secret.to_owned() }
     }
 
-    /// A request that is signed, path style: `target` is what stands in the request line, its query values not encoded.
+    /// A signed request in path style; `target` is the target of the request line, its query values not encoded.
     #[must_use]
-    pub fn signed(&self, method: &str, target: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Request {
+    pub fn signed(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> HttpRequest {
         let date = httpdate::fmt_http_date(SystemTime::now());
         let signature = self.signature(method, target, &date, headers);
-        let request = Request::new(method, target)
+        let request = HttpRequest::new(method, target)
             .header("Host", "127.0.0.1")
             .header("Date", &date)
             .header("Authorization", &format!("AWS {}:{signature}", self.key))
@@ -75,49 +81,55 @@ impl S3 {
     }
 
     /// Signs and sends.
-    pub fn call(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Response {
+    pub fn call(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Vec<u8>>,
+    ) -> HttpResponse {
         let request = self.signed(method, target, headers, body);
         self.client.send(&request)
     }
 
     /// A `GET`.
-    pub fn get(&mut self, target: &str) -> Response {
+    pub fn get(&mut self, target: &str) -> HttpResponse {
         self.call("GET", target, &[], "")
     }
 
     /// A `PUT`.
-    pub fn put(&mut self, target: &str, body: impl Into<Vec<u8>>) -> Response {
+    pub fn put(&mut self, target: &str, body: impl Into<Vec<u8>>) -> HttpResponse {
         self.call("PUT", target, &[], body)
     }
 
     /// A `DELETE`.
-    pub fn delete(&mut self, target: &str) -> Response {
+    pub fn delete(&mut self, target: &str) -> HttpResponse {
         self.call("DELETE", target, &[], "")
     }
 
-    /// Sends what may be broken off by the server's death.
+    /// Signs and sends a request that a kill of the server may interrupt.
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn try_call(&mut self, method: &str, target: &str, body: impl Into<Vec<u8>>) -> std::io::Result<Response> {
+    pub fn try_call(&mut self, method: &str, target: &str, body: impl Into<Vec<u8>>) -> std::io::Result<HttpResponse> {
         let request = self.signed(method, target, &[], body);
         self.client.try_send(&request)
     }
 
-    /// Begins an upload.
+    /// Begins an upload and returns its id.
     pub fn begin(&mut self, object: &str) -> String {
         let answer = self.call("POST", &format!("{object}?uploads"), &[], "").expect(200);
         element(&answer.text(), "UploadId").expect("an upload has an id")
     }
 
-    /// Puts a part; answers its entity tag.
+    /// Puts a part and returns its entity tag.
     pub fn part(&mut self, object: &str, upload: &str, number: u32, body: impl Into<Vec<u8>>) -> String {
         let answer = self.put(&format!("{object}?partNumber={number}&uploadId={upload}"), body).expect(200);
         answer.header("ETag").expect("a part has an entity tag").to_owned()
     }
 
     /// Completes an upload.
-    pub fn complete(&mut self, object: &str, upload: &str, parts: &[(u32, String)]) -> Response {
+    pub fn complete(&mut self, object: &str, upload: &str, parts: &[(u32, String)]) -> HttpResponse {
         self.call("POST", &format!("{object}?uploadId={upload}"), &[], complete_body(parts))
     }
 
@@ -131,7 +143,7 @@ impl S3 {
         self.sign(method, date, headers, &format!("{path}{sub}"))
     }
 
-    /// The signature over a resource as it is to be signed.
+    /// The signature of a request over a canonical resource.
     #[must_use]
     pub fn sign(&self, method: &str, date: &str, headers: &[(&str, &str)], resource: &str) -> String {
         let header = |wanted: &str| {

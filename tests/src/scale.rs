@@ -1,4 +1,4 @@
-//! How long tests run, by the environment.
+//! The length of the tests, from the environment.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,14 +7,14 @@ use std::path::PathBuf;
 /// `LARDER_TEST_SCALE`: unset for a test run, `soak` for the full length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// What CI runs.
+    /// The length that CI runs.
     Test,
-    /// Everything at full length.
+    /// The full length.
     Soak,
 }
 
 impl Scale {
-    /// The scale this run was started with.
+    /// The scale of this run.
     #[must_use]
     pub fn current() -> Self {
         match std::env::var("LARDER_TEST_SCALE").as_deref() {
@@ -23,7 +23,7 @@ impl Scale {
         }
     }
 
-    /// One of two numbers.
+    /// One of two values.
     #[must_use]
     pub fn of<T>(self, test: T, soak: T) -> T {
         match self {
@@ -33,7 +33,7 @@ impl Scale {
     }
 }
 
-/// Notes one figure of a run: on stderr, and as a line of the file `LARDER_FIGURES` when there is one.
+/// Reports one figure of a run: on stderr, and as a line of the file `LARDER_FIGURES` when it is set.
 pub fn figure(name: &str, value: &str) {
     eprintln!("{name}: {value}");
     let Some(path) = std::env::var_os("LARDER_FIGURES").map(PathBuf::from) else { return };

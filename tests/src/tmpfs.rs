@@ -1,4 +1,4 @@
-//! A disk of a given size, in memory: mounted for one test, gone with the value that stands for it.
+//! A file system of a given size in memory, mounted for one test and unmounted with its value.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use crate::Home;
 
-/// Set in the process that has a user namespace of its own.
+/// The variable that marks the process in its own user namespace.
 const UNSHARED: &str = "LARDER_TESTS_UNSHARED";
-/// What the outside writes at a time.
+/// Bytes of one write that takes space.
 const FILL_BYTES: usize = 64 * 1024;
 
 /// A mounted tmpfs.
@@ -21,8 +21,8 @@ pub struct Tmpfs {
 }
 
 impl Tmpfs {
-    /// Whether the test of this name goes on in this process. Without the right to mount, the test runs in a namespace of its
-    /// own, and has passed when this answers `false`; where that is not possible either, the test is skipped and says so.
+    /// Whether the test of this name goes on in this process. Without the right to mount, this runs the test in a user
+    /// namespace and returns `false` after it passed. Without namespaces it prints that the test is skipped.
     ///
     /// # Panics
     /// When the test fails in its namespace.
@@ -43,10 +43,10 @@ impl Tmpfs {
         false
     }
 
-    /// Mounts one of `mib` MiB.
+    /// Mounts a tmpfs of `mib` MiB.
     ///
     /// # Panics
-    /// When it is refused, though [`Self::is_possible_here`].
+    /// When the mount is refused, although [`Self::is_possible_here`].
     #[must_use]
     pub fn new(mib: u64) -> Self {
         Self::mounted(mib).expect("a tmpfs can be mounted")
@@ -60,13 +60,17 @@ impl Tmpfs {
         command.output().is_ok_and(|output| output.status.success()).then_some(Self { dir })
     }
 
-    /// Makes it this large; it must not hold more.
+    /// Changes its size; it must not hold more.
     pub fn resize(&self, mib: u64) {
         let status = Command::new("mount").arg("-o").arg(format!("remount,size={mib}m")).arg(self.path()).status();
-        assert!(status.is_ok_and(|status| status.success()), "a disk of {} is not made {mib} MiB", self.used());
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "a disk that holds {} bytes is not resized to {mib} MiB",
+            self.used()
+        );
     }
 
-    /// A home whose data is on it.
+    /// A home whose data folder is on this disk.
     #[must_use]
     pub fn home(&self) -> Home {
         let (home, data) = (Home::new(), self.path().join("data"));
@@ -75,7 +79,7 @@ impl Tmpfs {
         home
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -95,7 +99,7 @@ impl Tmpfs {
         (disk.f_blocks - disk.f_bfree) * disk.f_frsize
     }
 
-    /// Takes space from outside, until this much is free or less; answers whether there was any to take.
+    /// Takes space with a file outside the data until at most `free` bytes are free; returns whether it took any.
     pub fn fill_until_free(&self, free: u64) -> bool {
         let mut file = File::options().create(true).append(true).open(self.outside()).expect("a file is made");
         let mut taken = false;
@@ -111,13 +115,13 @@ impl Tmpfs {
         taken
     }
 
-    /// Whether something was taken from outside and not given back.
+    /// Whether the file outside the data holds space.
     #[must_use]
     pub fn is_filled(&self) -> bool {
         self.outside().exists()
     }
 
-    /// Gives back what was taken from outside.
+    /// Removes the file outside the data.
     pub fn release(&self) {
         let _ = fs::remove_file(self.outside());
     }

@@ -1,13 +1,13 @@
-//! Waiting for what comes true by itself.
+//! Waiting for a condition, with a deadline.
 
 use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at.
+/// The pause between two checks of a condition.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Waits until `holds`, and says on stderr how long that took.
+/// Waits until `holds`, and prints the time on stderr.
 ///
 /// # Panics
 /// When it takes longer than `max`.
@@ -18,18 +18,18 @@ pub fn wait(what: &str, max: Duration, mut holds: impl FnMut() -> bool) -> Durat
     begun.elapsed()
 }
 
-/// Tries until there is one, which is answered, and says on stderr how long that took.
+/// Calls `attempt` until it succeeds, returns its value and prints the time on stderr.
 ///
 /// # Panics
 /// When it takes longer than `max`, with the last error.
 #[track_caller]
-pub fn wait_for<T, E: Display>(what: &str, max: Duration, mut tried: impl FnMut() -> Result<T, E>) -> T {
+pub fn wait_for<T, E: Display>(what: &str, max: Duration, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
-        match tried() {
-            Ok(there) => {
+        match attempt() {
+            Ok(value) => {
                 eprintln!("{what}: {} ms", begun.elapsed().as_millis());
-                return there;
+                return value;
             }
             Err(error) => assert!(begun.elapsed() < max, "{what}: not within {max:?}: {error}"),
         }

@@ -1,30 +1,30 @@
-//! The S3 clients of the product tests, as they are published: an environment of Python in `.work/s3-venv`, Debian's packages
-//! unpacked in `.work/deb`; and strace, which records the files of a server, where the machine has none. What cannot be
-//! installed here is named, and its tests say that they were skipped.
+//! Installs the published S3 clients of the product tests: a Python environment in `.work/s3-venv`, Debian's packages unpacked
+//! in `.work/deb`. It also installs strace, which records the file operations of a server, where the machine has none. A
+//! program that cannot be installed is named, and its tests report that they were skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::report::StageEnd;
 use crate::shell::{Result, Shell, first_line};
-use crate::stages::Ended;
 use crate::venv::Venv;
 
 const VENV: &str = ".work/s3-venv";
 const DEB: &str = ".work/deb";
-/// What pip installs.
+/// The packages that pip installs.
 const PYTHON: &[&str] = &["boto3==1.44.5", "awscli==1.46.3", "s3cmd==2.4.0", "minio==7.2.20"];
-/// What Debian packages, each a program without libraries of its own, and the variable that tells the tests where it is.
+/// Debian's packages, each a program without libraries of its own, and the variable that holds its path for the tests.
 const DEBIAN: &[(&str, &str)] = &[("rclone", "LARDER_RCLONE"), ("restic", "LARDER_RESTIC")];
-/// The tracer, the variable that tells the tests where it is, and its library.
+/// The tracer, the variable that holds its path for the tests, and its library.
 const TRACER: (&str, &str, &str) = ("strace", "LARDER_STRACE", "libunwind8");
-/// The variable that names the Python environment's programs.
+/// The variable that holds the folder of the Python environment's programs.
 const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
 
-/// Installs what is missing.
+/// Installs the missing clients.
 ///
 /// # Errors
 /// When there is a Python, but its packages cannot be installed.
-pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
+pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
     let mut missing = Vec::new();
     let venv = venv();
     if !venv.is_current(shell) {
@@ -50,21 +50,21 @@ pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
     {
         missing.push(format!("no {tracer} ({why})"));
     }
-    Ok(if missing.is_empty() { Ended::Passed } else { Ended::Skipped(missing.join(", ")) })
+    Ok(if missing.is_empty() { StageEnd::Passed } else { StageEnd::Skipped(missing.join(", ")) })
 }
 
-/// The shell with variables that tell the tests where the clients are, as far as they are there.
-pub(crate) fn told(mut shell: Shell) -> Shell {
+/// The shell with a variable for the path of each client that is installed.
+pub(crate) fn with_paths(mut shell: Shell) -> Shell {
     let venv = venv();
     if venv.is_current(&shell) {
         let bin = venv.bin(&shell);
-        shell = shell.with(PYTHON_VARIABLE, bin);
+        shell = shell.with_variable(PYTHON_VARIABLE, bin);
     }
-    let (tracer, told, _) = TRACER;
-    for (package, variable) in DEBIAN.iter().copied().chain([(tracer, told)]) {
+    let (tracer, variable, _) = TRACER;
+    for (package, variable) in DEBIAN.iter().copied().chain([(tracer, variable)]) {
         let program = program(&shell, package);
         if program.is_file() {
-            shell = shell.with(variable, program);
+            shell = shell.with_variable(variable, program);
         }
     }
     shell
@@ -83,7 +83,7 @@ fn unpack(shell: &Shell, package: &str) -> Result<()> {
     let dir = shell.path(DEB);
     fs::create_dir_all(&dir).map_err(|error| format!("{DEB}: {error}"))?;
     if let Err(why) = download(shell, package) {
-        // A fresh machine does not know the packages yet.
+        // A fresh machine has no list of packages yet.
         shell.output("apt-get", &["update", "--quiet"]).map_err(|_| first_line(&why).to_owned())?;
         download(shell, package).map_err(|why| first_line(&why).to_owned())?;
     }

@@ -1,10 +1,11 @@
-//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | tidy`.
+//! Everything a developer or CI runs: `cargo xtask test | soak | bench | cassandra | mutants | tidy`.
 //!
 //! ```text
 //! test       the stages of `stages`, in order, timed, with a table at the end and one last line for CI
 //! soak       the same checks at full length; figures go to .work/soak.md
 //! bench      release binaries and the load generator; reports go to docs/benchmarks*.md
 //! cassandra  a cluster of Apache Cassandra on this machine, for trying
+//! mutants    rules of the design, each taken out of a copy of the sources: its test has to fail
 //! tidy       rules of this repository that no other tool knows
 //! ```
 
@@ -17,6 +18,8 @@
 mod bench;
 mod cassandra;
 mod clients;
+mod mutants;
+mod product;
 mod python;
 mod report;
 mod run;
@@ -34,39 +37,42 @@ use crate::shell::Shell;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Checks, soaks and measures Larder.")]
-struct Cli {
+struct XtaskArgs {
     #[command(subcommand)]
-    command: Task,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// Run everything CI runs.
-    Test(run::Options),
+    Test(run::StageOptions),
     /// Run the same checks at full length: hours.
-    Soak(run::Options),
+    Soak(run::StageOptions),
     /// Measure.
     Bench {
         #[command(subcommand)]
-        what: bench::What,
+        what: bench::BenchCommand,
     },
     /// Run nodes of Apache Cassandra on this machine.
     Cassandra {
         #[command(subcommand)]
-        what: cassandra::What,
+        what: cassandra::CassandraCommand,
     },
+    /// Take rules out of a copy of the sources, and see their tests fail.
+    Mutants(mutants::MutantOptions),
     /// Check the rules of this repository.
     Tidy,
 }
 
 fn main() -> ExitCode {
     let shell = Shell::at_root();
-    let done = match Cli::parse().command {
-        Task::Test(options) => run::test(&shell, &options),
-        Task::Soak(options) => soak::soak(&shell, &options),
-        Task::Bench { what } => bench::bench(&shell, &what),
-        Task::Cassandra { what } => cassandra::cassandra(&what),
-        Task::Tidy => tidy::tidy(&shell),
+    let done = match XtaskArgs::parse().command {
+        XtaskCommand::Test(options) => run::test(&shell, &options),
+        XtaskCommand::Soak(options) => soak::soak(&shell, &options),
+        XtaskCommand::Bench { what } => bench::bench(&shell, &what),
+        XtaskCommand::Cassandra { what } => cassandra::cassandra(&what),
+        XtaskCommand::Mutants(options) => mutants::mutants(&shell, &options),
+        XtaskCommand::Tidy => tidy::tidy(&shell),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The names of the tasks, for whoever checks that a document names real ones.
+/// The names of the tasks: `tidy` compares the commands in documents with them.
 fn task_names() -> Vec<String> {
-    Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    XtaskArgs::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }

@@ -1,14 +1,14 @@
-//! The Python environment of the product tests: the client `riak`, as it is published, in `.work/venv`.
+//! The Python environment of the product tests: the published client `riak` in `.work/venv`.
 
 use std::path::PathBuf;
 
+use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
-use crate::stages::Ended;
 use crate::venv::Venv;
 
-/// Where it is.
+/// The folder of the environment.
 const VENV: &str = ".work/venv";
-/// What the client needs to be installed and to run; it is from 2016 and pins what no longer exists.
+/// The packages that install and run the client; its own pins are from 2016 and no longer exist.
 const NEEDS: &[&str] = &["setuptools<70", "wheel", "six==1.17.0", "protobuf==3.20.3"];
 /// The client.
 const CLIENT: &str = "riak==2.7.0";
@@ -17,21 +17,21 @@ fn venv() -> Venv {
     Venv { dir: VENV, content: format!("{} {CLIENT}\n", NEEDS.join(" ")) }
 }
 
-/// The interpreter that has the client, once it was prepared.
+/// The interpreter that has the client, after [`prepare`].
 pub(crate) fn interpreter(shell: &Shell) -> Option<PathBuf> {
     let venv = venv();
     venv.is_current(shell).then(|| venv.bin(shell).join("python"))
 }
 
-/// Makes the environment, unless it is there.
+/// Makes the environment, unless it exists.
 ///
 /// # Errors
 /// When there is a Python, but the client cannot be installed or imported.
-pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
+pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
     let venv = venv();
     if !venv.is_current(shell) {
         if let Err(why) = venv.make(shell) {
-            return Ok(Ended::Skipped(format!("no Python with venv, so no test with the Python client ({why})")));
+            return Ok(StageEnd::Skipped(format!("no Python with venv, so no test with the Python client ({why})")));
         }
         venv.install(shell, NEEDS)?;
         venv.install(shell, &["--no-build-isolation", "--no-deps", CLIENT])?;
@@ -40,9 +40,9 @@ pub(crate) fn prepare(shell: &Shell) -> Result<Ended> {
     let python = venv.bin(shell).join("python");
     let shell = shell
         .clone()
-        .with("PYTHONPATH", shell.path("tests/python/shim"))
-        .with("PYTHONDONTWRITEBYTECODE", "1")
-        .with("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
+        .with_variable("PYTHONPATH", shell.path("tests/python/shim"))
+        .with_variable("PYTHONDONTWRITEBYTECODE", "1")
+        .with_variable("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
     shell.run(&python, &["-c", "import riak; riak.RiakClient"])?;
-    Ok(Ended::Passed)
+    Ok(StageEnd::Passed)
 }

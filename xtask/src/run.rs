@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::report::{Line, Outcome, last_line, table};
+use crate::report::{StageEnd, StageOutcome, StageReport, last_line, table};
 use crate::shell::{Result, Shell};
-use crate::stages::{Ended, STAGES, Stage, named};
+use crate::stages::{STAGES, Stage, named};
 
-/// What a cold run may take on two cores.
+/// The longest time of a cold run on two cores.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
 
-/// Which stages, and what after a failure.
+/// The stages of a run, and whether it goes on after a failure.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct StageOptions {
     /// Run this stage alone; may be given several times.
     #[arg(long, value_name = "STAGE", value_parser = stage)]
     only: Vec<String>,
@@ -23,11 +23,11 @@ pub(crate) struct Options {
     keep_going: bool,
 }
 
-impl Options {
-    /// For a soak, which runs the unit tests in its own way.
-    pub(crate) fn without_unit_tests(&self) -> Self {
+impl StageOptions {
+    /// The options of the other stages of a soak, which runs unit tests and mutations in its own way.
+    pub(crate) fn for_soak(&self) -> Self {
         let mut options = self.clone();
-        options.skip.push("unit".to_owned());
+        options.skip.extend(["unit", "mutants"].map(str::to_owned));
         options
     }
 
@@ -47,17 +47,17 @@ fn stage(name: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// Runs the test stages and prints how they went; the last line is `xtask test: PASSED …` or `xtask test: FAILED …`.
+/// Runs the test stages and prints their outcomes; the last line is `xtask test: PASSED …` or `xtask test: FAILED …`.
 ///
 /// # Errors
 /// The last line, when a stage failed.
-pub(crate) fn test(shell: &Shell, options: &Options) -> Result<()> {
+pub(crate) fn test(shell: &Shell, options: &StageOptions) -> Result<()> {
     let start = Instant::now();
     let lines = stages(shell, options);
     let took = start.elapsed();
     println!("\n{}", table(&lines));
     if took > BUDGET {
-        println!("over the budget of {} minutes", BUDGET.as_secs() / 60);
+        println!("this run took longer than its budget of {} minutes", BUDGET.as_secs() / 60);
     }
     let (line, good) = last_line("test", &lines, took);
     if !good {
@@ -67,31 +67,31 @@ pub(crate) fn test(shell: &Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the wanted stages: after a failure the rest are not run, unless told to go on.
-pub(crate) fn stages(shell: &Shell, options: &Options) -> Vec<Line> {
+/// Runs the wanted stages. After a failure the rest are not run, unless `--keep-going` is given.
+pub(crate) fn stages(shell: &Shell, options: &StageOptions) -> Vec<StageReport> {
     let mut lines = Vec::new();
     let mut failed = false;
     for stage in STAGES.iter().filter(|stage| options.wants(stage)) {
         let (outcome, took) =
-            if failed && !options.keep_going { (Outcome::NotRun, Duration::ZERO) } else { timed(stage, shell) };
-        failed |= matches!(outcome, Outcome::Failed(_));
-        lines.push(Line { name: stage.name, shows: stage.shows, outcome, took });
+            if failed && !options.keep_going { (StageOutcome::NotRun, Duration::ZERO) } else { timed(stage, shell) };
+        failed |= matches!(outcome, StageOutcome::Failed(_));
+        lines.push(StageReport { name: stage.name, shows: stage.shows, outcome, took });
     }
     lines
 }
 
-fn timed(stage: &Stage, shell: &Shell) -> (Outcome, Duration) {
+fn timed(stage: &Stage, shell: &Shell) -> (StageOutcome, Duration) {
     println!("\n== {}: {}", stage.name, stage.shows);
     let start = Instant::now();
     let outcome = match (stage.run)(shell) {
-        Ok(Ended::Passed) => Outcome::Passed,
-        Ok(Ended::Skipped(why)) => {
+        Ok(StageEnd::Passed) => StageOutcome::Passed,
+        Ok(StageEnd::Skipped(why)) => {
             println!("SKIPPED: {why}");
-            Outcome::Skipped(why)
+            StageOutcome::Skipped(why)
         }
         Err(why) => {
             println!("FAILED: {why}");
-            Outcome::Failed(why)
+            StageOutcome::Failed(why)
         }
     };
     (outcome, start.elapsed())
@@ -103,12 +103,12 @@ mod tests {
 
     fn wanted(only: &[&str], skip: &[&str]) -> Vec<&'static str> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let options = Options { only: owned(only), skip: owned(skip), keep_going: false };
+        let options = StageOptions { only: owned(only), skip: owned(skip), keep_going: false };
         STAGES.iter().filter(|stage| options.wants(stage)).map(|stage| stage.name).collect()
     }
 
     #[test]
-    fn all_stages_run_unless_told_otherwise() {
+    fn all_stages_run_unless_options_choose() {
         assert_eq!(wanted(&[], &[]).len(), STAGES.len());
         assert_eq!(wanted(&["fmt", "tidy"], &[]), ["tidy", "fmt"]);
         assert!(!wanted(&[], &["product"]).contains(&"product"));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_stage_is_answered_with_the_known_ones() {
+    fn the_error_of_an_unknown_stage_lists_the_known_ones() {
         assert!(stage("nosuch").is_err_and(|text| text.contains("clippy")));
         assert_eq!(stage("unit").as_deref(), Ok("unit"));
     }

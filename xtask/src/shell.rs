@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What went wrong, for people.
+/// A result whose error is a text for people.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// Where programs run, and what their environment has besides ours.
+/// The folder in which programs run, and the variables that are added to their environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
     root: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// At the root of the repository this program was built from.
+    /// Runs programs at the root of the repository that this program was built from.
     pub(crate) fn at_root() -> Self {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here.parent().unwrap_or(here).to_owned();
@@ -32,13 +32,13 @@ impl Shell {
         self.root.join(relative)
     }
 
-    /// With one more variable in the environment.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
+    /// This shell with one more variable in the environment.
+    pub(crate) fn with_variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Runs cargo, its output where ours goes.
+    /// Runs cargo on our own output.
     ///
     /// # Errors
     /// When it cannot be run or fails.
@@ -47,23 +47,23 @@ impl Shell {
         self.run(Path::new(&cargo), args)
     }
 
-    /// Runs a program, its output where ours goes.
+    /// Runs a program on our own output.
     ///
     /// # Errors
     /// When it cannot be run or fails.
     pub(crate) fn run(&self, program: &Path, args: &[&str]) -> Result<()> {
-        let shown = shown(program, args);
+        let shown = command_line(program, args);
         println!("$ {shown}");
         let status = self.command(program, args).status().map_err(|error| format!("{shown}: {error}"))?;
         if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
     }
 
-    /// What a program prints on stdout, without the last line end.
+    /// The stdout of a program, without its last line end.
     ///
     /// # Errors
     /// When it cannot be run or fails.
     pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String> {
-        let shown = shown(Path::new(program), args);
+        let shown = command_line(Path::new(program), args);
         let output = self
             .command(Path::new(program), args)
             .stdin(Stdio::null())
@@ -77,7 +77,7 @@ impl Shell {
     }
 
     /// Whether a cargo subcommand is installed.
-    pub(crate) fn has_cargo(&self, subcommand: &str) -> bool {
+    pub(crate) fn has_cargo_subcommand(&self, subcommand: &str) -> bool {
         self.output(&format!("cargo-{subcommand}"), &["--version"]).is_ok()
             || self.output("cargo", &[subcommand, "--version"]).is_ok()
     }
@@ -90,12 +90,12 @@ impl Shell {
     }
 }
 
-/// The first line of a text: why something failed, without the rest.
+/// The first line of a text: the cause of a failure without its details.
 pub(crate) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-fn shown(program: &Path, args: &[&str]) -> String {
+fn command_line(program: &Path, args: &[&str]) -> String {
     let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
     std::iter::once(name.as_ref()).chain(args.iter().copied()).collect::<Vec<_>>().join(" ")
 }

@@ -3,15 +3,16 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::report::{Line, Outcome, clock, last_line, table};
-use crate::run::{self, Options};
+use crate::mutants::{self, MutantOptions};
+use crate::report::{StageOutcome, StageReport, last_line, minutes, table};
+use crate::run::{self, StageOptions};
 use crate::shell::{Result, Shell};
 
-/// Simulated schedules.
+/// How many schedules the simulation runs.
 const SCHEDULES: &str = "100000";
-/// Where tests note what they measured.
+/// The file in which tests note their measurements.
 const FIGURES: &str = ".work/soak-figures.md";
-/// What people read afterwards.
+/// The report for people.
 const REPORT: &str = ".work/soak.md";
 /// The crates whose own tests have a full length: simulation, engines, causality.
 const LONG: &[&str] = &["larder-gateway", "larder-store", "larder-store-local", "larder-model"];
@@ -19,18 +20,18 @@ const LONG: &[&str] = &["larder-gateway", "larder-store", "larder-store-local", 
 /// Runs the long tests of the crates, then the product tests, and writes the report.
 ///
 /// # Errors
-/// The last line, when something failed.
-pub(crate) fn soak(shell: &Shell, options: &Options) -> Result<()> {
+/// The last line, when a stage failed.
+pub(crate) fn soak(shell: &Shell, options: &StageOptions) -> Result<()> {
     let shell = shell
         .clone()
-        .with("LARDER_TEST_SCALE", "soak")
-        .with("LARDER_SCHEDULES", SCHEDULES)
-        .with("LARDER_FIGURES", shell.path(FIGURES));
+        .with_variable("LARDER_TEST_SCALE", "soak")
+        .with_variable("LARDER_SCHEDULES", SCHEDULES)
+        .with_variable("LARDER_FIGURES", shell.path(FIGURES));
     fs::create_dir_all(shell.path(".work")).map_err(|error| format!(".work: {error}"))?;
     let _ = fs::remove_file(shell.path(FIGURES));
     let start = Instant::now();
-    let mut lines = vec![long_tests(&shell)];
-    lines.extend(run::stages(&shell, &options.without_unit_tests()));
+    let mut lines = vec![long_tests(&shell), all_mutants(&shell)];
+    lines.extend(run::stages(&shell, &options.for_soak()));
     let took = start.elapsed();
     println!("\n{}", table(&lines));
     write(&shell, &lines, took)?;
@@ -42,22 +43,32 @@ pub(crate) fn soak(shell: &Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// With optimisation: a hundred thousand schedules are many.
-fn long_tests(shell: &Shell) -> Line {
+/// The release build: a debug build needs days for the schedules.
+fn long_tests(shell: &Shell) -> StageReport {
     let start = Instant::now();
     let packages: Vec<&str> = LONG.iter().flat_map(|name| ["-p", name]).collect();
-    let args = [&["test", "--release", "--no-fail-fast", "--features", "larder-gateway/rules"], &packages[..]].concat();
+    let args = [&["test", "--release", "--no-fail-fast"], &packages[..]].concat();
     let outcome = match shell.cargo(&args) {
-        Ok(()) => Outcome::Passed,
-        Err(why) => Outcome::Failed(why),
+        Ok(()) => StageOutcome::Passed,
+        Err(why) => StageOutcome::Failed(why),
     };
     let shows = "simulation, conformance and property tests at full length";
-    Line { name: "long", shows, outcome, took: start.elapsed() }
+    StageReport { name: "long", shows, outcome, took: start.elapsed() }
 }
 
-fn write(shell: &Shell, lines: &[Line], took: Duration) -> Result<()> {
+fn all_mutants(shell: &Shell) -> StageReport {
+    let start = Instant::now();
+    let outcome = match mutants::mutants(shell, &MutantOptions::all()) {
+        Ok(()) => StageOutcome::Passed,
+        Err(why) => StageOutcome::Failed(why),
+    };
+    let shows = "rules of the design: a test fails without each";
+    StageReport { name: "all-mutants", shows, outcome, took: start.elapsed() }
+}
+
+fn write(shell: &Shell, lines: &[StageReport], took: Duration) -> Result<()> {
     let fact = |program: &str, args: &[&str]| shell.output(program, args).unwrap_or_else(|_| "unknown".to_owned());
-    let facts = Facts {
+    let facts = RunFacts {
         commit: fact("git", &["describe", "--always", "--dirty"]),
         date: fact("date", &["-u", "+%F"]),
         machine: fact("uname", &["-srm"]),
@@ -68,14 +79,15 @@ fn write(shell: &Shell, lines: &[Line], took: Duration) -> Result<()> {
     fs::write(shell.path(REPORT), text).map_err(|error| format!("{REPORT}: {error}"))
 }
 
-struct Facts {
+/// The commit and the machine of a run.
+struct RunFacts {
     commit: String,
     date: String,
     machine: String,
     cores: String,
 }
 
-fn text(facts: &Facts, lines: &[Line], figures: &str, took: Duration) -> String {
+fn text(facts: &RunFacts, lines: &[StageReport], figures: &str, took: Duration) -> String {
     let stages: String = lines.iter().map(|line| stage(line) + "\n").collect();
     format!(
         "# Soak\n\nCommit {}, {}, {}, {} cores, {} schedules, {} in all.\n\n\
@@ -85,18 +97,18 @@ fn text(facts: &Facts, lines: &[Line], figures: &str, took: Duration) -> String 
         facts.machine,
         facts.cores,
         SCHEDULES,
-        clock(took)
+        minutes(took)
     )
 }
 
-fn stage(line: &Line) -> String {
+fn stage(line: &StageReport) -> String {
     let ended = match &line.outcome {
-        Outcome::Passed => "passed".to_owned(),
-        Outcome::Skipped(why) => format!("skipped: {why}"),
-        Outcome::Failed(why) => format!("FAILED: {}", why.lines().next().unwrap_or_default()),
-        Outcome::NotRun => "not run".to_owned(),
+        StageOutcome::Passed => "passed".to_owned(),
+        StageOutcome::Skipped(why) => format!("skipped: {why}"),
+        StageOutcome::Failed(why) => format!("FAILED: {}", why.lines().next().unwrap_or_default()),
+        StageOutcome::NotRun => "not run".to_owned(),
     };
-    format!("| {} | {ended} | {} |", line.name, clock(line.took))
+    format!("| {} | {ended} | {} |", line.name, minutes(line.took))
 }
 
 #[cfg(test)]
@@ -105,8 +117,8 @@ mod tests {
 
     #[test]
     fn the_report_has_stages_and_figures() {
-        let facts = Facts { commit: "abc".into(), date: "d".into(), machine: "m".into(), cores: "2".into() };
-        let line = Line { name: "long", shows: "", outcome: Outcome::Passed, took: Duration::from_secs(1) };
+        let facts = RunFacts { commit: "abc".into(), date: "d".into(), machine: "m".into(), cores: "2".into() };
+        let line = StageReport { name: "long", shows: "", outcome: StageOutcome::Passed, took: Duration::from_secs(1) };
         let text = text(&facts, &[line], "| rounds | 200 |\n", Duration::from_secs(2));
         assert!(text.starts_with("# Soak\n\nCommit abc, d, m, 2 cores, 100000 schedules, 0m 02s in all.\n"), "{text}");
         assert!(text.contains("| long | passed | 0m 01s |\n"), "{text}");

@@ -2,38 +2,33 @@
 
 use crate::cassandra::stage as cassandra;
 use crate::clients;
+use crate::mutants::{self, MutantOptions};
+use crate::product::with_product_paths;
 use crate::python;
+use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
 use crate::tidy;
 
-/// The feature that lets the simulation switch rules off. The product is built without it.
-const RULES: &str = "larder-gateway/rules";
-
-/// How a stage ended, when it did not fail.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Everything it checks holds.
-    Passed,
-    /// It was not run, and why.
-    Skipped(String),
-}
+/// Mutations of a run; `soak` tries all.
+const MUTANTS: usize = 6;
 
 /// One stage.
 pub(crate) struct Stage {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it shows when it passes.
+    /// The property that it shows when it passes.
     pub(crate) shows: &'static str,
     /// Runs it.
-    pub(crate) run: fn(&Shell) -> Result<Ended>,
+    pub(crate) run: fn(&Shell) -> Result<StageEnd>,
 }
 
-/// All stages, in order: cheap and telling ones first.
+/// All stages in order: those that are cheap and fail often come first.
 pub(crate) static STAGES: &[Stage] = &[
     Stage { name: "tidy", shows: "the rules of this repository", run: |shell| passed(tidy::tidy(shell)) },
     Stage { name: "fmt", shows: "formatting", run: |shell| passed(shell.cargo(&["fmt", "--all", "--check"])) },
     Stage { name: "clippy", shows: "lints, no warning", run: clippy },
     Stage { name: "unit", shows: "unit, property, conformance and simulation tests", run: unit },
+    Stage { name: "mutants", shows: "rules of the design: a test fails without each of a sample", run: sample_mutants },
     Stage { name: "build", shows: "the product, as it ships", run: build },
     Stage { name: "python", shows: "an environment with the unmodified Python client", run: python::prepare },
     Stage { name: "clients", shows: "S3 clients, as they are published", run: clients::prepare },
@@ -52,44 +47,43 @@ pub(crate) fn named(name: &str) -> Option<&'static Stage> {
     STAGES.iter().find(|stage| stage.name == name)
 }
 
-fn passed(done: Result<()>) -> Result<Ended> {
-    done.map(|()| Ended::Passed)
+fn passed(done: Result<()>) -> Result<StageEnd> {
+    done.map(|()| StageEnd::Passed)
 }
 
-fn clippy(shell: &Shell) -> Result<Ended> {
-    passed(shell.cargo(&["clippy", "--workspace", "--all-targets", "--features", RULES, "--", "-D", "warnings"]))
+fn clippy(shell: &Shell) -> Result<StageEnd> {
+    passed(shell.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
-fn unit(shell: &Shell) -> Result<Ended> {
-    let packages = ["--workspace", "--exclude", "larder-tests", "--features", RULES];
-    if shell.has_cargo("nextest") {
+fn unit(shell: &Shell) -> Result<StageEnd> {
+    let packages = ["--workspace", "--exclude", "larder-tests"];
+    if shell.has_cargo_subcommand("nextest") {
         shell.cargo(&[&["nextest", "run", "--no-fail-fast"], &packages[..]].concat())?;
         return passed(shell.cargo(&[&["test", "--doc"], &packages[..]].concat()));
     }
     passed(shell.cargo(&[&["test", "--no-fail-fast"], &packages[..]].concat()))
 }
 
-fn build(shell: &Shell) -> Result<Ended> {
+/// The commit chooses the sample, so each push tries other rules.
+fn sample_mutants(shell: &Shell) -> Result<StageEnd> {
+    let Ok(commit) = shell.output("git", &["rev-parse", "HEAD"]) else {
+        return Ok(StageEnd::Skipped("the copy of the sources needs git and its history".to_owned()));
+    };
+    let seed = commit.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
+    passed(mutants::mutants(shell, &MutantOptions::sample(MUTANTS, seed)))
+}
+
+fn build(shell: &Shell) -> Result<StageEnd> {
     passed(shell.cargo(&["build", "--release", "-p", "larder-server", "-p", "larder-kv-admin"]))
 }
 
-fn product(shell: &Shell) -> Result<Ended> {
-    passed(told(shell.clone()).cargo(&["test", "-p", "larder-tests", "--no-fail-fast"]))
+fn product(shell: &Shell) -> Result<StageEnd> {
+    passed(with_product_paths(shell.clone()).cargo(&["test", "-p", "larder-tests", "--no-fail-fast"]))
 }
 
-/// The shell with variables that tell the product tests where the programs and the clients are.
-pub(crate) fn told(shell: Shell) -> Shell {
-    let (larder, admin) = (shell.path("target/release/larder"), shell.path("target/release/kv-admin"));
-    let shell = clients::told(shell).with("LARDER_BIN", larder).with("LARDER_KV_ADMIN_BIN", admin);
-    match python::interpreter(&shell) {
-        Some(python) => shell.with("LARDER_PYTHON", python),
-        None => shell,
-    }
-}
-
-fn deny(shell: &Shell) -> Result<Ended> {
-    if !shell.has_cargo("deny") {
-        return Ok(Ended::Skipped("cargo-deny is not installed".to_owned()));
+fn deny(shell: &Shell) -> Result<StageEnd> {
+    if !shell.has_cargo_subcommand("deny") {
+        return Ok(StageEnd::Skipped("cargo-deny is not installed".to_owned()));
     }
     passed(shell.cargo(&["deny", "--workspace", "check", "bans", "licenses", "sources"]))
 }
@@ -108,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_are_built_before_they_are_tried() {
+    fn the_programs_are_built_before_they_are_tested() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
         assert!(at("product") < at("cassandra") && at("product") < at("clusters"));
         assert!(at("build") < at("product") && at("python") < at("product") && at("clients") < at("product"));

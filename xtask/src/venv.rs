@@ -1,34 +1,34 @@
-//! An environment of Python in the working copy, remade when what belongs in it changes.
+//! A Python environment in the working copy, made again when its list of packages changes.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::shell::{Result, Shell, first_line};
 
-/// An environment.
+/// A Python environment.
 #[derive(Debug)]
 pub(crate) struct Venv {
-    /// Where it is, below the root.
+    /// Its folder below the root.
     pub(crate) dir: &'static str,
-    /// What is in it, as text: another text is another environment.
+    /// Its packages as text: another text is another environment.
     pub(crate) content: String,
 }
 
 impl Venv {
-    /// Whether it is there, with all that belongs in it.
+    /// Whether it exists with all its packages.
     pub(crate) fn is_current(&self, shell: &Shell) -> bool {
         fs::read_to_string(self.stamp(shell)).is_ok_and(|text| text == self.content)
     }
 
-    /// Where its programs are.
+    /// The folder of its programs.
     pub(crate) fn bin(&self, shell: &Shell) -> PathBuf {
         shell.path(self.dir).join("bin")
     }
 
-    /// Makes it, with nothing in it.
+    /// Makes it, empty.
     ///
     /// # Errors
-    /// The first line of why not: there is no Python, or one without `venv`.
+    /// The first line of the cause: there is no Python, or one without `venv`.
     pub(crate) fn make(&self, shell: &Shell) -> Result<()> {
         shell
             .output("python3", &["-m", "venv", "--clear", self.dir])
@@ -40,15 +40,15 @@ impl Venv {
     ///
     /// # Errors
     /// When pip fails.
-    pub(crate) fn install(&self, shell: &Shell, words: &[&str]) -> Result<()> {
+    pub(crate) fn install(&self, shell: &Shell, packages: &[&str]) -> Result<()> {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        shell.run(&self.bin(shell).join("python"), &[&pip, words].concat())
+        shell.run(&self.bin(shell).join("python"), &[&pip, packages].concat())
     }
 
-    /// Notes that all that belongs in it is.
+    /// Marks it as complete.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the mark cannot be written.
     pub(crate) fn finish(&self, shell: &Shell) -> Result<()> {
         fs::write(self.stamp(shell), &self.content).map_err(|error| format!("{}: {error}", self.dir))
     }

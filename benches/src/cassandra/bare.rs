@@ -1,5 +1,5 @@
-//! The driver alone: the reads and writes a gateway makes of each operation, and nothing else. Tables and statements are those
-//! of the gateway, word by word: a node compiles what it is asked often, so another statement is another speed.
+//! The bare driver: only the reads and writes that a gateway makes for each operation. Tables and statements equal the gateway's
+//! word for word: a node compiles frequent statements, so another statement has another speed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,39 +13,39 @@ use scylla::statement::unprepared::Statement;
 use scylla::statement::{Consistency, batch::Batch};
 use tokio::task::JoinSet;
 
-use crate::cells::{Cell, Measured, Operation, Subject, measure};
-use crate::keys::{Random, Values, key};
+use crate::cells::{Cell, CellResult, KvOperation, KvSubject, measure};
+use crate::keys::{BenchRandom, ValuePool, key};
 use crate::limits::CELL_OPERATIONS_MAX;
 use crate::load;
-use crate::worker::{Repeat, Surprise, Window};
+use crate::worker::{MeasureWindow, RepeatedOperation, UnexpectedAnswer};
 
-/// Tables of the same shape as the gateway's: rows of an object, and its entry in a listing.
+/// The tables, shaped as the gateway's: the rows of an object, and its entry in a listing.
 const TABLES: [&str; 2] = ["objects", LISTING];
 const LISTING: &str = "keys";
 
-/// Rows that the gateway asks for in one read of a key.
+/// The most rows of one read of a key, as in the gateway.
 const PAGE_ROWS: i32 = 1000;
 
-/// The name that no row comes before; nothing.
+/// The first possible row name: the empty one.
 const FIRST: &[u8] = &[];
 
-/// A time to live that does not end.
+/// The time to live of a row that does not expire.
 const FOR_EVER: i32 = 0;
 
-/// Partitions of a listing, as the gateway has them.
+/// The partitions of a listing, as in the gateway.
 const SHARDS: u8 = 4;
 
-/// Tasks that load.
+/// The tasks of a load.
 const LOADERS: u64 = 64;
 
-/// Bytes that the gateway puts around a value.
+/// The bytes that the gateway adds to a value.
 const HEAD_BYTES: usize = 100;
 
-/// Reads that a median is taken of.
+/// The reads of a median.
 const READS: usize = 51;
 
-/// A session and the statements.
-pub(super) struct Bare {
+/// A session and its prepared statements.
+pub(super) struct BareDriver {
     session: Session,
     read: PreparedStatement,
     object: PreparedStatement,
@@ -53,24 +53,24 @@ pub(super) struct Bare {
     remove: PreparedStatement,
 }
 
-/// One task that repeats one operation.
-struct Task {
-    bare: Arc<Bare>,
-    operation: Operation,
-    values: Arc<Values>,
+/// A task that repeats one operation.
+struct BareTask {
+    bare: Arc<BareDriver>,
+    operation: KvOperation,
+    values: Arc<ValuePool>,
     value_bytes: usize,
     read_keys: (&'static str, u64),
     new_key: u64,
     step: u64,
-    random: Random,
+    random: BenchRandom,
 }
 
-impl Bare {
-    /// Connects, and makes its own keyspace.
+impl BareDriver {
+    /// Connects and makes its own keyspace.
     ///
     /// # Errors
     ///
-    /// When no node answers, or refuses.
+    /// When no node answers, or a node refuses.
     pub(super) async fn connect(nodes: &str, keyspace: &str) -> Result<Self> {
         let nodes: Vec<&str> = nodes.split(',').collect();
         let session = SessionBuilder::new().known_nodes(&nodes).build().await.context("connecting to the cluster")?;
@@ -101,11 +101,11 @@ impl Bare {
         })
     }
 
-    /// Drops what this run made: the keyspaces whose names begin like this.
+    /// Drops the keyspaces of this run, which have this prefix.
     ///
     /// # Errors
     ///
-    /// What the cluster answers.
+    /// The error of the cluster.
     pub(super) async fn drop_keyspaces(&self, prefix: &str) -> Result<()> {
         self.session.refresh_metadata().await?;
         let state = self.session.get_cluster_state();
@@ -119,13 +119,13 @@ impl Bare {
     ///
     /// # Errors
     ///
-    /// What the cluster answers.
-    pub(super) async fn fill(self: &Arc<Self>, values: &Arc<Values>, count: u64) -> Result<()> {
+    /// The error of the cluster.
+    pub(super) async fn fill(self: &Arc<Self>, values: &Arc<ValuePool>, count: u64) -> Result<()> {
         let mut tasks = JoinSet::new();
         for first in 0..LOADERS.min(count) {
             let (bare, values) = (self.clone(), values.clone());
             tasks.spawn(async move {
-                let mut random = Random::new(first);
+                let mut random = BenchRandom::new(first);
                 for number in (first..count).step_by(LOADERS as usize) {
                     let value = values.cut(&mut random, crate::compare::BARE_VALUE_BYTES + HEAD_BYTES);
                     bare.put(&key(load::READ, number), value).await?;
@@ -139,22 +139,22 @@ impl Bare {
         Ok(())
     }
 
-    /// Runs one cell for `length` after warming up.
+    /// Runs one cell for `length` after the warm-up.
     ///
     /// # Errors
     ///
-    /// When the kernel does not tell what this process used.
+    /// When the kernel does not report the usage of this process.
     pub(super) async fn run(
         self: &Arc<Self>,
-        subject: &Subject,
-        operation: Operation,
+        subject: &KvSubject,
+        operation: KvOperation,
         tasks: usize,
         length: Duration,
-    ) -> Result<Measured> {
+    ) -> Result<CellResult> {
         let first_new_key = subject.new_keys.fetch_add(CELL_OPERATIONS_MAX, Ordering::Relaxed);
         let step = tasks as u64;
         let value_bytes = subject.place.value_bytes;
-        let task = |index| Task {
+        let task = |index| BareTask {
             bare: self.clone(),
             operation,
             values: subject.values.clone(),
@@ -162,14 +162,14 @@ impl Bare {
             read_keys: subject.read_keys,
             new_key: first_new_key + index,
             step,
-            random: Random::new(first_new_key + index),
+            random: BenchRandom::new(first_new_key + index),
         };
         let cell = Cell { operation: operation.label(), value_bytes, connections: tasks, moved_bytes: value_bytes };
-        let window = Window::after_warming_up(Instant::now(), length);
+        let window = MeasureWindow::after_warming_up(Instant::now(), length);
         measure(None, cell, (0..step).map(task).collect(), CELL_OPERATIONS_MAX / step, window).await
     }
 
-    /// The rows of a key; how many.
+    /// Reads the rows of a key; returns their number.
     async fn get(&self, name: &[u8]) -> Result<usize> {
         let rows = self.session.execute_unpaged(&self.read, (name, FIRST, PAGE_ROWS)).await?.into_rows_result()?;
         Ok(rows.rows_num())
@@ -186,13 +186,13 @@ impl Bare {
         Ok(())
     }
 
-    /// Overwrites a key `count` times, each time with a row of a new name, removing the one before; the median time of a read.
+    /// Overwrites a key `count` times, each time with a new row that replaces the last one; returns the median time of a read.
     ///
     /// # Errors
     ///
-    /// What the cluster answers.
-    pub(super) async fn fresh_rows(&self, values: &Values, count: u64) -> Result<Duration> {
-        let (name, mut random) = (key("rows", 0), Random::new(1));
+    /// The error of the cluster.
+    pub(super) async fn fresh_rows(&self, values: &ValuePool, count: u64) -> Result<Duration> {
+        let (name, mut random) = (key("rows", 0), BenchRandom::new(1));
         for turn in 0..count as i64 {
             let mut batch = Batch::new(scylla::statement::batch::BatchType::Unlogged);
             batch.append_statement(self.object.clone());
@@ -213,11 +213,11 @@ impl Bare {
         Ok(times[READS / 2])
     }
 
-    /// What the cluster says of one read of the rows of a key in a gateway's keyspace: its live rows and tombstones.
+    /// The live rows and tombstones of one read of a key in a gateway's keyspace, from the cluster's trace.
     ///
     /// # Errors
     ///
-    /// What the cluster answers.
+    /// The error of the cluster.
     pub(super) async fn tombstones_of(&self, keyspace: &str, name: &[u8]) -> Result<String> {
         let partitions = format!("SELECT DISTINCT p FROM {keyspace}.objects");
         let found = self.session.query_iter(Statement::new(partitions), ()).await?;
@@ -232,25 +232,25 @@ impl Bare {
         let mut read = self.session.prepare(format!("SELECT r, v FROM {keyspace}.objects WHERE p = ?")).await?;
         read.set_tracing(true);
         let answer = self.session.execute_unpaged(&read, (partition,)).await?;
-        let trace = answer.tracing_id().context("the cluster traced nothing")?;
+        let trace = answer.tracing_id().context("the cluster returned no trace")?;
         let events = self.session.get_tracing_info(&trace).await?.events;
-        let told = events.into_iter().filter_map(|event| event.activity).find(|text| text.contains("tombstone"));
-        Ok(told.unwrap_or_else(|| "the cluster's trace does not tell of tombstones".to_owned()))
+        let line = events.into_iter().filter_map(|event| event.activity).find(|text| text.contains("tombstone"));
+        Ok(line.unwrap_or_else(|| "the cluster's trace has no line about tombstones".to_owned()))
     }
 }
 
-impl Repeat for Task {
-    async fn once(&mut self) -> Result<Surprise> {
+impl RepeatedOperation for BareTask {
+    async fn once(&mut self) -> Result<UnexpectedAnswer> {
         let (kind, count) = self.read_keys;
         let known = key(kind, self.random.below(count));
         match self.operation {
-            Operation::Get | Operation::MissingGet => self.read(&known).await,
-            Operation::ReadModifyWrite | Operation::Mix => {
-                let surprise = self.read(&known).await?;
+            KvOperation::Get | KvOperation::MissingGet => self.read(&known).await,
+            KvOperation::ReadModifyWrite | KvOperation::Mix => {
+                let unexpected = self.read(&known).await?;
                 self.write(&known).await?;
-                Ok(surprise)
+                Ok(unexpected)
             }
-            Operation::PutDurable | Operation::PutBuffered => {
+            KvOperation::PutDurable | KvOperation::PutBuffered => {
                 let name = key("made", self.new_key);
                 self.new_key += self.step;
                 let rows = self.bare.get(&name).await?;
@@ -261,8 +261,8 @@ impl Repeat for Task {
     }
 }
 
-impl Task {
-    async fn read(&self, name: &[u8]) -> Result<Surprise> {
+impl BareTask {
+    async fn read(&self, name: &[u8]) -> Result<UnexpectedAnswer> {
         let rows = self.bare.get(name).await?;
         Ok((rows != 1).then(|| format!("{rows} rows of a key")))
     }

@@ -1,20 +1,20 @@
-//! The report's text.
+//! Tests of the report's text.
 
 use std::time::Instant;
 
 use super::*;
-use crate::cells::Operation;
+use crate::cells::KvOperation;
 use crate::procfs::Cpu;
 use crate::targets;
-use crate::worker::Tally;
+use crate::worker::CellTally;
 
 /// A cell of two seconds with these latencies.
-fn measured(operation: Operation, latencies_us: &[u64]) -> Measured {
-    let mut tally = Tally::new(Instant::now()).unwrap();
+fn measured(operation: KvOperation, latencies_us: &[u64]) -> CellResult {
+    let mut tally = CellTally::new(Instant::now()).unwrap();
     for latency in latencies_us {
         tally.latencies_us.record(*latency).unwrap();
     }
-    Measured {
+    CellResult {
         cell: Cell { operation: operation.label(), value_bytes: 1_024, connections: 16, moved_bytes: 1_024 },
         seconds: 2.0,
         tally,
@@ -47,35 +47,35 @@ fn thousands_stand_apart() {
 
 #[test]
 fn a_row_has_rate_percentiles_and_costs() {
-    let row = cell_row(&measured(Operation::Get, &[100; 1_000]), KV);
+    let row = cell_row(&measured(KvOperation::Get, &[100; 1_000]), KV);
     assert_eq!(row, "| get | 1 KB | 16 | 500 | 100 µs | 100 µs | 100 µs | 0.5000 | 42 | ok |\n");
 }
 
 #[test]
-fn bytes_moved_have_a_column_where_they_are_asked_for() {
-    let face = Face { shows_moved: true, ..KV };
-    let row = cell_row(&measured(Operation::Get, &[100; 1_000]), face);
+fn bytes_moved_have_a_column_in_the_s3_report() {
+    let style = ReportStyle { shows_moved: true, ..KV };
+    let row = cell_row(&measured(KvOperation::Get, &[100; 1_000]), style);
     assert_eq!(row, "| get | 1 KB | 16 | 500 | 0.5 | 100 µs | 100 µs | 100 µs | 0.5000 | 42 | ok |\n");
-    let text = Report { face, ..Report::default() }.markdown();
+    let text = BenchReport { style, ..BenchReport::default() }.markdown();
     let table: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("| operation")).take(2).collect();
     assert_eq!(table[0].matches('|').count(), row.matches('|').count());
     assert_eq!(table[1].matches('|').count(), row.matches('|').count());
 }
 
 #[test]
-fn percentiles_are_of_the_slow_end() {
+fn percentiles_count_from_the_fast_end() {
     let mut latencies = vec![100; 9_980];
     latencies.extend([500; 15]);
     latencies.extend([9_000; 5]);
-    let row = cell_row(&measured(Operation::Get, &latencies), KV);
+    let row = cell_row(&measured(KvOperation::Get, &latencies), KV);
     assert!(row.contains("| 100 µs | 100 µs | 500 µs |"), "{row}");
 }
 
 #[test]
-fn a_cell_with_wrong_answers_is_seen_in_row_and_sum() {
-    let mut failed = measured(Operation::Mix, &[100]);
+fn a_cell_with_wrong_answers_fails_in_its_row_and_in_the_total() {
+    let mut failed = measured(KvOperation::Mix, &[100]);
     failed.tally.unexpected.insert("status 503 with 9 B".to_owned(), 3);
-    let mut report = Report { cells: vec![failed], ..Report::default() };
+    let mut report = BenchReport { cells: vec![failed], ..BenchReport::default() };
     assert!(!report.is_sound());
     let text = report.markdown();
     assert!(text.contains("**FAILED**: status 503 with 9 B (3 times)"), "{text}");
@@ -84,15 +84,15 @@ fn a_cell_with_wrong_answers_is_seen_in_row_and_sum() {
 
 #[test]
 fn a_cell_without_answers_is_not_sound() {
-    assert!(!measured(Operation::Get, &[]).is_sound());
+    assert!(!measured(KvOperation::Get, &[]).is_sound());
 }
 
 #[test]
 fn missed_targets_are_named_and_counted() {
-    let mut report = Report::default();
-    report.targets.push(Target::new(targets::GET, Some(0.5), "half"));
-    report.targets.push(Target::new(targets::IDLE, Some(30.2), "fresh"));
-    report.targets.push(Target::new(targets::PUT, None, "no process"));
+    let mut report = BenchReport::default();
+    report.targets.push(BenchTarget::new(targets::GET, Some(0.5), "half"));
+    report.targets.push(BenchTarget::new(targets::IDLE, Some(30.2), "fresh"));
+    report.targets.push(BenchTarget::new(targets::PUT, None, "no process"));
     let text = report.markdown();
     assert!(text.contains("to bare hyper | ≥ 0.70 | 0.50 | **MISSED** |"), "{text}");
     assert!(text.contains("| idle memory | ≤ 60 MB | 30 MB | met |"), "{text}");
@@ -102,14 +102,14 @@ fn missed_targets_are_named_and_counted() {
 }
 
 #[test]
-fn cells_stand_in_the_order_of_the_operations() {
-    let mut report = Report {
+fn cells_are_sorted_by_operation() {
+    let mut report = BenchReport {
         cells: vec![
-            measured(Operation::Mix, &[1]),
-            measured(Operation::MissingGet, &[1]),
-            measured(Operation::Get, &[1]),
+            measured(KvOperation::Mix, &[1]),
+            measured(KvOperation::MissingGet, &[1]),
+            measured(KvOperation::Get, &[1]),
         ],
-        ..Report::default()
+        ..BenchReport::default()
     };
     let text = report.markdown();
     let place = |name: &str| text.find(name).unwrap();

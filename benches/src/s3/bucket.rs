@@ -1,4 +1,4 @@
-//! A bucket and what is done to it by many connections at once: filling, emptying.
+//! A bucket, filled and emptied over many connections.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,37 +7,37 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
-use super::driver::{Driver, Place};
+use super::driver::{BucketLocation, S3Driver};
 use super::xml;
-use crate::keys::{Values, key};
+use crate::keys::{ValuePool, key};
 use crate::limits::{LOAD_WAIT_MAX, PAGES_MAX};
 use crate::worker::expect;
 
-/// Connections that fill and empty a bucket.
+/// The connections that fill and empty a bucket.
 const CONNECTIONS: u64 = 64;
 
-/// Kind of the keys that are loaded, read and listed.
+/// The kind of the keys that are loaded, read and listed.
 const READ: &str = "read";
 
-/// Kind of the keys that cells make.
+/// The kind of the keys that cells make.
 const MADE: &str = "made";
 
-/// The server under test, a bucket of it, and what of it can be seen.
+/// The server under test: a bucket of it, its keys, its process.
 #[derive(Clone)]
-pub(crate) struct Subject {
+pub(crate) struct S3Subject {
     /// The bucket.
-    pub(crate) place: Place,
-    /// Bytes for the writes.
-    pub(crate) values: Arc<Values>,
-    /// Its process, where that is ours to look at.
+    pub(crate) place: BucketLocation,
+    /// The bytes of the writes.
+    pub(crate) values: Arc<ValuePool>,
+    /// The id of its process, when this program has started it.
     pub(crate) pid: Option<u32>,
-    /// The first number that no cell has used for a new key.
+    /// The first number of new keys that no cell has used.
     pub(crate) new_keys: Arc<AtomicU64>,
 }
 
 /// One of many requests of the same kind.
 #[derive(Clone)]
-pub(crate) enum Job {
+pub(crate) enum BucketJob {
     /// Load key number `n` with a value of this size.
     Load(usize),
     /// Make key number `n` with a value of this size.
@@ -58,7 +58,7 @@ pub(crate) fn made(number: u64) -> String {
     name(MADE, number)
 }
 
-/// A key before which lies less than half of the loaded ones; `position` is any number.
+/// A random key name in the first half of the loaded ones; `position` is any number.
 pub(crate) fn before_half(position: u64) -> String {
     format!("{READ}{:012x}", position >> 17)
 }
@@ -67,19 +67,19 @@ fn name(kind: &str, number: u64) -> String {
     String::from_utf8_lossy(&key(kind, number)).into_owned()
 }
 
-impl Subject {
-    /// Connection number `seed`.
+impl S3Subject {
+    /// Opens connection number `seed`.
     ///
     /// # Errors
     ///
-    /// When nothing answers.
-    pub(crate) async fn connect(&self, seed: u64) -> Result<Driver> {
-        Driver::connect(&self.place, self.values.clone(), seed).await
+    /// When no server answers.
+    pub(crate) async fn connect(&self, seed: u64) -> Result<S3Driver> {
+        S3Driver::connect(&self.place, self.values.clone(), seed).await
     }
 
-    /// The same server, another bucket.
+    /// The same server with another bucket.
     pub(crate) fn with_bucket(&self, bucket: String) -> Self {
-        Self { place: Place { bucket, ..self.place.clone() }, ..self.clone() }
+        Self { place: BucketLocation { bucket, ..self.place.clone() }, ..self.clone() }
     }
 
     /// Makes the bucket.
@@ -91,12 +91,12 @@ impl Subject {
         self.connect(0).await?.make_bucket().await
     }
 
-    /// Does a job `count` times, and says how long that took.
+    /// Does a job `count` times; returns the time.
     ///
     /// # Errors
     ///
-    /// Any answer but the expected one, broken transport, or too much time.
-    pub(crate) async fn work(&self, job: Job, count: u64) -> Result<Duration> {
+    /// Any answer but the expected one, a broken connection, or a timeout.
+    pub(crate) async fn work(&self, job: BucketJob, count: u64) -> Result<Duration> {
         let started = Instant::now();
         let mut tasks = JoinSet::new();
         for first in 0..CONNECTIONS.min(count) {
@@ -123,7 +123,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// As [`Subject::work`].
+    /// As [`S3Subject::work`].
     pub(crate) async fn remove(&self) -> Result<()> {
         let mut driver = self.connect(0).await?;
         for _ in 0..PAGES_MAX {
@@ -136,14 +136,14 @@ impl Subject {
                 return driver.remove_bucket().await;
             }
             let count = keys.len() as u64;
-            self.work(Job::Delete(Arc::new(keys)), count).await?;
+            self.work(BucketJob::Delete(Arc::new(keys)), count).await?;
         }
         bail!("the bucket {} does not become empty", self.place.bucket)
     }
 }
 
-impl Job {
-    async fn once(&self, driver: &mut Driver, number: u64) -> Result<()> {
+impl BucketJob {
+    async fn once(&self, driver: &mut S3Driver, number: u64) -> Result<()> {
         let (status, reply) = match self {
             Self::Load(bytes) => (200, driver.put(&loaded(number), *bytes).await?),
             Self::Make(bytes) => (200, driver.put(&made(number), *bytes).await?),

@@ -1,4 +1,4 @@
-//! The cells of S3: what one connection repeats, and how much of it.
+//! The cells of S3: their operations and bounds.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,46 +6,46 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::bucket::{Job, Subject, before_half, loaded, made};
-use super::driver::{Driver, PAGE_MAX};
+use super::bucket::{BucketJob, S3Subject, before_half, loaded, made};
+use super::driver::{PAGE_MAX, S3Driver};
 use super::xml;
-use crate::cells::{Cell, Label, Measured, measure};
+use crate::cells::{Cell, CellResult, OperationLabel, measure};
 use crate::limits::{CELL_OPERATIONS_MAX, CELL_WRITTEN_BYTES_MAX};
-use crate::worker::{Repeat, Surprise, Window, expect};
+use crate::worker::{MeasureWindow, RepeatedOperation, UnexpectedAnswer, expect};
 
-/// Sizes that cells are run with.
+/// The value sizes of the cells.
 pub(crate) const VALUE_BYTES: [usize; 3] = [4 * 1_024, 1_024 * 1_024, 64 * 1_024 * 1_024];
 
-/// Bytes of every part but the last.
+/// The size of every part but the last.
 const PART_BYTES: usize = 5 * 1_024 * 1_024;
 
-/// Bytes of a range at most; of smaller values a quarter is read.
+/// The largest range; of smaller values a quarter is read.
 const RANGE_BYTES_MAX: usize = 1_024 * 1_024;
 
-/// What one connection does again and again.
+/// The operation that a connection repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Operation {
+pub(crate) enum S3BenchOperation {
     /// PUT of a new key.
     Put,
     /// GET of a loaded key.
     Get,
-    /// GET of a part of a loaded key, from a random place.
+    /// GET of a range of a loaded key at a random offset.
     RangeGet,
-    /// A full page of ListObjectsV2 from a random place.
+    /// A full page of ListObjectsV2 after a random key.
     List,
-    /// Initiate, all parts one after the other, complete: one operation.
+    /// Initiate, all parts one after the other, complete, counted as one operation.
     Multipart,
-    /// DELETE of a key that the PUTs made.
+    /// DELETE of a key that a PUT made.
     Delete,
 }
 
-impl Operation {
-    /// All of them in the order they are run: the deletes take what the PUTs made, before the uploads make more.
+impl S3BenchOperation {
+    /// All operations in the order of the run: the deletes remove the keys of the PUTs before the uploads make more.
     pub(crate) const IN_TURN: [Self; 6] =
         [Self::Put, Self::Get, Self::RangeGet, Self::List, Self::Delete, Self::Multipart];
 
-    /// What its cells are called.
-    pub(crate) fn label(self) -> Label {
+    /// The label of its cells.
+    pub(crate) fn label(self) -> OperationLabel {
         let name = match self {
             Self::Put => "put",
             Self::Get => "get",
@@ -54,10 +54,10 @@ impl Operation {
             Self::Multipart => "multipart",
             Self::Delete => "delete",
         };
-        Label { rank: self as u8, name, has_size: self != Self::List }
+        OperationLabel { rank: self as u8, name, has_size: self != Self::List }
     }
 
-    /// True when it is run with values of this size.
+    /// Whether it is run with values of this size.
     pub(crate) fn is_run_with(self, value_bytes: usize) -> bool {
         match self {
             Self::List => value_bytes == VALUE_BYTES[0],
@@ -66,7 +66,7 @@ impl Operation {
         }
     }
 
-    /// Bytes of bodies that one of it moves.
+    /// The bytes of bodies that one operation moves.
     fn moved_bytes(self, value_bytes: usize) -> usize {
         match self {
             Self::Put | Self::Get | Self::Multipart => value_bytes,
@@ -75,12 +75,12 @@ impl Operation {
         }
     }
 
-    /// How many of it a cell may do: what it writes is bounded, and what it deletes must exist.
+    /// The most operations of a cell: its writes are bounded, and the keys that it deletes must exist.
     fn bound(self, value_bytes: usize, connections: u64, made: u64) -> u64 {
         let all = match self {
             Self::Get | Self::RangeGet | Self::List => CELL_OPERATIONS_MAX,
             Self::Put | Self::Multipart => CELL_OPERATIONS_MAX.min(CELL_WRITTEN_BYTES_MAX / value_bytes as u64),
-            // The first of the two cells leaves half to the other.
+            // The first of the two cells leaves half of the keys to the other.
             Self::Delete if connections == 1 => made / 2,
             Self::Delete => made,
         };
@@ -88,7 +88,7 @@ impl Operation {
     }
 }
 
-/// Numbers of connections that cells of this size are run with.
+/// The numbers of connections of the cells of this size.
 pub(crate) fn connections(value_bytes: usize) -> [u64; 2] {
     if value_bytes == VALUE_BYTES[2] { [1, 4] } else { [1, 16] }
 }
@@ -102,11 +102,11 @@ fn parts(value_bytes: usize) -> impl Iterator<Item = usize> {
     (0..value_bytes).step_by(PART_BYTES).map(move |from| PART_BYTES.min(value_bytes - from))
 }
 
-/// The numbers of the keys that cells made and that are still there.
+/// The numbers of the keys that cells made and have not deleted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Made(Arc<Mutex<Vec<u64>>>);
+pub(crate) struct CreatedKeys(Arc<Mutex<Vec<u64>>>);
 
-impl Made {
+impl CreatedKeys {
     fn add(&self, number: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
@@ -115,20 +115,20 @@ impl Made {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// How many there are.
+    /// The number of these keys.
     pub(crate) fn count(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
     }
 
-    /// Makes keys until there are `count`.
+    /// Makes keys until `count` exist.
     ///
     /// # Errors
     ///
     /// When the server refuses.
-    pub(crate) async fn fill_up(&self, subject: &Subject, value_bytes: usize, count: u64) -> Result<()> {
+    pub(crate) async fn fill_up(&self, subject: &S3Subject, value_bytes: usize, count: u64) -> Result<()> {
         let missing = count.saturating_sub(self.count());
-        // The numbers of a load are small, those of cells are not: see [`run`].
-        subject.work(Job::Make(value_bytes), missing).await?;
+        // Loads use numbers below those of cells, so the keys do not collide: see [`run`].
+        subject.work(BucketJob::Make(value_bytes), missing).await?;
         (0..missing).for_each(|number| self.add(number));
         Ok(())
     }
@@ -138,10 +138,10 @@ impl Made {
     /// # Errors
     ///
     /// When the server refuses.
-    pub(crate) async fn delete(&self, subject: &Subject) -> Result<()> {
+    pub(crate) async fn delete(&self, subject: &S3Subject) -> Result<()> {
         let keys: Vec<String> = std::iter::from_fn(|| self.take()).map(made).collect();
         let count = keys.len() as u64;
-        subject.work(Job::Delete(Arc::new(keys)), count).await.map(drop)
+        subject.work(BucketJob::Delete(Arc::new(keys)), count).await.map(drop)
     }
 }
 
@@ -149,15 +149,15 @@ impl Made {
 ///
 /// # Errors
 ///
-/// When a connection cannot be made; what breaks later is told in the result.
+/// When a connection cannot be made. Later failures are part of the result.
 pub(crate) async fn run(
-    subject: &Subject,
+    subject: &S3Subject,
     cell: Cell,
-    operation: Operation,
+    operation: S3BenchOperation,
     loaded: u64,
-    made: &Made,
+    made: &CreatedKeys,
     length: Duration,
-) -> Result<Measured> {
+) -> Result<CellResult> {
     let first = subject.new_keys.fetch_add(CELL_OPERATIONS_MAX, Ordering::Relaxed);
     let step = cell.connections as u64;
     let bound = operation.bound(cell.value_bytes, step, made.count());
@@ -165,17 +165,17 @@ pub(crate) async fn run(
     for index in 0..step {
         let driver = subject.connect(first + index).await?;
         let (value_bytes, new_key, made) = (cell.value_bytes, first + index, made.clone());
-        workers.push(Worker { driver, operation, value_bytes, loaded, new_key, step, made });
+        workers.push(S3Worker { driver, operation, value_bytes, loaded, new_key, step, made });
     }
     let window = match operation {
-        Operation::Delete => Window::at_once(Instant::now(), length),
-        _ => Window::after_warming_up(Instant::now(), length),
+        S3BenchOperation::Delete => MeasureWindow::at_once(Instant::now(), length),
+        _ => MeasureWindow::after_warming_up(Instant::now(), length),
     };
     measure(subject.pid, cell, workers, bound, window).await
 }
 
 /// The cell of an operation.
-pub(crate) fn cell(operation: Operation, value_bytes: usize, connections: u64) -> Cell {
+pub(crate) fn cell(operation: S3BenchOperation, value_bytes: usize, connections: u64) -> Cell {
     Cell {
         operation: operation.label(),
         value_bytes,
@@ -184,29 +184,29 @@ pub(crate) fn cell(operation: Operation, value_bytes: usize, connections: u64) -
     }
 }
 
-/// One connection that repeats one operation.
-struct Worker {
-    driver: Driver,
-    operation: Operation,
+/// A connection that repeats one operation.
+struct S3Worker {
+    driver: S3Driver,
+    operation: S3BenchOperation,
     value_bytes: usize,
     loaded: u64,
     new_key: u64,
     step: u64,
-    made: Made,
+    made: CreatedKeys,
 }
 
-impl Repeat for Worker {
-    async fn once(&mut self) -> Result<Surprise> {
+impl RepeatedOperation for S3Worker {
+    async fn once(&mut self) -> Result<UnexpectedAnswer> {
         match self.operation {
-            Operation::Put => self.put().await,
-            Operation::Get => {
+            S3BenchOperation::Put => self.put().await,
+            S3BenchOperation::Get => {
                 let key = self.loaded_key();
                 Ok(expect(200, Some(self.value_bytes as u64), self.driver.get(&key).await?))
             }
-            Operation::RangeGet => self.range_get().await,
-            Operation::List => self.list().await,
-            Operation::Multipart => self.multipart().await,
-            Operation::Delete => match self.made.take() {
+            S3BenchOperation::RangeGet => self.range_get().await,
+            S3BenchOperation::List => self.list().await,
+            S3BenchOperation::Multipart => self.multipart().await,
+            S3BenchOperation::Delete => match self.made.take() {
                 Some(number) => Ok(expect(204, None, self.driver.delete(&made(number)).await?)),
                 None => Ok(Some("nothing left to delete".to_owned())),
             },
@@ -214,7 +214,7 @@ impl Repeat for Worker {
     }
 }
 
-impl Worker {
+impl S3Worker {
     fn loaded_key(&mut self) -> String {
         loaded(self.driver.random.below(self.loaded))
     }
@@ -225,30 +225,30 @@ impl Worker {
         number
     }
 
-    async fn put(&mut self) -> Result<Surprise> {
+    async fn put(&mut self) -> Result<UnexpectedAnswer> {
         let number = self.next_key();
-        let surprise = expect(200, None, self.driver.put(&made(number), self.value_bytes).await?);
-        if surprise.is_none() {
+        let unexpected = expect(200, None, self.driver.put(&made(number), self.value_bytes).await?);
+        if unexpected.is_none() {
             self.made.add(number);
         }
-        Ok(surprise)
+        Ok(unexpected)
     }
 
-    async fn range_get(&mut self) -> Result<Surprise> {
+    async fn range_get(&mut self) -> Result<UnexpectedAnswer> {
         let key = self.loaded_key();
         let bytes = range_bytes(self.value_bytes) as u64;
         let from = self.driver.random.below(self.value_bytes as u64 - bytes + 1);
         Ok(expect(206, Some(bytes), self.driver.get_range(&key, from..from + bytes).await?))
     }
 
-    async fn list(&mut self) -> Result<Surprise> {
+    async fn list(&mut self) -> Result<UnexpectedAnswer> {
         let from = before_half(self.driver.random.next());
-        let surprise = expect(200, None, self.driver.list(None, &from).await?);
+        let unexpected = expect(200, None, self.driver.list(None, &from).await?);
         let keys = xml::count(self.driver.page(), "Key");
-        Ok(surprise.or_else(|| (keys != PAGE_MAX).then(|| format!("a page of {keys} keys"))))
+        Ok(unexpected.or_else(|| (keys != PAGE_MAX).then(|| format!("a page of {keys} keys"))))
     }
 
-    async fn multipart(&mut self) -> Result<Surprise> {
+    async fn multipart(&mut self) -> Result<UnexpectedAnswer> {
         let number = self.next_key();
         let key = made(number);
         let upload = self.driver.initiate(&key).await?;
@@ -274,42 +274,43 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cell_writes_and_deletes_is_bounded() {
+    fn writes_and_deletes_of_a_cell_are_bounded() {
         let bytes = VALUE_BYTES[2];
-        assert_eq!(Operation::Put.bound(bytes, 4, 0) * 4 * bytes as u64, CELL_WRITTEN_BYTES_MAX);
-        assert_eq!(Operation::Delete.bound(bytes, 1, 64), 32);
-        assert_eq!(Operation::Delete.bound(bytes, 4, 32) * 4, 32);
+        assert_eq!(S3BenchOperation::Put.bound(bytes, 4, 0) * 4 * bytes as u64, CELL_WRITTEN_BYTES_MAX);
+        assert_eq!(S3BenchOperation::Delete.bound(bytes, 1, 64), 32);
+        assert_eq!(S3BenchOperation::Delete.bound(bytes, 4, 32) * 4, 32);
     }
 
     #[test]
     fn every_operation_is_run_once() {
-        let mut in_turn = Operation::IN_TURN;
+        let mut in_turn = S3BenchOperation::IN_TURN;
         in_turn.sort_unstable();
         assert!((0..).zip(in_turn).all(|(rank, operation)| operation.label().rank == rank));
     }
 
     #[tokio::test]
-    async fn a_stream_is_read_as_a_large_value() {
+    async fn a_streamed_value_is_read_and_its_length_checked() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![7; 1_000_000]).unwrap();
         let endpoint = crate::bare_file::on_loopback(file.path()).await.unwrap();
         let subject = super::super::fake::subject(endpoint);
         let length = Duration::from_millis(100);
         for (bytes, is_sound) in [(1_000_000, true), (999_999, false)] {
-            let cell = cell(Operation::Get, bytes, 2);
-            let measured = run(&subject, cell, Operation::Get, 3, &Made::default(), length).await.unwrap();
+            let cell = cell(S3BenchOperation::Get, bytes, 2);
+            let measured =
+                run(&subject, cell, S3BenchOperation::Get, 3, &CreatedKeys::default(), length).await.unwrap();
             assert_eq!(measured.is_sound(), is_sound, "{}", measured.faults());
         }
     }
 
     #[tokio::test]
-    async fn every_operation_runs_and_nothing_is_left() {
+    async fn every_operation_runs_and_leaves_no_key() {
         let subject = super::super::fake::start().await;
         subject.make().await.unwrap();
-        subject.work(Job::Load(100), 4_000).await.unwrap();
-        let made = Made::default();
-        for operation in Operation::IN_TURN {
-            if operation == Operation::Delete {
+        subject.work(BucketJob::Load(100), 4_000).await.unwrap();
+        let made = CreatedKeys::default();
+        for operation in S3BenchOperation::IN_TURN {
+            if operation == S3BenchOperation::Delete {
                 made.fill_up(&subject, 100, 400).await.unwrap();
             }
             for connections in [1, 4] {

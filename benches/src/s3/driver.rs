@@ -1,4 +1,4 @@
-//! S3's calls on one connection, bucket in the path.
+//! The requests of S3 on one connection, in path style.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::sign::Signer;
+use super::sign::V2Signer;
 use super::xml;
-use crate::client::{Client, Reply};
+use crate::client::{KeepAliveClient, ReplySummary};
 use crate::endpoint::Endpoint;
-use crate::keys::{Random, Values};
-use crate::server::Account;
+use crate::keys::{BenchRandom, ValuePool};
+use crate::server::S3Account;
 
-/// Keys or parts of one page at most.
+/// The most keys or parts of a page.
 pub(crate) const PAGE_MAX: u64 = 1_000;
 
-/// What a query's value is sent with as it is.
+/// The characters of a query value that are not encoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where the objects are, and who reads and writes them.
+/// A bucket, its server and the account of its requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct BucketLocation {
     /// The server.
     pub(crate) endpoint: Endpoint,
-    /// Whose requests they are.
-    pub(crate) account: Account,
+    /// The account that signs the requests.
+    pub(crate) account: S3Account,
     /// The bucket.
     pub(crate) bucket: String,
 }
 
 /// One request.
-struct Call<'a> {
+struct SignedCall<'a> {
     method: &'static str,
     /// The key; empty for the bucket itself.
     key: &'a str,
@@ -44,39 +44,39 @@ struct Call<'a> {
     keeps: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> SignedCall<'a> {
     fn new(method: &'static str, key: &'a str) -> Self {
         Self { method, key, signed: &[], unsigned: "", range: None, body: &[], keeps: false }
     }
 }
 
-/// One connection and the request it is building.
-pub(crate) struct Driver {
-    client: Client,
-    signer: Signer,
+/// One connection and its request buffer.
+pub(crate) struct S3Driver {
+    client: KeepAliveClient,
+    signer: V2Signer,
     request: Vec<u8>,
     bucket: String,
     host: String,
-    values: Arc<Values>,
-    /// This connection's own sequence.
-    pub(crate) random: Random,
+    values: Arc<ValuePool>,
+    /// The random numbers of this connection.
+    pub(crate) random: BenchRandom,
 }
 
-impl Driver {
-    /// Connects number `seed` to a place.
+impl S3Driver {
+    /// Opens connection number `seed`.
     ///
     /// # Errors
     ///
-    /// When nothing answers there.
-    pub(crate) async fn connect(place: &Place, values: Arc<Values>, seed: u64) -> Result<Self> {
+    /// When no server answers there.
+    pub(crate) async fn connect(place: &BucketLocation, values: Arc<ValuePool>, seed: u64) -> Result<Self> {
         Ok(Self {
-            client: Client::connect(&place.endpoint).await?,
-            signer: Signer::new(&place.account)?,
+            client: KeepAliveClient::connect(&place.endpoint).await?,
+            signer: V2Signer::new(&place.account)?,
             request: Vec::with_capacity(1_024),
             bucket: place.bucket.clone(),
             host: place.endpoint.host.clone(),
             values,
-            random: Random::new(seed),
+            random: BenchRandom::new(seed),
         })
     }
 
@@ -84,8 +84,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Broken transport, as for every call here.
-    pub(crate) async fn put(&mut self, key: &str, bytes: usize) -> Result<Reply> {
+    /// A broken connection.
+    pub(crate) async fn put(&mut self, key: &str, bytes: usize) -> Result<ReplySummary> {
         self.send_value(key, &[], bytes).await
     }
 
@@ -93,36 +93,36 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn get(&mut self, key: &str) -> Result<Reply> {
-        self.call(Call::new("GET", key)).await
+    /// A broken connection.
+    pub(crate) async fn get(&mut self, key: &str) -> Result<ReplySummary> {
+        self.call(SignedCall::new("GET", key)).await
     }
 
-    /// Reads some bytes of a key.
+    /// Reads a range of a key.
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn get_range(&mut self, key: &str, range: Range<u64>) -> Result<Reply> {
-        self.call(Call { range: Some(range), ..Call::new("GET", key) }).await
+    /// A broken connection.
+    pub(crate) async fn get_range(&mut self, key: &str, range: Range<u64>) -> Result<ReplySummary> {
+        self.call(SignedCall { range: Some(range), ..SignedCall::new("GET", key) }).await
     }
 
     /// Deletes a key.
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn delete(&mut self, key: &str) -> Result<Reply> {
-        self.call(Call::new("DELETE", key)).await
+    /// A broken connection.
+    pub(crate) async fn delete(&mut self, key: &str) -> Result<ReplySummary> {
+        self.call(SignedCall::new("DELETE", key)).await
     }
 
-    /// Makes the bucket; one that is there already is no error.
+    /// Makes the bucket, unless this account has it already.
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn make_bucket(&mut self) -> Result<()> {
-        let reply = self.call(Call { keeps: true, ..Call::new("PUT", "") }).await?;
+        let reply = self.call(SignedCall { keeps: true, ..SignedCall::new("PUT", "") }).await?;
         let is_ours = xml::text(self.client.body(), "Code").is_some_and(|code| code == "BucketAlreadyOwnedByYou");
         if reply.status == 200 || is_ours { Ok(()) } else { Err(self.refusal("making a bucket", reply)) }
     }
@@ -131,25 +131,25 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn remove_bucket(&mut self) -> Result<()> {
-        let reply = self.call(Call::new("DELETE", "")).await?;
+        let reply = self.call(SignedCall::new("DELETE", "")).await?;
         if reply.status == 204 { Ok(()) } else { Err(self.refusal("removing a bucket", reply)) }
     }
 
-    /// One page of the bucket's keys: after `token`, else after the key `start_after`. The page is in [`Driver::page`].
+    /// Lists a page of the bucket's keys, after `token` or else after the key `start_after`. [`S3Driver::page`] has the page.
     ///
     /// # Errors
     ///
-    /// Broken transport.
-    pub(crate) async fn list(&mut self, token: Option<&str>, start_after: &str) -> Result<Reply> {
+    /// A broken connection.
+    pub(crate) async fn list(&mut self, token: Option<&str>, start_after: &str) -> Result<ReplySummary> {
         let mut query = format!("list-type=2&max-keys={PAGE_MAX}");
         if let Some(token) = token {
             query += &format!("&continuation-token={}", utf8_percent_encode(token, PLAIN));
         } else if !start_after.is_empty() {
             query += &format!("&start-after={}", utf8_percent_encode(start_after, PLAIN));
         }
-        self.call(Call { unsigned: &query, keeps: true, ..Call::new("GET", "") }).await
+        self.call(SignedCall { unsigned: &query, keeps: true, ..SignedCall::new("GET", "") }).await
     }
 
     /// The last page of a listing.
@@ -161,9 +161,9 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn initiate(&mut self, key: &str) -> Result<String> {
-        let call = Call { signed: &[("uploads", "")], keeps: true, ..Call::new("POST", key) };
+        let call = SignedCall { signed: &[("uploads", "")], keeps: true, ..SignedCall::new("POST", key) };
         let reply = self.call(call).await?;
         match xml::text(self.client.body(), "UploadId") {
             Some(id) if reply.status == 200 => Ok(id),
@@ -171,11 +171,11 @@ impl Driver {
         }
     }
 
-    /// Sends a part of random bytes; its ETag.
+    /// Sends a part of random bytes; returns its ETag.
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn part(&mut self, key: &str, upload: &str, number: u64, bytes: usize) -> Result<String> {
         let number = number.to_string();
         let reply = self.send_value(key, &[("partNumber", &number), ("uploadId", upload)], bytes).await?;
@@ -193,7 +193,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// A refusal, an error inside a 200, or broken transport.
+    /// A refusal, an error inside a 200, or a broken connection.
     pub(crate) async fn complete(&mut self, key: &str, upload: &str, etags: &[String]) -> Result<()> {
         let mut body = String::from("<CompleteMultipartUpload>");
         for (index, etag) in etags.iter().enumerate() {
@@ -202,51 +202,53 @@ impl Driver {
         }
         body += "</CompleteMultipartUpload>";
         let signed = [("uploadId", upload)];
-        let call = Call { signed: &signed, body: body.as_bytes(), keeps: true, ..Call::new("POST", key) };
+        let call = SignedCall { signed: &signed, body: body.as_bytes(), keeps: true, ..SignedCall::new("POST", key) };
         let reply = self.call(call).await?;
         let is_done = memchr::memmem::find(self.client.body(), b"<CompleteMultipartUploadResult").is_some();
         if reply.status == 200 && is_done { Ok(()) } else { Err(self.refusal("completing an upload", reply)) }
     }
 
-    /// Gives an upload up.
+    /// Aborts an upload.
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn abort(&mut self, key: &str, upload: &str) -> Result<()> {
-        let reply = self.call(Call { signed: &[("uploadId", upload)], ..Call::new("DELETE", key) }).await?;
-        if reply.status == 204 { Ok(()) } else { Err(self.refusal("giving an upload up", reply)) }
+        let reply = self.call(SignedCall { signed: &[("uploadId", upload)], ..SignedCall::new("DELETE", key) }).await?;
+        if reply.status == 204 { Ok(()) } else { Err(self.refusal("aborting an upload", reply)) }
     }
 
-    /// A page of `max` parts after part `after`; how many it had.
+    /// Lists a page of `max` parts after part `after`; returns the number of its parts.
     ///
     /// # Errors
     ///
-    /// A refusal, or broken transport.
+    /// A refusal, or a broken connection.
     pub(crate) async fn list_parts(&mut self, key: &str, upload: &str, max: u64, after: u64) -> Result<u64> {
         let query = format!("max-parts={max}&part-number-marker={after}");
         let signed = [("uploadId", upload)];
-        let reply = self.call(Call { signed: &signed, unsigned: &query, keeps: true, ..Call::new("GET", key) }).await?;
+        let reply = self
+            .call(SignedCall { signed: &signed, unsigned: &query, keeps: true, ..SignedCall::new("GET", key) })
+            .await?;
         match reply.status {
             200 => Ok(xml::count(self.client.body(), "PartNumber")),
             _ => Err(self.refusal("listing parts", reply)),
         }
     }
 
-    /// An unexpected answer as an error, with what the server said.
-    pub(crate) fn refusal(&self, doing: &str, reply: Reply) -> anyhow::Error {
+    /// An unexpected answer as an error, with the server's code and message.
+    pub(crate) fn refusal(&self, doing: &str, reply: ReplySummary) -> anyhow::Error {
         let body = self.client.body();
-        let said = |name| xml::text(body, name).unwrap_or_default();
-        anyhow::anyhow!("{doing} was answered by status {}: {} {}", reply.status, said("Code"), said("Message"))
+        let element = |name| xml::text(body, name).unwrap_or_default();
+        anyhow::anyhow!("{doing} was answered by status {}: {} {}", reply.status, element("Code"), element("Message"))
     }
 
-    async fn send_value(&mut self, key: &str, signed: &[(&'static str, &str)], bytes: usize) -> Result<Reply> {
+    async fn send_value(&mut self, key: &str, signed: &[(&'static str, &str)], bytes: usize) -> Result<ReplySummary> {
         let values = self.values.clone();
         let body = values.cut(&mut self.random, bytes);
-        self.call(Call { signed, body, ..Call::new("PUT", key) }).await
+        self.call(SignedCall { signed, body, ..SignedCall::new("PUT", key) }).await
     }
 
-    async fn call(&mut self, call: Call<'_>) -> Result<Reply> {
+    async fn call(&mut self, call: SignedCall<'_>) -> Result<ReplySummary> {
         self.build(&call);
         self.client
             .exchange_body(&mut self.request, call.body, call.keeps)
@@ -254,8 +256,8 @@ impl Driver {
             .with_context(|| format!("{} of {:?}", call.method, call.key))
     }
 
-    /// The head of a request, as it is sent.
-    fn build(&mut self, call: &Call<'_>) {
+    /// Builds the head of a request.
+    fn build(&mut self, call: &SignedCall<'_>) {
         let path =
             if call.key.is_empty() { format!("/{}", self.bucket) } else { format!("/{}/{}", self.bucket, call.key) };
         let (resource, sent) = (joined(&path, call.signed, false), joined(&path, call.signed, true));
@@ -278,7 +280,7 @@ impl Driver {
     }
 }
 
-/// The path and the signed part of the query: the values encoded, as they are sent, or plain, as they are signed.
+/// The path and the signed part of the query, the values encoded for the request or plain for the signature.
 fn joined(path: &str, signed: &[(&'static str, &str)], encodes: bool) -> String {
     let mut text = path.to_owned();
     for (index, (name, value)) in signed.iter().enumerate() {
@@ -309,21 +311,21 @@ mod tests {
     #[tokio::test]
     async fn a_head_has_what_its_call_needs() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = Place {
+        let place = BucketLocation {
             endpoint: Endpoint::at(listener.local_addr().unwrap()),
-            account: Account { key: "k".to_owned(), secret: "s".to_owned() },
+            account: S3Account { key: "k".to_owned(), secret: "s".to_owned() },
             bucket: "b".to_owned(),
         };
-        let mut driver = Driver::connect(&place, Arc::new(Values::new(10)), 0).await.unwrap();
+        let mut driver = S3Driver::connect(&place, Arc::new(ValuePool::new(10)), 0).await.unwrap();
         let signed = [("uploadId", "u")];
-        driver.build(&Call { signed: &signed, unsigned: "max-parts=2", ..Call::new("GET", "k") });
+        driver.build(&SignedCall { signed: &signed, unsigned: "max-parts=2", ..SignedCall::new("GET", "k") });
         let head = String::from_utf8(driver.request.clone()).unwrap();
         assert!(head.starts_with("GET /b/k?uploadId=u&max-parts=2 HTTP/1.1\r\nHost: 127.0.0.1:"), "{head}");
         assert!(head.contains("\r\nAuthorization: AWS k:") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(!head.contains("Content-Length"), "{head}");
-        driver.build(&Call { range: Some(5..9), ..Call::new("GET", "k") });
+        driver.build(&SignedCall { range: Some(5..9), ..SignedCall::new("GET", "k") });
         assert!(String::from_utf8(driver.request.clone()).unwrap().contains("\r\nRange: bytes=5-8\r\n"));
-        driver.build(&Call::new("PUT", ""));
+        driver.build(&SignedCall::new("PUT", ""));
         let head = String::from_utf8(driver.request.clone()).unwrap();
         assert!(head.starts_with("PUT /b HTTP/1.1\r\n") && head.contains("\r\nContent-Length: 0\r\n"), "{head}");
     }

@@ -1,4 +1,4 @@
-//! A small S3 server in memory, for the tests of the generator: just enough to say no to a wrong request.
+//! A small S3 server in memory, for the tests of the generator: it refuses wrong requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -13,43 +13,43 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::bucket::Subject;
-use super::driver::Place;
+use super::bucket::S3Subject;
+use super::driver::BucketLocation;
 use crate::endpoint::Endpoint;
-use crate::keys::Values;
+use crate::keys::ValuePool;
 use crate::limits::CELL_OPERATIONS_MAX;
-use crate::server::Account;
+use crate::server::S3Account;
 
-/// Buckets, their keys, and the parts of uploads.
+/// The buckets, their keys, and the parts of uploads.
 #[derive(Default)]
-struct State {
+struct FakeState {
     buckets: HashMap<String, BTreeMap<String, Bytes>>,
     uploads: HashMap<String, BTreeMap<u64, Bytes>>,
     started: u64,
 }
 
 /// Status, ETag and body of an answer.
-type Answer = (u16, &'static str, Bytes);
+type FakeAnswer = (u16, &'static str, Bytes);
 
-/// The only ETag there is.
+/// The ETag of every answer.
 const ETAG: &str = "\"etag\"";
 
-/// A subject over an endpoint, with an account nobody checks.
-pub(super) fn subject(endpoint: Endpoint) -> Subject {
-    let account = Account { key: "key".to_owned(), secret: "secret".to_owned() };
-    Subject {
-        place: Place { endpoint, account, bucket: "bench".to_owned() },
-        values: Arc::new(Values::new(100_000)),
+/// A subject over an endpoint, with the account that [`serve`] accepts.
+pub(super) fn subject(endpoint: Endpoint) -> S3Subject {
+    let account = S3Account { key: "key".to_owned(), secret: "secret".to_owned() };
+    S3Subject {
+        place: BucketLocation { endpoint, account, bucket: "bench".to_owned() },
+        values: Arc::new(ValuePool::new(100_000)),
         pid: Some(std::process::id()),
         new_keys: Arc::new(AtomicU64::new(CELL_OPERATIONS_MAX)),
     }
 }
 
-/// Answers on a free port for as long as the test's runtime lives.
-pub(super) async fn start() -> Subject {
+/// Serves on a free port while the test's runtime lives.
+pub(super) async fn start() -> S3Subject {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint::at(listener.local_addr().unwrap());
-    let state = Arc::new(Mutex::new(State::default()));
+    let state = Arc::new(Mutex::new(FakeState::default()));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             stream.set_nodelay(true).unwrap();
@@ -61,7 +61,7 @@ pub(super) async fn start() -> Subject {
     subject(endpoint)
 }
 
-async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn serve(state: Arc<Mutex<FakeState>>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let header = |name: &str| head.headers.get(name).map_or("", |value| value.to_str().unwrap());
@@ -76,16 +76,16 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> Result<R
     Ok(answer)
 }
 
-fn no(status: u16, code: &str) -> Answer {
+fn no(status: u16, code: &str) -> FakeAnswer {
     (status, "", format!("<Error><Code>{code}</Code><Message>no</Message></Error>").into())
 }
 
-fn ok(body: impl Into<Bytes>) -> Answer {
+fn ok(body: impl Into<Bytes>) -> FakeAnswer {
     (200, ETAG, body.into())
 }
 
-impl State {
-    fn answer(&mut self, method: &str, uri: &hyper::Uri, range: Option<(usize, usize)>, body: Bytes) -> Answer {
+impl FakeState {
+    fn answer(&mut self, method: &str, uri: &hyper::Uri, range: Option<(usize, usize)>, body: Bytes) -> FakeAnswer {
         let query: HashMap<&str, &str> =
             uri.query().unwrap_or("").split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
         let (bucket, key) = uri.path()[1..].split_once('/').unwrap_or((&uri.path()[1..], ""));
@@ -132,7 +132,7 @@ impl State {
         (method, key, id): (&str, &str, &str),
         query: &HashMap<&str, &str>,
         body: Bytes,
-    ) -> Answer {
+    ) -> FakeAnswer {
         let Some(parts) = uploads.get_mut(id) else {
             return no(404, "NoSuchUpload");
         };
@@ -160,7 +160,7 @@ impl State {
     }
 }
 
-fn list(keys: &BTreeMap<String, Bytes>, query: &HashMap<&str, &str>) -> Answer {
+fn list(keys: &BTreeMap<String, Bytes>, query: &HashMap<&str, &str>) -> FakeAnswer {
     let after = query.get("continuation-token").or(query.get("start-after")).copied().unwrap_or("");
     let max: usize = query["max-keys"].parse().unwrap();
     let mut rest = keys.keys().filter(|key| key.as_str() > after);

@@ -1,22 +1,22 @@
-//! A bucket with very many keys, listed whole from one connection.
+//! Lists all keys of a very large bucket over one connection.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::bucket::{Job, Subject};
-use super::driver::Driver;
+use super::bucket::{BucketJob, S3Subject};
+use super::driver::S3Driver;
 use super::xml;
 use crate::limits::{LOAD_WAIT_MAX, PAGES_MAX};
 
-/// What a listing was.
+/// The result of a listing.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    /// How long the loading took.
+pub(crate) struct ListingResult {
+    /// The time of the load.
     pub(crate) loaded_in: Duration,
-    /// How long the listing took, first request to last answer.
+    /// The time of the listing, from the first request to the last answer.
     pub(crate) listed_in: Duration,
-    /// Its pages.
+    /// The number of its pages.
     pub(crate) pages: u64,
 }
 
@@ -25,8 +25,8 @@ pub(crate) struct Listed {
 /// # Errors
 ///
 /// When the server refuses, or the listing has more or fewer keys.
-pub(crate) async fn run(subject: &Subject, keys: u64) -> Result<Listed> {
-    let loaded_in = subject.work(Job::Load(0), keys).await?;
+pub(crate) async fn run(subject: &S3Subject, keys: u64) -> Result<ListingResult> {
+    let loaded_in = subject.work(BucketJob::Load(0), keys).await?;
     let mut driver = subject.connect(0).await?;
     let started = Instant::now();
     let listing = list_all(&mut driver);
@@ -35,11 +35,11 @@ pub(crate) async fn run(subject: &Subject, keys: u64) -> Result<Listed> {
     if found != keys {
         bail!("a bucket with {keys} keys listed {found}");
     }
-    Ok(Listed { loaded_in, listed_in, pages })
+    Ok(ListingResult { loaded_in, listed_in, pages })
 }
 
-/// All pages; the keys and the pages there were.
-async fn list_all(driver: &mut Driver) -> Result<(u64, u64)> {
+/// Reads all pages; returns the numbers of keys and of pages.
+async fn list_all(driver: &mut S3Driver) -> Result<(u64, u64)> {
     let (mut keys, mut token) = (0, None);
     for page in 1..=PAGES_MAX {
         let reply = driver.list(token.as_deref(), "").await?;
@@ -61,7 +61,7 @@ async fn list_all(driver: &mut Driver) -> Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::s3::bucket::Job;
+    use crate::s3::bucket::BucketJob;
 
     #[tokio::test]
     async fn all_pages_are_read_and_counted() {
@@ -69,7 +69,7 @@ mod tests {
         subject.make().await.unwrap();
         let listed = run(&subject, 2_500).await.unwrap();
         assert_eq!(listed.pages, 3);
-        subject.work(Job::Make(1), 1).await.unwrap();
+        subject.work(BucketJob::Make(1), 1).await.unwrap();
         assert!(run(&subject, 2_500).await.unwrap_err().to_string().ends_with("2500 keys listed 2501"));
         subject.remove().await.unwrap();
     }

@@ -1,35 +1,35 @@
-//! Measuring an S3 server: any that is reached over plain HTTP and knows signature version 2.
+//! Measures any S3 server that is reached over plain HTTP and accepts signature version 2.
 //!
 //! ```text
 //! run      the order of a run, and its servers
-//!   plan      how much of everything
-//!   face      what the report says besides the numbers
-//! sections what is measured of each server
+//!   plan         the amounts of a run
+//!   report_style the notes of the report
+//! sections the measurements of each server
 //!   cells     operation x size x connections
 //!   paging    List Parts: its cost is the page, not the upload
-//!   listing   a bucket with very many keys, listed whole
+//!   listing   all keys of a very large bucket
 //!   uploads   memory while many large bodies arrive at once
-//! bucket   filling and emptying
-//!   driver    S3's calls on one connection
+//! bucket   filled and emptied over many connections
+//!   driver    the requests of S3 on one connection
 //!     sign    signature version 2
-//!     xml     the little that is read of an answer
+//!     xml     elements of an answer
 //! ```
 //!
-//! Version 2 signs no body, so the generator's own work stays small; what the server does for it is one HMAC-SHA1.
+//! Version 2 signs no body, so a request costs generator and server one HMAC-SHA1.
 
 mod bucket;
 mod cells;
 mod driver;
-mod face;
 #[cfg(test)]
 mod fake;
 mod listing;
 mod paging;
 mod plan;
+mod report_style;
 mod run;
 mod sections;
 mod sign;
 mod uploads;
 mod xml;
 
-pub(crate) use run::{Options, run};
+pub(crate) use run::{S3BenchArgs, run};

@@ -1,30 +1,30 @@
-//! List Parts: a page of a large upload must cost what a page of a small one costs.
+//! List Parts: a page of a large upload must cost as much as a page of a small one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::bucket::{Job, Subject};
-use super::driver::Driver;
+use super::bucket::{BucketJob, S3Subject};
+use super::driver::S3Driver;
 use crate::compare::median;
-use crate::keys::Random;
+use crate::keys::BenchRandom;
 use crate::limits::LOAD_WAIT_MAX;
 use crate::report::{latency, thousands};
 
 /// Parts of a page.
 pub(crate) const PAGE_PARTS: u64 = 10;
 
-/// Bytes of each part: nothing completes these uploads.
+/// The size of each part, below S3's minimum: these uploads are never completed.
 const PART_BYTES: usize = 16;
 
-/// Pages read before any is measured.
+/// The pages of the warm-up.
 const WARM_UP_PAGES: u64 = 50;
 
-/// An upload with parts, and how long its pages took.
+/// An upload and the latencies of its pages.
 #[derive(Debug)]
-pub(crate) struct Paged {
-    /// Its parts.
+pub(crate) struct PagedUpload {
+    /// The number of its parts.
     pub(crate) parts: u64,
     key: String,
     upload: String,
@@ -32,7 +32,7 @@ pub(crate) struct Paged {
     micros: Vec<f64>,
 }
 
-impl Paged {
+impl PagedUpload {
     /// The median of a page, in microseconds.
     pub(crate) fn median_us(&self) -> Option<f64> {
         median(&self.micros)
@@ -47,7 +47,7 @@ impl Paged {
         format!("{} parts {middle} (p99 {slow})", thousands(self.parts as f64))
     }
 
-    /// How fast its parts were sent.
+    /// The time and the rate of its parts.
     pub(crate) fn loading(&self) -> String {
         let seconds = self.sent_in.as_secs_f64();
         format!("{seconds:.1} s, {}/s", thousands(self.parts as f64 / seconds.max(0.001)))
@@ -59,7 +59,7 @@ impl Paged {
 /// # Errors
 ///
 /// When the server refuses something, or a page is not full.
-pub(crate) async fn run(subject: &Subject, parts: &[u64], pages: u64) -> Result<Vec<Paged>> {
+pub(crate) async fn run(subject: &S3Subject, parts: &[u64], pages: u64) -> Result<Vec<PagedUpload>> {
     let mut driver = subject.connect(0).await?;
     let mut uploads = Vec::new();
     for count in parts {
@@ -83,17 +83,17 @@ pub(crate) async fn run(subject: &Subject, parts: &[u64], pages: u64) -> Result<
     Ok(uploads)
 }
 
-async fn make(subject: &Subject, driver: &mut Driver, parts: u64) -> Result<Paged> {
+async fn make(subject: &S3Subject, driver: &mut S3Driver, parts: u64) -> Result<PagedUpload> {
     let key = format!("parts-{parts}");
     let upload = driver.initiate(&key).await?;
-    let job = Job::Part(Arc::new((key.clone(), upload.clone())), PART_BYTES);
+    let job = BucketJob::Part(Arc::new((key.clone(), upload.clone())), PART_BYTES);
     let sent_in = subject.work(job, parts).await?;
-    Ok(Paged { parts, key, upload, sent_in, micros: Vec::new() })
+    Ok(PagedUpload { parts, key, upload, sent_in, micros: Vec::new() })
 }
 
-/// Reads a full page from a random place, and says how many microseconds that took.
-async fn read_page(driver: &mut Driver, upload: &Paged) -> Result<f64> {
-    let after = place(&mut driver.random, upload.parts);
+/// Reads a full page after a random part; returns its latency in microseconds.
+async fn read_page(driver: &mut S3Driver, upload: &PagedUpload) -> Result<f64> {
+    let after = random_marker(&mut driver.random, upload.parts);
     let started = Instant::now();
     let found = driver.list_parts(&upload.key, &upload.upload, PAGE_PARTS, after).await?;
     let micros = started.elapsed().as_secs_f64() * 1e6;
@@ -103,8 +103,8 @@ async fn read_page(driver: &mut Driver, upload: &Paged) -> Result<f64> {
     Ok(micros)
 }
 
-/// A marker after which there is a full page.
-fn place(random: &mut Random, parts: u64) -> u64 {
+/// A random marker before a full page.
+fn random_marker(random: &mut BenchRandom, parts: u64) -> u64 {
     random.below(parts.saturating_sub(PAGE_PARTS) + 1)
 }
 
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_page_follows_every_place() {
-        let mut random = Random::new(1);
-        assert!((0..1_000).all(|_| place(&mut random, 100) + PAGE_PARTS <= 100));
-        assert_eq!(place(&mut random, PAGE_PARTS), 0);
+    fn a_full_page_follows_every_marker() {
+        let mut random = BenchRandom::new(1);
+        assert!((0..1_000).all(|_| random_marker(&mut random, 100) + PAGE_PARTS <= 100));
+        assert_eq!(random_marker(&mut random, PAGE_PARTS), 0);
     }
 
     #[tokio::test]
-    async fn pages_are_full_and_uploads_given_up() {
+    async fn pages_are_full_and_uploads_are_aborted() {
         let subject = super::super::fake::start().await;
         subject.make().await.unwrap();
         let paged = run(&subject, &[10, 30], 5).await.unwrap();
@@ -132,10 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_told_with_its_slow_end() {
+    fn a_line_has_the_median_and_the_p99() {
         let micros: Vec<f64> = (1..=100).map(f64::from).collect();
-        let paged =
-            Paged { parts: 1_000, key: String::new(), upload: String::new(), sent_in: Duration::from_secs(2), micros };
+        let paged = PagedUpload {
+            parts: 1_000,
+            key: String::new(),
+            upload: String::new(),
+            sent_in: Duration::from_secs(2),
+            micros,
+        };
         assert_eq!(paged.median_us(), Some(50.5));
         assert_eq!(paged.describe(), "1,000 parts 50 µs (p99 100 µs)");
         assert_eq!(paged.loading(), "2.0 s, 500/s");

@@ -1,34 +1,34 @@
-//! How much of everything a run does.
+//! The amounts of a run.
 
 use std::time::Duration;
 
 use super::cells::VALUE_BYTES;
 use crate::compare::Rounds;
 
-/// The shortest cell of the largest values: a shorter one might see no operation end.
+/// The shortest cell of the largest values: in a shorter one perhaps no operation ends.
 const LARGE_LENGTH_MIN: Duration = Duration::from_secs(3);
 
 /// The amounts of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    /// Length of a cell of small values.
+pub(crate) struct S3Plan {
+    /// The length of a cell of small values.
     pub(crate) length: Duration,
-    /// The comparison with the bare server.
+    /// The rounds of the comparison with the bare server.
     pub(crate) rounds: Rounds,
-    /// Parts of the uploads whose lists are read; the first is held against the last.
+    /// The parts of the uploads whose pages are read; the first is compared with the last.
     pub(crate) parts: [u64; 3],
-    /// Pages read of each of them.
+    /// The pages of each of these uploads.
     pub(crate) pages: u64,
-    /// Keys of the bucket that is listed whole.
+    /// The keys of the bucket that is listed.
     pub(crate) keys: u64,
-    /// Uploads at once while memory is watched.
+    /// The concurrent uploads while memory is sampled.
     pub(crate) uploads: u64,
-    /// True for small loads.
+    /// Whether the loads are small.
     pub(crate) is_quick: bool,
 }
 
-impl Plan {
-    /// The plan of a full or quick run, with this length of a cell where one was asked for.
+impl S3Plan {
+    /// The plan of a full or quick run, with this length of a cell if given.
     pub(crate) fn new(is_quick: bool, seconds: Option<u64>) -> Self {
         let length = Duration::from_secs(seconds.unwrap_or(if is_quick { 1 } else { 5 }));
         let rounds = Rounds { count: if is_quick { 4 } else { 8 }, length: length.max(LARGE_LENGTH_MIN) };
@@ -38,18 +38,18 @@ impl Plan {
         Self { length, rounds, parts, pages, keys, uploads, is_quick }
     }
 
-    /// Length of a cell of values of this size.
+    /// The length of a cell of this value size.
     pub(crate) fn length(&self, value_bytes: usize) -> Duration {
         if value_bytes == VALUE_BYTES[2] { self.length.max(LARGE_LENGTH_MIN) } else { self.length }
     }
 
-    /// Keys of this size that are loaded and read.
+    /// The number of loaded keys of this value size.
     pub(crate) fn loaded(&self, value_bytes: usize) -> u64 {
         let counts = if self.is_quick { [4_000, 64, 4] } else { [10_000, 256, 8] };
         VALUE_BYTES.iter().zip(counts).find(|(bytes, _)| **bytes == value_bytes).map_or(1, |(_, count)| count)
     }
 
-    /// Keys of this size that there must be for the deletes to be worth a measure.
+    /// The least keys of this value size for a measurement of deletes.
     pub(crate) fn deleted_min(&self, value_bytes: usize) -> u64 {
         let counts = if self.is_quick { [1_600, 160, 16] } else { [16_000, 640, 16] };
         VALUE_BYTES.iter().zip(counts).find(|(bytes, _)| **bytes == value_bytes).map_or(1, |(_, count)| count)
@@ -63,17 +63,17 @@ mod tests {
     #[test]
     fn a_page_of_the_smallest_keys_is_always_full() {
         for is_quick in [true, false] {
-            let plan = Plan::new(is_quick, None);
+            let plan = S3Plan::new(is_quick, None);
             assert!(plan.loaded(VALUE_BYTES[0]) / 2 > super::super::driver::PAGE_MAX);
             assert!(plan.parts.is_sorted() && plan.parts[0] >= super::super::paging::PAGE_PARTS);
         }
     }
 
     #[test]
-    fn large_values_get_time_to_arrive() {
-        let plan = Plan::new(true, None);
+    fn cells_of_large_values_are_long_enough() {
+        let plan = S3Plan::new(true, None);
         assert_eq!(plan.length(VALUE_BYTES[0]), Duration::from_secs(1));
         assert_eq!(plan.length(VALUE_BYTES[2]), LARGE_LENGTH_MIN);
-        assert_eq!(Plan::new(true, Some(9)).length(VALUE_BYTES[2]), Duration::from_secs(9));
+        assert_eq!(S3Plan::new(true, Some(9)).length(VALUE_BYTES[2]), Duration::from_secs(9));
     }
 }

@@ -1,4 +1,4 @@
-//! The order of a run: fresh servers, one for each size and one for each promise; then the report.
+//! A run of `s3`: a fresh server for each size and each target; then the report.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,27 +7,27 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, bail};
 
-use super::bucket::Subject;
+use super::bucket::S3Subject;
 use super::cells::VALUE_BYTES;
-use super::driver::Place;
-use super::face::{FACE, without_keys};
-use super::plan::Plan;
-use super::sections::Section;
+use super::driver::BucketLocation;
+use super::plan::S3Plan;
+use super::report_style::{STYLE, without_keys};
+use super::sections::BenchSection;
+use crate::common_args::CommonArgs;
 use crate::endpoint::Endpoint;
-use crate::keys::{Random, Values};
+use crate::keys::{BenchRandom, ValuePool};
 use crate::limits::CELL_OPERATIONS_MAX;
-use crate::report::Report;
-use crate::server::{Account, Recipe, Server, log_end};
-use crate::told::Told;
+use crate::report::BenchReport;
+use crate::server::{S3Account, ServerConfig, ServerProcess, log_end};
 
-/// Where an S3 server listens when a URL does not say.
+/// The default port of an S3 server.
 const HTTP_PORT: u16 = 80;
 
-/// What `s3` is told.
+/// The arguments of `s3`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct S3BenchArgs {
     #[command(flatten)]
-    told: Told,
+    args: CommonArgs,
     /// Access key at the server of --url.
     #[arg(long, env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
     key: Option<String>,
@@ -36,64 +36,64 @@ pub(crate) struct Options {
     secret: Option<String>,
 }
 
-/// Runs it all, prints the report and writes it where asked.
+/// Runs all measurements, prints the report and writes it to the file of `--out`.
 ///
 /// # Errors
 ///
-/// When the server cannot be started, loaded or reached. Slow is no error; a wrong answer in a cell fails the run after the
-/// report is out.
-pub(crate) async fn run(options: Options) -> Result<ExitCode> {
-    std::fs::create_dir_all(&options.told.scratch)?;
-    let scratch = tempfile::Builder::new().prefix("bench-s3-").tempdir_in(&options.told.scratch)?;
-    let plan = Plan::new(options.told.quick, options.told.seconds);
+/// When the server cannot be started, loaded or reached. A missed target is no error. A wrong answer in
+/// a cell fails the run after the report is printed.
+pub(crate) async fn run(options: S3BenchArgs) -> Result<ExitCode> {
+    std::fs::create_dir_all(&options.args.scratch)?;
+    let scratch = tempfile::Builder::new().prefix("bench-s3-").tempdir_in(&options.args.scratch)?;
+    let plan = S3Plan::new(options.args.quick, options.args.seconds);
     let report =
-        options.told.report(without_keys(std::env::args().skip(1)), scratch.path(), plan.length(0).as_secs_f64());
-    let mut run = Run {
+        options.args.report(without_keys(std::env::args().skip(1)), scratch.path(), plan.length(0).as_secs_f64());
+    let mut run = S3Run {
         plan,
-        values: Arc::new(Values::new(VALUE_BYTES[2])),
-        report: Report { face: FACE, ..report },
+        values: Arc::new(ValuePool::new(VALUE_BYTES[2])),
+        report: BenchReport { style: STYLE, ..report },
         scratch: scratch.path().canonicalize()?,
     };
-    match &options.told.url {
+    match &options.args.url {
         Some(url) => run.elsewhere(url, &options).await?,
         None => run.own_servers(&options).await?,
     }
-    options.told.publish(&mut run.report)
+    options.args.publish(&mut run.report)
 }
 
 /// The admin of a server that is started here: it listens on loopback and ends with the run.
-fn own_account() -> Account {
-    let mut random = Random::new(u64::from(std::process::id()));
+fn own_account() -> S3Account {
+    let mut random = BenchRandom::new(u64::from(std::process::id()));
     let mut word = |letters: usize| -> String {
         let letter = |number: u64| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[(number >> 59) as usize]);
         (0..letters).map(|_| letter(random.next())).collect()
     };
-    Account { key: word(20), secret: word(40) }
+    S3Account { key: word(20), secret: word(40) }
 }
 
-/// A run under way.
-pub(super) struct Run {
-    /// How much is done.
-    pub(super) plan: Plan,
-    /// Bytes for the writes.
-    pub(super) values: Arc<Values>,
-    /// What was found out.
-    pub(super) report: Report,
-    /// Where files go.
+/// The state of a run.
+pub(super) struct S3Run {
+    /// The amounts of a run.
+    pub(super) plan: S3Plan,
+    /// The bytes of the writes.
+    pub(super) values: Arc<ValuePool>,
+    /// The results.
+    pub(super) report: BenchReport,
+    /// The folder of its files.
     pub(super) scratch: PathBuf,
 }
 
-impl Run {
-    /// Everything against a server that somebody else runs.
-    async fn elsewhere(&mut self, url: &str, options: &Options) -> Result<()> {
+impl S3Run {
+    /// Measures everything against a running server.
+    async fn elsewhere(&mut self, url: &str, options: &S3BenchArgs) -> Result<()> {
         let (Some(key), Some(secret)) = (options.key.clone(), options.secret.clone()) else {
             bail!(
                 "{url}: its access key is needed: --key and --secret, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             );
         };
-        let subject = self.subject(Endpoint::from_url(url, HTTP_PORT)?, Account { key, secret }, None);
-        for section in Section::ALL {
-            // Two runs against one server do not meet.
+        let subject = self.subject(Endpoint::from_url(url, HTTP_PORT)?, S3Account { key, secret }, None);
+        for section in BenchSection::ALL {
+            // The process id in the name keeps two runs against one server apart.
             let bucket = format!("larder-bench-{}-{}", std::process::id(), section.name());
             let subject = subject.with_bucket(bucket);
             subject.make().await?;
@@ -105,20 +105,20 @@ impl Run {
         Ok(())
     }
 
-    /// Everything, each section against a fresh server.
-    async fn own_servers(&mut self, options: &Options) -> Result<()> {
-        for section in Section::ALL {
-            let recipe = self.recipe(options, section)?;
-            let log = recipe.log.clone();
-            self.own_server(recipe, section).await.with_context(|| log_end(&log))?;
+    /// Measures each section against a fresh server.
+    async fn own_servers(&mut self, options: &S3BenchArgs) -> Result<()> {
+        for section in BenchSection::ALL {
+            let config = self.config(options, section)?;
+            let log = config.log.clone();
+            self.own_server(config, section).await.with_context(|| log_end(&log))?;
         }
         Ok(())
     }
 
-    async fn own_server(&mut self, recipe: Recipe, section: Section) -> Result<()> {
-        let account = recipe.s3.clone().context("a recipe without S3")?;
-        let data = recipe.data.clone();
-        let server = Server::start(recipe)?;
+    async fn own_server(&mut self, config: ServerConfig, section: BenchSection) -> Result<()> {
+        let account = config.s3.clone().context("a server without S3")?;
+        let data = config.data.clone();
+        let server = ServerProcess::start(config)?;
         let subject = self.subject(server.s3.clone(), account, Some(server.pid()));
         let subject = subject.with_bucket(format!("larder-bench-{}", section.name()));
         subject.make().await?;
@@ -128,14 +128,14 @@ impl Run {
         Ok(())
     }
 
-    fn recipe(&self, options: &Options, section: Section) -> Result<Recipe> {
+    fn config(&self, options: &S3BenchArgs, section: BenchSection) -> Result<ServerConfig> {
         let durability = match section {
-            Section::Listing => Some("buffered".to_owned()),
-            _ => options.told.durability.clone(),
+            BenchSection::Listing => Some("buffered".to_owned()),
+            _ => options.args.durability.clone(),
         };
-        Ok(Recipe {
-            binary: options.told.binary()?,
-            engine: options.told.engine.clone(),
+        Ok(ServerConfig {
+            binary: options.args.binary()?,
+            engine: options.args.engine.clone(),
             durability,
             s3: Some(own_account()),
             cluster: None,
@@ -144,12 +144,12 @@ impl Run {
         })
     }
 
-    fn subject(&self, endpoint: Endpoint, account: Account, pid: Option<u32>) -> Subject {
-        Subject {
-            place: Place { endpoint, account, bucket: String::new() },
+    fn subject(&self, endpoint: Endpoint, account: S3Account, pid: Option<u32>) -> S3Subject {
+        S3Subject {
+            place: BucketLocation { endpoint, account, bucket: String::new() },
             values: self.values.clone(),
             pid,
-            // What is made outside of a cell has the numbers below.
+            // Numbers below are for keys that are made outside of cells.
             new_keys: Arc::new(AtomicU64::new(CELL_OPERATIONS_MAX)),
         }
     }

@@ -1,43 +1,43 @@
-//! What is measured of each server: the cells of one size, or one promise.
+//! The measurements of each server: the cells of one size, or one target.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::bucket::{Job, Subject, loaded};
-use super::cells::{self, Made, Operation, VALUE_BYTES, cell, connections};
-use super::driver::Place;
-use super::face::size;
-use super::run::Run;
+use super::bucket::{BucketJob, S3Subject, loaded};
+use super::cells::{self, CreatedKeys, S3BenchOperation, VALUE_BYTES, cell, connections};
+use super::driver::BucketLocation;
+use super::report_style::size;
+use super::run::S3Run;
 use super::{listing, paging, uploads};
 use crate::bare_file::BareFile;
 use crate::compare::Comparison;
-use crate::keys::Random;
+use crate::keys::BenchRandom;
 use crate::procfs;
 use crate::report::{megabytes, per_second, thousands};
-use crate::targets::{self, Target};
+use crate::targets::{self, BenchTarget};
 
-/// How long a server is left alone before it counts as settled.
+/// The pause after which a server counts as settled.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Connections of the comparison with the bare server; the last is the one that was promised.
+/// The connections of the comparison with the bare server; the target is about the last.
 const BARE_CONNECTIONS: [u64; 2] = [1, 4];
 
-/// What is measured of one server.
+/// A measurement on one server.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Section {
-    /// The operations, with values of this size.
+pub(super) enum BenchSection {
+    /// The operations with values of this size.
     Cells(usize),
     /// List Parts.
     Paging,
-    /// Very many keys.
+    /// The listing of very many keys.
     Listing,
-    /// Memory.
+    /// Memory during uploads.
     Uploads,
 }
 
-impl Section {
-    /// All of them, in the order they are run.
+impl BenchSection {
+    /// All sections, in the order of the run.
     pub(super) const ALL: [Self; 6] = [
         Self::Cells(VALUE_BYTES[0]),
         Self::Cells(VALUE_BYTES[1]),
@@ -47,7 +47,7 @@ impl Section {
         Self::Uploads,
     ];
 
-    /// The end of its bucket's and its directories' names.
+    /// Its name in the bucket and the directories.
     pub(super) fn name(self) -> String {
         match self {
             Self::Cells(bytes) => size(bytes).replace(' ', "").to_ascii_lowercase(),
@@ -58,41 +58,41 @@ impl Section {
     }
 }
 
-impl Run {
+impl S3Run {
     /// Measures one section on a server with an empty bucket.
     ///
     /// # Errors
     ///
-    /// When the server refuses what the measure needs, or breaks a connection outside of a cell.
-    pub(super) async fn section(&mut self, subject: &Subject, section: Section) -> Result<()> {
+    /// When the server refuses a request, or breaks a connection outside of a cell.
+    pub(super) async fn section(&mut self, subject: &S3Subject, section: BenchSection) -> Result<()> {
         match section {
-            Section::Cells(value_bytes) => self.measure(subject, value_bytes).await,
-            Section::Paging => self.paging(subject).await,
-            Section::Listing => self.listing(subject).await,
-            Section::Uploads => self.uploads(subject).await,
+            BenchSection::Cells(value_bytes) => self.measure(subject, value_bytes).await,
+            BenchSection::Paging => self.paging(subject).await,
+            BenchSection::Listing => self.listing(subject).await,
+            BenchSection::Uploads => self.uploads(subject).await,
         }
     }
 
-    /// What is measured of one size.
-    async fn measure(&mut self, subject: &Subject, value_bytes: usize) -> Result<()> {
+    /// Measures the cells of one size.
+    async fn measure(&mut self, subject: &S3Subject, value_bytes: usize) -> Result<()> {
         let count = self.plan.loaded(value_bytes);
         eprintln!("loading {count} keys of {}", size(value_bytes));
-        let seconds = subject.work(Job::Load(value_bytes), count).await?.as_secs_f64();
+        let seconds = subject.work(BucketJob::Load(value_bytes), count).await?.as_secs_f64();
         let name = format!("loading {} keys of {}, 64 connections", thousands(count as f64), size(value_bytes));
         self.report.fact(name, format!("{seconds:.1} s, {}/s", per_second(count as f64 / seconds)));
         if value_bytes == VALUE_BYTES[2] {
             self.compare(subject, count).await?;
         }
-        let made = Made::default();
-        for operation in Operation::IN_TURN.into_iter().filter(|operation| operation.is_run_with(value_bytes)) {
-            if operation == Operation::Delete {
+        let made = CreatedKeys::default();
+        for operation in S3BenchOperation::IN_TURN.into_iter().filter(|operation| operation.is_run_with(value_bytes)) {
+            if operation == S3BenchOperation::Delete {
                 made.fill_up(subject, value_bytes, self.plan.deleted_min(value_bytes)).await?;
             }
             for connections in connections(value_bytes) {
                 self.cell(subject, operation, value_bytes, connections, &made).await?;
             }
-            // What is left is of no more use, and takes room.
-            if matches!(operation, Operation::Delete | Operation::Multipart) {
+            // Later cells do not need these keys, and they take space.
+            if matches!(operation, S3BenchOperation::Delete | S3BenchOperation::Multipart) {
                 made.delete(subject).await?;
             }
         }
@@ -101,11 +101,11 @@ impl Run {
 
     async fn cell(
         &mut self,
-        subject: &Subject,
-        operation: Operation,
+        subject: &S3Subject,
+        operation: S3BenchOperation,
         value_bytes: usize,
         connections: u64,
-        made: &Made,
+        made: &CreatedKeys,
     ) -> Result<()> {
         let (loaded, length) = (self.plan.loaded(value_bytes), self.plan.length(value_bytes));
         let cell = cell(operation, value_bytes, connections);
@@ -116,15 +116,15 @@ impl Run {
         Ok(())
     }
 
-    /// GETs of the largest values beside a bare server that streams one of them from a file.
-    async fn compare(&mut self, subject: &Subject, loaded_keys: u64) -> Result<()> {
+    /// Compares GETs of the largest values with a bare server that streams one of them from a file.
+    async fn compare(&mut self, subject: &S3Subject, loaded_keys: u64) -> Result<()> {
         let value_bytes = VALUE_BYTES[2];
         let file = self.scratch.join("bare-file");
-        std::fs::write(&file, self.values.cut(&mut Random::new(1), value_bytes))?;
+        std::fs::write(&file, self.values.cut(&mut BenchRandom::new(1), value_bytes))?;
         let bare_server = BareFile::start(&file)?;
-        let bare_place = Place { endpoint: bare_server.endpoint.clone(), ..subject.place.clone() };
-        let bare = Subject { place: bare_place, pid: Some(bare_server.pid()), ..subject.clone() };
-        // Each is read once before it counts: the page cache is warm on both sides.
+        let bare_place = BucketLocation { endpoint: bare_server.endpoint.clone(), ..subject.place.clone() };
+        let bare = S3Subject { place: bare_place, pid: Some(bare_server.pid()), ..subject.clone() };
+        // Each key is read once before the measurement: the page cache is warm on both sides.
         let mut driver = subject.connect(0).await?;
         for number in 0..loaded_keys {
             driver.get(&loaded(number)).await?;
@@ -135,7 +135,7 @@ impl Run {
             let comparison = self.in_turns(subject, &bare, connections, loaded_keys).await?;
             if connections == BARE_CONNECTIONS[1] {
                 let detail = comparison.detail("bare hyper");
-                self.report.targets.push(Target::new(targets::S3_GET, comparison.ratio(), detail));
+                self.report.targets.push(BenchTarget::new(targets::S3_GET, comparison.ratio(), detail));
             } else {
                 let ratio = comparison.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
                 let text = format!("{ratio}: {}", comparison.detail("bare hyper"));
@@ -147,39 +147,39 @@ impl Run {
         Ok(())
     }
 
-    async fn in_turns(&self, ours: &Subject, bare: &Subject, connections: u64, loaded: u64) -> Result<Comparison> {
+    async fn in_turns(&self, ours: &S3Subject, bare: &S3Subject, connections: u64, loaded: u64) -> Result<Comparison> {
         let mut comparison = Comparison::default();
-        let cell = cell(Operation::Get, VALUE_BYTES[2], connections);
-        let made = Made::default();
+        let cell = cell(S3BenchOperation::Get, VALUE_BYTES[2], connections);
+        let made = CreatedKeys::default();
         for round in 0..self.plan.rounds.count {
-            // Whoever comes second finds another machine: each side does so in turn.
+            // The order alternates: the second side finds a warmer machine.
             for is_ours in [round % 2 == 0, round % 2 == 1] {
                 let subject = if is_ours { ours } else { bare };
                 let side = if is_ours { &mut comparison.ours } else { &mut comparison.base };
                 let length = self.plan.rounds.length;
-                side.add(&cells::run(subject, cell, Operation::Get, loaded, &made, length).await?);
+                side.add(&cells::run(subject, cell, S3BenchOperation::Get, loaded, &made, length).await?);
             }
         }
         Ok(comparison)
     }
 
-    async fn paging(&mut self, subject: &Subject) -> Result<()> {
+    async fn paging(&mut self, subject: &S3Subject) -> Result<()> {
         let (parts, pages) = (self.plan.parts, self.plan.pages);
         eprintln!("listing parts of uploads of {parts:?} parts");
         let paged = paging::run(subject, &parts, pages).await?;
         let (small, large) = (paged[0].median_us(), paged[parts.len() - 1].median_us());
         let ratio = large.zip(small).map(|(large, small)| large / small);
-        let medians: Vec<String> = paged.iter().map(paging::Paged::describe).collect();
+        let medians: Vec<String> = paged.iter().map(paging::PagedUpload::describe).collect();
         let each = thousands(pages as f64);
         let detail = format!("medians of {each} pages each from random places, in turns: {}", medians.join(", "));
-        self.report.targets.push(Target::new(targets::S3_PARTS, ratio, detail));
+        self.report.targets.push(BenchTarget::new(targets::S3_PARTS, ratio, detail));
         let most = &paged[parts.len() - 1];
         let name = format!("sending {} parts of 16 B, 64 connections", thousands(most.parts as f64));
         self.report.fact(name, most.loading());
         Ok(())
     }
 
-    async fn listing(&mut self, subject: &Subject) -> Result<()> {
+    async fn listing(&mut self, subject: &S3Subject) -> Result<()> {
         let keys = self.plan.keys;
         eprintln!("loading {keys} empty keys, and listing them");
         let listed = listing::run(subject, keys).await?;
@@ -190,30 +190,30 @@ impl Run {
             let resident = megabytes(procfs::resident_bytes(pid)?);
             detail += &format!("; resident memory then {resident:.0} MB");
         }
-        self.report.targets.push(Target::new(targets::S3_LIST, Some(seconds), detail));
+        self.report.targets.push(BenchTarget::new(targets::S3_LIST, Some(seconds), detail));
         let loading = listed.loaded_in.as_secs_f64();
         let rate = thousands(keys as f64 / loading);
         self.report.fact(format!("loading {count} empty keys, 64 connections"), format!("{loading:.1} s, {rate}/s"));
         Ok(())
     }
 
-    async fn uploads(&mut self, subject: &Subject) -> Result<()> {
+    async fn uploads(&mut self, subject: &S3Subject) -> Result<()> {
         let Some(pid) = subject.pid else {
-            self.report.targets.push(Target::new(targets::S3_MEMORY, None, "needs the server's own process"));
+            self.report.targets.push(BenchTarget::new(targets::S3_MEMORY, None, "needs the server's own process"));
             return Ok(());
         };
         let (count, value_bytes) = (self.plan.uploads, VALUE_BYTES[2]);
         eprintln!("{count} uploads at once");
-        let held = uploads::run(subject, pid, count, value_bytes).await?;
-        let (before, seen) = (megabytes(held.before), megabytes(held.seen));
-        let seconds = held.elapsed.as_secs_f64();
+        let memory = uploads::run(subject, pid, count, value_bytes).await?;
+        let (before, sampled) = (megabytes(memory.before), megabytes(memory.sampled));
+        let seconds = memory.elapsed.as_secs_f64();
         let moved = megabytes(count * value_bytes as u64) / seconds;
         let detail = format!(
             "peak resident memory of a fresh server, {count} PUTs of {} at once in {seconds:.1} s ({moved:.0} MB/s); \
-             {before:.0} MB before, {seen:.0} MB the most seen every 20 ms",
+             {before:.0} MB before, {sampled:.0} MB the largest of samples every 20 ms",
             size(value_bytes)
         );
-        self.report.targets.push(Target::new(targets::S3_MEMORY, Some(megabytes(held.peak)), detail));
+        self.report.targets.push(BenchTarget::new(targets::S3_MEMORY, Some(megabytes(memory.peak)), detail));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Signature version 2, and the `Date` it needs.
+//! Signature version 2, and its `Date`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,14 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 
-use crate::server::Account;
+use crate::server::S3Account;
 
-/// Bytes of a signature as it is sent.
+/// The length of a signature in a header.
 const SIGNATURE_BYTES: usize = 28;
 
 /// Signs requests; the date is formatted once a second.
 #[derive(Clone)]
-pub(crate) struct Signer {
+pub(crate) struct V2Signer {
     key: String,
     keyed: Hmac<Sha1>,
     second: u64,
@@ -23,13 +23,13 @@ pub(crate) struct Signer {
     text: Vec<u8>,
 }
 
-impl Signer {
-    /// One for an account.
+impl V2Signer {
+    /// A signer of this account.
     ///
     /// # Errors
     ///
-    /// Never; the constructor of the code says it may.
-    pub(crate) fn new(account: &Account) -> Result<Self> {
+    /// Never; only the signature of the HMAC's constructor has an error.
+    pub(crate) fn new(account: &S3Account) -> Result<Self> {
         let keyed = Hmac::new_from_slice(account.secret.as_bytes()).context("a secret of that length")?;
         Ok(Self { key: account.key.clone(), keyed, second: 0, date: String::new(), text: Vec::new() })
     }
@@ -46,7 +46,7 @@ impl Signer {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// Formats the date anew when its second is over.
+    /// Formats the date again after each second.
     fn tick(&mut self) {
         let now = SystemTime::now();
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -57,7 +57,7 @@ impl Signer {
     }
 }
 
-/// The signature of a request; `text` is only a place to build what is signed.
+/// The signature of a request; `text` is a buffer for the signed text.
 fn signature(
     keyed: &Hmac<Sha1>,
     text: &mut Vec<u8>,
@@ -72,7 +72,7 @@ fn signature(
     let mut keyed = keyed.clone();
     keyed.update(text);
     let mut written = [b'='; SIGNATURE_BYTES];
-    // 20 bytes are 28 characters: it always fits.
+    // 20 bytes encode to 28 characters, which always fit.
     let _ = STANDARD.encode_slice(keyed.finalize().into_bytes(), &mut written);
     written
 }
@@ -81,13 +81,13 @@ fn signature(
 mod tests {
     use super::*;
 
-    fn signer() -> Signer {
+    fn signer() -> V2Signer {
         let secret = "uV3F3YluFJax1cknvbcGwgjvx4QpvB+leU8dUj2o".to_owned();
-        Signer::new(&Account { key: "0PN5J17HBGZHT7JJ3X82".to_owned(), secret }).unwrap()
+        V2Signer::new(&S3Account { key: "0PN5J17HBGZHT7JJ3X82".to_owned(), secret }).unwrap()
     }
 
     #[test]
-    fn published_examples_are_signed_alike() {
+    fn signatures_equal_the_published_examples() {
         let mut signer = signer();
         for (date, resource, expected) in [
             ("Tue, 27 Mar 2007 19:36:42 +0000", "/johnsmith/photos/puppy.jpg", "xXjDGYUmKxnwqr5KXNPGldn5LbA="),

@@ -1,8 +1,8 @@
-//! The little that the generator reads of XML answers: the text of an element without children, and how many there are.
+//! Reads XML answers: the texts of elements without children, and their number.
 
 use memchr::memmem;
 
-/// The text of the first element of this name, entities resolved; `None` without one.
+/// The text of the first element of this name, entities resolved; `None` when there is none.
 pub(crate) fn text(document: &[u8], name: &str) -> Option<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let start = memmem::find(document, open.as_bytes())? + open.len();
@@ -11,7 +11,7 @@ pub(crate) fn text(document: &[u8], name: &str) -> Option<String> {
     Some(resolved(raw))
 }
 
-/// How many elements of this name there are.
+/// The number of elements of this name.
 pub(crate) fn count(document: &[u8], name: &str) -> u64 {
     memmem::find_iter(document, format!("<{name}>").as_bytes()).count() as u64
 }
@@ -22,7 +22,7 @@ pub(crate) fn texts(document: &[u8], name: &str) -> Vec<String> {
     memmem::find_iter(document, open.as_bytes()).filter_map(|at| text(&document[at..], name)).collect()
 }
 
-/// The ampersand comes last: what it gives is not looked at again.
+/// Resolves the entities; the ampersand comes last, so that its result is not resolved again.
 fn resolved(raw: &str) -> String {
     let pairs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&apos;", "'"), ("&amp;", "&")];
     pairs.iter().fold(raw.to_owned(), |text, (entity, character)| text.replace(entity, character))

@@ -1,4 +1,4 @@
-//! One client's account with the budget.
+//! One client's account with the memory budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use crate::budget::{PERMIT_BYTES, SMALL_BYTES_MAX, SharedBudget};
 use crate::shares::{HeldShare, ShareGates};
 
-/// How long a draw waits at most for others to give back: the client may ask again then.
+/// How long a draw waits for other clients; after that the client gets a refusal and may retry.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The account of a client. Clones are the same account.
+/// The account of a client. Clones share it.
 #[derive(Debug, Clone)]
 pub struct ClientAccount(Arc<AccountGates>);
 
@@ -22,12 +22,12 @@ struct AccountGates {
     large: ShareGates,
 }
 
-/// Bytes that were drawn; they are given back when it is dropped.
+/// Drawn bytes; dropping this gives them back.
 #[derive(Debug)]
 #[must_use = "the bytes are given back when this is dropped"]
 pub struct HeldMemory(#[expect(dead_code, reason = "held, not read")] HeldShare);
 
-/// There is no memory for this client now.
+/// The budget has no memory for this client now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemorySpent;
 
@@ -36,32 +36,33 @@ impl ClientAccount {
         Self(Arc::new(AccountGates { budget, small, large }))
     }
 
-    /// Draws bytes, waiting some seconds for others. Draw once what a request will need: two that hold some and wait for
-    /// more may wait for each other. More than an address may ever hold counts as all of that.
+    /// Draws bytes, waiting some seconds for other clients. A request draws once for all it needs: two requests that each
+    /// hold some and wait for more would block each other. A draw above an address's share counts as the whole share.
     ///
     /// # Errors
-    /// [`MemorySpent`]: nothing was drawn.
+    /// [`MemorySpent`]: the draw took nothing.
     pub async fn draw(&self, bytes: u64) -> Result<HeldMemory, MemorySpent> {
-        let (gates, permits) = self.way(bytes);
-        if let Some(held) = gates.try_pass(permits) {
+        let (gates, permits) = self.gates_for(bytes);
+        if let Some(held) = gates.try_acquire(permits) {
             return Ok(HeldMemory(held));
         }
         let budget = &self.0.budget;
-        let _waiting = budget.waits();
-        let held = gates.pass(permits, Instant::now() + WAIT_MAX).await;
-        held.map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| budget.refuse())
+        // The guard ends the count also when the caller drops this future.
+        let _waiting = budget.begin_waiting();
+        let held = gates.acquire(permits, Instant::now() + WAIT_MAX).await;
+        held.map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| budget.count_refusal())
     }
 
     /// Draws bytes if they are free now.
     ///
     /// # Errors
-    /// [`MemorySpent`]: nothing was drawn.
+    /// [`MemorySpent`]: the draw took nothing.
     pub fn try_draw(&self, bytes: u64) -> Result<HeldMemory, MemorySpent> {
-        let (gates, permits) = self.way(bytes);
-        gates.try_pass(permits).map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| self.0.budget.refuse())
+        let (gates, permits) = self.gates_for(bytes);
+        gates.try_acquire(permits).map(HeldMemory).ok_or(MemorySpent).inspect_err(|_| self.0.budget.count_refusal())
     }
 
-    fn way(&self, bytes: u64) -> (&ShareGates, u32) {
+    fn gates_for(&self, bytes: u64) -> (&ShareGates, u32) {
         let bytes = bytes.min(self.0.budget.draw_max());
         let gates = if bytes <= SMALL_BYTES_MAX { &self.0.small } else { &self.0.large };
         (gates, u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX))
@@ -82,7 +83,7 @@ mod tests {
         IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
     }
 
-    /// Draws of so many bytes until the first one that is refused.
+    /// Draws of so many bytes until the first refusal.
     fn draw_all(account: &ClientAccount, bytes: u64) -> Vec<HeldMemory> {
         std::iter::from_fn(|| account.try_draw(bytes).ok()).collect()
     }
@@ -97,25 +98,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_gets_what_is_given_back_or_is_refused_in_time() {
+    async fn a_waiting_draw_gets_freed_bytes_or_a_refusal_in_time() {
         let budget = MemoryBudget::new(64 * MIB, 0);
         let account = budget.account("http", peer(1));
         let mut held = draw_all(&account, MIB);
-        assert_eq!((held.len(), budget.figures().large), (24, 24 * MIB), "half of the 48 MiB for large draws");
-        let (begun, refused) = (Instant::now(), budget.figures().refused);
+        assert_eq!((held.len(), budget.usage().large), (24, 24 * MIB), "half of the 48 MiB for large draws");
+        let (begun, refused) = (Instant::now(), budget.usage().refused);
         assert_eq!(account.draw(MIB).await.err(), Some(MemorySpent));
-        assert_eq!((begun.elapsed(), budget.figures().refused), (WAIT_MAX, refused + 1));
+        assert_eq!((begun.elapsed(), budget.usage().refused), (WAIT_MAX, refused + 1));
         let waiting = tokio::spawn({
             let account = account.clone();
             async move { account.draw(MIB).await.map(drop) }
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(budget.figures().waiting, 1);
+        assert_eq!(budget.usage().waiting, 1);
         held.pop();
         assert_eq!(waiting.await.unwrap(), Ok(()));
-        assert_eq!(budget.figures().waiting, 0);
+        assert_eq!(budget.usage().waiting, 0);
         drop(held);
-        assert!(account.draw(u64::MAX).await.is_ok(), "more than there ever is counts as all");
-        assert_eq!(budget.figures().large, 0);
+        assert!(account.draw(u64::MAX).await.is_ok(), "a draw above the share counts as the whole share");
+        assert_eq!(budget.usage().large, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Permits that listeners and addresses share, so that none of them can take all.
+//! Permits that listeners and addresses share, so that none of them takes all.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// Addresses that are remembered at least before those that are gone are forgotten.
+/// Addresses kept at least before a sweep forgets those without clients.
 const ADDRESSES_KEPT_MIN: usize = 1024;
-/// The bits of an IPv6 address that name its network: a host picks the others as it likes.
+/// The bits of an IPv6 address that name its network: a host chooses the others freely.
 const NETWORK_BITS: u128 = !0 << 64;
 
 /// A number of permits: one listener gets three quarters of them at most, one address half.
@@ -22,72 +22,73 @@ pub struct SharedPermits {
     addresses: Mutex<AddressShares>,
 }
 
-/// The shares of addresses, kept as long as a client there is connected.
+/// The shares of addresses, kept while a client of the address is connected.
 #[derive(Debug, Default)]
 struct AddressShares {
     shares: HashMap<IpAddr, Weak<Semaphore>>,
-    /// Shares after the last sweep: the next one comes at twice as many, so its cost per client does not grow.
-    swept: usize,
+    /// Shares left by the last sweep. The next sweep comes at twice as many, so its cost per client stays constant.
+    size_after_sweep: usize,
 }
 
-/// The way of one client to the permits: its address's share, its listener's, and all. They are passed in this order: a client
-/// that has spent its own share waits without holding what others could use.
+/// The semaphores of one client: its address's share, its listener's, and all. A client takes them in this order: one that
+/// used up its own share waits without holding permits that other clients could use.
 #[derive(Debug, Clone)]
 pub struct ShareGates([Arc<Semaphore>; 3]);
 
-/// Permits of one client; they are given back when it is dropped.
+/// Permits of one client; dropping this gives them back.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
 pub struct HeldShare(#[expect(dead_code, reason = "held, not read")] [OwnedSemaphorePermit; 3]);
 
 impl SharedPermits {
-    /// So many permits.
+    /// A set of `max` permits.
     #[must_use]
     pub fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         Self { max, all: Arc::new(Semaphore::new(max)), listeners: Mutex::default(), addresses: Mutex::default() }
     }
 
-    /// How many there are.
+    /// The number of permits.
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// How many one address may hold.
+    /// The number of permits that one address may hold.
     #[must_use]
     pub fn address_max(&self) -> usize {
         self.max.div_ceil(2)
     }
 
-    /// How many are held.
+    /// The number of permits held.
     #[must_use]
     pub fn held(&self) -> usize {
         self.max.saturating_sub(self.all.available_permits())
     }
 
-    /// The gates of a client at this address, at the listener of this name.
+    /// The gates of a client at this address, for the listener of this name.
     #[must_use]
     pub fn gates(&self, listener: &'static str, address: IpAddr) -> ShareGates {
         let listener_max = self.max - self.max / 4;
         let of_listener = || Arc::new(Semaphore::new(listener_max));
         let of_listener = Arc::clone(self.listeners.lock().entry(listener).or_insert_with(of_listener));
-        ShareGates([self.of_address(address), of_listener, Arc::clone(&self.all)])
+        ShareGates([self.address_share(address), of_listener, Arc::clone(&self.all)])
     }
 
-    fn of_address(&self, address: IpAddr) -> Arc<Semaphore> {
-        self.addresses.lock().of(one_client(address), self.address_max())
+    fn address_share(&self, address: IpAddr) -> Arc<Semaphore> {
+        self.addresses.lock().share_of(client_key(address), self.address_max())
     }
 }
 
 impl AddressShares {
-    fn of(&mut self, address: IpAddr, max: usize) -> Arc<Semaphore> {
+    fn share_of(&mut self, address: IpAddr, max: usize) -> Arc<Semaphore> {
+        // A held permit keeps its semaphore alive, so a new share never stands beside permits of an old one.
         if let Some(share) = self.shares.get(&address).and_then(Weak::upgrade) {
             return share;
         }
-        if self.shares.len() >= ADDRESSES_KEPT_MIN.max(2 * self.swept) {
+        if self.shares.len() >= ADDRESSES_KEPT_MIN.max(2 * self.size_after_sweep) {
             self.shares.retain(|_, share| share.strong_count() > 0);
-            self.swept = self.shares.len();
+            self.size_after_sweep = self.shares.len();
         }
         let share = Arc::new(Semaphore::new(max));
         self.shares.insert(address, Arc::downgrade(&share));
@@ -95,8 +96,8 @@ impl AddressShares {
     }
 }
 
-/// The address that stands for all that one client can have: its IPv6 network, and IPv4 however it is written.
-fn one_client(address: IpAddr) -> IpAddr {
+/// The address that one client's share counts for: its IPv6 network, or its IPv4 address in either form.
+fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK_BITS).into(),
         address @ IpAddr::V4(_) => address,
@@ -104,21 +105,22 @@ fn one_client(address: IpAddr) -> IpAddr {
 }
 
 impl ShareGates {
-    /// Takes permits if they are free now.
+    /// Takes permits if they are free now; otherwise none.
     #[must_use]
-    pub fn try_pass(&self, permits: u32) -> Option<HeldShare> {
-        let pass = |gate: &Arc<Semaphore>| Arc::clone(gate).try_acquire_many_owned(permits).ok();
+    pub fn try_acquire(&self, permits: u32) -> Option<HeldShare> {
+        let acquire = |gate: &Arc<Semaphore>| Arc::clone(gate).try_acquire_many_owned(permits).ok();
         let [address, listener, all] = &self.0;
-        Some(HeldShare([pass(address)?, pass(listener)?, pass(all)?]))
+        Some(HeldShare([acquire(address)?, acquire(listener)?, acquire(all)?]))
     }
 
-    /// Takes permits, waiting until the deadline for others to give them back.
-    pub async fn pass(&self, permits: u32, deadline: Instant) -> Option<HeldShare> {
-        let pass = async |gate: &Arc<Semaphore>| {
+    /// Takes permits, waiting until the deadline for other clients.
+    pub async fn acquire(&self, permits: u32, deadline: Instant) -> Option<HeldShare> {
+        let acquire = async |gate: &Arc<Semaphore>| {
             timeout_at(deadline, Arc::clone(gate).acquire_many_owned(permits)).await.ok().and_then(Result::ok)
         };
         let [address, listener, all] = &self.0;
-        Some(HeldShare([pass(address).await?, pass(listener).await?, pass(all).await?]))
+        // The common permits come last: a wait for the own share must not hold what other clients could use.
+        Some(HeldShare([acquire(address).await?, acquire(listener).await?, acquire(all).await?]))
     }
 }
 
@@ -132,9 +134,9 @@ mod tests {
         IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
     }
 
-    /// Permits, one after the other, until one is refused.
+    /// Takes single permits until one is refused.
     fn take_all(gates: &ShareGates) -> Vec<HeldShare> {
-        std::iter::from_fn(|| gates.try_pass(1)).collect()
+        std::iter::from_fn(|| gates.try_acquire(1)).collect()
     }
 
     #[test]
@@ -151,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_single_permit_is_anybodys() {
-        assert!(SharedPermits::new(1).gates("http", peer(1)).try_pass(1).is_some());
+    fn a_single_permit_is_free_for_any_address() {
+        assert!(SharedPermits::new(1).gates("http", peer(1)).try_acquire(1).is_some());
     }
 
     #[test]
-    fn addresses_that_are_gone_are_forgotten() {
+    fn addresses_without_clients_are_forgotten() {
         let permits = SharedPermits::new(8);
         for number in 0..10_000_u32 {
             let _ = permits.gates("http", IpAddr::V4(Ipv4Addr::from_bits(number)));
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_once_had_a_share_for_each_of_its_ipv6_addresses() {
+    fn all_ipv6_addresses_of_a_network_share_one_half() {
         let permits = SharedPermits::new(48);
         let taken = |address: &str| take_all(&permits.gates("http", address.parse().unwrap()));
         let greedy = taken("2001:db8::1");

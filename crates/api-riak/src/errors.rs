@@ -1,26 +1,26 @@
-//! Every error of the gateway beside the answer it gets, one line a kind and no wildcard: a new kind does not compile until it
-//! has an answer. The texts are Riak's; the few it does not have are plain sentences. (Riak KV HTTP reference §1.2, §1.3, §3.)
+//! The HTTP answer to every error of the gateway. The match has no wildcard: a new error does not compile without an answer.
+//! The texts are Riak's; errors that Riak does not have get plain sentences. (Riak KV HTTP reference §1.2, §1.3, §3.)
 //!
-//! A column for protocol buffers goes beside [`http`] when that protocol is built.
+//! Protocol buffers get a function beside [`http`] when that protocol is built.
 
 use std::fmt::Write as _;
 
 use hyper::StatusCode;
 
-use larder_gateway::types::Refusal;
-use larder_gateway::{Error, Which};
-use larder_model::causality::Failed;
+use larder_gateway::types::TypeStateError;
+use larder_gateway::{Error, QuorumParam};
+use larder_model::causality::FailedCondition;
 
-/// What the body of an answer is.
+/// The form of an answer's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum BodyForm {
     /// text/plain.
     Text,
     /// application/json.
     Json,
     /// The status's default page.
     Page,
-    /// Nothing.
+    /// No body.
     Empty,
 }
 
@@ -29,24 +29,24 @@ pub enum Form {
 pub struct HttpAnswer {
     /// The status.
     pub status: StatusCode,
-    /// What the body is.
-    pub form: Form,
+    /// The form of the body.
+    pub form: BodyForm,
     /// The body.
     pub body: String,
-    /// After how many seconds to try again.
+    /// Seconds until the client should retry.
     pub retry_after: Option<u32>,
 }
 
 impl HttpAnswer {
     fn text(status: StatusCode, body: impl Into<String>) -> Self {
-        Self { status, form: Form::Text, body: body.into(), retry_after: None }
+        Self { status, form: BodyForm::Text, body: body.into(), retry_after: None }
     }
 
     fn json(status: StatusCode, body: &serde_json::Value) -> Self {
-        Self { status, form: Form::Json, body: body.to_string(), retry_after: None }
+        Self { status, form: BodyForm::Json, body: body.to_string(), retry_after: None }
     }
 
-    fn bare(status: StatusCode, form: Form) -> Self {
+    fn bare(status: StatusCode, form: BodyForm) -> Self {
         Self { status, form, body: String::new(), retry_after: None }
     }
 
@@ -55,7 +55,7 @@ impl HttpAnswer {
     }
 }
 
-/// The answer to `error` over HTTP.
+/// The HTTP answer to `error`.
 #[must_use]
 pub fn http(error: &Error) -> HttpAnswer {
     use StatusCode as S;
@@ -75,10 +75,10 @@ pub fn http(error: &Error) -> HttpAnswer {
         Error::NodeConfirms { got, wanted, reading: false } => {
             HttpAnswer::text(S::SERVICE_UNAVAILABLE, format!("node_confirms-value unsatisfied: {got}/{wanted}\n"))
         }
-        Error::Condition(Failed::Precondition) => HttpAnswer::bare(S::PRECONDITION_FAILED, Form::Page),
-        Error::Condition(Failed::NotModified) => HttpAnswer::bare(S::NOT_MODIFIED, Form::Empty),
-        Error::Condition(Failed::Modified) => HttpAnswer::bare(S::CONFLICT, Form::Page),
-        Error::Superseded => HttpAnswer::bare(S::PRECONDITION_FAILED, Form::Empty),
+        Error::Condition(FailedCondition::Precondition) => HttpAnswer::bare(S::PRECONDITION_FAILED, BodyForm::Page),
+        Error::Condition(FailedCondition::NotModified) => HttpAnswer::bare(S::NOT_MODIFIED, BodyForm::Empty),
+        Error::Condition(FailedCondition::Modified) => HttpAnswer::bare(S::CONFLICT, BodyForm::Page),
+        Error::Superseded => HttpAnswer::bare(S::PRECONDITION_FAILED, BodyForm::Empty),
         Error::Context(error) => HttpAnswer::text(S::BAD_REQUEST, format!("{error}\n")),
         Error::TooLarge { bytes, max: _ } => {
             HttpAnswer::text(S::PAYLOAD_TOO_LARGE, format!("Error:\n{{too_large,{bytes}}}\n"))
@@ -108,27 +108,27 @@ pub fn http(error: &Error) -> HttpAnswer {
     }
 }
 
-/// Riak's words for a type that does not exist or is not active.
+/// Riak's text for a type that does not exist or is not active.
 #[must_use]
 pub fn unknown_type(name: &[u8]) -> String {
     format!("Unknown bucket type: {}", String::from_utf8_lossy(name))
 }
 
-fn unsatisfied(which: Which, got: u32, wanted: u32) -> String {
+fn unsatisfied(which: QuorumParam, got: u32, wanted: u32) -> String {
     let name = match which {
-        Which::R => "R",
-        Which::Pr => "PR",
-        Which::W => return "Too Many write failures to satisfy W/DW\n".into(),
-        Which::Dw => "DW",
-        Which::Pw => "PW",
+        QuorumParam::R => "R",
+        QuorumParam::Pr => "PR",
+        QuorumParam::W => return "Too Many write failures to satisfy W/DW\n".into(),
+        QuorumParam::Dw => "DW",
+        QuorumParam::Pw => "PW",
     };
     format!("{name}-value unsatisfied: {got}/{wanted}\n")
 }
 
-fn refused(refusal: Refusal) -> serde_json::Value {
+fn refused(refusal: TypeStateError) -> serde_json::Value {
     let text = match refusal {
-        Refusal::Unknown => "no_type",
-        Refusal::NotReady => "not_ready",
+        TypeStateError::Unknown => "no_type",
+        TypeStateError::NotReady => "not_ready",
     };
     serde_json::Value::from(text)
 }
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use larder_gateway::Feature;
     use larder_model::causality::ContextError;
-    use larder_model::props::reason::Reason;
-    use larder_model::props::{Invalid, Whole};
+    use larder_model::props::reason::InvalidReason;
+    use larder_model::props::{InvalidProp, TypeRefusal};
 
     #[track_caller]
     fn check(error: Error, status: u16, body: &str) {
@@ -155,16 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_riaks() {
+    fn the_texts_are_riaks() {
         check(Error::UnknownType("nosuch".into()), 404, "Unknown bucket type: nosuch");
         check(
             Error::QuorumAboveN { n_val: 3 },
             400,
             "Specified w/dw/pw/node_confirms values invalid for bucket n value of 3\n",
         );
-        check(Error::Unsatisfied { which: Which::Pr, got: 1, wanted: 2 }, 503, "PR-value unsatisfied: 1/2\n");
+        check(Error::Unsatisfied { which: QuorumParam::Pr, got: 1, wanted: 2 }, 503, "PR-value unsatisfied: 1/2\n");
         check(
-            Error::Unsatisfied { which: Which::W, got: 1, wanted: 2 },
+            Error::Unsatisfied { which: QuorumParam::W, got: 1, wanted: 2 },
             503,
             "Too Many write failures to satisfy W/DW\n",
         );
@@ -172,22 +172,22 @@ mod tests {
         check(Error::TooLarge { bytes: 105, max: 100 }, 413, "Error:\n{too_large,105}\n");
         check(Error::TooManySiblings { count: 101 }, 409, "Error:\n{too_many_siblings,101}\n");
         check(Error::TimedOut, 503, "request timed out\n");
-        check(Error::Refused(Whole::NoDefaultUpdate.into()), 400, r#""no_default_update""#);
-        check(Error::Type(Refusal::Unknown), 400, r#""no_type""#);
+        check(Error::Refused(TypeRefusal::NoDefaultUpdate.into()), 400, r#""no_default_update""#);
+        check(Error::Type(TypeStateError::Unknown), 400, r#""no_type""#);
         check(Error::NotBuilt(Feature::Hooks), 501, "Not available yet: commit hooks\n");
         check(Error::Superseded, 412, "");
         check(Error::Context(ContextError::Foreign), 400, "The vclock was not issued by this server or is damaged\n");
     }
 
     #[test]
-    fn properties_are_named_one_by_one() {
-        let one = |prop: &str, reason| Invalid { prop: prop.into(), reason };
-        let invalid = vec![one("r", Reason::NotValidQuorum), one("n_val", Reason::NotInteger)];
+    fn each_invalid_property_is_named() {
+        let one = |prop: &str, reason| InvalidProp { prop: prop.into(), reason };
+        let invalid = vec![one("r", InvalidReason::NotValidQuorum), one("n_val", InvalidReason::NotInteger)];
         check(Error::Refused(invalid.into()), 400, r#"{"r":"not_valid_quorum","n_val":"not_integer"}"#);
     }
 
     #[test]
-    fn waiting_is_told_in_seconds() {
+    fn a_retry_comes_with_its_seconds() {
         assert_eq!(http(&Error::Overloaded { retry_after: 7 }).retry_after, Some(7));
         assert_eq!(http(&Error::NotReady("old".into())).retry_after, Some(1));
     }

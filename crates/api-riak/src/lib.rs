@@ -1,11 +1,11 @@
-//! The Riak face of Larder: what its clients say, translated to one [`Gateway`](larder_gateway::Gateway) and back.
+//! The Riak protocol of Larder: requests of Riak's clients become calls of one [`Gateway`](larder_gateway::Gateway).
 //!
-//! Only this crate knows Riak's wire. It decodes a request into a gateway call, and an outcome or an error into an answer;
-//! it decides nothing about objects and does no IO but its sockets.
+//! Only this crate knows Riak's protocol. It decodes a request into a call of the gateway, and encodes the result as an
+//! answer. It decides nothing about objects and does no IO except on its sockets.
 //!
 //! ```text
 //! http     one file per resource, a table of routes, hyper below
-//! errors   every error of the gateway beside its answer
+//! errors   the answer to every error of the gateway
 //! ```
 
 pub mod errors;

@@ -1,4 +1,4 @@
-//! Replica counts on a cluster of three: each answer to the letter.
+//! Replica counts on a cluster of three nodes, with the exact text of each answer.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -10,19 +10,19 @@ use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
-use larder_store::replicas::{Replicas, Setup};
+use larder_store::replicas::{ClusterSetup, Replicas};
 
-use support::{Client, Server};
+use support::{RiakClient, RiakServer};
 
-async fn cluster() -> (Server, Replicas) {
+async fn cluster() -> (RiakServer, Replicas) {
     let clock = Arc::new(SystemClock::default());
-    let replicas = Replicas::new(clock.clone(), Setup::default(), 1);
+    let replicas = Replicas::new(clock.clone(), ClusterSetup::default(), 1);
     let blobs = Arc::new(MemoryStore::new(clock.clone()));
     let (config, settings) = (Config { alone: false, ..Config::default() }, HttpSettings::default());
-    (Server::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings).await, replicas)
+    (RiakServer::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings).await, replicas)
 }
 
-async fn ask(server: &Server, client: &mut Client, method: &str, query: &str) -> (u16, String) {
+async fn ask(server: &RiakServer, client: &mut RiakClient, method: &str, query: &str) -> (u16, String) {
     let body = if method == "PUT" { "x" } else { "" };
     let request = format!(
         "{method} /buckets/b/keys/k?{query} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
@@ -33,7 +33,7 @@ async fn ask(server: &Server, client: &mut Client, method: &str, query: &str) ->
 }
 
 #[tokio::test]
-async fn what_is_not_met_is_said_as_riak_says_it() {
+async fn an_unmet_count_gets_riaks_text() {
     let (server, replicas) = cluster().await;
     let mut client = server.connect().await;
     let mut says = async |method: &str, query: &str, status: u16, text: &str| {
@@ -65,7 +65,7 @@ async fn what_is_not_met_is_said_as_riak_says_it() {
 }
 
 #[tokio::test]
-async fn nothing_up_is_said_of_the_value_asked_for() {
+async fn without_nodes_the_requested_count_is_reported_unmet() {
     let (server, replicas) = cluster().await;
     let mut client = server.connect().await;
     (0..3).for_each(|node| replicas.kill(node));

@@ -1,5 +1,5 @@
-//! Golden wire transcripts: each file under `tests/transcripts` is one gateway and one connection, walked from top to bottom
-//! through the real server. A case is a request, what comes back, and a line between:
+//! Golden wire transcripts. Each file under `tests/transcripts` runs against one gateway over one connection, from top to
+//! bottom, through the real server. A case is a request and its answer, with a line between them:
 //!
 //! ```text
 //! ### a title, `x100` at its end repeats the request
@@ -11,9 +11,9 @@
 //! 204
 //! Content-Type: text/plain
 //! ```
-//! Headers come in any order and all have to be named, but for `Date`, `Content-Length`, `X-Riak-Vclock`, `ETag` and
-//! `Last-Modified`. `{name}` stands for any text the first time, for the same text from then on; `{_}` for any text. Escapes in
-//! bodies: `\n`, `\r`, `\\`, `\xNN`. `@type NAME JSON` makes a bucket type and activates it; `@created` only makes it.
+//! Headers come in any order. All must be named except `Date`, `Content-Length`, `X-Riak-Vclock`, `ETag` and `Last-Modified`.
+//! `{name}` matches any text the first time and the same text from then on; `{_}` matches any text. Escapes in bodies: `\n`,
+//! `\r`, `\\`, `\xNN`. `@type NAME JSON` creates a bucket type and activates it; `@created` only creates it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -21,9 +21,9 @@ mod support;
 
 use std::collections::HashMap;
 
-use support::{Client, Response, Server};
+use support::{RawResponse, RiakClient, RiakServer};
 
-/// Headers that need not be named.
+/// Headers that a transcript may leave out.
 const OPTIONAL: [&str; 5] = ["date", "content-length", "x-riak-vclock", "etag", "last-modified"];
 
 macro_rules! transcripts {
@@ -50,7 +50,7 @@ transcripts!(
     types
 );
 
-struct Case<'a> {
+struct TranscriptCase<'a> {
     line: usize,
     title: &'a str,
     request: Vec<&'a str>,
@@ -58,7 +58,7 @@ struct Case<'a> {
 }
 
 async fn walk(file: &str, text: &str) {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let mut names = HashMap::new();
     for case in cases(text) {
@@ -71,12 +71,12 @@ async fn walk(file: &str, text: &str) {
     server.stop().await;
 }
 
-fn cases(text: &str) -> Vec<Case<'_>> {
-    let mut cases = Vec::<Case<'_>>::new();
+fn cases(text: &str) -> Vec<TranscriptCase<'_>> {
+    let mut cases = Vec::<TranscriptCase<'_>>::new();
     let mut answering = false;
     for (number, line) in text.lines().enumerate() {
         if let Some(title) = line.strip_prefix("### ") {
-            cases.push(Case { line: number + 1, title, request: Vec::new(), answer: Vec::new() });
+            cases.push(TranscriptCase { line: number + 1, title, request: Vec::new(), answer: Vec::new() });
             answering = false;
         } else if let Some(case) = cases.last_mut() {
             match line {
@@ -94,7 +94,13 @@ fn cases(text: &str) -> Vec<Case<'_>> {
     cases
 }
 
-async fn run(server: &Server, client: &mut Client, case: &Case<'_>, names: &mut HashMap<String, String>, place: &str) {
+async fn run(
+    server: &RiakServer,
+    client: &mut RiakClient,
+    case: &TranscriptCase<'_>,
+    names: &mut HashMap<String, String>,
+    place: &str,
+) {
     if let Some(made) = case.request.first().and_then(|line| line.strip_prefix('@')) {
         let mut words = made.splitn(3, ' ');
         let (verb, name) = (words.next().unwrap(), words.next().unwrap());
@@ -120,7 +126,7 @@ fn parts<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Option<String>) {
 fn request(head: &[String], body: Option<Vec<u8>>) -> Vec<u8> {
     let mut request = format!("{} HTTP/1.1\r\n", head[0]).into_bytes();
     for line in &head[1..] {
-        // What a transcript says is UTF-8, what goes over the wire is bytes.
+        // Transcripts are UTF-8; the wire carries bytes.
         request.extend([line.as_bytes(), b"\r\n"].concat());
     }
     let has = |name: &str| head.iter().any(|line| line.to_ascii_lowercase().starts_with(name));
@@ -136,7 +142,7 @@ fn request(head: &[String], body: Option<Vec<u8>>) -> Vec<u8> {
     request
 }
 
-fn check(response: &Response, expected: &[&str], names: &mut HashMap<String, String>) -> Result<(), String> {
+fn check(response: &RawResponse, expected: &[&str], names: &mut HashMap<String, String>) -> Result<(), String> {
     let (head, body) = parts(expected);
     let status = head.first().copied().unwrap_or_default();
     if response.status.to_string() != status {
@@ -159,10 +165,10 @@ fn check(response: &Response, expected: &[&str], names: &mut HashMap<String, Str
     if matches(&wanted, &found, names) { Ok(()) } else { Err(format!("body\n{found:?}\nand not\n{wanted:?}")) }
 }
 
-/// Whether `text` is `pattern`, whose names are then known.
+/// Whether `text` matches `pattern`; a match binds the pattern's names.
 fn matches(pattern: &str, text: &str, names: &mut HashMap<String, String>) -> bool {
     let Some((before, rest)) = pattern.split_once('{').filter(|(_, rest)| is_name(rest)) else {
-        // A brace that opens no name belongs to the text.
+        // A brace without a name belongs to the text.
         return match pattern.split_once('{') {
             Some((before, rest)) => {
                 let before = format!("{before}{{");

@@ -1,4 +1,4 @@
-//! What happens on the socket itself: pipelining, large bodies, broken requests, limits, the end of the server.
+//! The wire: pipelining, large bodies, malformed requests, limits and shutdown.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use support::{PATIENCE, Server};
+use support::{PATIENCE, RiakServer};
 
-/// A value as long as can only be a stream and a blob.
+/// Length of a value that must be streamed and stored as a blob.
 const LARGE: usize = 3 * 1024 * 1024 + 17;
 
 fn put(path: &str, body: &[u8], more: &str) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn pattern(length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn requests_may_come_in_one_packet() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let both = [put("/buckets/b/keys/k", b"x", ""), get("/buckets/b/keys/k", ""), get("/ping", "")].concat();
     client.stream.write_all(&both).await.unwrap();
@@ -48,7 +48,7 @@ async fn requests_may_come_in_one_packet() {
 
 #[tokio::test]
 async fn a_refused_body_does_not_spoil_the_next_request() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let refused = b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx";
     client.stream.write_all(&[&refused[..], &get("/ping", "")].concat()).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_refused_body_does_not_spoil_the_next_request() {
 
 #[tokio::test]
 async fn a_client_may_close_its_half() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     client.stream.write_all(&get("/ping", "")).await.unwrap();
     client.stream.shutdown().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_client_may_close_its_half() {
 
 #[tokio::test]
 async fn old_clients_without_host_are_served() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     client.stream.write_all(b"GET /ping HTTP/1.0\r\n\r\n").await.unwrap();
     assert_eq!(client.receive(false).await.unwrap().body, b"OK");
@@ -79,8 +79,8 @@ async fn old_clients_without_host_are_served() {
 }
 
 #[tokio::test]
-async fn a_client_may_wait_to_be_told_to_go_on() {
-    let server = Server::start().await;
+async fn a_client_may_wait_for_100_continue() {
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let request = put("/buckets/b/keys/k", b"x", "Expect: 100-continue\r\n");
     client.stream.write_all(&request[..request.len() - 1]).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_client_may_wait_to_be_told_to_go_on() {
 
 #[tokio::test]
 async fn large_values_stream_in_and_out() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let value = pattern(LARGE);
     let request = put("/buckets/b/keys/large", &value, "");
@@ -111,7 +111,7 @@ async fn large_values_stream_in_and_out() {
 
 #[tokio::test]
 async fn large_siblings_stream_too() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     server.make_type("kept", "{}", true).await;
     let mut client = server.connect().await;
     let path = "/types/kept/buckets/b/keys/k";
@@ -130,7 +130,7 @@ async fn large_siblings_stream_too() {
 
 #[tokio::test]
 async fn a_large_body_that_does_not_match_its_hash_is_not_stored() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let request = put("/buckets/b/keys/k", &pattern(LARGE), "Content-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n");
     let refused = client.send(&server, &request, false).await;
@@ -142,7 +142,7 @@ async fn a_large_body_that_does_not_match_its_hash_is_not_stored() {
 #[tokio::test]
 async fn too_large_a_body_is_refused_unread() {
     let config = Config { object_bytes_max: 1_000_000, ..Config::default() };
-    let server = Server::start_with(config, HttpSettings::default()).await;
+    let server = RiakServer::start_with(config, HttpSettings::default()).await;
     let mut client = server.connect().await;
     let refused = client.send(&server, &put("/buckets/b/keys/k", &pattern(LARGE), ""), false).await;
     assert_eq!((refused.status, refused.body), (413, format!("Error:\n{{too_large,{LARGE}}}\n").into_bytes()));
@@ -151,7 +151,7 @@ async fn too_large_a_body_is_refused_unread() {
     client.stream.write_all(head.as_bytes()).await.unwrap();
     let chunk = [b"10000\r\n", &pattern(0x10000)[..], b"\r\n"].concat();
     for _ in 0..20 {
-        // The server may have answered and stopped reading.
+        // The server may answer and stop reading at any time.
         let _ = client.stream.write_all(&chunk).await;
     }
     assert_eq!(client.receive(false).await.unwrap().status, 413);
@@ -160,7 +160,7 @@ async fn too_large_a_body_is_refused_unread() {
 
 #[tokio::test]
 async fn a_broken_body_stores_nothing() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let request = put("/buckets/b/keys/k", &pattern(LARGE), "");
     client.stream.write_all(&request[..request.len() / 2]).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_broken_body_stores_nothing() {
 
 #[tokio::test]
 async fn long_listings_come_in_pages() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     for number in 0..1200 {
         let request = put(&format!("/buckets/many/keys/{number:04}?dw=0"), b"x", "");
@@ -195,7 +195,7 @@ async fn long_listings_come_in_pages() {
 
 #[tokio::test]
 async fn a_listing_of_exactly_one_page_is_json() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     for number in 0..1000 {
         let request = put(&format!("/buckets/page/keys/{number:04}?dw=0"), b"x", "");
@@ -209,7 +209,7 @@ async fn a_listing_of_exactly_one_page_is_json() {
 
 #[tokio::test]
 async fn too_many_headers_are_refused_by_name() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let fine = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(60_000) + "\r\n";
     assert_eq!(client.send(&server, &put("/buckets/b/keys/k", b"x", &fine), false).await.status, 204);
@@ -225,8 +225,8 @@ async fn too_many_headers_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn names_too_long_are_refused() {
-    let server = Server::start().await;
+async fn names_above_their_limit_are_refused() {
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let refused = client.send(&server, &get(&format!("/buckets/b/keys/{}", "k".repeat(20_000)), ""), false).await;
     assert_eq!((refused.status, refused.body), (400, b"The key is longer than 12288 bytes\n".to_vec()));
@@ -234,9 +234,9 @@ async fn names_too_long_are_refused() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_turned_away() {
+async fn a_connection_above_the_limit_gets_503() {
     let settings = HttpSettings { connections: ConnectionLimit::new(1), ..HttpSettings::default() };
-    let server = Server::start_with(Config::default(), settings).await;
+    let server = RiakServer::start_with(Config::default(), settings).await;
     let mut first = server.connect().await;
     assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);
     let mut second = server.connect().await;
@@ -247,13 +247,13 @@ async fn one_connection_too_many_is_turned_away() {
 }
 
 #[tokio::test]
-async fn headers_that_do_not_come_end_the_connection() {
+async fn headers_that_stop_end_the_connection() {
     let settings = HttpSettings {
         header_timeout: Duration::from_millis(50),
         idle_timeout: Duration::from_secs(3600),
         ..HttpSettings::default()
     };
-    let server = Server::start_with(Config::default(), settings).await;
+    let server = RiakServer::start_with(Config::default(), settings).await;
     let mut slow = server.connect().await;
     slow.stream.write_all(b"GET /ping HT").await.unwrap();
     assert!(slow.receive(false).await.is_none());
@@ -265,13 +265,13 @@ async fn headers_that_do_not_come_end_the_connection() {
 }
 
 #[tokio::test]
-async fn silent_connections_end() {
+async fn idle_connections_are_closed() {
     let settings = HttpSettings {
         header_timeout: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(60),
         ..HttpSettings::default()
     };
-    let server = Server::start_with(Config::default(), settings).await;
+    let server = RiakServer::start_with(Config::default(), settings).await;
     let mut client = server.connect().await;
     assert_eq!(client.send(&server, &get("/ping", ""), false).await.status, 200);
     assert!(client.receive(false).await.is_none());
@@ -279,8 +279,8 @@ async fn silent_connections_end() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_finished_at_the_end() {
-    let server = Server::start().await;
+async fn shutdown_finishes_the_request_under_way() {
+    let server = RiakServer::start().await;
     let mut client = server.connect().await;
     let request = put("/buckets/b/keys/k", b"xy", "");
     let (most, rest) = request.split_at(request.len() - 1);
@@ -297,10 +297,10 @@ async fn a_request_under_way_is_finished_at_the_end() {
 
 #[tokio::test]
 async fn malformed_requests_leave_the_server_serving() {
-    let server = Server::start().await;
+    let server = RiakServer::start().await;
     for bytes in malformed(2000) {
         let mut client = server.connect().await;
-        // The server may close before it has read everything.
+        // The server may close before it reads everything.
         let _ = client.stream.write_all(&bytes).await;
         let _ = client.stream.shutdown().await;
         let mut answer = Vec::new();
@@ -312,7 +312,7 @@ async fn malformed_requests_leave_the_server_serving() {
     server.stop().await;
 }
 
-/// Requests with one thing wrong or odd about them, and some that are nothing at all.
+/// Requests with one odd or wrong part, and some of arbitrary bytes.
 fn malformed(count: usize) -> Vec<Vec<u8>> {
     let odd = "[ -~]{0,20}";
     let line =

@@ -1,64 +1,64 @@
-//! A request on its way to its operation: decoded, its signature checked.
+//! A decoded and authenticated request, as its operation receives it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
-use larder_gateway::Admitted;
+use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Objects};
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
 use crate::S3Settings;
-use crate::auth::Scheme;
-use crate::background::Background;
+use crate::auth::AuthScheme;
+use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
-use crate::operations::Operation;
-use crate::query::Query;
+use crate::operations::OperationSpec;
+use crate::query::S3Query;
 
-/// What an operation gets.
-pub struct Call {
-    /// Who carries it out.
+/// One call of an S3 operation.
+pub struct S3Call {
+    /// The gateway's objects.
     pub objects: Arc<Objects>,
-    /// The settings of this face.
+    /// The settings of this listener.
     pub settings: Arc<S3Settings>,
-    /// Its line in the table.
-    pub operation: &'static Operation,
-    /// The bucket; empty for the service.
+    /// Its row in the operation table.
+    pub operation: &'static OperationSpec,
+    /// The bucket; empty for service operations.
     pub bucket: String,
-    /// The key, UTF-8; empty for a bucket. Of the administrator's paths: what follows `/riak-cs/`.
+    /// The key, UTF-8; empty for bucket operations. For admin operations, the path after `/riak-cs/`.
     pub key: Bytes,
-    /// Its parameters.
-    pub query: Query,
-    /// Its headers.
+    /// The query parameters.
+    pub query: S3Query,
+    /// The request headers.
     pub headers: HeaderMap,
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
-    /// How it was signed; `None`: not at all.
-    pub scheme: Option<Scheme>,
-    /// The host it came to as the client wrote it, with its port; for addresses in answers.
+    /// How the request was signed; `None` if anonymous.
+    pub scheme: Option<AuthScheme>,
+    /// The host as the client wrote it, with its port; used for addresses in responses.
     pub host: String,
-    /// Whether the bucket was named by the host.
+    /// Whether the host named the bucket.
     pub virtual_host: bool,
-    /// Its id, in the header `x-amz-request-id` and in error documents.
+    /// The request id, for the `x-amz-request-id` header and error documents.
     pub request_id: String,
-    /// When it came.
+    /// Arrival time.
     pub now: Micros,
-    /// Its place among the requests at work; what goes on without the client keeps it.
-    pub(crate) admitted: Option<Arc<Admitted>>,
-    /// Where work goes on without the client.
-    pub(crate) background: Background,
+    /// Its admission slot; work that outlives the connection keeps it.
+    pub(crate) admitted: Option<Arc<AdmissionGuard>>,
+    /// Runs work that outlives the connection.
+    pub(crate) background: BackgroundTasks,
     pub(crate) body: Mutex<Option<RequestBody>>,
 }
 
-impl Call {
-    /// The request's body, to be taken once; a second time it is empty.
+impl S3Call {
+    /// Takes the request body. The second call returns an empty body.
     #[must_use]
     pub fn take_body(&self) -> RequestBody {
         self.body.lock().take().unwrap_or_else(RequestBody::empty)
     }
 
-    /// The value of a header, if it is text.
+    /// The value of a header, if it is visible ASCII.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
@@ -70,13 +70,13 @@ impl Call {
         joined(&self.headers, name)
     }
 
-    /// The resource as documents name it.
+    /// The resource as error documents name it.
     #[must_use]
     pub fn resource(&self) -> String {
-        crate::path::Target { bucket: self.bucket.clone(), key: self.key.clone() }.resource()
+        crate::path::ResourcePath { bucket: self.bucket.clone(), key: self.key.clone() }.resource()
     }
 
-    /// The address of the object, as the answers to complete and form uploads tell it.
+    /// The address of the object, for the responses to CompleteMultipartUpload and PostObject.
     #[must_use]
     pub fn location(&self) -> String {
         let key = percent_encoding::percent_encode(&self.key, crate::auth::PATH);

@@ -1,4 +1,4 @@
-//! Times as answers write them. How requests write them is [`crate::auth::date`].
+//! Times in responses. [`crate::auth::date`] parses those of requests.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use hyper::header::HeaderValue;
 use larder_model::rows::Micros;
 use time::OffsetDateTime;
 
-/// `2010-11-10T20:48:34.000Z`: ISO 8601 with milliseconds, as documents have it.
+/// `2010-11-10T20:48:34.000Z`: ISO 8601 with milliseconds, as in documents.
 #[must_use]
 pub fn iso(at: Micros) -> String {
     let at = moment(at);
@@ -23,7 +23,7 @@ pub fn iso(at: Micros) -> String {
     )
 }
 
-/// `20101110T204834Z`: ISO 8601 in its short form, as signatures and Riak CS's usage have it.
+/// `20101110T204834Z`: ISO 8601 basic format, as in signatures and Riak CS usage reports.
 #[must_use]
 pub fn basic(at: Micros) -> String {
     let at = moment(at);
@@ -39,19 +39,19 @@ pub fn basic(at: Micros) -> String {
     )
 }
 
-/// `Wed, 10 Nov 2010 20:48:34 GMT`: as headers have it, the fraction cut off as in documents.
+/// `Wed, 10 Nov 2010 20:48:34 GMT`: as in headers. The fraction is truncated, as in documents.
 #[must_use]
 pub fn http(at: Micros) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.min(LATEST) / 1_000_000))
 }
 
-/// The same as a header's value.
+/// [`http`] as a header value.
 #[must_use]
 pub fn http_header(at: Micros) -> HeaderValue {
     HeaderValue::try_from(http(at)).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// The end of the year 9999: later ones have no form.
+/// The end of the year 9999, the last that these formats can write.
 const LATEST: Micros = 253_402_300_799_999_999;
 
 fn moment(at: Micros) -> OffsetDateTime {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_forms_of_the_protocol() {
+    fn times_have_the_formats_of_the_protocol() {
         let at = 1_289_422_114_123_999;
         assert_eq!(iso(at), "2010-11-10T20:48:34.123Z");
         assert_eq!(basic(at), "20101110T204834Z");

@@ -1,4 +1,4 @@
-//! Refusals: one table of codes, and the document they are told in.
+//! S3 errors: the table of error codes and the error document.
 
 pub(crate) mod gateway;
 
@@ -7,16 +7,16 @@ use std::borrow::Cow;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-/// What identifies this server in an error document, where Amazon's names a machine.
+/// The `HostId` of error documents, where Amazon names a machine.
 const HOST_ID: &str = "larder";
 
-/// Makes the enum, and the three columns beside it.
+/// Generates the enum and the name, status and message of each code.
 macro_rules! codes {
     ($($code:ident $status:ident $message:literal;)*) => {
-        /// The codes of the S3 protocol, those of Riak CS among them.
+        /// The error codes of S3 and of Riak CS.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $(
@@ -26,22 +26,22 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All of them.
+            /// All codes.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// As it is written in a document.
+            /// The code as error documents write it.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$code => stringify!($code),)* }
             }
 
-            /// The status it goes with.
+            /// The HTTP status of the code.
             #[must_use]
             pub fn status(self) -> StatusCode {
                 match self { $(Self::$code => StatusCode::$status,)* }
             }
 
-            /// What is said when nothing more precise is known.
+            /// The default message.
             #[must_use]
             pub fn message(self) -> &'static str {
                 match self { $(Self::$code => $message,)* }
@@ -141,87 +141,87 @@ codes! {
     XAmzContentSHA256Mismatch BAD_REQUEST "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 
-/// Why a request is not answered as it hoped.
+/// An S3 error response.
 #[derive(Debug, Clone)]
-pub struct Fault {
-    /// The code, which decides the status.
+pub struct S3Error {
+    /// The code; it determines the status.
     pub code: Code,
-    /// For people.
+    /// The message for people.
     pub message: Cow<'static, str>,
-    /// Children of the document behind `Code` and `Message`, in order.
+    /// Elements of the document after `Code` and `Message`, in order.
     pub extras: Vec<(&'static str, String)>,
-    /// Headers of the answer.
+    /// Headers of the response.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl From<Code> for Fault {
+impl From<Code> for S3Error {
     fn from(code: Code) -> Self {
         Self::new(code, code.message())
     }
 }
 
-impl Fault {
-    /// A refusal in these words.
+impl S3Error {
+    /// An error with this message.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), extras: Vec::new(), headers: Vec::new() }
     }
 
-    /// The same with one more child in its document.
+    /// Adds an element to the document.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.extras.push((name, value.into()));
         self
     }
 
-    /// The same with one more header; a value that is none is left out.
+    /// Adds a header; an invalid value is dropped.
     #[must_use]
-    pub fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+    pub fn with_header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {
             self.headers.push((name, value));
         }
         self
     }
 
-    /// 400 for an argument that does not hold.
+    /// 400 for an invalid argument.
     #[must_use]
     pub fn argument(name: &'static str, value: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidArgument, message).with("ArgumentName", name).with("ArgumentValue", value)
     }
 
-    /// 501 for a header whose meaning is not offered.
+    /// 501 for an unsupported header.
     #[must_use]
     pub fn header_not_offered(name: &str) -> Self {
         Self::from(Code::NotImplemented).with("Header", name)
     }
 
-    /// 501 for a parameter of the query whose meaning is not offered.
+    /// 501 for an unsupported query parameter.
     #[must_use]
     pub fn parameter_not_offered(name: &str) -> Self {
         let message = "A parameter you provided implies functionality that is not implemented";
         Self::new(Code::NotImplemented, message).with("QueryParameter", name)
     }
 
-    /// 400 in these words.
+    /// 400 `InvalidRequest` with this message.
     #[must_use]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::InvalidRequest, message)
     }
 
-    /// 405, with the methods there are.
+    /// 405 with the allowed methods.
     #[must_use]
     pub fn not_allowed(method: &str, kind: &'static str, allowed: &str) -> Self {
         Self::from(Code::MethodNotAllowed)
             .with("Method", method)
             .with("ResourceType", kind)
             .with("AllowedMethods", allowed)
-            .header(hyper::header::ALLOW, allowed)
+            .with_header(hyper::header::ALLOW, allowed)
     }
 
-    /// The document: no namespace, what is special to the code behind its message.
+    /// The error document. It has no namespace; elements specific to the code follow the message.
     #[must_use]
     pub fn document(&self, resource: &str, request_id: &str) -> bytes::Bytes {
-        let mut xml = Xml::bare("Error");
+        let mut xml = XmlWriter::without_namespace("Error");
         xml.text("Code", self.code.name()).text("Message", &self.message);
         for (name, value) in &self.extras {
             xml.text(name, value);
@@ -230,22 +230,22 @@ impl Fault {
         xml.finish()
     }
 
-    /// The answer. `head`: without a body.
+    /// The response; with `head` it has no body.
     #[must_use]
-    pub fn into_reply(self, resource: &str, request_id: &str, head: bool) -> Reply {
+    pub fn into_response(self, resource: &str, request_id: &str, head: bool) -> S3Response {
         let status = self.code.status();
-        let mut reply = if head || status == StatusCode::NOT_MODIFIED {
-            reply::empty(status)
+        let mut response = if head || status == StatusCode::NOT_MODIFIED {
+            response::empty(status)
         } else {
-            reply::xml(status, self.document(resource, request_id))
+            response::xml(status, self.document(resource, request_id))
         };
         if matches!(self.code, Code::SlowDown | Code::ServiceUnavailable) {
-            reply.headers_mut().insert(hyper::header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(hyper::header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         for (name, value) in self.headers {
-            reply.headers_mut().insert(name, value);
+            response.headers_mut().insert(name, value);
         }
-        reply
+        response
     }
 }
 
@@ -254,9 +254,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_has_its_children_in_order_and_no_namespace() {
-        let fault = Fault::argument("max-parts", "-1", "no <less> than 0");
-        let text = String::from_utf8(fault.document("/b/a&b", "R1").to_vec()).unwrap();
+    fn an_error_document_has_ordered_elements_and_no_namespace() {
+        let error = S3Error::argument("max-parts", "-1", "no <less> than 0");
+        let text = String::from_utf8(error.document("/b/a&b", "R1").to_vec()).unwrap();
         assert_eq!(
             text,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>InvalidArgument</Code><Message>no &lt;less&gt; than \
@@ -266,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn a_head_and_a_304_have_no_body() {
+    fn head_and_304_responses_have_no_body() {
         for (code, head) in [(Code::NoSuchKey, true), (Code::NotModified, false)] {
-            let reply = Fault::from(code).into_reply("/b/k", "R", head);
-            assert_eq!(reply.status(), code.status());
-            assert!(reply.into_body().into_full().unwrap().is_empty());
+            let response = S3Error::from(code).into_response("/b/k", "R", head);
+            assert_eq!(response.status(), code.status());
+            assert!(response.into_body().into_bytes().unwrap().is_empty());
         }
-        let reply = Fault::not_allowed("POST", "OBJECT", "GET, PUT").into_reply("/b/k", "R", false);
-        assert_eq!(reply.headers()["allow"], "GET, PUT");
-        assert_eq!(reply.headers()["content-type"], "application/xml");
+        let response = S3Error::not_allowed("POST", "OBJECT", "GET, PUT").into_response("/b/k", "R", false);
+        assert_eq!(response.headers()["allow"], "GET, PUT");
+        assert_eq!(response.headers()["content-type"], "application/xml");
     }
 
     #[test]
-    fn every_code_has_a_name_of_its_own_and_an_error_status() {
+    fn every_code_has_a_unique_name_and_an_error_status() {
         let names: std::collections::HashSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(names.len(), Code::ALL.len());
         for code in Code::ALL {

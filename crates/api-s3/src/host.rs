@@ -1,25 +1,25 @@
-//! The host a request came to: the service itself, or a bucket in front of one of its root hosts.
+//! The addressing style of a request: path style, or virtual-hosted style with the bucket in front of a root host.
 
 use std::net::IpAddr;
 
-/// The root host whose clients have the server as their proxy.
+/// The root host of clients that reach this server as their HTTP proxy.
 const AMAZON: &str = "s3.amazonaws.com";
 
-/// What the host names.
+/// Where a request names its bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// The service: the bucket is in the path.
-    Service,
-    /// This bucket.
-    Bucket(String),
+pub enum AddressingStyle {
+    /// In the path.
+    PathStyle,
+    /// In the host: this bucket.
+    VirtualHosted(String),
 }
 
-impl Place {
-    /// Reads a host, which may have a port, against the root hosts, of which the longest that fits counts. A host that is none
-    /// of ours, or an address, is the service.
+impl AddressingStyle {
+    /// Reads a host, with or without a port, against the root hosts; the longest matching root wins. An IP address or
+    /// an unknown host means path style.
     #[must_use]
-    pub fn of(host: Option<&str>, roots: &[String]) -> Self {
-        let Some(name) = host.map(without_port).filter(|name| !is_address(name)) else { return Self::Service };
+    pub fn of_host(host: Option<&str>, roots: &[String]) -> Self {
+        let Some(name) = host.map(without_port).filter(|name| !is_address(name)) else { return Self::PathStyle };
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let fits = |root: &&String| {
             let root = root.to_ascii_lowercase();
@@ -27,16 +27,16 @@ impl Place {
         };
         let amazon = || roots.iter().any(|root| root.eq_ignore_ascii_case(AMAZON)).then(|| regional(&name)).flatten();
         let root = roots.iter().filter(fits).map(String::len).max().or_else(amazon);
-        let Some(root) = root else { return Self::Service };
+        let Some(root) = root else { return Self::PathStyle };
         match name.len().checked_sub(root + 1) {
-            Some(end) if end > 0 => Self::Bucket(name[..end].to_owned()),
-            _ => Self::Service,
+            Some(end) if end > 0 => Self::VirtualHosted(name[..end].to_owned()),
+            _ => Self::PathStyle,
         }
     }
 }
 
-/// The length of `s3.REGION.amazonaws.com` or `s3-REGION.amazonaws.com` at the end of a host: clients that have a region write
-/// it into Amazon's root. Taken for the path alone, the key of an object would be a bucket.
+/// The length of the `s3.REGION.amazonaws.com` or `s3-REGION.amazonaws.com` suffix of a host. Clients with a configured
+/// region write it into Amazon's root. Read as path style, the object's key would become a bucket name.
 fn regional(name: &str) -> Option<usize> {
     let front = name.strip_suffix(".amazonaws.com")?;
     let (before, last) = front.rsplit_once('.').unwrap_or(("", front));
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_root_that_fits_decides() {
+    fn the_longest_matching_root_wins() {
         let roots = ["localhost", "s3.localhost", "S3.Amazonaws.com", "eu.s3.amazonaws.com"].map(String::from);
         let cases = [
             ("localhost:8080", None),
@@ -87,10 +87,11 @@ mod tests {
             ("", None),
         ];
         for (host, bucket) in cases {
-            let expected = bucket.map_or(Place::Service, |bucket| Place::Bucket(bucket.into()));
-            assert_eq!(Place::of(Some(host), &roots), expected, "{host}");
+            let expected =
+                bucket.map_or(AddressingStyle::PathStyle, |bucket| AddressingStyle::VirtualHosted(bucket.into()));
+            assert_eq!(AddressingStyle::of_host(Some(host), &roots), expected, "{host}");
         }
-        assert_eq!(Place::of(None, &roots), Place::Service);
+        assert_eq!(AddressingStyle::of_host(None, &roots), AddressingStyle::PathStyle);
         for (host, bucket) in [
             ("s3.eu-west-1.amazonaws.com", None),
             ("a.b.s3.eu-west-1.amazonaws.com", Some("a.b")),
@@ -99,11 +100,16 @@ mod tests {
             ("b.ec2.eu-west-1.amazonaws.com", None),
             ("amazonaws.com", None),
         ] {
-            let expected = bucket.map_or(Place::Service, |bucket| Place::Bucket(bucket.into()));
-            assert_eq!(Place::of(Some(host), &roots), expected, "{host}");
-            assert_eq!(Place::of(Some(host), &roots[..2]), Place::Service, "{host}: Amazon's root is none of ours");
+            let expected =
+                bucket.map_or(AddressingStyle::PathStyle, |bucket| AddressingStyle::VirtualHosted(bucket.into()));
+            assert_eq!(AddressingStyle::of_host(Some(host), &roots), expected, "{host}");
+            assert_eq!(
+                AddressingStyle::of_host(Some(host), &roots[..2]),
+                AddressingStyle::PathStyle,
+                "{host}: Amazon's root is none of ours"
+            );
         }
         let address = [String::from("10.0.0.1")];
-        assert_eq!(Place::of(Some("10.0.0.1:80"), &address), Place::Service);
+        assert_eq!(AddressingStyle::of_host(Some("10.0.0.1:80"), &address), AddressingStyle::PathStyle);
     }
 }

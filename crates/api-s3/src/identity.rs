@@ -1,46 +1,47 @@
-//! From a signature to the user who made it.
+//! Authentication: from a signature to its user.
 
 use std::sync::Arc;
 
 use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 
-use crate::auth::{self, Checked, Claim, Request, Scheme};
-use crate::errors::{Fault, gateway};
+use crate::auth::{self, AuthRequest, AuthScheme, RequestSignature, VerifiedSignature};
+use crate::errors::{S3Error, gateway};
 
-/// Who signed a request, if anybody did.
+/// The authenticated identity of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// The user; nobody: anonymous.
+    /// The user; `None` if anonymous.
     pub user: Option<Arc<User>>,
-    /// What was found about the signature.
-    pub checked: Option<Checked>,
+    /// The verified signature; `None` if anonymous.
+    pub signature: Option<VerifiedSignature>,
 }
 
 impl Identity {
-    /// How it was signed.
-    pub(crate) fn scheme(&self) -> Option<Scheme> {
-        self.checked.as_ref().map(|checked| checked.scheme)
+    /// How the request was signed.
+    pub(crate) fn scheme(&self) -> Option<AuthScheme> {
+        self.signature.as_ref().map(|signature| signature.scheme)
     }
 }
 
-/// Reads and checks the signature of a request.
+/// Verifies the signature of a request.
 ///
 /// # Errors
-/// Whatever is wrong with it; `InvalidAccessKeyId`; `AccessDenied` for a user who is disabled.
-pub(crate) async fn of(objects: &Objects, request: &Request<'_>) -> Result<Identity, Fault> {
-    let Some(claim) = Claim::of(request)? else { return Ok(Identity::default()) };
-    let user = by_key(objects, claim.access_key()).await?;
-    let checked = claim.check(request, &user.secret)?;
-    let user = enabled(user)?;
-    Ok(Identity { user: Some(user), checked: Some(checked) })
+/// The errors of a bad signature; `InvalidAccessKeyId`; `AccessDenied` for a disabled user.
+pub(crate) async fn authenticate(objects: &Objects, request: &AuthRequest<'_>) -> Result<Identity, S3Error> {
+    let Some(signature) = RequestSignature::of(request)? else { return Ok(Identity::default()) };
+    let user = user_of_key(objects, signature.access_key()).await?;
+    let signature = signature.verify(request, &user.secret)?;
+    // Only the holder of the secret learns that the user is disabled.
+    let user = require_enabled(user)?;
+    Ok(Identity { user: Some(user), signature: Some(signature) })
 }
 
-/// The user of an access key id, enabled or not: whether the signature holds comes first.
+/// The user of an access key id, enabled or not. Callers verify the signature before [`require_enabled`].
 ///
 /// # Errors
-/// `InvalidAccessKeyId`, and what the store answers.
-pub(crate) async fn by_key(objects: &Objects, access_key: &str) -> Result<Arc<User>, Fault> {
+/// `InvalidAccessKeyId`, and errors of the store.
+pub(crate) async fn user_of_key(objects: &Objects, access_key: &str) -> Result<Arc<User>, S3Error> {
     match objects.user_of_key(access_key).await {
         Ok(user) => Ok(user),
         Err(Error::UnknownKey(_)) => Err(auth::unknown_key(access_key)),
@@ -48,10 +49,10 @@ pub(crate) async fn by_key(objects: &Objects, access_key: &str) -> Result<Arc<Us
     }
 }
 
-/// The user, who must not be disabled.
+/// Refuses a disabled user.
 ///
 /// # Errors
 /// `AccessDenied`.
-pub(crate) fn enabled(user: Arc<User>) -> Result<Arc<User>, Fault> {
-    if user.enabled { Ok(user) } else { Err(gateway::disabled()) }
+pub(crate) fn require_enabled(user: Arc<User>) -> Result<Arc<User>, S3Error> {
+    if user.enabled { Ok(user) } else { Err(gateway::user_disabled()) }
 }

@@ -1,11 +1,11 @@
-//! The S3 face of Larder.
+//! The S3 API of Larder.
 //!
 //! ```text
 //! server ── a connection ──> pipeline: host and path ─> operation ─> signature ─> body ─> ops/<operation> ─> gateway
-//!                            host path query    route      auth          body            xml errors reply
+//!                            host path query    route      auth          body            xml errors response
 //! ```
-//! `operations` is the one table of what S3 can ask for: routing, access, usage and the manual read it. Decoders take any bytes
-//! and answer. No request ends the server: a panic is an answer 500 and a line in the log.
+//! `operations` is the table of S3 operations: routing, access control, usage reports and the manual read it. Decoders
+//! accept any bytes. A panic in a request is answered 500 and logged; it never ends the server.
 
 pub mod admin;
 pub mod auth;
@@ -22,12 +22,12 @@ pub mod operations;
 mod ops;
 pub mod path;
 mod pipeline;
-mod probe;
 pub mod query;
-pub mod reply;
+mod request_accounting;
+pub mod response;
 pub mod route;
 mod server;
-mod tally;
+mod unsupported_config;
 pub mod xml;
 
 pub use pipeline::S3Service;

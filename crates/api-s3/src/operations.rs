@@ -1,107 +1,107 @@
-//! Every operation there is, in one table: routing, access, usage and the manual read it.
+//! The table of all S3 operations. Routing, access control, usage reports and the manual read it.
 
-use larder_http_edge::{held_by_stream, held_twice};
+use larder_http_edge::{parsed_body_memory, upload_memory};
 use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
 
 use crate::errors::Code;
 
-use Answer::{Built, NotBuilt, Probe};
-use Scope::{Admin, Bucket, Object, Service};
-use Takes::{Document, Form, Nothing, Source, Stream};
+use OperationScope::{Admin, Bucket, Object, Service};
+use RequestBodyKind::{CopySource, Document, Form, Nothing, Stream};
+use Support::{ConfigStub, Implemented, NotImplemented};
 
-/// What an operation is about.
+/// The kind of resource that an operation addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum OperationScope {
     /// `/`
     Service,
     /// A bucket.
     Bucket,
     /// An object.
     Object,
-    /// Riak CS's own paths: the first segment behind `/riak-cs/`.
+    /// The admin API of Riak CS: the first path segment after `/riak-cs/`.
     Admin(&'static str),
 }
 
-/// What an operation reads of the body.
+/// The request body that an operation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    /// Nothing.
+pub enum RequestBodyKind {
+    /// No body.
     Nothing,
-    /// A small document.
+    /// A small XML or JSON document.
     Document,
     /// The bytes of an object.
     Stream,
-    /// A form with a file in it; its signature is one of its fields.
+    /// A multipart form with a file; the signature is one of the fields.
     Form,
-    /// Nothing: the bytes of another object, which are here.
-    Source,
+    /// No body; the server reads the bytes of another object.
+    CopySource,
 }
 
-impl Takes {
-    /// Bytes of memory that a body of this length holds while it is read; `None`: its length is not known.
+impl RequestBodyKind {
+    /// Bytes of memory held while a body of `length` bytes is read; `None` if the length is unknown.
     #[must_use]
     pub fn memory(self, length: Option<u64>) -> u64 {
         match self {
             Self::Nothing => 0,
-            Self::Document => held_twice(length, 2 * S3_DOCUMENT_BYTES_MAX as u64),
-            Self::Stream => held_by_stream(length),
-            Self::Form | Self::Source => held_by_stream(None),
+            Self::Document => parsed_body_memory(length, 2 * S3_DOCUMENT_BYTES_MAX as u64),
+            Self::Stream => upload_memory(length),
+            Self::Form | Self::CopySource => upload_memory(None),
         }
     }
 }
 
-/// Whether an operation is offered.
+/// How an operation is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// It is.
-    Built,
-    /// What it configures is not, but who asks is told so politely.
-    Probe(ProbeAnswer),
-    /// It is refused by name.
-    NotBuilt,
+pub enum Support {
+    /// Implemented.
+    Implemented,
+    /// The feature is not implemented; reads of its configuration get a stub response.
+    ConfigStub(StubResponse),
+    /// Refused with 501.
+    NotImplemented,
 }
 
-/// What a probe is told.
+/// The response to a request about the configuration of an unimplemented feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProbeAnswer {
-    /// A document with this root and nothing in it.
+pub enum StubResponse {
+    /// An empty document with this root element.
     Empty(&'static str),
-    /// Who pays: the bucket's owner.
+    /// The bucket owner pays.
     Payer,
-    /// That there is none.
+    /// The error that the configuration does not exist.
     Absent(Code),
-    /// That the bucket has no locks.
+    /// The error that the bucket has no object lock.
     Unlocked,
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Operation {
-    /// Which.
-    pub op: Op,
-    /// Its name, as Amazon's documents have it.
+pub struct OperationSpec {
+    /// The operation.
+    pub op: S3Operation,
+    /// Its name in the S3 API reference.
     pub name: &'static str,
-    /// Its method.
-    pub method: Verb,
-    /// What it is about.
-    pub scope: Scope,
-    /// Parameters that must be there, whatever their values; `name=value` asks for the value too.
+    /// Its HTTP method.
+    pub method: OperationMethod,
+    /// The resource it addresses.
+    pub scope: OperationScope,
+    /// Required query parameters, with any value; `name=value` requires that value.
     pub keys: &'static [&'static str],
-    /// A header that must be there.
+    /// A required header.
     pub header: Option<&'static str>,
-    /// The action as policies name it; empty for what no policy is about.
+    /// The IAM action that bucket policies test; empty for admin operations.
     pub action: &'static str,
-    /// What the usage report of Riak CS counts it as.
+    /// The operation name in Riak CS usage reports.
     pub usage: &'static str,
-    /// What it reads of the body.
-    pub takes: Takes,
-    /// Whether it is offered.
-    pub answer: Answer,
+    /// The request body it reads.
+    pub body: RequestBodyKind,
+    /// How it is supported.
+    pub support: Support,
 }
 
-/// A method of the table.
+/// An HTTP method of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub enum OperationMethod {
     /// `GET`
     GET,
     /// `HEAD`
@@ -114,8 +114,8 @@ pub enum Verb {
     DELETE,
 }
 
-impl Verb {
-    /// As it is written.
+impl OperationMethod {
+    /// The method in an HTTP request line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -131,27 +131,27 @@ impl Verb {
 macro_rules! operations {
     ($(
         $op:ident $method:ident $scope:expr, [$($key:literal)*] $(header $header:literal)?,
-        $action:literal $usage:ident $takes:ident $answer:expr;
+        $action:literal $usage:ident $body:ident $support:expr;
     )*) => {
-        /// An operation.
+        /// An S3 operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Op {
+        pub enum S3Operation {
             $(#[doc = concat!("`", stringify!($op), "`")] $op,)*
         }
 
-        /// All of them, the order of the enum.
-        pub static OPERATIONS: &[Operation] = &[$(
-            Operation {
-                op: Op::$op,
+        /// All operations, in the order of the enum.
+        pub static OPERATIONS: &[OperationSpec] = &[$(
+            OperationSpec {
+                op: S3Operation::$op,
                 name: stringify!($op),
-                method: Verb::$method,
+                method: OperationMethod::$method,
                 scope: $scope,
                 keys: &[$($key),*],
                 header: operations!(@header $($header)?),
                 action: $action,
                 usage: stringify!($usage),
-                takes: $takes,
-                answer: $answer,
+                body: $body,
+                support: $support,
             },
         )*];
     };
@@ -159,134 +159,134 @@ macro_rules! operations {
     (@header $header:literal) => { Some($header) };
 }
 
-// Name, method, scope, what must be there · action, usage, body, answer.
+// Operation, method, scope, required parameters and header · action, usage name, body, support.
 operations! {
-    ListBuckets GET Service, [], "s3:ListAllMyBuckets" ListBuckets Nothing Built;
+    ListBuckets GET Service, [], "s3:ListAllMyBuckets" ListBuckets Nothing Implemented;
 
-    CreateBucket PUT Bucket, [], "s3:CreateBucket" BucketCreate Document Built;
-    HeadBucket HEAD Bucket, [], "s3:ListBucket" BucketStat Nothing Built;
-    DeleteBucket DELETE Bucket, [], "s3:DeleteBucket" BucketDelete Nothing Built;
-    ListObjects GET Bucket, [], "s3:ListBucket" BucketRead Nothing Built;
-    ListObjectsV2 GET Bucket, ["list-type=2"], "s3:ListBucket" BucketRead Nothing Built;
-    ListObjectVersions GET Bucket, ["versions"], "s3:ListBucketVersions" BucketRead Nothing Built;
-    ListMultipartUploads GET Bucket, ["uploads"], "s3:ListBucketMultipartUploads" UnknownGET Nothing Built;
-    DeleteObjects POST Bucket, ["delete"], "s3:DeleteObject" UnknownPOST Document Built;
-    PostObject POST Bucket, [], "s3:PutObject" KeyWrite Form Built;
+    CreateBucket PUT Bucket, [], "s3:CreateBucket" BucketCreate Document Implemented;
+    HeadBucket HEAD Bucket, [], "s3:ListBucket" BucketStat Nothing Implemented;
+    DeleteBucket DELETE Bucket, [], "s3:DeleteBucket" BucketDelete Nothing Implemented;
+    ListObjects GET Bucket, [], "s3:ListBucket" BucketRead Nothing Implemented;
+    ListObjectsV2 GET Bucket, ["list-type=2"], "s3:ListBucket" BucketRead Nothing Implemented;
+    ListObjectVersions GET Bucket, ["versions"], "s3:ListBucketVersions" BucketRead Nothing Implemented;
+    ListMultipartUploads GET Bucket, ["uploads"], "s3:ListBucketMultipartUploads" UnknownGET Nothing Implemented;
+    DeleteObjects POST Bucket, ["delete"], "s3:DeleteObject" UnknownPOST Document Implemented;
+    PostObject POST Bucket, [], "s3:PutObject" KeyWrite Form Implemented;
 
-    GetBucketLocation GET Bucket, ["location"], "s3:GetBucketLocation" UnknownGET Nothing Built;
-    GetBucketVersioning GET Bucket, ["versioning"], "s3:GetBucketVersioning" UnknownGET Nothing Built;
-    PutBucketVersioning PUT Bucket, ["versioning"], "s3:PutBucketVersioning" UnknownPUT Document Built;
-    GetBucketAcl GET Bucket, ["acl"], "s3:GetBucketAcl" BucketReadACL Nothing Built;
-    PutBucketAcl PUT Bucket, ["acl"], "s3:PutBucketAcl" BucketWriteACL Document Built;
-    GetBucketPolicy GET Bucket, ["policy"], "s3:GetBucketPolicy" UnknownGET Nothing Built;
-    PutBucketPolicy PUT Bucket, ["policy"], "s3:PutBucketPolicy" UnknownPUT Document Built;
-    DeleteBucketPolicy DELETE Bucket, ["policy"], "s3:DeleteBucketPolicy" UnknownDELETE Nothing Built;
-    GetBucketPolicyStatus GET Bucket, ["policyStatus"], "s3:GetBucketPolicyStatus" UnknownGET Nothing Built;
-    GetBucketCors GET Bucket, ["cors"], "s3:GetBucketCORS" UnknownGET Nothing Built;
-    PutBucketCors PUT Bucket, ["cors"], "s3:PutBucketCORS" UnknownPUT Document Built;
-    DeleteBucketCors DELETE Bucket, ["cors"], "s3:PutBucketCORS" UnknownDELETE Nothing Built;
+    GetBucketLocation GET Bucket, ["location"], "s3:GetBucketLocation" UnknownGET Nothing Implemented;
+    GetBucketVersioning GET Bucket, ["versioning"], "s3:GetBucketVersioning" UnknownGET Nothing Implemented;
+    PutBucketVersioning PUT Bucket, ["versioning"], "s3:PutBucketVersioning" UnknownPUT Document Implemented;
+    GetBucketAcl GET Bucket, ["acl"], "s3:GetBucketAcl" BucketReadACL Nothing Implemented;
+    PutBucketAcl PUT Bucket, ["acl"], "s3:PutBucketAcl" BucketWriteACL Document Implemented;
+    GetBucketPolicy GET Bucket, ["policy"], "s3:GetBucketPolicy" UnknownGET Nothing Implemented;
+    PutBucketPolicy PUT Bucket, ["policy"], "s3:PutBucketPolicy" UnknownPUT Document Implemented;
+    DeleteBucketPolicy DELETE Bucket, ["policy"], "s3:DeleteBucketPolicy" UnknownDELETE Nothing Implemented;
+    GetBucketPolicyStatus GET Bucket, ["policyStatus"], "s3:GetBucketPolicyStatus" UnknownGET Nothing Implemented;
+    GetBucketCors GET Bucket, ["cors"], "s3:GetBucketCORS" UnknownGET Nothing Implemented;
+    PutBucketCors PUT Bucket, ["cors"], "s3:PutBucketCORS" UnknownPUT Document Implemented;
+    DeleteBucketCors DELETE Bucket, ["cors"], "s3:PutBucketCORS" UnknownDELETE Nothing Implemented;
     GetBucketLifecycleConfiguration GET Bucket, ["lifecycle"],
-        "s3:GetLifecycleConfiguration" UnknownGET Nothing Built;
+        "s3:GetLifecycleConfiguration" UnknownGET Nothing Implemented;
     PutBucketLifecycleConfiguration PUT Bucket, ["lifecycle"],
-        "s3:PutLifecycleConfiguration" UnknownPUT Document Built;
-    DeleteBucketLifecycle DELETE Bucket, ["lifecycle"], "s3:PutLifecycleConfiguration" UnknownDELETE Nothing Built;
-    GetBucketTagging GET Bucket, ["tagging"], "s3:GetBucketTagging" UnknownGET Nothing Built;
-    PutBucketTagging PUT Bucket, ["tagging"], "s3:PutBucketTagging" UnknownPUT Document Built;
-    DeleteBucketTagging DELETE Bucket, ["tagging"], "s3:PutBucketTagging" UnknownDELETE Nothing Built;
-    GetPublicAccessBlock GET Bucket, ["publicAccessBlock"], "s3:GetBucketPublicAccessBlock" UnknownGET Nothing Built;
-    PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], "s3:PutBucketPublicAccessBlock" UnknownPUT Document Built;
+        "s3:PutLifecycleConfiguration" UnknownPUT Document Implemented;
+    DeleteBucketLifecycle DELETE Bucket, ["lifecycle"], "s3:PutLifecycleConfiguration" UnknownDELETE Nothing Implemented;
+    GetBucketTagging GET Bucket, ["tagging"], "s3:GetBucketTagging" UnknownGET Nothing Implemented;
+    PutBucketTagging PUT Bucket, ["tagging"], "s3:PutBucketTagging" UnknownPUT Document Implemented;
+    DeleteBucketTagging DELETE Bucket, ["tagging"], "s3:PutBucketTagging" UnknownDELETE Nothing Implemented;
+    GetPublicAccessBlock GET Bucket, ["publicAccessBlock"], "s3:GetBucketPublicAccessBlock" UnknownGET Nothing Implemented;
+    PutPublicAccessBlock PUT Bucket, ["publicAccessBlock"], "s3:PutBucketPublicAccessBlock" UnknownPUT Document Implemented;
     DeletePublicAccessBlock DELETE Bucket, ["publicAccessBlock"],
-        "s3:PutBucketPublicAccessBlock" UnknownDELETE Nothing Built;
+        "s3:PutBucketPublicAccessBlock" UnknownDELETE Nothing Implemented;
 
     GetBucketLogging GET Bucket, ["logging"],
-        "s3:GetBucketLogging" UnknownGET Nothing Probe(ProbeAnswer::Empty("BucketLoggingStatus"));
-    PutBucketLogging PUT Bucket, ["logging"], "s3:PutBucketLogging" UnknownPUT Document NotBuilt;
+        "s3:GetBucketLogging" UnknownGET Nothing ConfigStub(StubResponse::Empty("BucketLoggingStatus"));
+    PutBucketLogging PUT Bucket, ["logging"], "s3:PutBucketLogging" UnknownPUT Document NotImplemented;
     GetBucketNotificationConfiguration GET Bucket, ["notification"],
-        "s3:GetBucketNotification" UnknownGET Nothing Probe(ProbeAnswer::Empty("NotificationConfiguration"));
+        "s3:GetBucketNotification" UnknownGET Nothing ConfigStub(StubResponse::Empty("NotificationConfiguration"));
     PutBucketNotificationConfiguration PUT Bucket, ["notification"],
-        "s3:PutBucketNotification" UnknownPUT Document NotBuilt;
+        "s3:PutBucketNotification" UnknownPUT Document NotImplemented;
     GetBucketRequestPayment GET Bucket, ["requestPayment"],
-        "s3:GetBucketRequestPayment" UnknownGET Nothing Probe(ProbeAnswer::Payer);
-    PutBucketRequestPayment PUT Bucket, ["requestPayment"], "s3:PutBucketRequestPayment" UnknownPUT Document NotBuilt;
+        "s3:GetBucketRequestPayment" UnknownGET Nothing ConfigStub(StubResponse::Payer);
+    PutBucketRequestPayment PUT Bucket, ["requestPayment"], "s3:PutBucketRequestPayment" UnknownPUT Document NotImplemented;
     GetBucketAccelerateConfiguration GET Bucket, ["accelerate"],
-        "s3:GetAccelerateConfiguration" UnknownGET Nothing Probe(ProbeAnswer::Empty("AccelerateConfiguration"));
+        "s3:GetAccelerateConfiguration" UnknownGET Nothing ConfigStub(StubResponse::Empty("AccelerateConfiguration"));
     PutBucketAccelerateConfiguration PUT Bucket, ["accelerate"],
-        "s3:PutAccelerateConfiguration" UnknownPUT Document NotBuilt;
+        "s3:PutAccelerateConfiguration" UnknownPUT Document NotImplemented;
     GetBucketWebsite GET Bucket, ["website"],
-        "s3:GetBucketWebsite" UnknownGET Nothing Probe(ProbeAnswer::Absent(Code::NoSuchWebsiteConfiguration));
-    PutBucketWebsite PUT Bucket, ["website"], "s3:PutBucketWebsite" UnknownPUT Document NotBuilt;
-    DeleteBucketWebsite DELETE Bucket, ["website"], "s3:DeleteBucketWebsite" UnknownDELETE Nothing NotBuilt;
+        "s3:GetBucketWebsite" UnknownGET Nothing ConfigStub(StubResponse::Absent(Code::NoSuchWebsiteConfiguration));
+    PutBucketWebsite PUT Bucket, ["website"], "s3:PutBucketWebsite" UnknownPUT Document NotImplemented;
+    DeleteBucketWebsite DELETE Bucket, ["website"], "s3:DeleteBucketWebsite" UnknownDELETE Nothing NotImplemented;
     GetBucketReplication GET Bucket, ["replication"], "s3:GetReplicationConfiguration" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::ReplicationConfigurationNotFoundError));
-    PutBucketReplication PUT Bucket, ["replication"], "s3:PutReplicationConfiguration" UnknownPUT Document NotBuilt;
+        ConfigStub(StubResponse::Absent(Code::ReplicationConfigurationNotFoundError));
+    PutBucketReplication PUT Bucket, ["replication"], "s3:PutReplicationConfiguration" UnknownPUT Document NotImplemented;
     DeleteBucketReplication DELETE Bucket, ["replication"],
-        "s3:PutReplicationConfiguration" UnknownDELETE Nothing NotBuilt;
+        "s3:PutReplicationConfiguration" UnknownDELETE Nothing NotImplemented;
     GetBucketEncryption GET Bucket, ["encryption"], "s3:GetEncryptionConfiguration" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::ServerSideEncryptionConfigurationNotFoundError));
-    PutBucketEncryption PUT Bucket, ["encryption"], "s3:PutEncryptionConfiguration" UnknownPUT Document NotBuilt;
+        ConfigStub(StubResponse::Absent(Code::ServerSideEncryptionConfigurationNotFoundError));
+    PutBucketEncryption PUT Bucket, ["encryption"], "s3:PutEncryptionConfiguration" UnknownPUT Document NotImplemented;
     DeleteBucketEncryption DELETE Bucket, ["encryption"],
-        "s3:PutEncryptionConfiguration" UnknownDELETE Nothing NotBuilt;
+        "s3:PutEncryptionConfiguration" UnknownDELETE Nothing NotImplemented;
     GetBucketOwnershipControls GET Bucket, ["ownershipControls"], "s3:GetBucketOwnershipControls" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::OwnershipControlsNotFoundError));
+        ConfigStub(StubResponse::Absent(Code::OwnershipControlsNotFoundError));
     PutBucketOwnershipControls PUT Bucket, ["ownershipControls"],
-        "s3:PutBucketOwnershipControls" UnknownPUT Document NotBuilt;
+        "s3:PutBucketOwnershipControls" UnknownPUT Document NotImplemented;
     DeleteBucketOwnershipControls DELETE Bucket, ["ownershipControls"],
-        "s3:PutBucketOwnershipControls" UnknownDELETE Nothing NotBuilt;
+        "s3:PutBucketOwnershipControls" UnknownDELETE Nothing NotImplemented;
     GetObjectLockConfiguration GET Bucket, ["object-lock"], "s3:GetBucketObjectLockConfiguration" UnknownGET Nothing
-        Probe(ProbeAnswer::Absent(Code::ObjectLockConfigurationNotFoundError));
+        ConfigStub(StubResponse::Absent(Code::ObjectLockConfigurationNotFoundError));
     PutObjectLockConfiguration PUT Bucket, ["object-lock"],
-        "s3:PutBucketObjectLockConfiguration" UnknownPUT Document NotBuilt;
+        "s3:PutBucketObjectLockConfiguration" UnknownPUT Document NotImplemented;
 
-    GetObject GET Object, [], "s3:GetObject" KeyRead Nothing Built;
-    HeadObject HEAD Object, [], "s3:GetObject" KeyStat Nothing Built;
-    PutObject PUT Object, [], "s3:PutObject" KeyWrite Stream Built;
-    CopyObject PUT Object, [] header "x-amz-copy-source", "s3:PutObject" KeyWrite Source Built;
-    DeleteObject DELETE Object, [], "s3:DeleteObject" KeyDelete Nothing Built;
-    GetObjectAcl GET Object, ["acl"], "s3:GetObjectAcl" KeyReadACL Nothing Built;
-    PutObjectAcl PUT Object, ["acl"], "s3:PutObjectAcl" KeyWriteACL Document Built;
-    GetObjectTagging GET Object, ["tagging"], "s3:GetObjectTagging" UnknownGET Nothing Built;
-    PutObjectTagging PUT Object, ["tagging"], "s3:PutObjectTagging" UnknownPUT Document Built;
-    DeleteObjectTagging DELETE Object, ["tagging"], "s3:DeleteObjectTagging" UnknownDELETE Nothing Built;
-    GetObjectAttributes GET Object, ["attributes"], "s3:GetObject" UnknownGET Nothing Built;
-    CreateMultipartUpload POST Object, ["uploads"], "s3:PutObject" UnknownPOST Nothing Built;
-    UploadPart PUT Object, ["uploadId"], "s3:PutObject" UnknownPUT Stream Built;
-    UploadPartCopy PUT Object, ["uploadId"] header "x-amz-copy-source", "s3:PutObject" UnknownPUT Source Built;
-    ListParts GET Object, ["uploadId"], "s3:ListMultipartUploadParts" UnknownGET Nothing Built;
-    CompleteMultipartUpload POST Object, ["uploadId"], "s3:PutObject" UnknownPOST Document Built;
-    AbortMultipartUpload DELETE Object, ["uploadId"], "s3:AbortMultipartUpload" UnknownDELETE Nothing Built;
+    GetObject GET Object, [], "s3:GetObject" KeyRead Nothing Implemented;
+    HeadObject HEAD Object, [], "s3:GetObject" KeyStat Nothing Implemented;
+    PutObject PUT Object, [], "s3:PutObject" KeyWrite Stream Implemented;
+    CopyObject PUT Object, [] header "x-amz-copy-source", "s3:PutObject" KeyWrite CopySource Implemented;
+    DeleteObject DELETE Object, [], "s3:DeleteObject" KeyDelete Nothing Implemented;
+    GetObjectAcl GET Object, ["acl"], "s3:GetObjectAcl" KeyReadACL Nothing Implemented;
+    PutObjectAcl PUT Object, ["acl"], "s3:PutObjectAcl" KeyWriteACL Document Implemented;
+    GetObjectTagging GET Object, ["tagging"], "s3:GetObjectTagging" UnknownGET Nothing Implemented;
+    PutObjectTagging PUT Object, ["tagging"], "s3:PutObjectTagging" UnknownPUT Document Implemented;
+    DeleteObjectTagging DELETE Object, ["tagging"], "s3:DeleteObjectTagging" UnknownDELETE Nothing Implemented;
+    GetObjectAttributes GET Object, ["attributes"], "s3:GetObject" UnknownGET Nothing Implemented;
+    CreateMultipartUpload POST Object, ["uploads"], "s3:PutObject" UnknownPOST Nothing Implemented;
+    UploadPart PUT Object, ["uploadId"], "s3:PutObject" UnknownPUT Stream Implemented;
+    UploadPartCopy PUT Object, ["uploadId"] header "x-amz-copy-source", "s3:PutObject" UnknownPUT CopySource Implemented;
+    ListParts GET Object, ["uploadId"], "s3:ListMultipartUploadParts" UnknownGET Nothing Implemented;
+    CompleteMultipartUpload POST Object, ["uploadId"], "s3:PutObject" UnknownPOST Document Implemented;
+    AbortMultipartUpload DELETE Object, ["uploadId"], "s3:AbortMultipartUpload" UnknownDELETE Nothing Implemented;
     GetObjectRetention GET Object, ["retention"],
-        "s3:GetObjectRetention" UnknownGET Nothing Probe(ProbeAnswer::Unlocked);
+        "s3:GetObjectRetention" UnknownGET Nothing ConfigStub(StubResponse::Unlocked);
     PutObjectRetention PUT Object, ["retention"],
-        "s3:PutObjectRetention" UnknownPUT Document Probe(ProbeAnswer::Unlocked);
+        "s3:PutObjectRetention" UnknownPUT Document ConfigStub(StubResponse::Unlocked);
     GetObjectLegalHold GET Object, ["legal-hold"],
-        "s3:GetObjectLegalHold" UnknownGET Nothing Probe(ProbeAnswer::Unlocked);
+        "s3:GetObjectLegalHold" UnknownGET Nothing ConfigStub(StubResponse::Unlocked);
     PutObjectLegalHold PUT Object, ["legal-hold"],
-        "s3:PutObjectLegalHold" UnknownPUT Document Probe(ProbeAnswer::Unlocked);
-    GetObjectTorrent GET Object, ["torrent"], "s3:GetObjectTorrent" UnknownGET Nothing NotBuilt;
-    RestoreObject POST Object, ["restore"], "s3:RestoreObject" UnknownPOST Document NotBuilt;
-    SelectObjectContent POST Object, ["select"], "s3:GetObject" UnknownPOST Document NotBuilt;
-    RenameObject PUT Object, ["renameObject"], "s3:PutObject" UnknownPUT Nothing NotBuilt;
-    CreateSession GET Bucket, ["session"], "s3:CreateSession" UnknownGET Nothing NotBuilt;
+        "s3:PutObjectLegalHold" UnknownPUT Document ConfigStub(StubResponse::Unlocked);
+    GetObjectTorrent GET Object, ["torrent"], "s3:GetObjectTorrent" UnknownGET Nothing NotImplemented;
+    RestoreObject POST Object, ["restore"], "s3:RestoreObject" UnknownPOST Document NotImplemented;
+    SelectObjectContent POST Object, ["select"], "s3:GetObject" UnknownPOST Document NotImplemented;
+    RenameObject PUT Object, ["renameObject"], "s3:PutObject" UnknownPUT Nothing NotImplemented;
+    CreateSession GET Bucket, ["session"], "s3:CreateSession" UnknownGET Nothing NotImplemented;
 
-    AdminPing GET Admin("ping"), [], "" UnknownGET Nothing Built;
-    AdminHeadPing HEAD Admin("ping"), [], "" UnknownHEAD Nothing Built;
-    AdminStats GET Admin("stats"), [], "" UnknownGET Nothing Built;
-    AdminInfo GET Admin("info"), [], "" UnknownGET Nothing Built;
-    AdminCreateUser POST Admin("user"), [], "" UnknownPOST Document Built;
-    AdminReadUser GET Admin("user"), [], "" AccountRead Nothing Built;
-    AdminHeadUser HEAD Admin("user"), [], "" AccountRead Nothing Built;
-    AdminUpdateUser PUT Admin("user"), [], "" UnknownPUT Document Built;
-    AdminDeleteUser DELETE Admin("user"), [], "" UnknownDELETE Nothing Built;
-    AdminListUsers GET Admin("users"), [], "" UnknownGET Nothing Built;
-    AdminUsage GET Admin("usage"), [], "" UsageRead Nothing Built;
-    AdminListSessions GET Admin("temp-sessions"), [], "" UnknownGET Nothing NotBuilt;
+    AdminPing GET Admin("ping"), [], "" UnknownGET Nothing Implemented;
+    AdminHeadPing HEAD Admin("ping"), [], "" UnknownHEAD Nothing Implemented;
+    AdminStats GET Admin("stats"), [], "" UnknownGET Nothing Implemented;
+    AdminInfo GET Admin("info"), [], "" UnknownGET Nothing Implemented;
+    AdminCreateUser POST Admin("user"), [], "" UnknownPOST Document Implemented;
+    AdminReadUser GET Admin("user"), [], "" AccountRead Nothing Implemented;
+    AdminHeadUser HEAD Admin("user"), [], "" AccountRead Nothing Implemented;
+    AdminUpdateUser PUT Admin("user"), [], "" UnknownPUT Document Implemented;
+    AdminDeleteUser DELETE Admin("user"), [], "" UnknownDELETE Nothing Implemented;
+    AdminListUsers GET Admin("users"), [], "" UnknownGET Nothing Implemented;
+    AdminUsage GET Admin("usage"), [], "" UsageRead Nothing Implemented;
+    AdminListSessions GET Admin("temp-sessions"), [], "" UnknownGET Nothing NotImplemented;
 }
 
-impl Operation {
-    /// Whether it only reads: what may be repeated, and asked by the pages of others without a preflight.
+impl OperationSpec {
+    /// Whether the operation only reads. Such a request is safe to retry and to send cross-origin without a preflight.
     #[must_use]
-    pub fn reads(&self) -> bool {
-        matches!(self.method, Verb::GET | Verb::HEAD)
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.method, OperationMethod::GET | OperationMethod::HEAD)
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_two_lines_are_about_the_same_request() {
+    fn no_two_rows_match_the_same_request() {
         let mut seen = HashSet::new();
         for (index, operation) in OPERATIONS.iter().enumerate() {
             let mut keys = operation.keys.to_vec();
@@ -308,17 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_complete() {
+    fn every_row_is_consistent() {
         for operation in OPERATIONS {
-            let admin = matches!(operation.scope, Scope::Admin(_));
+            let admin = matches!(operation.scope, OperationScope::Admin(_));
             assert_eq!(operation.action.is_empty(), admin, "{}", operation.name);
             assert!(admin || operation.action.starts_with("s3:"), "{}", operation.name);
-            assert!(!(operation.reads() && operation.takes != Takes::Nothing), "{}", operation.name);
+            assert!(!(operation.is_read_only() && operation.body != RequestBodyKind::Nothing), "{}", operation.name);
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
             assert!(usage.iter().any(|name| operation.usage.starts_with(name)), "{}", operation.name);
-            if let Answer::Probe(answer) = operation.answer {
-                let refuses = matches!(answer, ProbeAnswer::Absent(_) | ProbeAnswer::Unlocked);
-                assert!(operation.reads() || refuses, "{} would be answered and forgotten", operation.name);
+            if let Support::ConfigStub(stub) = operation.support {
+                let refuses = matches!(stub, StubResponse::Absent(_) | StubResponse::Unlocked);
+                assert!(operation.is_read_only() || refuses, "{} would be answered and forgotten", operation.name);
             }
         }
     }

@@ -1,32 +1,34 @@
-//! Paths: the bucket and the key in them, decoded once and never tidied: `//`, `.` and `..` are bytes of a key.
+//! Bucket and key of a request path. The path is decoded once and never normalised: `//`, `.` and `..` are bytes of a
+//! key.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 
-use crate::errors::{Code, Fault};
-use crate::host::Place;
+use crate::errors::{Code, S3Error};
+use crate::host::AddressingStyle;
 
-/// What a path names.
+/// The bucket and the key that a request names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Target {
-    /// The bucket; empty: the service itself.
+pub struct ResourcePath {
+    /// The bucket; empty for the service.
     pub bucket: String,
-    /// The key; empty: the bucket itself. UTF-8.
+    /// The key, UTF-8; empty for the bucket.
     pub key: Bytes,
 }
 
-impl Target {
-    /// Reads a raw path, which begins with a slash, of a request that came to `place`.
+impl ResourcePath {
+    /// Parses a raw path under the given addressing style.
     ///
     /// # Errors
-    /// `InvalidURI`: a name is no UTF-8 once decoded, or the path does not begin with a slash.
-    pub fn of(place: &Place, path: &str) -> Result<Self, Fault> {
+    /// `InvalidURI` if a name is not UTF-8 once decoded or the path does not begin with a slash; `InvalidBucketName` if
+    /// a key has no bucket.
+    pub fn parse(addressing: &AddressingStyle, path: &str) -> Result<Self, S3Error> {
         let rest = path.strip_prefix('/').ok_or(Code::InvalidURI)?;
-        let (bucket, key) = match place {
-            Place::Bucket(bucket) => (bucket.clone(), rest),
-            Place::Service => {
+        let (bucket, key) = match addressing {
+            AddressingStyle::VirtualHosted(bucket) => (bucket.clone(), rest),
+            AddressingStyle::PathStyle => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
                 (text(bucket)?, key)
             }
@@ -37,7 +39,7 @@ impl Target {
         Ok(Self { bucket, key: text(key)?.into() })
     }
 
-    /// The resource as error documents name it: decoded, with its bucket.
+    /// The decoded path with its bucket, as error documents show it.
     #[must_use]
     pub fn resource(&self) -> String {
         let mut resource = format!("/{}", self.bucket);
@@ -49,12 +51,12 @@ impl Target {
     }
 }
 
-/// Decodes the escapes of a path; one that is none stays as it is.
+/// Decodes percent escapes; an invalid escape stays as it is.
 pub(crate) fn decode(raw: &str) -> Cow<'_, [u8]> {
     percent_decode_str(raw).into()
 }
 
-fn text(raw: &str) -> Result<String, Fault> {
+fn text(raw: &str) -> Result<String, S3Error> {
     percent_decode_str(raw).decode_utf8().map(Cow::into_owned).map_err(|_| Code::InvalidURI.into())
 }
 
@@ -62,13 +64,13 @@ fn text(raw: &str) -> Result<String, Fault> {
 mod tests {
     use super::*;
 
-    fn target(place: Place, path: &str) -> Option<(String, String)> {
-        let target = Target::of(&place, path).ok()?;
+    fn target(addressing: AddressingStyle, path: &str) -> Option<(String, String)> {
+        let target = ResourcePath::parse(&addressing, path).ok()?;
         Some((target.bucket, String::from_utf8(target.key.to_vec()).unwrap()))
     }
 
     #[test]
-    fn keys_are_decoded_once_and_never_tidied() {
+    fn keys_are_decoded_once_and_never_normalised() {
         let cases = [
             ("/", "", ""),
             ("/b", "b", ""),
@@ -79,13 +81,13 @@ mod tests {
             ("/b/%C3%a9", "b", "é"),
         ];
         for (path, bucket, key) in cases {
-            assert_eq!(target(Place::Service, path), Some((bucket.into(), key.into())), "{path}");
+            assert_eq!(target(AddressingStyle::PathStyle, path), Some((bucket.into(), key.into())), "{path}");
         }
-        let host = Place::Bucket("v.h".into());
+        let host = AddressingStyle::VirtualHosted("v.h".into());
         assert_eq!(target(host.clone(), "/"), Some(("v.h".into(), String::new())));
         assert_eq!(target(host, "//k"), Some(("v.h".into(), "/k".into())));
         for path in ["", "b", "/b/%ff", "/%ff", "//k"] {
-            assert_eq!(target(Place::Service, path), None, "{path}");
+            assert_eq!(target(AddressingStyle::PathStyle, path), None, "{path}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A request's way: host and path, operation, signature, body, and then the operation. Nothing of the body is read before the
-//! signature holds and the length is one that may be.
+//! The steps of a request: host and path, operation, signature, body, operation. No byte of the body is read before the
+//! signature is verified and the length is accepted.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -12,70 +12,70 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SE
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
-use larder_gateway::Admitted;
-use larder_gateway::objects::{Caller, Error, Objects, Tracked};
+use larder_gateway::AdmissionGuard;
+use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 use larder_model::objects::Tag;
-use larder_model::objects::access::Circumstances;
+use larder_model::objects::access::AccessContext;
 use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
-use crate::auth::{self, Payload, Scheme};
-use crate::background::Background;
+use crate::auth::{self, AuthScheme, Payload};
+use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
-use crate::call::{Call, joined};
-use crate::errors::{Code, Fault, gateway};
-use crate::forwarded::Origin;
-use crate::host::Place;
+use crate::call::{S3Call, joined};
+use crate::errors::{Code, S3Error, gateway};
+use crate::forwarded::RequestSource;
+use crate::host::AddressingStyle;
 use crate::identity::{self, Identity};
-use crate::operations::{Answer, Op, Operation, Takes};
-use crate::path::Target;
-use crate::query::Query;
-use crate::reply::Reply;
-use crate::tally::{self, Tally};
-use crate::{S3Settings, background, cors, ops, probe, route};
+use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
+use crate::path::ResourcePath;
+use crate::query::S3Query;
+use crate::request_accounting::{self, RequestAccounting};
+use crate::response::S3Response;
+use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const ID_2: HeaderName = HeaderName::from_static("x-amz-id-2");
 const NAME: HeaderValue = HeaderValue::from_static("Larder");
-/// What the metrics call a browser's question.
+/// Metrics name of a CORS preflight request.
 const PREFLIGHT: &str = "Preflight";
-/// What the metrics call what is no operation.
+/// Metrics name of a request that matches no operation.
 const UNKNOWN: &str = "Unknown";
 
-/// Answers requests over one S3 side of a gateway.
+/// Serves S3 requests over the objects of one gateway.
 #[derive(Clone)]
 pub struct S3Service {
     objects: Arc<Objects>,
     settings: Arc<S3Settings>,
-    background: Background,
+    background: BackgroundTasks,
 }
 
-/// What is known of a request from its line and headers.
-struct Seen {
+/// A request's line and headers, parsed.
+struct RequestHead {
     parts: Parts,
     id: String,
     now: Micros,
-    origin: Origin,
+    source: RequestSource,
     host: String,
-    place: Place,
-    query: Query,
+    addressing: AddressingStyle,
+    query: S3Query,
 }
 
-/// What became of a request, beside its answer.
+/// Facts about a request that metrics and usage reports need besides the response.
 #[derive(Default)]
-struct Trace {
-    tracked: Option<Tracked>,
-    operation: Option<&'static Operation>,
+struct RequestTrace {
+    tracked: Option<TrackedRequest>,
+    operation: Option<&'static OperationSpec>,
     caller: Option<String>,
     received: Arc<AtomicU64>,
 }
 
 impl S3Service {
-    /// The S3 face of `objects`.
+    /// A service over `objects`.
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
-        let background = Background::new(Arc::clone(objects.gateway()));
+        let background = BackgroundTasks::new(Arc::clone(objects.gateway()));
         Self { objects, settings: Arc::new(settings), background }
     }
 
@@ -83,132 +83,135 @@ impl S3Service {
         &self.settings
     }
 
-    /// What runs beside its connections.
-    pub(crate) fn background(&self) -> &Background {
+    /// Tasks that outlive their connection.
+    pub(crate) fn background(&self) -> &BackgroundTasks {
         &self.background
     }
 
-    /// The answer that the server is busy.
-    pub(crate) fn busy(&self) -> Reply {
+    /// The 503 `SlowDown` response of an overloaded server.
+    pub(crate) fn busy(&self) -> S3Response {
         let id = self.objects.gateway().new_key();
-        let mut reply = Fault::from(Code::SlowDown).into_reply("", &id, false);
-        insert_id(&mut reply, &id);
-        reply
+        let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
+        insert_common_headers(&mut response, &id);
+        response
     }
 
-    /// Answers one request, whatever happens in it.
-    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
+    /// Serves one request. A panic becomes a 500 response.
+    pub async fn handle(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
         let gateway = self.objects.gateway();
         let begun = gateway.monotonic();
         let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
-        let query = Query::of(parts.uri.query());
-        let moved = auth::move_headers(&query, &mut parts.headers);
-        let seen = Seen {
+        let query = S3Query::parse(parts.uri.query());
+        let restored = auth::restore_headers(&query, &mut parts.headers);
+        let head = RequestHead {
             id: gateway.new_key(),
             now: gateway.now(),
-            origin: Origin::of(requester.address, &parts.headers, &self.settings.proxies),
-            place: Place::of(Some(&host), &self.settings.roots),
+            source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
+            addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
             query,
             host,
             parts,
         };
-        let mut trace = Trace::default();
-        let target = moved.and_then(|()| Target::of(&seen.place, seen.parts.uri.path()));
+        let mut trace = RequestTrace::default();
+        let target = restored.and_then(|()| ResourcePath::parse(&head.addressing, head.parts.uri.path()));
         let body = ArrivingBody::new(PacedIncoming::new(body), requester);
-        let carried_out =
-            AssertUnwindSafe(self.carry_out(&seen, target.clone(), body, &mut trace)).catch_unwind().await;
-        let outcome = carried_out.unwrap_or_else(|panic| Err(background::panicked(gateway, &seen.id, &*panic)));
-        let reply = self.finish(&seen, target.unwrap_or_default(), outcome, trace).await;
+        let executed = AssertUnwindSafe(self.execute(&head, target.clone(), body, &mut trace)).catch_unwind().await;
+        let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
+        let response = self.finish(&head, target.unwrap_or_default(), outcome, trace).await;
         tracing::debug!(
-            id = seen.id,
-            from = %seen.origin.source,
-            method = %seen.parts.method,
-            host = seen.host,
-            path = seen.parts.uri.path(),
-            status = reply.status().as_u16(),
+            id = head.id,
+            from = %head.source.address,
+            method = %head.parts.method,
+            host = head.host,
+            path = head.parts.uri.path(),
+            status = response.status().as_u16(),
             micros = gateway.monotonic().saturating_sub(begun).as_micros(),
             "answered"
         );
-        reply
+        response
     }
 
-    async fn carry_out(
+    async fn execute(
         &self,
-        seen: &Seen,
-        target: Result<Target, Fault>,
+        head: &RequestHead,
+        target: Result<ResourcePath, S3Error>,
         body: ArrivingBody<'_>,
-        trace: &mut Trace,
-    ) -> Result<Reply, Fault> {
-        let (target, parts) = (target?, &seen.parts);
-        if seen.host.is_empty() && parts.version == Version::HTTP_11 {
-            return Err(Fault::new(Code::BadRequest, "A request needs a Host header."));
+        trace: &mut RequestTrace,
+    ) -> Result<S3Response, S3Error> {
+        let (target, parts) = (target?, &head.parts);
+        if head.host.is_empty() && parts.version == Version::HTTP_11 {
+            return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
         }
         if parts.method == Method::OPTIONS {
             trace.tracked = Some(self.objects.track(PREFLIGHT));
+            // Preflights read the bucket's rules, so they count against the limit of concurrent requests too.
             let _admitted = self.admit()?;
             return cors::preflight(&self.objects, &target, &parts.headers).await;
         }
-        let operation = route::route(&parts.method, &target, &seen.query, &parts.headers)?;
+        let operation = route::route(&parts.method, &target, &head.query, &parts.headers)?;
         trace.tracked = Some(self.objects.track(operation.name));
         trace.operation = Some(operation);
-        if operation.answer == Answer::NotBuilt {
-            let refused = Fault::new(Code::NotImplemented, format!("{} is not offered", operation.name));
+        if operation.support == Support::NotImplemented {
+            let refused = S3Error::new(Code::NotImplemented, format!("{} is not offered", operation.name));
             return Err(operation.keys.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key)));
         }
         let admitted = match operation.op {
-            // Whether the server lives is asked when it has most to do.
-            Op::AdminPing | Op::AdminHeadPing => None,
+            // Health checks must succeed while the server is saturated.
+            S3Operation::AdminPing | S3Operation::AdminHeadPing => None,
             _ => Some(Arc::new(self.admit()?)),
         };
-        let identity = identity::of(&self.objects, &self.signed(seen)).await?;
+        // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
+        let identity = identity::authenticate(&self.objects, &self.auth_request(head)).await?;
         trace.caller = identity.user.as_ref().map(|user| user.key_id.clone());
+        // Memory is reserved after the signature is verified: unauthenticated clients cannot exhaust it with forged
+        // requests.
         let body = self.body(operation, body, &parts.headers, &identity).await?;
-        trace.received = body.counter();
-        let call = Call { admitted, ..self.call(seen, operation, target, identity, body) };
-        match operation.answer {
-            Answer::Probe(answer) => probe::answer(&call, answer).await,
-            // Boxed: operations differ much in what they hold, and most requests are not the largest.
-            Answer::Built | Answer::NotBuilt => ops::run(&call).boxed().await,
+        trace.received = body.byte_counter();
+        let call = S3Call { admitted, ..self.call(head, operation, target, identity, body) };
+        match operation.support {
+            Support::ConfigStub(stub) => unsupported_config::respond(&call, stub).await,
+            // Boxed, so that the small futures of most requests do not reserve the size of the largest one.
+            Support::Implemented | Support::NotImplemented => ops::run(&call).boxed().await,
         }
     }
 
-    fn admit(&self) -> Result<Admitted, Fault> {
+    fn admit(&self) -> Result<AdmissionGuard, S3Error> {
         Ok(self.objects.gateway().admit().map_err(Error::from)?)
     }
 
-    /// What of a request is signed.
-    fn signed<'a>(&'a self, seen: &'a Seen) -> auth::Request<'a> {
-        auth::Request {
-            method: seen.parts.method.as_str(),
-            path: seen.parts.uri.path(),
-            raw_query: seen.parts.uri.query(),
-            query: &seen.query,
-            headers: &seen.parts.headers,
-            host: Some(&seen.host),
-            host_bucket: match &seen.place {
-                Place::Bucket(bucket) => Some(bucket),
-                Place::Service => None,
+    /// The parts of the request that its signature covers.
+    fn auth_request<'a>(&'a self, head: &'a RequestHead) -> auth::AuthRequest<'a> {
+        auth::AuthRequest {
+            method: head.parts.method.as_str(),
+            path: head.parts.uri.path(),
+            raw_query: head.parts.uri.query(),
+            query: &head.query,
+            headers: &head.parts.headers,
+            host: Some(&head.host),
+            host_bucket: match &head.addressing {
+                AddressingStyle::VirtualHosted(bucket) => Some(bucket),
+                AddressingStyle::PathStyle => None,
             },
-            now: seen.now,
+            now: head.now,
             region: self.settings.region.as_deref(),
         }
     }
 
-    /// The body, once its headers say that it may be read, and there is memory for it.
+    /// Opens the body: checks its headers and length, then reserves memory for it.
     async fn body(
         &self,
-        operation: &Operation,
+        operation: &OperationSpec,
         body: ArrivingBody<'_>,
         headers: &HeaderMap,
         identity: &Identity,
-    ) -> Result<RequestBody, Fault> {
-        if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.takes != Takes::Stream {
-            return Err(Fault::invalid("Only objects and parts can be sent in chunks."));
+    ) -> Result<RequestBody, S3Error> {
+        if matches!(Payload::of(headers)?, Payload::Chunked { .. }) && operation.body != RequestBodyKind::Stream {
+            return Err(S3Error::invalid("Only objects and parts can be sent in chunks."));
         }
         let (incoming, requester) = body.into_parts();
-        let body = RequestBody::of(incoming, headers, identity.checked.as_ref())?;
-        if operation.takes == Takes::Stream {
+        let body = RequestBody::of(incoming, headers, identity.signature.as_ref())?;
+        if operation.body == RequestBodyKind::Stream {
             let max = self.objects.config().put_bytes_max;
             match body.length() {
                 None => return Err(Code::MissingContentLength.into()),
@@ -216,102 +219,111 @@ impl S3Service {
                 Some(_) => {}
             }
         }
-        requester.hold(operation.takes.memory(body.length())).await.map_err(|MemorySpent| Code::SlowDown)?;
+        requester.hold(operation.body.memory(body.length())).await.map_err(|MemorySpent| Code::SlowDown)?;
         Ok(body)
     }
 
     fn call(
         &self,
-        seen: &Seen,
-        operation: &'static Operation,
-        target: Target,
+        head: &RequestHead,
+        operation: &'static OperationSpec,
+        target: ResourcePath,
         identity: Identity,
         body: RequestBody,
-    ) -> Call {
+    ) -> S3Call {
         let scheme = identity.scheme();
-        let circumstances = circumstances(seen, scheme);
-        Call {
+        let access_context = access_context(head, scheme);
+        S3Call {
             objects: Arc::clone(&self.objects),
             settings: Arc::clone(&self.settings),
             operation,
             bucket: target.bucket,
             key: target.key,
-            query: seen.query.clone(),
-            headers: seen.parts.headers.clone(),
-            caller: Caller { user: identity.user, circumstances },
+            query: head.query.clone(),
+            headers: head.parts.headers.clone(),
+            caller: Caller { user: identity.user, access_context },
             scheme,
-            host: seen.host.clone(),
-            virtual_host: matches!(seen.place, Place::Bucket(_)),
-            request_id: seen.id.clone(),
-            now: seen.now,
+            host: head.host.clone(),
+            virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),
+            request_id: head.id.clone(),
+            now: head.now,
             admitted: None,
             background: self.background.clone(),
             body: Mutex::new(Some(body)),
         }
     }
 
-    /// The answer with what every answer has, counted.
-    async fn finish(&self, seen: &Seen, target: Target, outcome: Result<Reply, Fault>, trace: Trace) -> Reply {
-        let head = seen.parts.method == Method::HEAD;
-        let mut reply = outcome.unwrap_or_else(|fault| {
-            let range = seen.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
-            fault.about(&target, &seen.query, range).into_reply(&target.resource(), &seen.id, head)
+    /// Completes the response: error document, CORS and common headers, and accounting of its bytes.
+    async fn finish(
+        &self,
+        head: &RequestHead,
+        target: ResourcePath,
+        outcome: Result<S3Response, S3Error>,
+        trace: RequestTrace,
+    ) -> S3Response {
+        let is_head = head.parts.method == Method::HEAD;
+        let mut response = outcome.unwrap_or_else(|error| {
+            let range = head.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
+            error.with_request(&target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
         });
-        cors::simple(&self.objects, &target, (seen.parts.method.as_str(), &seen.parts.headers), &mut reply).await;
-        insert_id(&mut reply, &seen.id);
+        cors::add_headers(&self.objects, &target, (head.parts.method.as_str(), &head.parts.headers), &mut response)
+            .await;
+        insert_common_headers(&mut response, &head.id);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
-        tracked.answered(tally::outcome(reply.status()));
-        let nothing_to_send = head || reply.body().length() == Some(0);
-        let tally = Tally {
+        tracked.record_answer(request_accounting::outcome_of(response.status()));
+        let is_empty = is_head || response.body().length() == Some(0);
+        let accounting = RequestAccounting {
             objects: Arc::clone(&self.objects),
             tracked,
             user: trace.caller.zip(trace.operation.map(|operation| operation.usage)),
             received: trace.received,
-            status: reply.status(),
+            status: response.status(),
             sent: 0,
-            whole: nothing_to_send,
+            is_complete: is_empty,
         };
-        reply.map(|body| body.counted(tally))
+        response.map(|body| body.with_accounting(accounting))
     }
 }
 
-/// The headers that every answer has.
-fn insert_id(reply: &mut Reply, id: &str) {
+/// Sets the headers that every response has.
+fn insert_common_headers(response: &mut S3Response, id: &str) {
     if let Ok(id) = HeaderValue::from_str(id) {
-        reply.headers_mut().insert(REQUEST_ID, id.clone());
-        reply.headers_mut().insert(ID_2, id);
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        response.headers_mut().insert(ID_2, id);
     }
-    reply.headers_mut().insert(SERVER, NAME);
+    response.headers_mut().insert(SERVER, NAME);
 }
 
-/// The host as the client wrote it. A target in absolute form has one too; `Host` wins, as classic proxies leave it.
+/// The host as the client wrote it. `Host` wins over the authority of an absolute-form target, because older proxies
+/// forward the target unchanged.
 fn host_of(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
 }
 
-/// What policies may look at: whatever an operation reads, also what is not plain text.
-fn circumstances(seen: &Seen, scheme: Option<Scheme>) -> Circumstances {
-    let headers = &seen.parts.headers;
+/// The condition keys that bucket policies can test. Values that are not UTF-8 are included with replacement
+/// characters, so that a `Deny` cannot be evaded.
+fn access_context(head: &RequestHead, scheme: Option<AuthScheme>) -> AccessContext {
+    let headers = &head.parts.headers;
     let header = |name: &HeaderName| Some(String::from_utf8_lossy(headers.get(name)?.as_bytes()));
     let amz = |name: &'static str| header(&HeaderName::from_static(name));
     let grants = |name: &'static str| Some(String::from_utf8_lossy(&joined(headers, name)?).into_owned().into());
-    let asked = |name: &str| seen.query.get(name).map(Cow::Borrowed);
+    let parameter = |name: &str| head.query.get(name).map(Cow::Borrowed);
     let (auth_type, version) = match scheme {
-        Some(Scheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
-        Some(Scheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
-        Some(Scheme::V4Header) => (Some("REST-HEADER"), Some("AWS4-HMAC-SHA256")),
-        Some(Scheme::V4Query) => (Some("REST-QUERY-STRING"), Some("AWS4-HMAC-SHA256")),
-        Some(Scheme::Form) => (Some("POST"), None),
+        Some(AuthScheme::V2Header) => (Some("REST-HEADER"), Some("AWS")),
+        Some(AuthScheme::V2Query) => (Some("REST-QUERY-STRING"), Some("AWS")),
+        Some(AuthScheme::V4Header) => (Some("REST-HEADER"), Some("AWS4-HMAC-SHA256")),
+        Some(AuthScheme::V4Query) => (Some("REST-QUERY-STRING"), Some("AWS4-HMAC-SHA256")),
+        Some(AuthScheme::Form) => (Some("POST"), None),
         None => (None, None),
     };
     let known = [
         ("aws:Referer", header(&REFERER)),
         ("aws:UserAgent", header(&USER_AGENT)),
-        ("s3:prefix", asked("prefix")),
-        ("s3:delimiter", asked("delimiter")),
-        ("s3:max-keys", asked("max-keys")),
-        ("s3:VersionId", asked("versionId")),
+        ("s3:prefix", parameter("prefix")),
+        ("s3:delimiter", parameter("delimiter")),
+        ("s3:max-keys", parameter("max-keys")),
+        ("s3:VersionId", parameter("versionId")),
         ("s3:x-amz-acl", amz("x-amz-acl")),
         ("s3:x-amz-grant-read", grants("x-amz-grant-read")),
         ("s3:x-amz-grant-write", grants("x-amz-grant-write")),
@@ -326,10 +338,10 @@ fn circumstances(seen: &Seen, scheme: Option<Scheme>) -> Circumstances {
         ("s3:signatureversion", version.map(Cow::Borrowed)),
     ];
     let keys = known.into_iter().filter_map(|(name, value)| Some((name, value?.into_owned()))).collect();
-    let request_tags = Query::of(amz("x-amz-tagging").as_deref())
+    let request_tags = S3Query::parse(amz("x-amz-tagging").as_deref())
         .iter()
         .map(|(key, value)| Tag { key: key.to_owned(), value: value.to_owned() })
         .collect();
-    let Origin { source, secure } = seen.origin;
-    Circumstances { source: Some(source), secure, now: seen.now, keys, request_tags }
+    let RequestSource { address, secure } = head.source;
+    AccessContext { source: Some(address), secure, now: head.now, keys, request_tags }
 }

@@ -1,21 +1,21 @@
-//! Which operation a request is: the most specific line of the table that fits, and nothing when it asks for more than that
-//! line knows. A put of `?website` taken for a put of the object would destroy it.
+//! Routing: selects the most specific row of the operation table. A request with a sub-resource that the row does not
+//! handle is refused: a PUT of `?website` treated as PutObject would overwrite the object.
 
 use hyper::Method;
 use hyper::header::HeaderMap;
 
-use crate::errors::{Code, Fault};
-use crate::operations::{OPERATIONS, Operation, Scope, Verb};
-use crate::path::Target;
-use crate::query::Query;
+use crate::errors::{Code, S3Error};
+use crate::operations::{OPERATIONS, OperationMethod, OperationScope, OperationSpec};
+use crate::path::ResourcePath;
+use crate::query::S3Query;
 
-/// The bucket whose keys are Riak CS's own paths.
+/// The bucket that stands for the admin API of Riak CS.
 pub const ADMIN_BUCKET: &str = "riak-cs";
-/// The bucket whose keys are usage reports.
+/// The bucket that stands for usage reports.
 pub const USAGE_BUCKET: &str = "usage";
 
-/// Sub-resources that no line of the table is about.
-const FOREIGN: &[&str] = &[
+/// S3 sub-resources without a row in the table.
+const UNSUPPORTED_SUBRESOURCES: &[&str] = &[
     "analytics",
     "annotation",
     "append",
@@ -28,31 +28,33 @@ const FOREIGN: &[&str] = &[
     "metrics",
 ];
 
-/// Parameters that may come without a value in a request that changes something.
+/// Parameters that a writing request may carry without a value.
 const MAY_BE_EMPTY: &[&str] = &["partNumber", "versionId", "x-id", "select-type"];
 
-/// The header that makes a put a copy.
+/// The header that turns a PUT into a copy.
 const COPY_SOURCE: &str = "x-amz-copy-source";
 
-/// What a request is about, in the words of the table.
+/// The kind of resource that a request addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About<'a> {
+enum ResourceKind<'a> {
     Service,
     Bucket,
     Object,
     Admin(&'a str),
 }
 
-impl About<'_> {
-    fn is(self, scope: Scope) -> bool {
+impl ResourceKind<'_> {
+    fn is_in(self, scope: OperationScope) -> bool {
         match (self, scope) {
-            (Self::Service, Scope::Service) | (Self::Bucket, Scope::Bucket) | (Self::Object, Scope::Object) => true,
-            (Self::Admin(segment), Scope::Admin(name)) => segment == name,
+            (Self::Service, OperationScope::Service)
+            | (Self::Bucket, OperationScope::Bucket)
+            | (Self::Object, OperationScope::Object) => true,
+            (Self::Admin(segment), OperationScope::Admin(name)) => segment == name,
             _ => false,
         }
     }
 
-    fn kind(self) -> &'static str {
+    fn resource_type(self) -> &'static str {
         match self {
             Self::Service => "SERVICE",
             Self::Bucket => "BUCKET",
@@ -62,127 +64,128 @@ impl About<'_> {
     }
 }
 
-/// Whether the target is one of Riak CS's own paths.
+/// Whether the target belongs to the admin API of Riak CS.
 #[must_use]
-pub fn is_admin(target: &Target) -> bool {
+pub fn is_admin(target: &ResourcePath) -> bool {
     target.bucket == ADMIN_BUCKET || target.bucket == USAGE_BUCKET
 }
 
-/// The operation of a request.
+/// Returns the operation of a request.
 ///
 /// # Errors
-/// `NotImplemented` for a sub-resource that is not known here, `MethodNotAllowed`, `InvalidArgument` for a part number
-/// without an upload, `NoSuchKey` for a path of the administrator that there is none of.
+/// `NotImplemented` for an unsupported sub-resource, `MethodNotAllowed`, `InvalidArgument` for a part number without an
+/// upload id, `NoSuchKey` for an unknown admin path.
 pub fn route(
     method: &Method,
-    target: &Target,
-    query: &Query,
+    target: &ResourcePath,
+    query: &S3Query,
     headers: &HeaderMap,
-) -> Result<&'static Operation, Fault> {
-    let about = about(target)?;
-    let of_scope = || OPERATIONS.iter().filter(|operation| about.is(operation.scope));
+) -> Result<&'static OperationSpec, S3Error> {
+    let kind = resource_kind(target)?;
+    let of_scope = || OPERATIONS.iter().filter(|operation| kind.is_in(operation.scope));
     if of_scope().next().is_none() {
         return Err(Code::NoSuchKey.into());
     }
-    let fits = |operation: &&Operation| {
+    let fits = |operation: &&OperationSpec| {
         let header = operation.header.is_none_or(|name| headers.contains_key(name));
         operation.method.name() == method.as_str() && header && operation.keys.iter().all(|key| has(query, key))
     };
-    let found = of_scope().filter(fits).max_by_key(|operation| weight(operation));
-    if !matches!(about, About::Admin(_))
-        && let Some((name, _)) = query.iter().find(|(name, value)| is_beyond(found, method, name, value))
+    let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
+    if !matches!(kind, ResourceKind::Admin(_))
+        && let Some((name, _)) = query.iter().find(|(name, value)| is_unsupported(found, method, name, value))
     {
-        return Err(Fault::parameter_not_offered(name));
+        return Err(S3Error::parameter_not_offered(name));
     }
-    let Some(operation) = found else { return Err(not_allowed(method, about)) };
-    if *method == Method::PUT && about == About::Object && query.has("partNumber") && !query.has("uploadId") {
+    let Some(operation) = found else { return Err(not_allowed(method, kind)) };
+    if *method == Method::PUT && kind == ResourceKind::Object && query.has("partNumber") && !query.has("uploadId") {
         let value = query.get("partNumber").unwrap_or_default();
-        return Err(Fault::argument("partNumber", value, "A part number needs the id of an upload"));
+        return Err(S3Error::argument("partNumber", value, "A part number needs the id of an upload"));
     }
     Ok(operation)
 }
 
-fn about(target: &Target) -> Result<About<'_>, Fault> {
+fn resource_kind(target: &ResourcePath) -> Result<ResourceKind<'_>, S3Error> {
     match &*target.bucket {
-        "" => Ok(About::Service),
-        USAGE_BUCKET => Ok(About::Admin("usage")),
+        "" => Ok(ResourceKind::Service),
+        USAGE_BUCKET => Ok(ResourceKind::Admin("usage")),
         ADMIN_BUCKET => {
             let key = std::str::from_utf8(&target.key).map_err(|_| Code::InvalidURI)?;
-            Ok(About::Admin(key.split(['/', '.']).next().unwrap_or_default()))
+            Ok(ResourceKind::Admin(key.split(['/', '.']).next().unwrap_or_default()))
         }
-        _ if target.key.is_empty() => Ok(About::Bucket),
-        _ => Ok(About::Object),
+        _ if target.key.is_empty() => Ok(ResourceKind::Bucket),
+        _ => Ok(ResourceKind::Object),
     }
 }
 
-fn has(query: &Query, key: &str) -> bool {
+fn has(query: &S3Query, key: &str) -> bool {
     match key.split_once('=') {
         Some((name, value)) => query.get(name) == Some(value),
         None => query.has(key),
     }
 }
 
-/// A parameter weighs more than a header: `?acl` of a request that also names a source is about the list.
-fn weight(operation: &Operation) -> usize {
+/// A parameter outranks a header: `?acl` in a request that also names a copy source addresses the ACL.
+fn specificity(operation: &OperationSpec) -> usize {
     operation.keys.len() * 2 + usize::from(operation.header.is_some())
 }
 
-/// Whether a parameter asks for more than the operation that was found.
-fn is_beyond(found: Option<&'static Operation>, method: &Method, name: &str, value: &str) -> bool {
+/// Whether a parameter asks for something that the selected operation does not do.
+fn is_unsupported(found: Option<&'static OperationSpec>, method: &Method, name: &str, value: &str) -> bool {
     if found.is_some_and(|operation| operation.keys.contains(&name)) {
         return false;
     }
     if is_subresource(name) {
-        // A HEAD with the id of an upload is one of the object.
+        // Clients send HEAD with an upload id and expect HeadObject.
         return !(*method == Method::HEAD && name == "uploadId");
     }
     let writes = *method != Method::GET && *method != Method::HEAD;
     if writes && name.eq_ignore_ascii_case(COPY_SOURCE) {
-        // A signer that moves headers into the query: as a plain put it would replace the object by nothing.
+        // Some signers move headers into the query. Treated as a plain PUT, the copy would replace the object with an
+        // empty one.
         return found.is_some_and(|operation| operation.header.is_none());
     }
     writes && value.is_empty() && !MAY_BE_EMPTY.contains(&name) && !name.to_ascii_lowercase().starts_with("x-amz-")
 }
 
-/// Whether a parameter decides which operation a request is.
+/// Whether a parameter selects the operation.
 pub(crate) fn is_subresource(name: &str) -> bool {
-    FOREIGN.contains(&name) || OPERATIONS.iter().any(|operation| operation.keys.contains(&name))
+    UNSUPPORTED_SUBRESOURCES.contains(&name) || OPERATIONS.iter().any(|operation| operation.keys.contains(&name))
 }
 
-fn not_allowed(method: &Method, about: About<'_>) -> Fault {
-    let mut allowed: Vec<Verb> = OPERATIONS
+fn not_allowed(method: &Method, kind: ResourceKind<'_>) -> S3Error {
+    let mut allowed: Vec<OperationMethod> = OPERATIONS
         .iter()
-        .filter(|operation| about.is(operation.scope) && operation.keys.is_empty())
+        .filter(|operation| kind.is_in(operation.scope) && operation.keys.is_empty())
         .map(|operation| operation.method)
         .collect();
     allowed.sort_unstable();
     allowed.dedup();
-    let allowed: Vec<&str> = allowed.into_iter().map(Verb::name).collect();
-    Fault::not_allowed(method.as_str(), about.kind(), &allowed.join(", "))
+    let allowed: Vec<&str> = allowed.into_iter().map(OperationMethod::name).collect();
+    S3Error::not_allowed(method.as_str(), kind.resource_type(), &allowed.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::Op;
+    use crate::operations::S3Operation;
     use hyper::header::HeaderValue;
 
-    fn routed(method: &str, path: &str, query: &str, header: Option<&'static str>) -> Result<Op, Code> {
-        let target = Target::of(&crate::host::Place::Service, path).unwrap();
+    fn routed(method: &str, path: &str, query: &str, header: Option<&'static str>) -> Result<S3Operation, Code> {
+        let target = ResourcePath::parse(&crate::host::AddressingStyle::PathStyle, path).unwrap();
         let headers =
             header.map(|name| (name.parse().unwrap(), HeaderValue::from_static("/b/k"))).into_iter().collect();
-        let found = route(&method.parse().unwrap(), &target, &Query::of(Some(query)), &headers);
-        found.map(|operation| operation.op).map_err(|fault| fault.code)
+        let found = route(&method.parse().unwrap(), &target, &S3Query::parse(Some(query)), &headers);
+        found.map(|operation| operation.op).map_err(|error| error.code)
     }
 
     #[test]
-    fn every_line_is_reached_by_the_request_it_describes() {
+    fn every_row_is_reached_by_its_own_request() {
         for operation in OPERATIONS {
             let path = match operation.scope {
-                Scope::Service => "/".to_owned(),
-                Scope::Bucket => "/b".to_owned(),
-                Scope::Object => "/b/k".to_owned(),
-                Scope::Admin(segment) => format!("/riak-cs/{segment}"),
+                OperationScope::Service => "/".to_owned(),
+                OperationScope::Bucket => "/b".to_owned(),
+                OperationScope::Object => "/b/k".to_owned(),
+                OperationScope::Admin(segment) => format!("/riak-cs/{segment}"),
             };
             for suffix in ["", "&x-id=Whatever&X-Amz-Date=&versionId=1"] {
                 let query = operation.keys.join("&") + suffix;
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_never_a_plain_put_or_get() {
+    fn an_unknown_subresource_is_never_a_plain_put_or_get() {
         for (method, path, query) in [
             ("PUT", "/b/k", "website"),
             ("PUT", "/b", "metadataTable"),
@@ -212,31 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_line_wins() {
+    fn the_most_specific_row_wins() {
         let copy = Some("x-amz-copy-source");
-        assert_eq!(routed("PUT", "/b/k", "", copy), Ok(Op::CopyObject));
-        assert_eq!(routed("PUT", "/b/k", "acl", copy), Ok(Op::PutObjectAcl));
-        assert_eq!(routed("PUT", "/b/k", "uploadId=u&partNumber=1", copy), Ok(Op::UploadPartCopy));
-        assert_eq!(routed("PUT", "/b/k", "uploadId=&partNumber=1", None), Ok(Op::UploadPart));
-        assert_eq!(routed("GET", "/b/k", "uploadId=", None), Ok(Op::ListParts));
-        assert_eq!(routed("HEAD", "/b/k", "uploadId=u", None), Ok(Op::HeadObject));
-        assert_eq!(routed("GET", "/b", "list-type=1", None), Ok(Op::ListObjects));
-        assert_eq!(routed("GET", "/b", "list-type=2&versions", None), Ok(Op::ListObjectVersions));
-        assert_eq!(routed("GET", "/b/k", "cachebuster", None), Ok(Op::GetObject));
+        assert_eq!(routed("PUT", "/b/k", "", copy), Ok(S3Operation::CopyObject));
+        assert_eq!(routed("PUT", "/b/k", "acl", copy), Ok(S3Operation::PutObjectAcl));
+        assert_eq!(routed("PUT", "/b/k", "uploadId=u&partNumber=1", copy), Ok(S3Operation::UploadPartCopy));
+        assert_eq!(routed("PUT", "/b/k", "uploadId=&partNumber=1", None), Ok(S3Operation::UploadPart));
+        assert_eq!(routed("GET", "/b/k", "uploadId=", None), Ok(S3Operation::ListParts));
+        assert_eq!(routed("HEAD", "/b/k", "uploadId=u", None), Ok(S3Operation::HeadObject));
+        assert_eq!(routed("GET", "/b", "list-type=1", None), Ok(S3Operation::ListObjects));
+        assert_eq!(routed("GET", "/b", "list-type=2&versions", None), Ok(S3Operation::ListObjectVersions));
+        assert_eq!(routed("GET", "/b/k", "cachebuster", None), Ok(S3Operation::GetObject));
         assert_eq!(routed("PUT", "/b/k", "partNumber=1", None), Err(Code::InvalidArgument));
     }
 
     #[test]
-    fn methods_and_paths_there_are_none_of() {
+    fn unknown_methods_and_admin_paths_are_refused() {
         assert_eq!(routed("POST", "/b/k", "", None), Err(Code::MethodNotAllowed));
         assert_eq!(routed("PATCH", "/b/k", "", None), Err(Code::MethodNotAllowed));
         assert_eq!(routed("DELETE", "/", "", None), Err(Code::MethodNotAllowed));
         assert_eq!(routed("DELETE", "/riak-cs/stats", "", None), Err(Code::MethodNotAllowed));
         assert_eq!(routed("GET", "/riak-cs/what", "", None), Err(Code::NoSuchKey));
-        assert_eq!(routed("GET", "/riak-cs/usage.KEY.abj", "", None), Ok(Op::AdminUsage));
-        assert_eq!(routed("GET", "/usage/KEY/abj", "a", None), Ok(Op::AdminUsage));
-        let target = Target { bucket: "b".into(), key: "k".into() };
-        let fault = route(&Method::POST, &target, &Query::default(), &HeaderMap::new()).unwrap_err();
-        assert!(fault.extras.contains(&("AllowedMethods", "GET, HEAD, PUT, DELETE".into())), "{:?}", fault.extras);
+        assert_eq!(routed("GET", "/riak-cs/usage.KEY.abj", "", None), Ok(S3Operation::AdminUsage));
+        assert_eq!(routed("GET", "/usage/KEY/abj", "a", None), Ok(S3Operation::AdminUsage));
+        let target = ResourcePath { bucket: "b".into(), key: "k".into() };
+        let error = route(&Method::POST, &target, &S3Query::default(), &HeaderMap::new()).unwrap_err();
+        assert!(error.extras.contains(&("AllowedMethods", "GET, HEAD, PUT, DELETE".into())), "{:?}", error.extras);
     }
 }

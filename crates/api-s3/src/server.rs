@@ -9,39 +9,40 @@ use hyper::Request;
 use hyper::body::Incoming;
 use larder_admission::MemoryBudget;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{ConnectionLimit, Face, Requester, Settings, Wire};
+use larder_http_edge::{ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
-use crate::body::Body;
+use crate::body::S3Body;
 use crate::pipeline::S3Service;
-use crate::reply::Reply;
+use crate::response::S3Response;
 
 /// Settings of the S3 listener.
 #[derive(Debug, Clone)]
 pub struct S3Settings {
-    /// Root hosts: what stands in front of one is a bucket.
+    /// Root hosts. A label in front of a root host names a bucket.
     pub roots: Vec<String>,
-    /// The only region that signatures may be for; `None`: any.
+    /// The only region accepted in signatures; `None` accepts any.
     pub region: Option<String>,
-    /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.
     pub proxies: Vec<IpAddr>,
-    /// Whether anybody may create users, as Riak CS lets the first administrator in.
+    /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
     pub anonymous_user_creation: bool,
-    /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
+    /// Connection limit of all listeners that share it. A connection above the limit is answered 503 and closed.
     pub connections: ConnectionLimit,
-    /// What all clients hold in memory, of all listeners that share it.
+    /// Memory budget of all listeners that share it.
     pub memory: MemoryBudget,
-    /// How long the headers of a request may take once they have begun.
+    /// Longest time from the first byte of a request to the end of its headers.
     pub header_timeout: Duration,
-    /// How long a connection may stay open with nothing on it.
+    /// Longest idle time of a connection.
     pub idle_timeout: Duration,
-    /// How long requests may take that run when the server is told to end.
+    /// Time that running requests get to finish after shutdown begins.
     pub drain_timeout: Duration,
 }
 
 impl Default for S3Settings {
     fn default() -> Self {
-        let Settings { connections, memory, header_timeout, idle_timeout, drain_timeout } = Settings::default();
+        let ConnectionSettings { connections, memory, header_timeout, idle_timeout, drain_timeout } =
+            ConnectionSettings::default();
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
             region: None,
@@ -57,9 +58,9 @@ impl Default for S3Settings {
 }
 
 impl S3Settings {
-    /// Those of the listener alone.
-    fn of_listener(&self) -> Settings {
-        Settings {
+    /// The settings that every HTTP listener has.
+    fn connection_settings(&self) -> ConnectionSettings {
+        ConnectionSettings {
             connections: self.connections.clone(),
             memory: self.memory.clone(),
             header_timeout: self.header_timeout,
@@ -69,41 +70,41 @@ impl S3Settings {
     }
 }
 
-impl Face for S3Service {
-    type Body = Body;
+impl ConnectionHandler for S3Service {
+    type Body = S3Body;
 
-    const WIRE: Wire = Wire {
+    const DIALECT: HttpDialect = HttpDialect {
         name: "s3",
         headers_max: 256,
-        // A key of 1 KiB escaped, 2 KiB of metadata, a presigned query with a token.
+        // Room for an escaped key of 1 KiB, 2 KiB of metadata, and a presigned query with a token.
         header_bytes_max: 64 * 1024,
         title_case: false,
-        turned_away: (
+        overload_response: (
             "application/xml",
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SlowDown</Code><Message>Please reduce your \
              request rate.</Message></Error>",
         ),
     };
 
-    fn settings(&self) -> Settings {
-        self.settings().of_listener()
+    fn settings(&self) -> ConnectionSettings {
+        self.settings().connection_settings()
     }
 
-    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
-        self.answer(requester, request).await
+    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
+        self.handle(requester, request).await
     }
 
-    fn memory_of(answer: &Body) -> u64 {
-        answer.memory()
+    fn memory_of(response: &S3Body) -> u64 {
+        response.memory()
     }
 
-    fn busy(&self) -> Reply {
+    fn busy(&self) -> S3Response {
         S3Service::busy(self)
     }
 }
 
-/// Serves `listener` until `shutdown`: then nothing new is accepted, requests under way are finished, and what is not
-/// finished by the deadline is broken off.
+/// Serves `listener` until `shutdown` completes. The server then accepts nothing new and lets running requests finish;
+/// at `drain_timeout` it cancels the rest.
 pub async fn serve(
     listener: TcpListener,
     objects: Arc<Objects>,

@@ -1,4 +1,4 @@
-//! What somebody would send who wants to get at what is not his, or to stop the server.
+//! Attacks over the wire: requests that try to gain access or to stop the server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -10,20 +10,20 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
 use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
-use larder_api_s3::operations::{OPERATIONS, Scope};
+use larder_api_s3::operations::{OPERATIONS, OperationScope};
 use larder_gateway::Config;
 use sha1::Sha1;
-use support::{KEY, SECRET, Server, signed_v2, signed_v4};
+use support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 
-async fn with_bucket() -> Server {
-    let server = Server::start().await;
+async fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start().await;
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
     server
 }
 
-/// The parameters of an address presigned with version 2, whose string to sign ends in these lines.
+/// The parameters of a version 2 presigned address whose string to sign ends in these lines.
 fn presigned(method: &str, lines: &str) -> String {
     presigned_by(KEY, SECRET, method, lines)
 }
@@ -40,7 +40,7 @@ fn plain(method: &str, target: &str, headers: &str, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn who_has_a_presigned_put_cannot_make_what_was_signed_count_for_nothing() {
+async fn the_holder_of_a_presigned_put_cannot_bypass_its_signed_headers() {
     let server = with_bucket().await;
     let md5 = "XUFAKrxLKna5cZ2REBfFkg=="; // hello
     let signed = presigned("PUT", &format!("{md5}\n\n4000000000\n/box/k"));
@@ -49,14 +49,14 @@ async fn who_has_a_presigned_put_cannot_make_what_was_signed_count_for_nothing()
     assert_eq!((other.status, other.element("Code")), (400, Some("BadDigest")), "{other:?}");
     assert_eq!(server.ask_text(&plain("PUT", &moved, "", 5), b"hello").await.status, 200);
 
-    // A copy stays a copy, wherever its source is named.
+    // A copy stays a copy if its source is named in the query.
     let signed = presigned("PUT", "\n\n4000000000\nx-amz-copy-source:/box/k\n/box/copy");
     let moved = format!("/box/copy?{signed}&x-amz-copy-source=%2Fbox%2Fk");
     let copied = server.ask_text(&plain("PUT", &moved, "", 5), b"other").await;
     assert_eq!(copied.status, 200, "{copied:?}");
     assert_eq!(server.ask("GET", "/box/copy", NOTHING, b"").await.body, "hello");
 
-    // And nothing is added.
+    // Nothing can be added to the address.
     let signed = presigned("PUT", "\n\n4000000000\n/box/k");
     let tags = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
     let added = server.ask_text(&plain("PUT", &format!("/box/k?tagging&{signed}"), "", tags.len()), tags).await;
@@ -69,7 +69,7 @@ async fn who_has_a_presigned_put_cannot_make_what_was_signed_count_for_nothing()
 }
 
 #[tokio::test]
-async fn one_request_is_never_read_as_two() {
+async fn one_request_is_never_parsed_as_two() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
     let hidden = signed_v2("DELETE", "/box/k", NOTHING, None);
@@ -77,14 +77,14 @@ async fn one_request_is_never_read_as_two() {
     let as_chunks = format!("0\r\n\r\n{hidden}");
     let length = hidden.len().to_string();
     for (head, body) in [
-        // Refused before its body: what is in it is not the next request.
+        // Refused before the body is read: the body must not be parsed as the next request.
         (plain("PUT", "/box/other", "", hidden.len()), &hidden),
         (signed_v2("PUT", "/box/other?website", NOTHING, Some(hidden.len())), &hidden),
         (signed_v2("POST", "/box/other", NOTHING, Some(hidden.len())), &hidden),
-        // Answered without its body.
+        // Answered without reading the body.
         (signed_v2("GET", "/box/none", NOTHING, Some(hidden.len())), &hidden),
         (signed_v2("HEAD", "/box", NOTHING, Some(hidden.len())), &hidden),
-        // Two lengths.
+        // Two lengths or an ambiguous framing.
         (put(&[("content-length", "0"), ("content-length", &length)]), &hidden),
         (put(&[("content-length", &format!("{length}, 0"))]), &hidden),
         (put(&[("content-length", "+5")]), &hidden),
@@ -94,10 +94,10 @@ async fn one_request_is_never_read_as_two() {
         let mut client = server.connect().await;
         client.send(head.as_bytes()).await;
         client.send(body.as_bytes()).await;
-        let first = client.answer(head.starts_with("HEAD")).await;
+        let first = client.response(head.starts_with("HEAD")).await;
         if !client.is_closed_soon().await {
             client.send(signed_v2("GET", "/box/k", NOTHING, None).as_bytes()).await;
-            assert_eq!(client.answer(false).await.body, "hello", "{head} {first:?}");
+            assert_eq!(client.response(false).await.body, "hello", "{head} {first:?}");
         }
         assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello", "{head}");
     }
@@ -105,7 +105,7 @@ async fn one_request_is_never_read_as_two() {
 }
 
 #[tokio::test]
-async fn a_signature_is_for_one_bucket_and_one_key() {
+async fn a_signature_is_valid_for_one_bucket_and_one_key() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/other", NOTHING, b"").await.status, 200);
     for target in ["/box/a/b", "/other/a/b", "/box//a", "/box/../other/a/b"] {
@@ -123,30 +123,34 @@ async fn a_signature_is_for_one_bucket_and_one_key() {
         ("GET /box/a/b HTTP/1.1\r\nHost: localhost", "GET http://localhost/box/a/b HTTP/1.1\r\nHost: other.localhost"),
     ] {
         assert!(signed.contains(from), "{from}");
-        let answer = server.ask_text(&signed.replace(from, to), b"").await;
-        assert_eq!((answer.status, answer.element("Code")), (403, Some("SignatureDoesNotMatch")), "{to}: {answer:?}");
+        let response = server.ask_text(&signed.replace(from, to), b"").await;
+        assert_eq!(
+            (response.status, response.element("Code")),
+            (403, Some("SignatureDoesNotMatch")),
+            "{to}: {response:?}"
+        );
     }
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let signed = signed_v4("GET", "/a/b", empty, NOTHING, None);
     let elsewhere = server.ask_text(&signed.replace("Host: localhost", "Host: other.localhost"), b"").await;
     assert_eq!(elsewhere.status, 403, "{elsewhere:?}");
-    // Two hosts are signed as two, so neither is believed alone.
+    // Two `Host` headers are signed together, so neither is trusted alone.
     let two = signed.replace("Host: localhost", "Host: other.localhost\r\nHost: localhost");
     assert_ne!(server.ask_text(&two, b"").await.status, 200);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn headers_of_an_answer_cannot_be_split() {
+async fn response_headers_cannot_be_split() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
     for value in ["a%0d%0aX-Evil:%201", "a%0aX-Evil:%201", "%00"] {
         let signed = signed_v2("GET", "/box/k", NOTHING, None);
         let target = format!("GET /box/k?response-content-disposition={value}");
-        let answer = server.ask_text(&signed.replace("GET /box/k", &target), b"").await;
-        assert!(answer.status == 400 && answer.header("x-evil").is_none(), "{answer:?}");
-        let answer = server.ask_text(&plain("GET", &format!("/box/k?versionId={value}&{value}"), "", 0), b"").await;
-        assert!(answer.header("x-evil").is_none(), "{answer:?}");
+        let response = server.ask_text(&signed.replace("GET /box/k", &target), b"").await;
+        assert!(response.status == 400 && response.header("x-evil").is_none(), "{response:?}");
+        let response = server.ask_text(&plain("GET", &format!("/box/k?versionId={value}&{value}"), "", 0), b"").await;
+        assert!(response.header("x-evil").is_none(), "{response:?}");
     }
     server.stop().await;
 }
@@ -173,15 +177,15 @@ async fn a_policy_sees_everything_that_is_stored() {
         &format!("x-amz-grant-read: {group}\r\n"),
         &format!("x-amz-grant-read: emailAddress=\"a@b\"\r\nx-amz-grant-read: {group}\r\n"),
     ] {
-        let answer = server.ask_text(&put(headers), b"").await;
-        assert_eq!((answer.status, answer.element("Code")), (403, Some("AccessDenied")), "{headers} {answer:?}");
+        let response = server.ask_text(&put(headers), b"").await;
+        assert_eq!((response.status, response.element("Code")), (403, Some("AccessDenied")), "{headers} {response:?}");
     }
     let tags = b"<Tagging><TagSet><Tag><Key>secret</Key><Value>no</Value></Tag></TagSet></Tagging>";
     for headers in ["", "x-amz-tagging: secret=yes\r\n"] {
-        let answer = server.ask_text(&plain("PUT", "/box/k?tagging", headers, tags.len()), tags).await;
-        assert_eq!(answer.status, 403, "{answer:?}");
+        let response = server.ask_text(&plain("PUT", "/box/k?tagging", headers, tags.len()), tags).await;
+        assert_eq!(response.status, 403, "{response:?}");
     }
-    // A form says in its fields what is a header elsewhere, and its headers say nothing.
+    // The fields of a form count as headers; the real headers of its request do not.
     let form = |fields: &[(&str, &str)]| {
         let field = |(name, value): &(&str, &str)| {
             format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
@@ -196,14 +200,14 @@ async fn a_policy_sees_everything_that_is_stored() {
         (&[("key", "f"), ("KEY", "g")], 400),
     ] {
         let body = form(fields);
-        let answer = server.ask_text(&plain("POST", "/box", media, body.len()), body.as_bytes()).await;
-        assert_eq!(answer.status, status, "{fields:?} {answer:?}");
+        let response = server.ask_text(&plain("POST", "/box", media, body.len()), body.as_bytes()).await;
+        assert_eq!(response.status, status, "{fields:?} {response:?}");
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn who_is_disabled_while_a_request_is_under_way_stays_disabled() {
+async fn a_user_disabled_during_its_own_request_stays_disabled() {
     let server = with_bucket().await;
     let json = [("content-type", "application/json"), ("accept", "application/json")];
     let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#).await;
@@ -221,28 +225,28 @@ async fn who_is_disabled_while_a_request_is_under_way_stays_disabled() {
     let disabled = server.ask("PUT", &path, &json, br#"{"status":"disabled"}"#).await;
     assert!(disabled.body.contains("\"status\":\"disabled\""), "{disabled:?}");
     eve.send(enable).await;
-    let _ = eve.answer(false).await;
+    let _ = eve.response(false).await;
     let now = server.ask("GET", &path, &json, b"").await;
     assert!(now.body.contains("\"status\":\"disabled\""), "{now:?}");
-    // Nobody but an administrator sees or changes another one.
+    // Only an administrator can read or change another user.
     for target in ["/riak-cs/users", "/riak-cs/stats", "/riak-cs/info", "/riak-cs/user/ADMIN-KEY", "/usage/ADMIN-KEY/a"]
     {
         assert_eq!(server.ask("PUT", &path, &json, br#"{"status":"enabled"}"#).await.status, 200);
         let signed = presigned_by(&field("key_id"), &field("key_secret"), "GET", &format!("\n\n4000000000\n{target}"));
-        let answer = server.ask_text(&plain("GET", &format!("{target}?{signed}"), "", 0), b"").await;
-        assert!(answer.status == 403 && !answer.body.contains(SECRET), "{target} {answer:?}");
-        let answer = server.ask_text(&plain("GET", target, "", 0), b"").await;
-        assert!(answer.status == 403 && !answer.body.contains(SECRET), "{target} {answer:?}");
+        let response = server.ask_text(&plain("GET", &format!("{target}?{signed}"), "", 0), b"").await;
+        assert!(response.status == 403 && !response.body.contains(SECRET), "{target} {response:?}");
+        let response = server.ask_text(&plain("GET", target, "", 0), b"").await;
+        assert!(response.status == 403 && !response.body.contains(SECRET), "{target} {response:?}");
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn strangers_who_send_no_body_keep_nobody_else_out() {
+async fn stalled_anonymous_bodies_do_not_lock_out_other_clients() {
     let settings = S3Settings { memory: MemoryBudget::new(64 << 20, 0), ..S3Settings::default() };
-    let server = Server::start_with(Config::default(), settings).await;
+    let server = S3TestServer::start_with(Config::default(), settings).await;
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
-    // Each may send 4 MiB, which are held twice while they are read; an address has 24 MiB for such draws.
+    // Each client may send 4 MiB, which reserves twice that memory; an address may reserve 24 MiB.
     let document = "POST /box/k?uploadId=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
                     Expect: 100-continue\r\n\r\n";
     let mut waiting = Vec::new();
@@ -258,10 +262,10 @@ async fn strangers_who_send_no_body_keep_nobody_else_out() {
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
     let tags = b"<Tagging><TagSet/></Tagging>";
     assert_eq!(server.ask("PUT", "/box/k?tagging", NOTHING, tags).await.status, 200);
-    // Who goes makes room.
+    // A finished request releases its memory.
     let mut gone = waiting.pop().unwrap();
     gone.send(b"1\r\nx\r\n0\r\n\r\n").await;
-    assert_eq!(gone.answer(false).await.status, 400);
+    assert_eq!(gone.response(false).await.status, 400);
     let mut next = server.connect().await;
     next.send(document.as_bytes()).await;
     assert!(next.head().await.starts_with("HTTP/1.1 100"));
@@ -269,9 +273,9 @@ async fn strangers_who_send_no_body_keep_nobody_else_out() {
     server.stop().await;
 }
 
-/// Every operation with parameters, headers and bodies it does not expect: refused or done, never an error of the server.
+/// Sends every operation unexpected parameters, headers and bodies: it refuses or succeeds, but never fails with 500.
 #[tokio::test]
-async fn no_odd_request_is_answered_500() {
+async fn no_malformed_request_is_answered_500() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
     let odd = ["", "0", "-1", "18446744073709551616", "null", "%00", "%ff", "a%0ab", "%F0%9F%98%80", "..", "*"];
@@ -288,10 +292,10 @@ async fn no_odd_request_is_answered_500() {
     let mut count = 0_usize;
     for operation in OPERATIONS {
         let path = match operation.scope {
-            Scope::Service => "/".to_owned(),
-            Scope::Bucket => "/box".to_owned(),
-            Scope::Object => "/box/k".to_owned(),
-            Scope::Admin(segment) => format!("/riak-cs/{segment}/%00"),
+            OperationScope::Service => "/".to_owned(),
+            OperationScope::Bucket => "/box".to_owned(),
+            OperationScope::Object => "/box/k".to_owned(),
+            OperationScope::Admin(segment) => format!("/riak-cs/{segment}/%00"),
         };
         if operation.name == "DeleteBucket" {
             continue;
@@ -302,7 +306,7 @@ async fn no_odd_request_is_answered_500() {
             let keys: String = operation.keys.iter().map(|key| format!("{key}&")).collect();
             let lines = headers[(count + round) % headers.len()];
             let body = bodies[round % bodies.len()];
-            // What version 2 does not sign is added behind the signature.
+            // Parameters that version 2 does not sign are added after signing.
             let signed = operation.keys.iter().max_by_key(|key| key.len()).map_or_else(
                 || path.clone(),
                 |key| if key.contains('=') { path.clone() } else { format!("{path}?{key}") },
@@ -310,8 +314,8 @@ async fn no_odd_request_is_answered_500() {
             let target = format!("{path}?{keys}{parameter}={value}&{value}=1");
             let head = signed_v2(operation.method.name(), &signed, lines, Some(body.len()));
             let head = head.replacen(&format!(" {signed} "), &format!(" {target} "), 1);
-            let answer = server.ask_text(&head, body).await;
-            assert!(answer.status != 500 && answer.status > 99, "{head} {answer:?}");
+            let response = server.ask_text(&head, body).await;
+            assert!(response.status != 500 && response.status > 99, "{head} {response:?}");
             count += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Operations over the wire: what clients send, what they get, element by element where it matters.
+//! S3 operations over the wire: requests and their documents, element by element where it matters.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -9,36 +9,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
 use sha1::Sha1;
-use support::{Answer, KEY, SECRET, Server, signed_v2};
+use support::{KEY, S3TestResponse, S3TestServer, SECRET, signed_v2};
 
 const NOTHING: &[(&str, &str)] = &[];
 
-async fn with_bucket() -> Server {
-    let server = Server::start().await;
+async fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start().await;
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
     server
 }
 
-/// A request whose query has parameters that version 2 does not sign: `signed` is the target without them.
-async fn ask(server: &Server, method: &str, signed: &str, target: &str, body: &[u8]) -> Answer {
+/// Sends a request with query parameters that version 2 does not sign; `signed` is the target without them.
+async fn ask(server: &S3TestServer, method: &str, signed: &str, target: &str, body: &[u8]) -> S3TestResponse {
     let head = signed_v2(method, signed, NOTHING, Some(body.len()));
     let head = head.replacen(&format!("{method} {signed} "), &format!("{method} {target} "), 1);
     server.ask_text(&head, body).await
 }
 
-/// Asks, and tells the status with the code of a refusal.
-async fn outcome(server: &Server, method: &str, target: &str, body: &str) -> (u16, String) {
-    let answer = server.ask(method, target, NOTHING, body.as_bytes()).await;
-    (answer.status, answer.element("Code").unwrap_or_default().to_owned())
+/// Sends a request; returns the status and the error code.
+async fn outcome(server: &S3TestServer, method: &str, target: &str, body: &str) -> (u16, String) {
+    let response = server.ask(method, target, NOTHING, body.as_bytes()).await;
+    (response.status, response.element("Code").unwrap_or_default().to_owned())
 }
 
-async fn begin(server: &Server, key: &str) -> String {
-    let answer = server.ask("POST", &format!("/box/{key}?uploads"), NOTHING, b"").await;
-    assert_eq!((answer.status, answer.element("Key")), (200, Some(key)), "{answer:?}");
-    answer.element("UploadId").unwrap().to_owned()
+async fn begin(server: &S3TestServer, key: &str) -> String {
+    let response = server.ask("POST", &format!("/box/{key}?uploads"), NOTHING, b"").await;
+    assert_eq!((response.status, response.element("Key")), (200, Some(key)), "{response:?}");
+    response.element("UploadId").unwrap().to_owned()
 }
 
-/// All elements of a document in order, values left out.
+/// The element names of a document in order.
 fn elements(body: &str) -> Vec<&str> {
     let tags = body.split('<').skip(2).filter(|tag| !tag.starts_with('/'));
     tags.map(|tag| tag.split(['>', ' ', '/']).next().unwrap()).collect()
@@ -103,8 +103,8 @@ async fn parts_are_listed_page_by_page() {
         ("&max-parts=0", 200, None),
         ("&part-number-marker=7", 200, None),
     ] {
-        let answer = ask(&server, "GET", &signed, &format!("{signed}{more}"), b"").await;
-        assert_eq!((answer.status, answer.element("Code")), (status, code), "{more}");
+        let response = ask(&server, "GET", &signed, &format!("{signed}{more}"), b"").await;
+        assert_eq!((response.status, response.element("Code")), (status, code), "{more}");
     }
     let other_key = format!("/box/other?uploadId={upload}");
     assert_eq!(outcome(&server, "GET", &other_key, "").await, (404, "NoSuchUpload".into()));
@@ -114,14 +114,14 @@ async fn parts_are_listed_page_by_page() {
     server.stop().await;
 }
 
-/// A number below `end`, another one each time; the same ones in every run.
+/// A pseudo-random number below `end`; every run yields the same sequence.
 fn random(state: &mut u64, end: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % end
 }
 
 #[tokio::test]
-async fn pages_of_parts_are_those_of_a_model() {
+async fn pages_of_parts_equal_those_of_a_model() {
     let server = with_bucket().await;
     let upload = begin(&server, "k").await;
     let mut seed = 7;
@@ -137,7 +137,7 @@ async fn pages_of_parts_are_those_of_a_model() {
     for _ in 0..200 {
         let after = [random(&mut seed, 70), 9_998 + random(&mut seed, 4)][random(&mut seed, 2) as usize];
         let max = random(&mut seed, 50) as usize;
-        // As the host names the bucket, and as clients of Riak CS send it.
+        // Virtual-hosted style, in the form that clients of Riak CS send.
         let head = signed_v2("GET", &signed, NOTHING, None).replacen("/box/k?", "/k?", 1);
         let head = head.replacen(" HTTP/1.1", &format!("&max-parts={max}&part-number-marker={after} HTTP/1.1"), 1);
         let page = server.ask_text(&head.replacen("Host: localhost", "Host: box.localhost:8080", 1), b"").await;
@@ -165,7 +165,7 @@ async fn pages_of_parts_are_those_of_a_model() {
 }
 
 #[tokio::test]
-async fn an_upload_from_its_beginning_to_its_end() {
+async fn an_upload_can_be_completed_twice_or_aborted_once() {
     let server = with_bucket().await;
     let upload = begin(&server, "k").await;
     let target = format!("/box/k?uploadId={upload}");
@@ -211,7 +211,7 @@ async fn an_upload_from_its_beginning_to_its_end() {
 }
 
 #[tokio::test]
-async fn keys_are_listed_in_both_versions() {
+async fn keys_are_listed_in_both_api_versions() {
     let server = with_bucket().await;
     for key in ["a/1", "a/2", "b%20c", "d"] {
         assert_eq!(server.ask("PUT", &format!("/box/{key}"), NOTHING, b"x").await.status, 200);
@@ -239,7 +239,7 @@ async fn keys_are_listed_in_both_versions() {
 }
 
 #[tokio::test]
-async fn versions_come_and_go() {
+async fn deleting_a_marker_restores_the_version_below_it() {
     let server = with_bucket().await;
     let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
     assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, on.as_bytes()).await.status, 200);
@@ -274,7 +274,7 @@ async fn versions_come_and_go() {
 }
 
 #[tokio::test]
-async fn configurations_are_put_read_and_removed() {
+async fn configurations_are_written_read_and_deleted() {
     let server = with_bucket().await;
     let policy = r#"{"Version":"2012-10-17","Statement":[
         {"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::box/*"}]}"#;
@@ -304,17 +304,17 @@ async fn configurations_are_put_read_and_removed() {
         ),
     ] {
         let target = format!("/box?{name}");
-        // Version 2 signs some sub-resources only.
+        // Version 2 signs only some sub-resources.
         let signed = if name == "publicAccessBlock" { "/box" } else { &target };
         let ask = |method: &'static str, body: &'static str| ask(&server, method, signed, &target, body.as_bytes());
         let absent = ask("GET", "").await;
         assert_eq!((absent.status, absent.element("Code")), (404, Some(none)), "{name}");
         let document: &'static str = Box::leak(document.to_owned().into_boxed_str());
-        let answer = ask("PUT", document).await;
-        assert_eq!(answer.status, put, "{name} {answer:?}");
-        let answer = ask("GET", "").await;
-        assert_eq!(answer.status, 200, "{name}");
-        assert!(name != "policy" || answer.body == policy);
+        let response = ask("PUT", document).await;
+        assert_eq!(response.status, put, "{name} {response:?}");
+        let response = ask("GET", "").await;
+        assert_eq!(response.status, 200, "{name}");
+        assert!(name != "policy" || response.body == policy);
         if name == "policy" {
             let status = self::ask(&server, "GET", "/box", "/box?policyStatus", b"").await;
             assert_eq!(status.element("IsPublic"), Some("true"), "{status:?}");
@@ -418,7 +418,7 @@ async fn browsers_upload_with_forms() {
 }
 
 #[tokio::test]
-async fn the_administrator_has_users() {
+async fn an_administrator_manages_users() {
     let server = with_bucket().await;
     assert_eq!(server.ask_text("GET /riak-cs/ping HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await.body, "OK");
     let json = [("content-type", "application/json"), ("accept", "application/json")];

@@ -1,4 +1,4 @@
-//! What is below the operations, over the wire: signatures, bodies, refusals, connections.
+//! The layers below the operations, over the wire: signatures, bodies, errors, connections.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -8,36 +8,39 @@ mod support;
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
 use larder_http_edge::ConnectionLimit;
-use support::{Server, signed_v2, signed_v4};
+use support::{S3TestServer, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
 
-async fn with_bucket() -> Server {
-    let server = Server::start().await;
+async fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start().await;
     let made = server.ask("PUT", "/box", NOTHING, b"").await;
     assert_eq!(made.status, 200, "{made:?}");
     server
 }
 
 #[tokio::test]
-async fn a_refusal_has_the_document_and_the_id_of_its_header() {
+async fn an_error_document_has_the_request_id_of_its_header() {
     let server = with_bucket().await;
-    let answer = server.ask_text("GET /box/k%20%3C HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await;
-    assert_eq!((answer.status, answer.element("Code")), (403, Some("AccessDenied")));
-    assert_eq!(answer.element("RequestId"), answer.header("x-amz-request-id"));
-    assert_eq!(answer.element("Resource"), Some("/box/k &lt;"));
-    assert!(answer.header("date").is_some() && answer.header("x-amz-id-2").is_some());
-    let answer = server.ask("GET", "/box/none", NOTHING, b"").await;
-    assert_eq!((answer.status, answer.element("Code"), answer.element("Key")), (404, Some("NoSuchKey"), Some("none")));
-    let answer = server.ask("HEAD", "/box/none", NOTHING, b"").await;
-    assert_eq!((answer.status, answer.body.as_str()), (404, ""));
-    let answer = server.ask("GET", "/box/k?uploadId=none", NOTHING, b"").await;
-    assert_eq!((answer.status, answer.element("UploadId")), (404, Some("none")));
+    let response = server.ask_text("GET /box/k%20%3C HTTP/1.1\r\nHost: localhost\r\n\r\n", b"").await;
+    assert_eq!((response.status, response.element("Code")), (403, Some("AccessDenied")));
+    assert_eq!(response.element("RequestId"), response.header("x-amz-request-id"));
+    assert_eq!(response.element("Resource"), Some("/box/k &lt;"));
+    assert!(response.header("date").is_some() && response.header("x-amz-id-2").is_some());
+    let response = server.ask("GET", "/box/none", NOTHING, b"").await;
+    assert_eq!(
+        (response.status, response.element("Code"), response.element("Key")),
+        (404, Some("NoSuchKey"), Some("none"))
+    );
+    let response = server.ask("HEAD", "/box/none", NOTHING, b"").await;
+    assert_eq!((response.status, response.body.as_str()), (404, ""));
+    let response = server.ask("GET", "/box/k?uploadId=none", NOTHING, b"").await;
+    assert_eq!((response.status, response.element("UploadId")), (404, Some("none")));
     server.stop().await;
 }
 
 #[tokio::test]
-async fn objects_go_in_and_out_under_both_versions() {
+async fn objects_are_written_and_read_under_both_signature_versions() {
     let server = with_bucket().await;
     let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     let put = server.ask_text(&signed_v4("PUT", "/box/k", hello, &[("x-amz-meta-a", "b")], Some(5)), b"hello").await;
@@ -47,7 +50,7 @@ async fn objects_go_in_and_out_under_both_versions() {
     assert_eq!((got.header("content-range"), got.header("x-amz-meta-a")), (Some("bytes 1-3/5"), Some("b")));
     let head = server.ask("HEAD", "/box/k", NOTHING, b"").await;
     assert_eq!((head.status, head.header("content-length")), (200, Some("5")));
-    // The bucket in the host, and the target as a proxy's client writes it.
+    // Virtual-hosted style, and the absolute target of a proxy client.
     let signed = signed_v2("GET", "/box/k", NOTHING, None);
     let hosted = signed.replace("GET /box/k", "GET /k").replace("Host: localhost", "Host: box.localhost:80");
     assert_eq!(server.ask_text(&hosted, b"").await.body, "hello");
@@ -57,7 +60,7 @@ async fn objects_go_in_and_out_under_both_versions() {
 }
 
 #[tokio::test]
-async fn the_rest_of_an_object_that_was_replaced_is_all_of_the_new_one() {
+async fn a_range_of_a_replaced_object_returns_the_whole_new_object() {
     let server = with_bucket().await;
     let put = server.ask("PUT", "/box/k", NOTHING, b"hello").await;
     let tag = put.header("etag").unwrap();
@@ -87,7 +90,7 @@ async fn a_bucket_of_another_owner_than_expected_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
+async fn a_body_that_differs_from_its_headers_stores_nothing() {
     let server = with_bucket().await;
     let other = "0cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     let streaming = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
@@ -105,8 +108,8 @@ async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
     ];
     for (payload, headers, body, code) in cases {
         let head = signed_v4("PUT", "/box/k", payload, headers, Some(body.len()));
-        let answer = server.ask_text(&head, body.as_bytes()).await;
-        assert_eq!(answer.element("Code"), Some(code), "{answer:?}");
+        let response = server.ask_text(&head, body.as_bytes()).await;
+        assert_eq!(response.element("Code"), Some(code), "{response:?}");
         assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.status, 404, "{code}");
     }
     let chunked = signed_v4("PUT", "/box/k", streaming, &trailer, None)
@@ -124,14 +127,14 @@ async fn a_body_that_is_not_what_was_announced_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted() {
+async fn continue_is_sent_only_after_the_headers_are_accepted() {
     let server = with_bucket().await;
     let expect = [("expect", "100-continue")];
     let mut client = server.connect().await;
     client.send(signed_v2("PUT", "/box/k", &expect, Some(5)).as_bytes()).await;
     assert!(client.head().await.starts_with("HTTP/1.1 100"));
     client.send(b"hello").await;
-    assert_eq!(client.answer(false).await.status, 200);
+    assert_eq!(client.response(false).await.status, 200);
 
     let huge = (5usize << 30) + 1;
     for (head, status) in [
@@ -140,13 +143,13 @@ async fn a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted() {
     ] {
         let mut client = server.connect().await;
         client.send(head.as_bytes()).await;
-        assert_eq!(client.answer(false).await.status, status, "the refusal comes first");
+        assert_eq!(client.response(false).await.status, status, "the refusal comes first");
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_not_offered_touches_nothing() {
+async fn unsupported_operations_change_nothing() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"kept").await.status, 200);
     for (method, target, status, code) in [
@@ -157,8 +160,8 @@ async fn what_is_not_offered_touches_nothing() {
         ("GET", "/box?replication", 404, "ReplicationConfigurationNotFoundError"),
         ("GET", "/none?logging", 404, "NoSuchBucket"),
     ] {
-        let answer = server.ask(method, target, NOTHING, b"").await;
-        assert_eq!((answer.status, answer.element("Code")), (status, Some(code)), "{method} {target}");
+        let response = server.ask(method, target, NOTHING, b"").await;
+        assert_eq!((response.status, response.element("Code")), (status, Some(code)), "{method} {target}");
     }
     let logging = server.ask("GET", "/box?logging", NOTHING, b"").await;
     assert!(logging.status == 200 && logging.body.contains("<BucketLoggingStatus xmlns="), "{logging:?}");
@@ -167,7 +170,7 @@ async fn what_is_not_offered_touches_nothing() {
 }
 
 #[tokio::test]
-async fn browsers_are_told_what_the_rules_of_the_bucket_say() {
+async fn browsers_get_the_cors_rules_of_the_bucket() {
     let server = with_bucket().await;
     let preflight = "OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page\r\nAccess-Control-Request-Method: PUT\r\n\
                      Access-Control-Request-Headers: content-type\r\n\r\n";
@@ -181,19 +184,19 @@ async fn browsers_are_told_what_the_rules_of_the_bucket_say() {
         </CORSConfiguration>";
     let put = server.ask("PUT", "/box?cors", NOTHING, rules).await;
     assert_eq!(put.status, 200, "{put:?}");
-    let answer = server.ask_text(preflight, b"").await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("http://page")));
-    assert_eq!(answer.header("access-control-max-age"), Some("60"));
+    let response = server.ask_text(preflight, b"").await;
+    assert_eq!((response.status, response.header("access-control-allow-origin")), (200, Some("http://page")));
+    assert_eq!(response.header("access-control-max-age"), Some("60"));
     let refused = server.ask_text("GET /box/k HTTP/1.1\r\nHost: localhost\r\nOrigin: http://page\r\n\r\n", b"").await;
     assert_eq!((refused.status, refused.header("access-control-allow-origin")), (403, Some("http://page")));
     server.stop().await;
 }
 
 #[tokio::test]
-async fn nothing_that_is_sent_ends_the_server() {
+async fn mutated_requests_never_end_the_server() {
     let server = with_bucket().await;
     let good = signed_v2("GET", "/box?uploads", NOTHING, None).into_bytes();
-    // A small generator of its own: the same requests in every run.
+    // A fixed generator, so that every run sends the same requests.
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = |below: usize| {
         seed ^= seed << 13;
@@ -220,8 +223,8 @@ async fn nothing_that_is_sent_ends_the_server() {
 }
 
 #[tokio::test]
-async fn connections_are_counted_and_kept() {
-    let server = Server::start_with(
+async fn connections_are_limited_and_kept_alive() {
+    let server = S3TestServer::start_with(
         Config::default(),
         S3Settings { connections: ConnectionLimit::new(1), ..S3Settings::default() },
     )
@@ -229,24 +232,24 @@ async fn connections_are_counted_and_kept() {
     let mut first = server.connect().await;
     for _ in 0..3 {
         first.send(signed_v2("GET", "/", NOTHING, None).as_bytes()).await;
-        assert_eq!(first.answer(false).await.status, 200);
+        assert_eq!(first.response(false).await.status, 200);
     }
     let mut second = server.connect().await;
-    let answer = second.answer(false).await;
-    assert_eq!((answer.status, answer.element("Code")), (503, Some("SlowDown")));
+    let response = second.response(false).await;
+    assert_eq!((response.status, response.element("Code")), (503, Some("SlowDown")));
     assert!(second.is_closed().await);
     server.stop().await;
     assert!(first.is_closed().await);
 }
 
 #[tokio::test]
-async fn too_many_requests_at_once_are_told_to_come_again() {
+async fn requests_above_the_limit_get_503_with_retry_after() {
     let config = Config { requests_max: 1, ..Config::default() };
-    let server = Server::start_with(config, S3Settings::default()).await;
+    let server = S3TestServer::start_with(config, S3Settings::default()).await;
     assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
     let mut first = server.connect().await;
     first.send(signed_v2("PUT", "/box/k", &[("expect", "100-continue")], Some(5)).as_bytes()).await;
-    // Its body is wanted: it is at work.
+    // The server asked for the body, so the request holds its admission slot.
     assert!(first.head().await.starts_with("HTTP/1.1 100"));
     let refused = server.ask("GET", "/box/k", NOTHING, b"").await;
     assert_eq!((refused.status, refused.element("Code")), (503, Some("SlowDown")));
@@ -254,13 +257,13 @@ async fn too_many_requests_at_once_are_told_to_come_again() {
     let ping = "GET /riak-cs/ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(server.ask_text(ping, b"").await.status, 200);
     first.send(b"hello").await;
-    assert_eq!(first.answer(false).await.status, 200);
+    assert_eq!(first.response(false).await.status, 200);
     assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn every_request_is_in_the_metrics() {
+async fn every_request_is_counted_in_the_metrics() {
     let server = with_bucket().await;
     assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
     assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.status, 200);
@@ -272,7 +275,7 @@ async fn every_request_is_in_the_metrics() {
     let preflight = "OPTIONS /box/k HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(server.ask_text(preflight, b"").await.status, 400);
     let gateway = server.gateway.clone();
-    // Then all answers are out.
+    // After shutdown all responses are sent and counted.
     server.stop().await;
     let text = gateway.metrics_text();
     let sent = 5 + missing.body.len() + anonymous.body.len();

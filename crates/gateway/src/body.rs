@@ -1,4 +1,4 @@
-//! Bytes on their way in and out, a piece at a time.
+//! Streamed bodies of requests and responses.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use larder_store::{BlobReader, Blobs, Kind};
 
 use crate::{Error, Result};
 
-/// A request body, read front to back. Who implements it keeps a pace: a body that does not come breaks off in bounded time.
+/// A request body, read front to back. Implementations enforce a pace: a stalled body fails in bounded time.
 #[async_trait]
 pub trait ByteStream: Send {
     /// The next piece; `None` at the end.
     async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>>;
 
-    /// What came behind the end of the body: a checksum's header name and value.
+    /// The trailer of the body: a checksum's header name and value.
     fn trailing(&mut self) -> Option<(String, Bytes)> {
         None
     }
 }
 
-/// The request's body could not be read to its end.
+/// A request body that could not be read to its end.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct BodyError(pub String);
 
-/// What a put brings.
-pub enum Upload {
-    /// All of it.
+/// The body of a put.
+pub enum PutBody {
+    /// In memory.
     Bytes(Bytes),
-    /// A stream, with its length when that was announced.
+    /// A stream, with its length if announced.
     Stream {
         /// The pieces.
         stream: Box<dyn ByteStream>,
@@ -40,32 +40,32 @@ pub enum Upload {
     },
 }
 
-impl std::fmt::Debug for Upload {
+impl std::fmt::Debug for PutBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Bytes(bytes) => write!(f, "Upload({} bytes)", bytes.len()),
-            Self::Stream { length, .. } => write!(f, "Upload(stream of {length:?})"),
+            Self::Bytes(bytes) => write!(f, "PutBody({} bytes)", bytes.len()),
+            Self::Stream { length, .. } => write!(f, "PutBody(stream of {length:?})"),
         }
     }
 }
 
-/// The bytes of a value on their way out.
-pub enum Download {
-    /// All of it.
+/// The body of a value that was read.
+pub enum GetBody {
+    /// In memory.
     Bytes(Bytes),
     /// A blob, held open.
     Blob(Box<dyn BlobReader>),
-    /// A blob that is opened when its turn comes: of several siblings only one is held at a time. It may be gone by then.
+    /// A blob opened with its first piece, so that a read of siblings holds one at a time. It may be removed by then.
     Later(Arc<dyn Blobs>, BlobRef),
 }
 
-impl std::fmt::Debug for Download {
+impl std::fmt::Debug for GetBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Download({} bytes)", self.length())
+        write!(f, "GetBody({} bytes)", self.length())
     }
 }
 
-impl Download {
+impl GetBody {
     /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -79,7 +79,7 @@ impl Download {
     /// The piece from `offset`, at most `max` bytes; empty at the end.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the checksum of a block does not hold, or when a blob opened late is gone.
+    /// [`Error::Damaged`] when the checksum of a block is wrong, or when a blob opened late was removed.
     pub async fn piece(&mut self, offset: u64, max: usize) -> Result<Bytes> {
         if let Self::Later(blobs, blob) = self {
             *self = Self::Blob(open(blobs.as_ref(), blob).await?);
@@ -96,7 +96,7 @@ impl Download {
     }
 }
 
-/// Opens a blob that has to be as long as its row says.
+/// Opens a blob and checks its length against its row.
 pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Result<Box<dyn BlobReader>> {
     let reader = blobs.open(blob.id).await?;
     if reader.length() == blob.length {

@@ -1,9 +1,9 @@
-//! Hybrid clocks: the wall clock, but never twice the same and never behind what was seen.
+//! Hybrid logical clocks: wall time, but every clock is unique and above every clock seen.
 //!
-//! On one machine the clock's high-water mark is stored ahead of use, so a restart with the wall clock set back starts above
-//! every clock issued before. Where several gateways share an engine there is no mark: the engine's own clock is what theirs
-//! are held against, and a gateway that was restarted is one more gateway to the others (decision 12). A clock counts as
-//! issued before the write that carries it is sent, whatever becomes of that write.
+//! On one machine a high-water mark of the clock is stored ahead of use, so a restart with the wall clock set back begins above
+//! every clock issued before. Gateways that share an engine store no mark: their clocks are checked against the engine's, and a
+//! restarted gateway is a new actor to the others (decision 12). A clock is issued before its write is sent, and stays issued
+//! even if the write fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use larder_model::rows::Micros;
 
 /// How far ahead of the wall clock the mark is stored, in microseconds.
 pub(crate) const MARK_AHEAD_MICROS: u64 = 10_000_000;
-/// How far ahead of a clock that is ahead of the wall clock: little, or every quick restart would drive it on by the whole.
+/// How far ahead of a clock that already leads the wall clock: short, so that quick restarts do not drive it far.
 const MARK_STEP_MICROS: u64 = 1_000_000;
 
 /// One gateway's clock.
@@ -34,48 +34,43 @@ impl HybridClock {
         Self { last: AtomicU64::new(0), mark: AtomicU64::new(Clock::MAX) }
     }
 
-    /// The next clock, or `None` when it would be above the stored mark: store a higher one first.
+    /// Issues the next clock; `None` when it would exceed the stored mark: store a higher mark first.
     pub(crate) fn issue(&self, now: Micros) -> Option<Clock> {
         let mark = self.mark.load(Ordering::Acquire);
         let step = |last: u64| Some(now.max(last + 1)).filter(|next| *next <= mark);
         self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).ok().map(|last| now.max(last + 1))
     }
 
-    /// The clock that would be issued next, not issuing it: only the simulation's broken twin writes with it.
-    pub(crate) fn peek(&self, now: Micros) -> Clock {
-        now.max(self.last.load(Ordering::Acquire) + 1)
-    }
-
-    /// Moves past `seen`, a clock that came with a context or a row.
-    pub(crate) fn pass(&self, seen: Clock) {
+    /// Observes a clock from a context or a row: later clocks are above it.
+    pub(crate) fn observe(&self, seen: Clock) {
         self.last.fetch_max(seen, Ordering::AcqRel);
     }
 
-    /// The time by this clock.
-    pub(crate) fn reading(&self, now: Micros) -> Clock {
+    /// The current time of this clock.
+    pub(crate) fn current(&self, now: Micros) -> Clock {
         now.max(self.last.load(Ordering::Acquire))
     }
 
     /// The mark to store next.
     pub(crate) fn next_mark(&self, now: Micros) -> Clock {
-        (now + MARK_AHEAD_MICROS).max(self.reading(now) + MARK_STEP_MICROS)
+        (now + MARK_AHEAD_MICROS).max(self.current(now) + MARK_STEP_MICROS)
     }
 
-    /// Whether the mark should be stored anew soon.
-    pub(crate) fn mark_is_near(&self, now: Micros) -> bool {
-        self.mark.load(Ordering::Acquire) < self.reading(now).saturating_add(MARK_AHEAD_MICROS / 2)
+    /// Whether a new mark should be stored soon.
+    pub(crate) fn is_mark_near(&self, now: Micros) -> bool {
+        self.mark.load(Ordering::Acquire) < self.current(now).saturating_add(MARK_AHEAD_MICROS / 2)
     }
 
     /// Notes that `mark` is stored.
-    pub(crate) fn marked(&self, mark: Clock) {
+    pub(crate) fn note_stored_mark(&self, mark: Clock) {
         self.mark.fetch_max(mark, Ordering::AcqRel);
     }
 }
 
-/// A wall clock that goes on by so much more or less than the time that passed was set, in microseconds.
+/// Difference between wall clock and elapsed time, in microseconds, that counts as a jump.
 const JUMP_MICROS_MIN: u64 = 1_000_000;
 
-/// Notices when the wall clock of this machine is set while the server runs.
+/// Detects jumps of this machine's wall clock.
 #[derive(Debug)]
 pub(crate) struct WallClockWatch {
     wall: Micros,
@@ -83,13 +78,13 @@ pub(crate) struct WallClockWatch {
 }
 
 impl WallClockWatch {
-    /// The two clocks as they are now.
+    /// Starts with the current readings of both clocks.
     pub(crate) fn new(wall: Micros, passed: Duration) -> Self {
         Self { wall, passed }
     }
 
-    /// By how many microseconds the wall clock was set since the last look: ahead, or back when less than 0.
-    pub(crate) fn look(&mut self, wall: Micros, passed: Duration) -> Option<i128> {
+    /// The jump of the wall clock since the last check, in microseconds; negative: back.
+    pub(crate) fn check(&mut self, wall: Micros, passed: Duration) -> Option<i128> {
         let went = i128::from(wall) - i128::from(self.wall);
         let jump = went - passed.saturating_sub(self.passed).as_micros() as i128;
         *self = Self::new(wall, passed);
@@ -102,33 +97,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_that_is_set_is_noticed_once() {
+    fn a_jump_of_the_wall_clock_is_reported_once() {
         let second = Duration::from_secs(1);
         let mut watch = WallClockWatch::new(1_000_000, second);
-        assert_eq!(watch.look(2_400_000, second * 2), None, "drift is no jump");
-        assert_eq!(watch.look(33_400_000, second * 3), Some(30_000_000));
-        assert_eq!(watch.look(34_400_000, second * 4), None);
-        assert_eq!(watch.look(400_000, second * 5), Some(-35_000_000));
-        assert_eq!(watch.look(1_400_000, second * 6), None);
+        assert_eq!(watch.check(2_400_000, second * 2), None, "drift is no jump");
+        assert_eq!(watch.check(33_400_000, second * 3), Some(30_000_000));
+        assert_eq!(watch.check(34_400_000, second * 4), None);
+        assert_eq!(watch.check(400_000, second * 5), Some(-35_000_000));
+        assert_eq!(watch.check(1_400_000, second * 6), None);
     }
 
     #[test]
-    fn quick_restarts_do_not_drive_the_clock_on() {
+    fn quick_restarts_do_not_drive_the_clock_ahead() {
         let (now, mut mark) = (1_000_000_000, 0);
         for _ in 0..100 {
             let clock = HybridClock::above(mark);
             mark = clock.next_mark(now);
-            clock.marked(mark);
+            clock.note_stored_mark(mark);
             assert!(clock.issue(now).is_some());
         }
         assert!(mark <= now + MARK_AHEAD_MICROS + 100 * MARK_STEP_MICROS, "{mark}");
     }
 
     #[test]
-    fn a_clock_without_mark_never_wants_one() {
+    fn a_clock_without_mark_never_asks_for_one() {
         let clock = HybridClock::unmarked();
         assert_eq!(clock.issue(50), Some(50));
-        assert!(!clock.mark_is_near(1 << 62));
+        assert!(!clock.is_mark_near(1 << 62));
         assert_eq!(clock.issue(1 << 62), Some(1 << 62));
     }
 
@@ -136,11 +131,11 @@ mod tests {
     fn clocks_are_never_issued_twice_and_never_fall_back() {
         let clock = HybridClock::above(100);
         assert_eq!(clock.issue(50), None, "nothing is issued above the mark");
-        clock.marked(1000);
+        clock.note_stored_mark(1000);
         assert_eq!(clock.issue(50), Some(101));
         assert_eq!(clock.issue(200), Some(200));
         assert_eq!(clock.issue(200), Some(201));
-        clock.pass(300);
+        clock.observe(300);
         assert_eq!(clock.issue(200), Some(301));
         assert_eq!(clock.issue(1001), None);
     }

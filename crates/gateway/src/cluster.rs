@@ -1,12 +1,12 @@
-//! The cluster as operators see it: the gateways that run, and the nodes of the engine below them. Every command that shows it
-//! asks here, so none contradicts another.
+//! The cluster as operators see it: running gateways and the engine's nodes. All commands that show it read it here, so they
+//! agree.
 
-use larder_store::{Level, ReadQuery};
+use larder_store::{ConsistencyLevel, ReadQuery};
 
-use crate::members::{MEMBERS_MAX, member};
+use crate::members::{MEMBERS_MAX, decode_member};
 use crate::{Gateway, Member, Result};
 
-/// A gateway that was not heard for so many microseconds is not up: two heartbeats, and what one may take.
+/// Age of the last heartbeat, in microseconds, above which a gateway counts as down: two heartbeats and the time to write one.
 const UNHEARD_MICROS: u64 = 5_000_000;
 
 /// A node of the engine, where it has several.
@@ -18,7 +18,7 @@ pub struct EngineNode {
     pub up: bool,
 }
 
-/// A gateway, and whether it is heard.
+/// A gateway and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberState {
     /// The gateway.
@@ -37,14 +37,14 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
-    /// Names of the gateways and nodes that are not reached.
+    /// Names of the gateways and nodes that are down.
     #[must_use]
     pub fn unreachable(&self) -> Vec<&str> {
         let members = self.members.iter().filter(|state| !state.up).map(|state| state.member.row.node.as_str());
         members.chain(self.nodes.iter().filter(|node| !node.up).map(|node| node.address.as_str())).collect()
     }
 
-    /// Names of the gateways that have an older catalogue than another one.
+    /// Names of the gateways with an older catalogue than others.
     #[must_use]
     pub fn behind(&self) -> Vec<&str> {
         let rows = || self.members.iter().map(|state| &state.member.row);
@@ -52,7 +52,7 @@ impl ClusterState {
         rows().filter(|row| row.catalogue < newest).map(|row| row.node.as_str()).collect()
     }
 
-    /// Whether all are reached and have the same catalogue.
+    /// Whether all are up and have the same catalogue.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.unreachable().is_empty() && self.behind().is_empty()
@@ -60,21 +60,21 @@ impl ClusterState {
 }
 
 impl Gateway {
-    /// The cluster now, by the nodes of the engine that are up. The gateways' names are kept for `/stats`.
+    /// The current cluster, from the live nodes of the engine. Keeps the gateways' names for `/stats`.
     ///
     /// # Errors
     /// The store's, and damage of a heartbeat.
     pub async fn cluster(&self) -> Result<ClusterState> {
         let partition = larder_store::Partition::members();
-        let rows = self.read_own(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
-        let now = self.ports.store.now(&self.own(Level::One)).await?;
+        let rows = self.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
+        let now = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
         let state = |row: larder_model::rows::Row| {
             let up = now.saturating_sub(row.stamp) <= UNHEARD_MICROS;
-            Ok(MemberState { member: member(row)?, up })
+            Ok(MemberState { member: decode_member(row)?, up })
         };
         let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> = members.iter().map(|state| state.member.row.node.clone()).collect();
-        self.seen_members.store(names.into());
+        self.known_members.store(names.into());
         Ok(ClusterState { members, nodes: self.ports.engine.nodes() })
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_ready_when_all_are_reached_and_agree() {
+    fn a_cluster_is_ready_when_all_are_up_and_agree() {
         let node = |up| EngineNode { address: "127.0.0.2:9042".into(), up };
         let state = |members, nodes| ClusterState { members, nodes };
         assert!(state(vec![member("a", 2, true), member("b", 2, true)], vec![node(true)]).is_ready());

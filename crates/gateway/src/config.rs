@@ -1,13 +1,13 @@
-//! What a gateway is told at its start.
+//! Settings of a gateway.
 
 use std::time::Duration;
 
-/// What remains of a deleted object, and for how long.
+/// How long the tombstone of a deleted object stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// Its tombstone stays.
+    /// For ever.
     Keep,
-    /// Its tombstone goes after this time.
+    /// This long.
     After(Duration),
 }
 
@@ -16,7 +16,7 @@ pub enum DeleteMode {
 pub struct Config {
     /// Node name, such as `larder@127.0.0.1`: shown as claimant, in `/stats` and in status.
     pub node: String,
-    /// Where its HTTP listener is, for other members.
+    /// Address of its HTTP listener, for other members.
     pub address: String,
     /// Whether writes with dw > 0 wait for the disk.
     pub durable: bool,
@@ -24,14 +24,14 @@ pub struct Config {
     pub object_bytes_max: u64,
     /// Most siblings of a key.
     pub siblings_max: usize,
-    /// What remains of deleted objects.
+    /// How long tombstones stay.
     pub delete_mode: DeleteMode,
     /// Deadline of a request that names none.
     pub timeout: Duration,
-    /// Most requests at once; more are told to come again.
+    /// Most requests at once; further ones are refused as overload.
     pub requests_max: usize,
-    /// Whether no other gateway can be running on this store: the directory lock proves it. It then keeps a clock mark, and
-    /// drops what dead processes left; otherwise its node name must be its own among those that run.
+    /// Whether the directory lock proves that no other gateway runs on this store. A lone gateway stores a clock mark and
+    /// deletes heartbeats of dead processes; otherwise its node name must be unique among those that run.
     pub alone: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Writers of one key: in one gateway they line up, between gateways they give way for a moment.
+//! Contention of writers for one key: those of one gateway queue, and gateways back off from each other.
 //!
 //! ```text
-//! writers of a key here ──line──> one at a time ─┐
-//!                                                ├─ compare and set ── conflict ──> a pause, longer each time, and again
-//! writers of a key elsewhere ────────────────────┘
+//! writers of a key here ──queue──> one at a time ─┐
+//!                                                 ├─ compare and set ── conflict ──> exponential backoff, and again
+//! writers of a key elsewhere ─────────────────────┘
 //! ```
-//! A compare-and-set that meets others costs each of them several rounds among the replicas. Thirty that meet at once undo
-//! each other until their time is over, so at most one of a gateway is under way.
+//! Concurrent compare-and-sets of one key cost each other several rounds among the replicas. Thirty at once keep failing each
+//! other until their deadlines, so a gateway runs at most one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,77 +19,77 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{Error, Gateway, Result};
 
-/// The first pause after a conflict; each is twice as long, up to the last. Half of it is left to chance.
-const PAUSE_FIRST: Duration = Duration::from_millis(2);
-const PAUSE_LAST: Duration = Duration::from_millis(100);
+/// The first backoff after a conflict; each is twice as long, up to the last. Half of it is random.
+const BACKOFF_FIRST: Duration = Duration::from_millis(2);
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
 
-type WriterLine = Arc<tokio::sync::Mutex<()>>;
+type WriterQueue = Arc<tokio::sync::Mutex<()>>;
 
-/// The lines of a gateway: one for each partition that requests write, as long as they do.
+/// The writer queues of a gateway: one per partition with writers.
 #[derive(Debug, Default)]
-pub(crate) struct WriterLines(Mutex<HashMap<Partition, WriterLine>>);
+pub(crate) struct WriterQueues(Mutex<HashMap<Partition, WriterQueue>>);
 
-/// A place in a line, at its head once [`Gateway::line_up`] has answered it.
+/// A place in a queue; at its head once [`Gateway::wait_for_turn`] has returned it.
 #[derive(Debug)]
 #[must_use = "the next writer goes on when this is dropped"]
-pub(crate) struct WriterPlace<'a> {
-    lines: &'a WriterLines,
+pub(crate) struct WriterTurn<'a> {
+    queues: &'a WriterQueues,
     partition: Partition,
-    line: Option<WriterLine>,
+    queue: Option<WriterQueue>,
     held: Option<OwnedMutexGuard<()>>,
-    /// Whether others were before: what was read of the partition earlier may have changed.
+    /// Whether it waited for other writers: earlier reads of the partition may be outdated.
     pub(crate) waited: bool,
 }
 
-impl WriterLines {
-    fn join(&self, partition: &Partition) -> WriterPlace<'_> {
-        let line = Arc::clone(self.0.lock().entry(partition.clone()).or_default());
-        WriterPlace { lines: self, partition: partition.clone(), line: Some(line), held: None, waited: false }
+impl WriterQueues {
+    fn join(&self, partition: &Partition) -> WriterTurn<'_> {
+        let queue = Arc::clone(self.0.lock().entry(partition.clone()).or_default());
+        WriterTurn { queues: self, partition: partition.clone(), queue: Some(queue), held: None, waited: false }
     }
 }
 
-impl WriterPlace<'_> {
-    /// Waits for the places before this one; `false`: the deadline came first.
+impl WriterTurn<'_> {
+    /// Waits for the turns before this one; `false`: the deadline came first.
     async fn wait(&mut self, deadline: Instant) -> bool {
-        let Some(line) = &self.line else { return false };
-        self.held = Arc::clone(line).try_lock_owned().ok();
+        let Some(queue) = &self.queue else { return false };
+        self.held = Arc::clone(queue).try_lock_owned().ok();
         if self.held.is_none() {
             self.waited = true;
-            self.held = timeout_at(deadline, Arc::clone(line).lock_owned()).await.ok();
+            self.held = timeout_at(deadline, Arc::clone(queue).lock_owned()).await.ok();
         }
         self.held.is_some()
     }
 }
 
-impl Drop for WriterPlace<'_> {
+impl Drop for WriterTurn<'_> {
     fn drop(&mut self) {
-        (self.held, self.line) = (None, None);
-        let mut lines = self.lines.0.lock();
-        // Lines are joined under this lock alone: one that nobody else holds now has nobody in it.
-        if lines.get(&self.partition).is_some_and(|line| Arc::strong_count(line) == 1) {
-            lines.remove(&self.partition);
+        (self.held, self.queue) = (None, None);
+        let mut queues = self.queues.0.lock();
+        // Writers join a queue under this lock only: a queue that only the map holds is empty.
+        if queues.get(&self.partition).is_some_and(|queue| Arc::strong_count(queue) == 1) {
+            queues.remove(&self.partition);
         }
     }
 }
 
 impl Gateway {
-    /// Waits until no other request of this gateway writes the partition. The place is held from the read that a
-    /// compare-and-set relies on until that is answered, and never while a body arrives.
+    /// Waits until no other request of this gateway writes the partition. Hold the turn from the read that a compare-and-set
+    /// relies on until its answer, and never while a body arrives.
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the deadline comes first: nothing was written.
-    pub(crate) async fn line_up(&self, partition: &Partition, deadline: Instant) -> Result<WriterPlace<'_>> {
-        let mut place = self.writers.join(partition);
-        if place.wait(deadline).await { Ok(place) } else { Err(Error::Overloaded { retry_after: 1 }) }
+    pub(crate) async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
+        let mut turn = self.writer_queues.join(partition);
+        if turn.wait(deadline).await { Ok(turn) } else { Err(Error::Overloaded { retry_after: 1 }) }
     }
 
-    /// Gives way to writers of other gateways after so many conflicts in a row.
+    /// Backs off from writers of other gateways after this many conflicts in a row.
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the deadline would come first.
-    pub(crate) async fn give_way(&self, conflicts: usize, deadline: Instant) -> Result<()> {
+    pub(crate) async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
         let doublings = u32::try_from(conflicts).unwrap_or(u32::MAX).min(16);
-        let pause = PAUSE_FIRST.saturating_mul(1 << doublings).min(PAUSE_LAST);
+        let pause = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX);
         let mut chance = [0];
         (self.ports.random)(&mut chance);
         let until = Instant::now() + pause / 2 + pause / 2 * u32::from(chance[0]) / 255;
@@ -108,41 +108,41 @@ mod tests {
     use super::*;
 
     fn partition(key: &'static str) -> Partition {
-        Partition::own(Table::Heads, key)
+        Partition::new(Table::Heads, key)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writers_of_a_key_go_one_by_one_in_the_order_they_came() {
-        let lines = WriterLines::default();
+    async fn writers_of_a_key_run_one_by_one_in_order_of_arrival() {
+        let queues = WriterQueues::default();
         let deadline = Instant::now() + Duration::from_secs(60);
         let order = Mutex::new(Vec::new());
         let writer = async |number: usize| {
-            let mut place = lines.join(&partition("k"));
-            assert!(place.wait(deadline).await);
-            assert_eq!(place.waited, number > 0);
+            let mut turn = queues.join(&partition("k"));
+            assert!(turn.wait(deadline).await);
+            assert_eq!(turn.waited, number > 0);
             tokio::time::sleep(Duration::from_secs(1)).await;
             order.lock().push(number);
         };
         let begun = Instant::now();
         tokio::join!(writer(0), writer(1), writer(2));
         assert_eq!((order.into_inner(), begun.elapsed()), (vec![0, 1, 2], Duration::from_secs(3)));
-        assert!(lines.0.lock().is_empty(), "a line that nobody is in goes");
+        assert!(queues.0.lock().is_empty(), "an empty queue is dropped");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_is_left_at_the_deadline_or_by_who_goes_away() {
-        let lines = WriterLines::default();
-        let mut first = lines.join(&partition("k"));
-        assert!(first.wait(Instant::now()).await, "nobody is before");
-        let mut late = lines.join(&partition("k"));
+    async fn a_writer_leaves_its_queue_at_the_deadline_or_when_dropped() {
+        let queues = WriterQueues::default();
+        let mut first = queues.join(&partition("k"));
+        assert!(first.wait(Instant::now()).await, "the queue is empty");
+        let mut late = queues.join(&partition("k"));
         assert!(!late.wait(Instant::now() + Duration::from_secs(1)).await);
-        let mut other = lines.join(&partition("l"));
-        assert!(other.wait(Instant::now()).await, "another key has a line of its own");
+        let mut other = queues.join(&partition("l"));
+        assert!(other.wait(Instant::now()).await, "another key has its own queue");
         drop((late, other));
-        assert_eq!(lines.0.lock().len(), 1);
-        let mut gone = lines.join(&partition("k"));
+        assert_eq!(queues.0.lock().len(), 1);
+        let mut gone = queues.join(&partition("k"));
         let _ = tokio::time::timeout(Duration::from_secs(1), gone.wait(Instant::now() + Duration::from_secs(9))).await;
         drop((gone, first));
-        assert!(lines.0.lock().is_empty());
+        assert!(queues.0.lock().is_empty());
     }
 }

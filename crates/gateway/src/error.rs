@@ -1,19 +1,19 @@
-//! What the gateway answers instead. Every kind is something a client or an operator can act on; edges match all of them
-//! without a wildcard, so a new kind fails to compile until each protocol has an answer for it.
+//! Errors of the gateway. A client or an operator can act on every kind. Edges match all of them without a wildcard, so a new
+//! kind fails to compile until each protocol has an answer for it.
 
 use bytes::Bytes;
 
 use larder_model::address::AddressError;
-use larder_model::causality::{ContextError, Failed};
-use larder_model::props::Refused;
+use larder_model::causality::{ContextError, FailedCondition};
+use larder_model::props::PropsError;
 use larder_store as store;
 
 /// Result of a gateway call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Which replica count a request asked for.
+/// A replica count of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum QuorumParam {
     /// Replies to a read.
     R,
     /// Replies of primaries to a read.
@@ -26,7 +26,7 @@ pub enum Which {
     Pw,
 }
 
-/// What is not built yet: refused by name.
+/// A feature that is not built yet, refused by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// Pre- and post-commit hooks.
@@ -85,17 +85,17 @@ pub enum Error {
         /// The bucket's n_val.
         n_val: u32,
     },
-    /// Fewer replicas answered than a strict value asks for.
+    /// Fewer replicas answered than a strict parameter asks for.
     #[error("{which:?} value unsatisfied: {got}/{wanted}")]
     Unsatisfied {
-        /// Which value.
-        which: Which,
+        /// The parameter.
+        which: QuorumParam,
         /// Replicas that answered.
         got: u32,
         /// Replicas asked for.
         wanted: u32,
     },
-    /// Fewer machines than `node_confirms` asks for; reads and writes say it differently.
+    /// Fewer machines than `node_confirms` asks for; the protocols word it differently for reads and writes.
     #[error("node_confirms value unsatisfied: {got}/{wanted}")]
     NodeConfirms {
         /// Machines there are.
@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// A condition of the request does not hold.
     #[error("condition failed: {0:?}")]
-    Condition(Failed),
+    Condition(FailedCondition),
     /// A `consistent` value was not replaced: the context is not the current one.
     #[error("the context is not the current one")]
     Superseded,
@@ -136,7 +136,7 @@ pub enum Error {
         /// How many it would have.
         count: usize,
     },
-    /// The key was changed since it was read; nothing was written.
+    /// Another writer changed the key since it was read; nothing was written.
     #[error("the object was changed meanwhile")]
     Changed,
     /// The request's body broke off or was malformed.
@@ -145,16 +145,16 @@ pub enum Error {
     /// Refused until it is built.
     #[error("{} are not available yet", .0.name())]
     NotBuilt(Feature),
-    /// Properties of a type or bucket that do not hold, each with its reason, or a type that may not change this way.
+    /// Invalid properties of a type or bucket, each with its reason, or a forbidden change of a type.
     #[error("{0}")]
-    Refused(#[from] Refused),
-    /// A type that does not exist or is not everywhere yet.
+    Refused(#[from] PropsError),
+    /// A type that does not exist or is not on all nodes yet.
     #[error("{0}")]
-    Type(#[from] crate::types::Refusal),
+    Type(#[from] crate::types::TypeStateError),
     /// The deadline passed; a write may or may not have happened.
     #[error("request timed out")]
     TimedOut,
-    /// Too much at once: try again after this many seconds.
+    /// Too many requests: try again after this many seconds.
     #[error("overload")]
     Overloaded {
         /// Seconds to wait.
@@ -169,7 +169,7 @@ pub enum Error {
     /// Stored bytes are damaged; never wrong bytes.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
-    /// Something below failed.
+    /// The store failed in another way.
     #[error("{0}")]
     Internal(String),
 }
@@ -178,7 +178,7 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error.kind {
             store::Kind::Unavailable { alive, required } => {
-                Self::Unsatisfied { which: Which::R, got: alive, wanted: required }
+                Self::Unsatisfied { which: QuorumParam::R, got: alive, wanted: required }
             }
             store::Kind::TimedOut => Self::TimedOut,
             store::Kind::TooManyRows { rows } => Self::TooManySiblings { count: rows },
@@ -193,14 +193,14 @@ impl From<store::Error> for Error {
 }
 
 impl Error {
-    /// Whether a write that was answered this may still take effect, or has.
+    /// Whether a write that failed with this error may still take effect, or has.
     pub(crate) fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::TimedOut | Self::Internal(_) | Self::NotReady(_))
     }
 
-    /// How the metrics count it.
-    pub(crate) fn outcome(&self) -> crate::metrics::Outcome {
-        use crate::metrics::Outcome;
+    /// The outcome that metrics count.
+    pub(crate) fn outcome(&self) -> crate::metrics::RequestOutcome {
+        use crate::metrics::RequestOutcome;
         match self {
             Self::TimedOut
             | Self::Unsatisfied { .. }
@@ -209,8 +209,8 @@ impl Error {
             | Self::NotReady(_)
             | Self::DiskFull
             | Self::Damaged(_)
-            | Self::Internal(_) => Outcome::Failed,
-            _ => Outcome::Refused,
+            | Self::Internal(_) => RequestOutcome::Failed,
+            _ => RequestOutcome::Refused,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What export and import need of a gateway: its store, and that it begins behind what came.
+//! Access of export and import: the gateway's stores, and moving its clock past imported rows.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use larder_store::{Blobs, Store};
 use crate::{Gateway, Result};
 
 impl Gateway {
-    /// Where its rows and its large bodies are. Who writes there goes around everything a gateway promises.
+    /// The stores of rows and large bodies. Writes to them bypass every guarantee of the gateway.
     pub fn stores(&self) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
         (Arc::clone(&self.ports.store), Arc::clone(&self.ports.blobs))
     }
 
-    /// Takes note of rows that were written around it: its clock passes the greatest stamp among them, so that what is written
-    /// from now on is newer, and the catalogue is read.
+    /// Adopts rows that an import wrote directly: the clock moves past their greatest stamp, so that later writes are newer,
+    /// and the catalogue is read again.
     ///
     /// # Errors
-    /// What the store answers.
-    pub async fn adopt(&self, greatest: Stamp) -> Result<()> {
-        self.clock.pass(greatest);
+    /// The store's.
+    pub async fn adopt_imported_rows(&self, greatest: Stamp) -> Result<()> {
+        self.clock.observe(greatest);
         self.store_mark().await?;
-        self.refresh().await
+        self.refresh_catalogue().await
     }
 }

@@ -1,4 +1,4 @@
-//! A store that refuses what a full disk refuses: puts before deletes, then all that is written. Nothing of a refused write stays.
+//! A store that refuses writes like a full disk: first puts, then also deletes. Nothing of a refused write stays.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use larder_gateway::body::{BodyError, ByteStream, Upload};
-use larder_gateway::kv::{DeleteObject, GetObject, PutObject, Quorums};
+use larder_gateway::body::{BodyError, ByteStream, PutBody};
+use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::objects::acl::AclChoice;
 use larder_gateway::objects::get::VersionSpec;
 use larder_gateway::objects::parts::PartAddress;
-use larder_gateway::objects::put::{About, ChecksumWanted, Incoming};
+use larder_gateway::objects::put::{ChecksumWanted, ObjectMetadata, UploadBody};
 use larder_gateway::objects::uploads::CreateUpload;
 use larder_gateway::objects::{Caller, Objects, ObjectsConfig, put as s3};
-use larder_gateway::{Config, Error, Gateway, Ports, Rules};
+use larder_gateway::{Config, Error, Gateway, GatewayPorts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::Content;
+use larder_model::content::KvContent;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, Blobs, Change, Clock, EngineLimits, Error as StoreError, Head, Kind, Micros, Options, Page, Partition,
-    PartitionPage, Purpose, ReadQuery, Result, Stamp, Store, Swap, Table,
+    Batch, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, Error as StoreError, HeadWrite, Kind, Micros,
+    Partition, PartitionPage, Purpose, ReadQuery, Result, RowPage, Stamp, Store, Table,
 };
 use tokio::time::Instant;
 
-/// Everything is taken.
+/// Accepts all writes.
 const ROOM: u8 = 0;
-/// Deletes and housekeeping are taken.
+/// Accepts deletes and the gateway's own writes.
 const SHORT: u8 = 1;
-/// Nothing is taken.
+/// Accepts no writes.
 const FULL: u8 = 2;
 
-/// A store in memory whose disk is as full as told.
+/// A store in memory with a settable disk state.
 struct FullStore {
     inner: MemoryStore,
     state: AtomicU8,
@@ -41,7 +41,7 @@ struct FullStore {
 }
 
 impl FullStore {
-    fn check(&self, options: &Options) -> Result<()> {
+    fn check(&self, options: &CallOptions) -> Result<()> {
         let full = match self.state.load(Ordering::SeqCst) {
             ROOM => false,
             SHORT => options.purpose == Purpose::Data,
@@ -54,11 +54,11 @@ impl FullStore {
 
 #[async_trait]
 impl Store for FullStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         self.inner.read(partition, query, options).await
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         if batch.bytes() > 0 {
             self.check(options)?;
         }
@@ -69,10 +69,10 @@ impl Store for FullStore {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
+        options: &CallOptions,
+    ) -> Result<CasResult> {
         self.check(options)?;
         self.inner.apply_if(partition, expected, head, changes, options).await
     }
@@ -82,12 +82,12 @@ impl Store for FullStore {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
         self.inner.now(options).await
     }
 
@@ -113,13 +113,13 @@ impl Clock for VirtualClock {
     }
 }
 
-struct World {
+struct FullDiskWorld {
     store: Arc<FullStore>,
     blobs: Arc<MemoryStore>,
     clock: Arc<dyn Clock>,
 }
 
-impl World {
+impl FullDiskWorld {
     fn new() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(Instant::now()));
         let inner = MemoryStore::with_inline_max(clock.clone(), 100);
@@ -128,17 +128,16 @@ impl World {
     }
 
     async fn gateway(&self) -> Arc<Gateway> {
-        let ports = Ports {
+        let ports = GatewayPorts {
             store: self.store.clone(),
             blobs: self.blobs.clone(),
             clock: self.clock.clone(),
             actor: 7,
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
-            rules: Rules::default(),
         };
         let config = Config { node: "alone".into(), alone: true, ..Config::default() };
-        Gateway::start(ports, config).await.expect("a gateway starts whatever the disk takes")
+        Gateway::start(ports, config).await.expect("a gateway starts even on a full disk")
     }
 
     fn set(&self, state: u8) {
@@ -156,13 +155,13 @@ fn address(bucket_type: &'static str, key: &'static str) -> Address {
 }
 
 async fn put(gateway: &Gateway, address: Address, length: usize) -> std::result::Result<(), Error> {
-    let request = PutObject {
+    let request = KvPut {
         address,
         context: None,
         conditions: Conditions::default(),
         if_not_modified: None,
-        content: Content::default(),
-        upload: Upload::Bytes(vec![1; length].into()),
+        content: KvContent::default(),
+        upload: PutBody::Bytes(vec![1; length].into()),
         quorums: Quorums::default(),
         return_body: false,
         timeout: None,
@@ -171,13 +170,13 @@ async fn put(gateway: &Gateway, address: Address, length: usize) -> std::result:
 }
 
 async fn lives(gateway: &Gateway, address: Address) -> bool {
-    let request = GetObject { address, quorums: Quorums::default(), bodies: false, timeout: None };
+    let request = KvGet { address, quorums: Quorums::default(), bodies: false, timeout: None };
     !gateway.get(request).await.unwrap().versions.siblings.is_empty()
 }
 
 async fn delete(gateway: &Gateway, address: Address) -> std::result::Result<(), Error> {
     let (conditions, quorums) = (Conditions::default(), Quorums::default());
-    gateway.delete(DeleteObject { address, context: None, conditions, quorums, timeout: None }).await.map(drop)
+    gateway.delete(KvDelete { address, context: None, conditions, quorums, timeout: None }).await.map(drop)
 }
 
 async fn add_type(gateway: &Gateway, name: &'static str, props: &serde_json::Value) {
@@ -189,8 +188,8 @@ async fn add_type(gateway: &Gateway, name: &'static str, props: &serde_json::Val
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_put_leaves_no_body_and_a_delete_passes() {
-    let world = World::new();
+async fn a_refused_put_leaves_no_body_and_a_delete_succeeds() {
+    let world = FullDiskWorld::new();
     let gateway = world.gateway().await;
     add_type(&gateway, "siblings", &serde_json::json!({"allow_mult": true})).await;
     add_type(&gateway, "newest", &serde_json::json!({"allow_mult": false})).await;
@@ -222,7 +221,7 @@ async fn a_refused_put_leaves_no_body_and_a_delete_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_starts_on_a_full_disk_serves_reads_and_writes_once_there_is_space() {
-    let world = World::new();
+    let world = FullDiskWorld::new();
     let first = world.gateway().await;
     put(&first, address("default", "there"), 10).await.unwrap();
     first.abandon();
@@ -231,35 +230,35 @@ async fn a_gateway_starts_on_a_full_disk_serves_reads_and_writes_once_there_is_s
     assert!(lives(&gateway, address("default", "there")).await);
     assert!(gateway.is_ready());
     assert!(matches!(put(&gateway, address("default", "new"), 10).await, Err(Error::DiskFull)));
-    // Longer than a catalogue is served without a look at it, with heartbeats that all fail.
+    // Longer than a catalogue is served without a check, while all heartbeats fail.
     tokio::time::sleep(Duration::from_secs(7)).await;
-    assert!(lives(&gateway, address("default", "there")).await, "a heartbeat that fails takes reads away");
+    assert!(lives(&gateway, address("default", "there")).await, "failing heartbeats stop reads");
     world.set(ROOM);
     put(&gateway, address("default", "new"), 10).await.unwrap();
     assert!(lives(&gateway, address("default", "new")).await);
 }
 
-struct Body(Option<Bytes>);
+struct OneChunkBody(Option<Bytes>);
 
 #[async_trait]
-impl ByteStream for Body {
+impl ByteStream for OneChunkBody {
     async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
         self.0.take().map(Ok)
     }
 }
 
-fn incoming(length: usize) -> Incoming {
+fn incoming(length: usize) -> UploadBody {
     let body = Bytes::from(vec![1; length]);
-    let stream = Box::new(Body(Some(body)));
-    Incoming { stream, length: Some(length as u64), md5: None, checksum: ChecksumWanted::Default }
+    let stream = Box::new(OneChunkBody(Some(body)));
+    UploadBody { stream, length: Some(length as u64), md5: None, checksum: ChecksumWanted::Default }
 }
 
 async fn put_object(objects: &Objects, caller: &Caller, key: &'static str) -> larder_gateway::objects::Result<()> {
     let request = s3::PutObject {
         bucket: "bucket".into(),
         key: key.into(),
-        about: About::default(),
-        incoming: incoming(100_000),
+        metadata: ObjectMetadata::default(),
+        upload_body: incoming(100_000),
         conditions: s3::WriteConditions::default(),
     };
     objects.put(caller, request).await.map(drop)
@@ -270,14 +269,19 @@ fn is_full<T>(answer: larder_gateway::objects::Result<T>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s3_deletes_and_aborts_pass_and_refused_objects_and_parts_leave_no_body() {
-    let world = World::new();
+async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_body() {
+    let world = FullDiskWorld::new();
     let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
     let user = objects.create_user("a@example.com", "a", false, None).await.unwrap();
     let caller = Caller { user: Some(user), ..Caller::default() };
     objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     put_object(&objects, &caller, "there").await.unwrap();
-    let create = CreateUpload { bucket: "bucket".into(), key: "parts".into(), about: About::default(), checksum: None };
+    let create = CreateUpload {
+        bucket: "bucket".into(),
+        key: "parts".into(),
+        metadata: ObjectMetadata::default(),
+        checksum: None,
+    };
     let (upload, _) = objects.create_upload(&caller, create.clone()).await.unwrap();
     let part = PartAddress { bucket: "bucket".into(), key: "parts".into(), upload: upload.text(), number: 1 };
     objects.put_part(&caller, &part, incoming(100_000)).await.unwrap();

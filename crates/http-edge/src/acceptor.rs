@@ -1,4 +1,4 @@
-//! Accepting, whatever the system says: a listener never ends because a connection could not be accepted, and never spins.
+//! Accepts connections of a listener. A failed accept neither ends the listener nor makes it spin.
 
 use std::future::Future;
 use std::io;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use larder_store::RateLimitedLog;
 use tokio::time::{Instant, sleep_until};
 
-/// The first pause when the system has no descriptor or no memory for a connection; each that follows is twice as long.
+/// The first pause when the system has no descriptor or no memory for a connection; each later one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause: how late a listener may notice that there are descriptors again.
+/// The longest pause: a listener sees free descriptors after it at the latest.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Accepts connections of one listener. When that fails it waits, longer each time, and says so once in a while.
+/// Accepts connections of one listener. After a failure it pauses, longer each time, and logs at a bounded rate.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: &'static str,
@@ -23,15 +23,15 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// For the listener that log lines call by this name.
+    /// An acceptor for the listener of this name in log lines.
     #[must_use]
     pub fn new(listener: &'static str) -> Self {
         let started = Instant::now();
         Self { listener, started, not_before: started, pause: PAUSE_MIN, log: RateLimitedLog::new() }
     }
 
-    /// The next connection, however long it takes. To drop the wait loses no connection, and a pause under way goes on at the
-    /// next call.
+    /// The next connection, however long it takes. A dropped call loses no connection, and its pause continues in the next
+    /// call.
     pub async fn next<C, F>(&mut self, mut accept: impl FnMut() -> F) -> C
     where
         F: Future<Output = io::Result<C>>,
@@ -45,15 +45,17 @@ impl Acceptor {
                     self.pause = PAUSE_MIN;
                     return connection;
                 }
-                // That client has gone: the next one is no worse for it.
-                Err(error) if is_of_one_connection(&error) => tracing::debug!(%error, "a client went before its turn"),
-                Err(error) => self.hold_back(&error),
+                // The error belongs to that client alone: the next accept needs no pause.
+                Err(error) if is_of_one_connection(&error) => {
+                    tracing::debug!(%error, "connection not accepted: the client closed it first");
+                }
+                Err(error) => self.back_off(&error),
             }
         }
     }
 
-    /// Without descriptors (EMFILE, ENFILE) or memory (ENOBUFS, ENOMEM) the next try fails as well: others have to let go first.
-    fn hold_back(&mut self, error: &io::Error) {
+    /// Without descriptors (EMFILE, ENFILE) or memory (ENOBUFS, ENOMEM) the next try fails too, until others release some.
+    fn back_off(&mut self, error: &io::Error) {
         let now = Instant::now();
         if let Some(line) = self.log.admit(now - self.started) {
             tracing::warn!(
@@ -84,7 +86,7 @@ mod tests {
     const EMFILE: i32 = 24;
 
     #[tokio::test(start_paused = true)]
-    async fn without_descriptors_it_waits_longer_each_time_and_then_goes_on() {
+    async fn accept_errors_pause_longer_each_time_and_end_with_a_connection() {
         let mut acceptor = Acceptor::new("test");
         let started = Instant::now();
         let mut tries = Vec::new();
@@ -99,14 +101,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_is_dropped_does_not_shorten_the_pause() {
+    async fn a_dropped_wait_does_not_shorten_the_pause() {
         let mut acceptor = Acceptor::new("test");
         let mut tries = 0;
         let mut accept = || {
             tries += 1;
             ready(Err::<(), _>(io::Error::from_raw_os_error(EMFILE)))
         };
-        // As when something else in the listener's loop is ready first, every millisecond.
+        // As if another branch of the listener's loop became ready every millisecond.
         for _ in 0..1000 {
             let _ = tokio::time::timeout(Duration::from_millis(1), acceptor.next(&mut accept)).await;
         }
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_went_away_delays_nobody() {
+    async fn an_aborted_connection_does_not_delay_the_next_one() {
         let mut acceptor = Acceptor::new("test");
         let started = Instant::now();
         let mut tries = 0;

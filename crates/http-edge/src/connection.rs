@@ -1,4 +1,4 @@
-//! The life of one connection.
+//! One connection, from its first byte to its close.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,12 +16,12 @@ use larder_admission::{ClientAccount, Pace};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::linger::{Counts, HeadMemory, Pulse, Socket};
-use crate::paid::PaidBody;
-use crate::{Face, Requester, Settings};
+use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
+use crate::memory_holding_body::MemoryHoldingBody;
+use crate::{ConnectionHandler, ConnectionSettings, Requester};
 
-/// How often it is looked whether a client reads.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the check for slow readers runs.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// The client at the other end of a connection.
 pub(crate) struct ConnectedClient {
@@ -30,36 +30,36 @@ pub(crate) struct ConnectedClient {
 }
 
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
-pub(crate) async fn serve_connection<F: Face>(
+pub(crate) async fn serve_connection<F: ConnectionHandler>(
     stream: TcpStream,
     client: ConnectedClient,
-    face: F,
+    handler: F,
     shutdown: impl Future<Output = ()>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps its small packets back");
+        tracing::debug!(%error, "failed to set TCP_NODELAY: small packets of this connection may wait");
     }
-    let settings = face.settings();
+    let settings = handler.settings();
     let ConnectedClient { address, account } = client;
-    let pulse = Arc::new(Pulse::default());
-    let answer = service_fn(|request| answer(&face, &pulse, Requester::new(address, &account), request));
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&pulse), HeadMemory::new(account.clone())));
+    let activity = Arc::new(ConnectionActivity::default());
+    let answer = service_fn(|request| answer(&handler, &activity, Requester::new(address, &account), request));
+    let io = TokioIo::new(LingeringSocket::new(stream, Arc::clone(&activity), HeadMemory::new(account.clone())));
     let connection = http1::Builder::new()
         .half_close(true)
-        .title_case_headers(F::WIRE.title_case)
+        .title_case_headers(F::DIALECT.title_case)
         .header_read_timeout(None)
-        .max_headers(F::WIRE.headers_max)
-        .max_header_size(F::WIRE.header_bytes_max)
+        .max_headers(F::DIALECT.headers_max)
+        .max_header_size(F::DIALECT.header_bytes_max)
         .serve_connection(io, answer);
     let (mut connection, mut shutdown) = (pin!(connection), pin!(shutdown));
-    let mut silence = pin!(silence(&pulse, settings));
-    let mut reads_too_slowly = pin!(reads_too_slowly(&pulse));
+    let mut silence = pin!(wait_for_silence(&activity, settings));
+    let mut slow_reader = pin!(wait_for_slow_reader(&activity));
     let mut ending = false;
     loop {
         tokio::select! {
             result = connection.as_mut() => {
                 if let Err(error) = result {
-                    tracing::debug!(%error, "a connection broke off");
+                    tracing::debug!(%error, "connection broke off");
                 }
                 return;
             }
@@ -68,65 +68,66 @@ pub(crate) async fn serve_connection<F: Face>(
                 connection.as_mut().graceful_shutdown();
             }
             () = &mut silence => return,
-            () = &mut reads_too_slowly => return,
+            () = &mut slow_reader => return,
         }
     }
 }
 
-async fn answer<F: Face>(
-    face: &F,
-    pulse: &Pulse,
+async fn answer<F: ConnectionHandler>(
+    handler: &F,
+    activity: &ConnectionActivity,
     requester: Requester<'_>,
     request: Request<Incoming>,
-) -> Result<Response<PaidBody<F::Body>>, Infallible> {
-    pulse.begin();
+) -> Result<Response<MemoryHoldingBody<F::Body>>, Infallible> {
+    activity.begin();
+    // Read before the handler takes the request: a refusal may leave the body on the wire.
     let with_body = !request.body().is_end_stream();
-    let mut reply = face.respond(&requester, request).await;
-    // It is in memory already; whoever reads it slowly does not keep more there than its share.
+    let mut reply = handler.respond(&requester, request).await;
+    // The response is in memory already; this hold keeps a slow reader within its client's share.
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
-        reply = face.busy();
+        reply = handler.busy();
     }
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
-    pulse.answered(with_body && refused);
-    Ok(reply.map(|body| PaidBody::new(body, requester.into_held())))
+    activity.answered(with_body && refused);
+    Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
 }
 
-/// Returns when a client has taken an answer too slowly for too long: below the least rate, and never all of it.
-async fn reads_too_slowly(pulse: &Pulse) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+/// Returns when a client takes a response below the least rate for too long.
+async fn wait_for_slow_reader(activity: &ConnectionActivity) {
+    let mut ticks = tokio::time::interval(CHECK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut since: Option<(Pace, u64)> = None;
     loop {
         ticks.tick().await;
-        if !pulse.is_blocked() {
+        if !activity.is_blocked() {
             since = None;
             continue;
         }
-        let sent = pulse.sent();
+        let sent = activity.sent();
         let (pace, before) = since.get_or_insert_with(|| (Pace::begin(), sent));
         pace.count(sent.saturating_sub(*before));
         *before = sent;
-        if Instant::now() > pace.latest() {
-            tracing::debug!("sending an answer: its client reads too slowly, so the connection is closed");
+        if Instant::now() > pace.deadline() {
+            tracing::debug!("response too slow: the client reads below the least rate, so the connection is closed");
             return;
         }
     }
 }
 
-/// Returns when a client has begun a request and does not go on, or has been silent between requests for too long. One timer
-/// for a connection instead of one for each request: a request's headers get between one and two times their timeout.
-async fn silence(pulse: &Pulse, settings: Settings) {
+/// Returns when a client stops in the middle of a request's headers, or is silent between requests for too long. One timer
+/// serves the whole connection, so the headers of a request get between one and two times their timeout.
+async fn wait_for_silence(activity: &ConnectionActivity, settings: ConnectionSettings) {
     let mut ticks = tokio::time::interval(settings.header_timeout);
-    // When the server was late, clients do not pay for it.
+    // A late tick of a busy server must not shorten the time of its clients.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut before = Counts::default();
+    let mut before = ActivityCounts::default();
     let (mut reads_then, mut idle) = (0, Duration::ZERO);
     loop {
         ticks.tick().await;
-        let now = pulse.counts();
+        let now = activity.counts();
         let quiet = now.begun == now.answered && (now.begun, now.writes) == (before.begun, before.writes);
         if !quiet {
-            // Something was asked or sent: from here on, new bytes are the start of a request.
+            // A request or a response moved: from here on, new bytes are the start of a request.
             (reads_then, idle) = (now.reads, Duration::ZERO);
         } else if now.reads != reads_then && before.reads != reads_then {
             return;

@@ -1,25 +1,27 @@
-//! Sockets and connections, below every face that speaks HTTP. It knows no route, no error and no gateway.
+//! Sockets and connections of HTTP listeners. This crate knows no route, no error and no gateway.
 //!
 //! ```text
-//! accept      takes connections, turns away what is too much, drains at the end
-//! acceptor    the next connection of a listener, whatever the system says
-//! limit       how many connections all listeners of a process hold
-//! requester   whose a request is, and the memory it holds        paid   an answer gives that back when it was sent
-//! incoming    the body of a request, at a pace                   arriving  with the client that pays for its memory
-//! held        how much memory bodies hold on their way
-//! connection  one client: requests to the face, its silences, its last request
-//! linger      a socket that sees what goes through it and says goodbye properly
+//! accept               takes connections, refuses those above the limit, drains at the end
+//! acceptor             the next connection of a listener, with pauses while the system has no descriptors
+//! connection_limit     the bound on connections of all listeners of a process
+//! connection           one client: requests to the handler, timeouts, its last request
+//! lingering_close      a socket that counts its reads and writes, and drains input before it closes
+//! requester            the client of a request, and the memory that the request holds
+//! paced_incoming       the body of a request, at a least rate
+//! arriving_body        an unread body, with the client that pays for its memory
+//! memory_holding_body  a response that holds memory until it is sent
+//! body_memory          how much memory bodies take on their way
 //! ```
 
 mod accept;
 mod acceptor;
-mod arriving;
+mod arriving_body;
+mod body_memory;
 mod connection;
-mod held;
-mod incoming;
-mod limit;
-mod linger;
-mod paid;
+mod connection_limit;
+mod lingering_close;
+mod memory_holding_body;
+mod paced_incoming;
 mod requester;
 
 use std::error::Error;
@@ -32,31 +34,31 @@ use larder_admission::MemoryBudget;
 
 pub use accept::serve;
 pub use acceptor::Acceptor;
-pub use arriving::ArrivingBody;
-pub use held::{PIECE_BYTES_MAX, held_by_pieces, held_by_stream, held_twice};
-pub use incoming::{IncomingError, PacedIncoming};
-pub use limit::{ConnectionLimit, REFUSALS_MAX};
+pub use arriving_body::ArrivingBody;
+pub use body_memory::{PIECE_BYTES_MAX, parsed_body_memory, response_memory, upload_memory};
+pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
+pub use paced_incoming::{IncomingError, PacedIncoming};
 pub use requester::Requester;
 
 /// Settings of a listener.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Most connections at a time, of all listeners that share it; one more is answered 503 and closed.
+pub struct ConnectionSettings {
+    /// Most connections at a time, of all listeners that share it; one more gets 503 and is closed.
     pub connections: ConnectionLimit,
-    /// The memory that clients of all listeners hold together.
+    /// The memory budget that clients of all listeners share.
     pub memory: MemoryBudget,
     /// How long the headers of a request may take once they have begun.
     pub header_timeout: Duration,
     /// How long a connection may stay open with nothing on it.
     pub idle_timeout: Duration,
-    /// How long requests may take that run when the server is told to end.
+    /// How long running requests may take after the server is asked to end.
     pub drain_timeout: Duration,
 }
 
-/// Memory of all clients where a listener is not told otherwise.
+/// The default memory budget of a listener.
 const MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
 
-impl Default for Settings {
+impl Default for ConnectionSettings {
     fn default() -> Self {
         Self {
             connections: ConnectionLimit::default(),
@@ -68,31 +70,31 @@ impl Default for Settings {
     }
 }
 
-/// How a face speaks HTTP.
+/// How a listener speaks HTTP.
 #[derive(Debug, Clone, Copy)]
-pub struct Wire {
+pub struct HttpDialect {
     /// The listener's name in log lines.
     pub name: &'static str,
     /// Most header lines of a request.
     pub headers_max: usize,
     /// Most bytes of a request's line and headers.
     pub header_bytes_max: usize,
-    /// Whether the names of headers are written `Like-This`, for clients that are particular about it.
+    /// Whether header names are written `Like-This`, for clients that compare them by case.
     pub title_case: bool,
-    /// The 503 of one connection too many: media type and body.
-    pub turned_away: (&'static str, &'static str),
+    /// The 503 of a connection above the limit: media type and body.
+    pub overload_response: (&'static str, &'static str),
 }
 
-/// The code that answers the requests of a listener. A clone is taken for each connection.
-pub trait Face: Clone + Send + Sync + 'static {
-    /// The body of its answers.
+/// The code that answers the requests of a listener. Each connection takes a clone.
+pub trait ConnectionHandler: Clone + Send + Sync + 'static {
+    /// The body of its responses.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
 
     /// How it speaks HTTP.
-    const WIRE: Wire;
+    const DIALECT: HttpDialect;
 
     /// Its settings; they do not change.
-    fn settings(&self) -> Settings;
+    fn settings(&self) -> ConnectionSettings;
 
     /// Answers one request of a client. It must not panic.
     fn respond(
@@ -101,9 +103,9 @@ pub trait Face: Clone + Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
-    /// Bytes of memory that an answer holds while it is sent.
+    /// Bytes of memory that a response holds while it is sent.
     fn memory_of(answer: &Self::Body) -> u64;
 
-    /// The answer that the server is busy: 503, and when to try again.
+    /// The response of a busy server: 503 and `Retry-After`.
     fn busy(&self) -> Response<Self::Body>;
 }

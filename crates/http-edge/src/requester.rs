@@ -1,27 +1,27 @@
-//! The client of a request, and the memory that the request holds until its answer is out.
+//! The client of a request, and the memory that the request holds until its response is sent.
 
 use std::net::IpAddr;
 
 use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
 use parking_lot::Mutex;
 
-/// The draws of a request so far, and their bytes.
+/// The draws of a request so far, and their sum in bytes.
 #[derive(Debug, Default)]
 struct RequestDraws {
     draws: Vec<HeldMemory>,
     bytes: u64,
 }
 
-/// A request's client. Its draws are given back when the answer was sent or broke off.
+/// A request's client. Its draws go back when the response is sent or breaks off.
 #[derive(Debug)]
 pub struct Requester<'a> {
-    /// Where the client is.
+    /// The client's address.
     pub address: IpAddr,
     account: &'a ClientAccount,
     held: Mutex<RequestDraws>,
 }
 
-/// Bytes that a request holds uncounted: connections are bounded, and these are in what each of them costs.
+/// Bytes that a request holds without a draw: each connection's own memory covers them, and connections are bounded.
 pub(crate) const UNCOUNTED_BYTES: u64 = 16 * 1024;
 
 impl<'a> Requester<'a> {
@@ -31,12 +31,13 @@ impl<'a> Requester<'a> {
         Self { address, account, held: Mutex::default() }
     }
 
-    /// Holds so many bytes of memory in all, what it holds already among them; waits for some seconds when others have
-    /// them. The answer uses what the body took: a write that was carried out does not wait once more.
+    /// Raises the request's memory to `bytes` in all, and waits some seconds for other clients' memory. A response reuses the
+    /// memory of the request's body: an applied write does not wait a second time.
     ///
     /// # Errors
-    /// [`MemorySpent`]: the request is to be answered that the server is busy.
+    /// [`MemorySpent`]: the caller answers that the server is busy.
     pub async fn hold(&self, bytes: u64) -> Result<(), MemorySpent> {
+        // The lock is free during the wait: a guard across `await` would block a thread of the runtime.
         let missing = bytes.saturating_sub(self.held.lock().bytes.max(UNCOUNTED_BYTES));
         if missing > 0 {
             let draw = self.account.draw(missing).await?;
@@ -47,7 +48,7 @@ impl<'a> Requester<'a> {
         Ok(())
     }
 
-    /// The draws, to be held until the answer is out.
+    /// The draws, to be held until the response is sent.
     pub(crate) fn into_held(self) -> Vec<HeldMemory> {
         self.held.into_inner().draws
     }

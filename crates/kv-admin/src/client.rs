@@ -1,8 +1,8 @@
-//! The other end of the admin socket.
+//! The client's end of the admin socket.
 //!
 //! ```text
 //! request    length u32 big-endian | JSON array of strings
-//! progress   length u32 big-endian | JSON object: progress: {seconds, percent or null, text}; only to who asks for it
+//! progress   length u32 big-endian | JSON object: progress: {seconds, percent or null, text}; only after `--progress`
 //! answer     length u32 big-endian | JSON object: stdout, stderr, exit
 //! ```
 
@@ -15,30 +15,30 @@ use std::time::Duration;
 use larder_progress_bar::{Progress, ProgressBar};
 use serde_json::Value as Json;
 
-/// Commands that take long: the server is asked to say how far they have come.
-const LONG: &[&str] = &["export", "import"];
-/// How it is asked.
-const PROGRESS: &str = "--progress";
-/// Longer than the server stays silent.
+/// Commands that take long: for them the client asks for progress.
+const LONG_COMMANDS: &[&str] = &["export", "import"];
+/// The argument that asks for progress.
+const PROGRESS_FLAG: &str = "--progress";
+/// Longest wait for a frame: longer than the server stays silent.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often, and how many times, a starting server is looked for: a minute in all.
+/// The pause between two tries to reach a starting server, and their number: a minute in all.
 const START_POLL: Duration = Duration::from_millis(200);
 const STARTS_MAX: u32 = 300;
-/// Longest request the server takes, in bytes.
+/// Longest request that the server takes, in bytes.
 const REQUEST_BYTES_MAX: usize = 1024 * 1024;
-/// Longest answer taken, in bytes.
+/// Longest answer that the client takes, in bytes.
 const ANSWER_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// What the server says.
+/// The server's answer: two texts to print, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ServerAnswer {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) exit: u8,
 }
 
-impl Answer {
+impl ServerAnswer {
     pub(crate) fn done(stdout: String) -> Self {
         Self { stdout, stderr: String::new(), exit: 0 }
     }
@@ -48,27 +48,27 @@ impl Answer {
     }
 }
 
-/// What comes back.
+/// One frame from the server.
 #[derive(Debug, Clone, PartialEq)]
-enum Frame {
+enum AnswerFrame {
     Progress(Progress),
-    Answer(Answer),
+    Answer(ServerAnswer),
 }
 
-/// Why there is no answer: one line.
+/// The reason why there is no answer, printed as one line.
 #[derive(Debug)]
-pub(crate) enum Problem {
-    /// Nobody listens.
+pub(crate) enum AdminRequestError {
+    /// No server listens on the socket.
     NotRunning(PathBuf),
-    /// The system refuses.
+    /// An error of the system.
     Io(PathBuf, io::Error),
-    /// The request is longer than the server takes.
+    /// The request exceeds [`REQUEST_BYTES_MAX`].
     TooLong(usize),
-    /// What came back is no answer.
+    /// The bytes that came are no answer.
     NoAnswer(&'static str),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for AdminRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRunning(socket) => {
@@ -85,44 +85,44 @@ impl fmt::Display for Problem {
     }
 }
 
-/// As [`ask`]; a command that waits for the server waits for its start too.
+/// As [`ask`]; a command that waits for a service also waits for the start of the server.
 ///
 /// # Errors
-/// [`Problem`].
-pub(crate) fn ask_patiently(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
-    let waits = words.first().is_some_and(|word| word.replace('_', "-") == "wait-for-service");
+/// [`AdminRequestError`].
+pub(crate) fn ask_when_started(socket: &Path, args: &[String]) -> Result<ServerAnswer, AdminRequestError> {
+    let waits = args.first().is_some_and(|arg| arg.replace('_', "-") == "wait-for-service");
     for _ in 0..if waits { STARTS_MAX } else { 0 } {
-        match ask(socket, words) {
-            Err(Problem::NotRunning(_)) => std::thread::sleep(START_POLL),
+        match ask(socket, args) {
+            Err(AdminRequestError::NotRunning(_)) => std::thread::sleep(START_POLL),
             other => return other,
         }
     }
-    ask(socket, words)
+    ask(socket, args)
 }
 
 /// Sends a command and waits for its answer.
 ///
 /// # Errors
-/// [`Problem`].
-fn ask(socket: &Path, words: &[String]) -> Result<Answer, Problem> {
-    let long = words.first().is_some_and(|word| LONG.contains(&word.as_str()));
-    let asked: Vec<&str> = words.iter().map(String::as_str).chain(long.then_some(PROGRESS)).collect();
+/// [`AdminRequestError`].
+fn ask(socket: &Path, args: &[String]) -> Result<ServerAnswer, AdminRequestError> {
+    let long = args.first().is_some_and(|arg| LONG_COMMANDS.contains(&arg.as_str()));
+    let asked: Vec<&str> = args.iter().map(String::as_str).chain(long.then_some(PROGRESS_FLAG)).collect();
     let body = serde_json::json!(asked).to_string();
     if body.len() > REQUEST_BYTES_MAX {
-        return Err(Problem::TooLong(body.len()));
+        return Err(AdminRequestError::TooLong(body.len()));
     }
     let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Problem::NotRunning(socket.to_owned()),
-        _ => Problem::Io(socket.to_owned(), error),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => AdminRequestError::NotRunning(socket.to_owned()),
+        _ => AdminRequestError::Io(socket.to_owned(), error),
     })?;
     exchange(&stream, body.as_bytes()).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Problem::NoAnswer("did not come in time"),
-        io::ErrorKind::UnexpectedEof => Problem::NoAnswer("broke off"),
-        _ => Problem::Io(socket.to_owned(), error),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AdminRequestError::NoAnswer("did not come in time"),
+        io::ErrorKind::UnexpectedEof => AdminRequestError::NoAnswer("broke off"),
+        _ => AdminRequestError::Io(socket.to_owned(), error),
     })?
 }
 
-fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<Answer, Problem>> {
+fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<ServerAnswer, AdminRequestError>> {
     stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -130,40 +130,40 @@ fn exchange(mut stream: &UnixStream, body: &[u8]) -> io::Result<Result<Answer, P
     let mut bar = ProgressBar::new();
     loop {
         match read_frame(&mut stream)? {
-            Ok(Frame::Progress(progress)) => bar.show(&progress),
-            Ok(Frame::Answer(answer)) => return Ok(Ok(answer)),
+            Ok(AnswerFrame::Progress(progress)) => bar.show(&progress),
+            Ok(AnswerFrame::Answer(answer)) => return Ok(Ok(answer)),
             Err(problem) => return Ok(Err(problem)),
         }
     }
 }
 
-/// Reads one frame. Takes no more memory than bytes came.
-fn read_frame(from: &mut impl Read) -> io::Result<Result<Frame, Problem>> {
+/// Reads one frame. It allocates no more than the bytes received, whatever the length says.
+fn read_frame(from: &mut impl Read) -> io::Result<Result<AnswerFrame, AdminRequestError>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length);
     if length > ANSWER_BYTES_MAX {
-        return Ok(Err(Problem::NoAnswer("is too long")));
+        return Ok(Err(AdminRequestError::NoAnswer("is too long")));
     }
     let mut body = Vec::new();
     from.take(length.into()).read_to_end(&mut body)?;
     if body.len() < length as usize {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(decode(&body).ok_or(Problem::NoAnswer("cannot be read")))
+    Ok(decode(&body).ok_or(AdminRequestError::NoAnswer("cannot be read")))
 }
 
-fn decode(body: &[u8]) -> Option<Frame> {
+fn decode(body: &[u8]) -> Option<AnswerFrame> {
     let json: Json = serde_json::from_slice(body).ok()?;
     if let Some(progress) = json.get("progress") {
         let seconds = progress.get("seconds")?.as_f64()?;
         let percent = progress.get("percent")?.as_u64().and_then(|percent| percent.try_into().ok());
         let text = progress.get("text")?.as_str()?.to_owned();
-        return Some(Frame::Progress(Progress { seconds, percent, text }));
+        return Some(AnswerFrame::Progress(Progress { seconds, percent, text }));
     }
     let text = |name: &str| json.get(name)?.as_str().map(str::to_owned);
     let exit = json.get("exit")?.as_u64()?.try_into().ok()?;
-    Some(Frame::Answer(Answer { stdout: text("stdout")?, stderr: text("stderr")?, exit }))
+    Some(AnswerFrame::Answer(ServerAnswer { stdout: text("stdout")?, stderr: text("stderr")?, exit }))
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_server_that_is_not_there_is_said_in_one_line() {
+    fn a_missing_server_is_reported_in_one_line() {
         let dir = tempfile::tempdir().unwrap();
         let left = dir.path().join("left.sock");
         drop(UnixListener::bind(&left).unwrap());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_out_and_the_answer_comes_back() {
+    fn a_command_and_its_answer_cross_the_socket() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -196,7 +196,7 @@ mod tests {
             stream.write_all(&[&u32::try_from(answer.len()).unwrap().to_be_bytes(), &answer[..]].concat()).unwrap();
             request
         });
-        assert_eq!(ask(&path, &["ping".into()]).unwrap(), Answer::done("pong\n".into()));
+        assert_eq!(ask(&path, &["ping".into()]).unwrap(), ServerAnswer::done("pong\n".into()));
         assert_eq!(&server.join().unwrap(), b"\0\0\0\x08[\"ping\"]");
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let words = br#"["export","/d","--progress"]"#;
+            let args = br#"["export","/d","--progress"]"#;
             let mut request = [0; 4 + 28];
             stream.read_exact(&mut request).unwrap();
             for frame in [
@@ -218,15 +218,15 @@ mod tests {
                 let length = u32::try_from(frame.len()).unwrap().to_be_bytes();
                 stream.write_all(&[&length, frame.as_bytes()].concat()).unwrap();
             }
-            request[4..] == words[..]
+            request[4..] == args[..]
         });
-        let words = ["export".to_owned(), "/d".to_owned()];
-        assert_eq!(ask(&path, &words).unwrap(), Answer::done("done\n".into()));
-        assert!(server.join().unwrap(), "it asks for progress");
+        let args = ["export".to_owned(), "/d".to_owned()];
+        assert_eq!(ask(&path, &args).unwrap(), ServerAnswer::done("done\n".into()));
+        assert!(server.join().unwrap(), "the request has no --progress");
     }
 
     #[test]
-    fn a_server_that_hangs_up_is_said() {
+    fn a_server_that_closes_the_socket_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_answer_or_none(bytes: Vec<u8>) {
+        fn arbitrary_bytes_decode_or_fail_without_a_panic(bytes: Vec<u8>) {
             let _ = decode(&bytes);
             let _ = read_frame(&mut &bytes[..]);
             let framed = [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat();
@@ -246,9 +246,9 @@ mod tests {
         }
 
         #[test]
-        fn answers_come_back(stdout: String, stderr: String, exit: u8) {
+        fn an_encoded_answer_decodes_to_itself(stdout: String, stderr: String, exit: u8) {
             let body = serde_json::json!({ "stdout": stdout, "stderr": stderr, "exit": exit }).to_string();
-            prop_assert_eq!(decode(body.as_bytes()), Some(Frame::Answer(Answer { stdout, stderr, exit })));
+            prop_assert_eq!(decode(body.as_bytes()), Some(AnswerFrame::Answer(ServerAnswer { stdout, stderr, exit })));
         }
     }
 }

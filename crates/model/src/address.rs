@@ -1,16 +1,16 @@
-//! Where an object lives: type / bucket / key. Names are any bytes; only their length is limited.
+//! The address of an object: type / bucket / key. Names are arbitrary bytes of limited length.
 
 use bytes::Bytes;
 
 use crate::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
 
-/// The type of every address that names none.
+/// The bucket type of an address without one.
 pub const DEFAULT_TYPE: &[u8] = b"default";
 
-/// A bucket under its type. The same bucket name under two types is two buckets.
+/// A bucket under its type. One bucket name under two types is two buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketAddress {
-    /// Name of the bucket type; [`DEFAULT_TYPE`] when the path names none.
+    /// Name of the bucket type; [`DEFAULT_TYPE`] for a path without one.
     pub bucket_type: Bytes,
     /// Name of the bucket.
     pub bucket: Bytes,
@@ -25,12 +25,12 @@ pub struct Address {
     pub key: Bytes,
 }
 
-/// Which part of an address is empty or longer than it may be.
+/// Why an address is refused, with the part at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
-    /// A name has no bytes.
+    /// This part has no bytes.
     Empty(&'static str),
-    /// A name is longer than the limit, which follows.
+    /// This part is longer than this limit, in bytes.
     TooLong(&'static str, usize),
 }
 
@@ -46,10 +46,10 @@ impl std::fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 impl BucketAddress {
-    /// Checks the lengths.
+    /// A bucket address of checked lengths.
     ///
     /// # Errors
-    /// [`AddressError`] names the part at fault.
+    /// [`AddressError`] when a part is empty or too long.
     pub fn new(bucket_type: Bytes, bucket: Bytes) -> Result<Self, AddressError> {
         check("bucket type", &bucket_type, TYPE_BYTES_MAX)?;
         check("bucket", &bucket, BUCKET_BYTES_MAX)?;
@@ -64,10 +64,10 @@ impl BucketAddress {
 }
 
 impl Address {
-    /// Checks the length of the key.
+    /// An address whose key has a checked length.
     ///
     /// # Errors
-    /// [`AddressError`] when it is empty or too long.
+    /// [`AddressError`] when the key is empty or too long.
     pub fn new(bucket: BucketAddress, key: Bytes) -> Result<Self, AddressError> {
         check("key", &key, KEY_BYTES_MAX)?;
         Ok(Self { bucket, key })

@@ -1,4 +1,4 @@
-//! The byte grammar that rows and contexts share: varints and length-prefixed byte strings, decoded without copying.
+//! The encoding that rows and contexts share: varints and length-prefixed byte strings, decoded without copying.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -7,11 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub enum DecodeError {
     /// The bytes end before the value does, or a length points past the end.
     Truncated,
-    /// The version byte is not one this build reads; never guessed at.
+    /// This build does not read the version in the version byte.
     UnknownVersion(u8),
-    /// A value is outside what its field allows.
+    /// The value of this field is out of its range.
     Invalid(&'static str),
-    /// Bytes are left after the last field.
+    /// Bytes follow the last field.
     Trailing,
 }
 
@@ -28,13 +28,13 @@ impl std::fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Writes fields one after the other.
+/// Writes fields one after another.
 #[derive(Debug, Default)]
-pub struct Encoder {
+pub struct FieldEncoder {
     bytes: BytesMut,
 }
 
-impl Encoder {
+impl FieldEncoder {
     /// An encoder with room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
@@ -60,18 +60,18 @@ impl Encoder {
         self.bytes.put_u8(value as u8);
     }
 
-    /// A byte string behind its length.
+    /// A byte string after its length.
     pub fn bytes(&mut self, value: &[u8]) {
         self.varint(value.len() as u64);
         self.raw(value);
     }
 
-    /// Bytes as they are; the reader must know how many.
+    /// Bytes without a length: the reader must know how many there are.
     pub fn raw(&mut self, value: &[u8]) {
         self.bytes.put_slice(value);
     }
 
-    /// What was written so far.
+    /// The bytes written so far.
     #[must_use]
     pub fn written(&self) -> &[u8] {
         &self.bytes
@@ -84,20 +84,20 @@ impl Encoder {
     }
 }
 
-/// Reads fields in the order they were written; byte strings share the memory of the input.
+/// Reads fields in the order in which they were written. Byte strings share the memory of the input.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct FieldDecoder {
     rest: Bytes,
 }
 
-impl Decoder {
+impl FieldDecoder {
     /// A decoder over `bytes`.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         Self { rest: bytes }
     }
 
-    /// Bytes not read yet.
+    /// The number of bytes not read yet.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.rest.len()
@@ -120,7 +120,7 @@ impl Decoder {
         Ok(bytes.iter().fold(0, |value, &byte| (value << 8) | u64::from(byte)))
     }
 
-    /// A number written by [`Encoder::varint`].
+    /// A number written by [`FieldEncoder::varint`].
     ///
     /// # Errors
     /// [`DecodeError::Truncated`], or [`DecodeError::Invalid`] when it does not fit 64 bits.
@@ -140,7 +140,7 @@ impl Decoder {
         Err(DecodeError::Invalid("varint"))
     }
 
-    /// A count that may not exceed `max`, so that no hostile length makes us reserve memory.
+    /// A count of at most `max`, so that a hostile count cannot make the caller reserve memory.
     ///
     /// # Errors
     /// As [`Self::varint`]; [`DecodeError::Invalid`] above `max`.
@@ -149,7 +149,7 @@ impl Decoder {
         usize::try_from(count).ok().filter(|&count| count <= max).ok_or(DecodeError::Invalid("count"))
     }
 
-    /// A byte string behind its length.
+    /// A byte string after its length.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when the length points past the end.
@@ -158,7 +158,7 @@ impl Decoder {
         self.raw(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)
     }
 
-    /// `length` bytes as they are.
+    /// `length` bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when there are fewer.
@@ -169,13 +169,13 @@ impl Decoder {
         Ok(self.rest.split_to(length))
     }
 
-    /// Everything that is left.
+    /// All remaining bytes.
     #[must_use]
     pub fn rest(self) -> Bytes {
         self.rest
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
     /// [`DecodeError::Trailing`] otherwise.
@@ -186,7 +186,7 @@ impl Decoder {
     /// Reads and checks a version byte.
     ///
     /// # Errors
-    /// [`DecodeError::UnknownVersion`] for any other.
+    /// [`DecodeError::UnknownVersion`] for any version but `known`.
     pub fn version(&mut self, known: u8) -> Result<(), DecodeError> {
         match self.u8()? {
             version if version == known => Ok(()),
@@ -195,7 +195,7 @@ impl Decoder {
     }
 }
 
-/// Appends `bytes` so that the result sorts as the bytes do and ends unambiguously: zero bytes are escaped, `00 01` ends it.
+/// Appends `bytes` so that results sort as the bytes do and none is a prefix of another: `00` becomes `00 ff`, `00 01` ends it.
 pub fn put_ordered(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);
@@ -206,7 +206,7 @@ pub fn put_ordered(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&[0, 1]);
 }
 
-/// Reads what [`put_ordered`] wrote; answers the value and the bytes behind it.
+/// Reads a value written by [`put_ordered`]. Returns the value and the bytes after it.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] without an end mark, [`DecodeError::Invalid`] for an unknown escape.
@@ -237,19 +237,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_come_back(value: u64) {
-            let mut encoder = Encoder::default();
+        fn varints_decode_to_themselves(value: u64) {
+            let mut encoder = FieldEncoder::default();
             encoder.varint(value);
-            let mut decoder = Decoder::new(encoder.finish());
+            let mut decoder = FieldDecoder::new(encoder.finish());
             prop_assert_eq!(decoder.varint(), Ok(value));
             prop_assert_eq!(decoder.finish(), Ok(()));
         }
 
         #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
-            let mut decoder = Decoder::new(bytes.clone().into());
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
+            let mut decoder = FieldDecoder::new(bytes.clone().into());
             while decoder.bytes().is_ok() && decoder.remaining() > 0 {}
-            let _ = Decoder::new(bytes.clone().into()).varint();
+            let _ = FieldDecoder::new(bytes.clone().into()).varint();
             let _ = take_ordered(&bytes);
         }
 

@@ -1,27 +1,27 @@
-//! One stored value: its bytes and everything a client says about them.
+//! One value of the key-value store: its bytes and the metadata that the client sent with them.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::limits::METADATA_BYTES_MAX;
 
-/// A value with its metadata. Header values are kept byte for byte, as they came.
+/// A value of the key-value store with its metadata. Header values are stored byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content {
+pub struct KvContent {
     /// Media type without parameters.
     pub content_type: Option<Bytes>,
     /// Value of the `charset` parameter, quotes included if it came with quotes.
     pub charset: Option<Bytes>,
     /// `Content-Encoding`.
     pub encoding: Option<Bytes>,
-    /// User metadata: full header name as it came, and value.
+    /// User metadata: the full header name in the client's spelling, and the value.
     pub meta: Vec<(Bytes, Bytes)>,
     /// Links to other objects.
     pub links: Vec<Link>,
     /// Secondary-index terms.
     pub terms: Vec<Term>,
-    /// The bytes, or where they are.
-    pub body: Body,
+    /// The bytes of the value, inline or in a blob.
+    pub body: KvBody,
 }
 
 /// A one-way, tagged reference to another object of the default type.
@@ -35,7 +35,7 @@ pub struct Link {
     pub tag: Bytes,
 }
 
-/// One secondary-index term. Integers are kept in their canonical decimal text.
+/// One secondary-index term. Integers are stored as canonical decimal text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
     /// Field name, in lower case, with its `_bin` or `_int` suffix.
@@ -46,35 +46,35 @@ pub struct Term {
 
 /// The bytes of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
-    /// Small enough to live in its row.
+pub enum KvBody {
+    /// Bytes in the row itself.
     Inline(Bytes),
-    /// A blob beside the rows.
+    /// A blob outside of the rows, for large values.
     Blob(BlobRef),
 }
 
-/// Names a blob and says how long it is.
+/// A reference to a blob with its length and digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobRef {
-    /// Which blob.
+    /// Its identity.
     pub id: BlobId,
     /// Its length in bytes.
     pub length: u64,
-    /// SHA-1 of all its bytes: what they are, wherever they are kept.
+    /// SHA-1 of its bytes: equal digests mean equal bytes in different blobs.
     pub digest: [u8; 20],
 }
 
-/// Identity of a blob: a hash of its owner's partition and row, and the owner's stamp.
+/// Identity of a blob: a hash of the partition and name of the row that owns it, then the stamp of that row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlobId(pub [u8; 24]);
 
-impl Default for Body {
+impl Default for KvBody {
     fn default() -> Self {
         Self::Inline(Bytes::new())
     }
 }
 
-impl Body {
+impl KvBody {
     /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -84,7 +84,7 @@ impl Body {
         }
     }
 
-    /// The blob, if it is one.
+    /// The id of the blob; `None` for an inline body.
     #[must_use]
     pub fn blob(&self) -> Option<BlobId> {
         match self {
@@ -93,9 +93,9 @@ impl Body {
         }
     }
 
-    /// Whether both hold the same bytes, wherever they are kept.
+    /// Whether both hold the same bytes, in the same blob or in two.
     #[must_use]
-    pub fn same_bytes(&self, other: &Self) -> bool {
+    pub fn has_same_bytes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inline(a), Self::Inline(b)) => a == b,
             (Self::Blob(a), Self::Blob(b)) => (a.length, a.digest) == (b.length, b.digest),
@@ -105,7 +105,7 @@ impl Body {
 }
 
 impl BlobId {
-    /// The blob of the row `name`@`stamp` in the partition with this hash.
+    /// The blob of the row `name`@`stamp` in the partition with this key.
     #[must_use]
     pub fn of(partition: &[u8], name: &[u8], stamp: u64) -> Self {
         let mut id = [0; 24];
@@ -115,7 +115,7 @@ impl BlobId {
         Self(id)
     }
 
-    /// The stamp it was made with: when its body began to arrive, in microseconds.
+    /// The stamp of its owner: the time at which its body began to arrive, in microseconds since 1970.
     #[must_use]
     pub fn stamp(&self) -> u64 {
         self.0[16..].iter().fold(0, |stamp, &byte| (stamp << 8) | u64::from(byte))
@@ -146,8 +146,8 @@ impl BlobId {
     }
 }
 
-impl Content {
-    /// Bytes of metadata, for the limit [`METADATA_BYTES_MAX`].
+impl KvContent {
+    /// Bytes of metadata, which [`METADATA_BYTES_MAX`] limits.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
         let headers = [&self.content_type, &self.charset, &self.encoding];
@@ -157,31 +157,31 @@ impl Content {
         headers.into_iter().flatten().map(Bytes::len).sum::<usize>() + meta + links + terms
     }
 
-    /// Whether both say the same, wherever their bodies are kept.
+    /// Whether both have the same metadata and the same bytes, in the same blob or in two.
     #[must_use]
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub fn is_same_as(&self, other: &Self) -> bool {
         let head = |one: &Self| (one.content_type.clone(), one.charset.clone(), one.encoding.clone());
         head(self) == head(other)
             && (&self.meta, &self.links, &self.terms) == (&other.meta, &other.links, &other.terms)
-            && self.body.same_bytes(&other.body)
+            && self.body.has_same_bytes(&other.body)
     }
 
     /// SHA-1 of the content: the row name of a `write_once` value.
     #[must_use]
     pub fn sha1(&self) -> [u8; 20] {
-        let mut out = Encoder::default();
-        let head = Self { body: Body::default(), ..self.clone() };
+        let mut out = FieldEncoder::default();
+        let head = Self { body: KvBody::default(), ..self.clone() };
         head.encode(&mut out);
         match &self.body {
-            Body::Inline(bytes) => crate::hash::sha1_of(&[out.written(), bytes]),
-            Body::Blob(blob) => crate::hash::sha1_of(&[out.written(), &blob.digest]),
+            KvBody::Inline(bytes) => crate::hash::sha1_of(&[out.written(), bytes]),
+            KvBody::Blob(blob) => crate::hash::sha1_of(&[out.written(), &blob.digest]),
         }
     }
 
-    /// Writes the content; the body comes last and is not length-prefixed when inline.
-    pub(crate) fn encode(&self, out: &mut Encoder) {
+    /// Writes the content. The body comes last, so an inline body needs no length.
+    pub(crate) fn encode(&self, out: &mut FieldEncoder) {
         for header in [&self.content_type, &self.charset, &self.encoding] {
-            // 0 is absent, otherwise length + 1, so that an empty value differs from none.
+            // Length + 1, and 0 for an absent header: an empty value must differ from none.
             match header {
                 None => out.varint(0),
                 Some(value) => {
@@ -207,11 +207,11 @@ impl Content {
             out.bytes(&term.value);
         }
         match &self.body {
-            Body::Inline(bytes) => {
+            KvBody::Inline(bytes) => {
                 out.u8(0);
                 out.raw(bytes);
             }
-            Body::Blob(blob) => {
+            KvBody::Blob(blob) => {
                 out.u8(1);
                 out.raw(&blob.id.0);
                 out.varint(blob.length);
@@ -220,7 +220,7 @@ impl Content {
         }
     }
 
-    pub(crate) fn decode(mut rest: Decoder) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let content_type = optional(&mut rest)?;
         let charset = optional(&mut rest)?;
         let encoding = optional(&mut rest)?;
@@ -228,7 +228,7 @@ impl Content {
         let links = list(&mut rest, |rest| Ok(Link { bucket: rest.bytes()?, key: rest.bytes()?, tag: rest.bytes()? }))?;
         let terms = list(&mut rest, |rest| Ok(Term { field: rest.bytes()?, value: rest.bytes()? }))?;
         let body = match rest.u8()? {
-            0 => Body::Inline(rest.rest()),
+            0 => KvBody::Inline(rest.rest()),
             1 => {
                 let id = rest.raw(24)?;
                 let length = rest.varint()?;
@@ -236,7 +236,7 @@ impl Content {
                 rest.finish()?;
                 let id = id.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
                 let digest = digest.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
-                Body::Blob(BlobRef { id: BlobId(id), length, digest })
+                KvBody::Blob(BlobRef { id: BlobId(id), length, digest })
             }
             _ => return Err(DecodeError::Invalid("body kind")),
         };
@@ -244,16 +244,19 @@ impl Content {
     }
 }
 
-fn optional(rest: &mut Decoder) -> Result<Option<Bytes>, DecodeError> {
+fn optional(rest: &mut FieldDecoder) -> Result<Option<Bytes>, DecodeError> {
     match rest.count(METADATA_BYTES_MAX + 1)? {
         0 => Ok(None),
         length => rest.raw(length - 1).map(Some),
     }
 }
 
-fn list<T>(rest: &mut Decoder, item: impl Fn(&mut Decoder) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
+fn list<T>(
+    rest: &mut FieldDecoder,
+    item: impl Fn(&mut FieldDecoder) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
     let count = rest.count(METADATA_BYTES_MAX)?;
-    // Every item takes at least two bytes, so a hostile count cannot reserve more than the input is long.
+    // An item takes at least two bytes: a hostile count reserves no more memory than the input justifies.
     let mut items = Vec::with_capacity(count.min(rest.remaining() / 2 + 1));
     for _ in 0..count {
         items.push(item(rest)?);
@@ -266,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_a_blob_tells_its_stamp() {
+    fn the_id_of_a_blob_holds_its_stamp() {
         for stamp in [0, 1, 1_800_000_000_000_000, u64::MAX] {
             assert_eq!(BlobId::of(b"partition", b"row", stamp).stamp(), stamp);
         }

@@ -1,10 +1,10 @@
-//! Digests and their text forms: partition ids, ETags and server-made keys.
+//! Digests and their text forms, for ids, entity tags and keys that the server makes.
 
 use sha1::{Digest, Sha1};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// SHA-1 of several byte strings, each prefixed by its length so that no two lists collide by concatenation.
+/// SHA-1 of several byte strings. Each is prefixed by its length, so two lists with the same concatenation differ.
 #[must_use]
 pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     let mut digest = Sha1::new();
@@ -15,12 +15,12 @@ pub fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     digest.finalize().into()
 }
 
-/// SHA-1 of bytes that come in pieces.
+/// Computes the SHA-1 of bytes that arrive in pieces.
 #[derive(Debug, Clone, Default)]
-pub struct Digester(Sha1);
+pub struct Sha1Hasher(Sha1);
 
-impl Digester {
-    /// Takes the next piece.
+impl Sha1Hasher {
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
@@ -45,10 +45,10 @@ pub fn id64(parts: &[&[u8]]) -> u64 {
     (id128(parts) >> 64) as u64
 }
 
-/// Riak's spelling of a hash: base 62, digits, capitals, small letters, most significant first.
+/// A hash as Riak writes it: base 62 with digits, capitals and small letters, the most significant digit first.
 #[must_use]
 pub fn base62(number: u128) -> String {
-    // Dividing 128 bits is slow: cut off groups of ten digits, which fit 64 bits, and spell those.
+    // Dividing 128 bits is slow: this cuts off groups of ten digits, which fit 64 bits, and divides those.
     const GROUP: u128 = 62_u128.pow(10);
     let (mut rest, mut digits) = (number, [0; 22]);
     let mut at = digits.len();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base62_spells_numbers_most_significant_digit_first() {
+    fn base62_writes_the_most_significant_digit_first() {
         assert_eq!(base62(0), "0");
         assert_eq!(base62(61), "z");
         assert_eq!(base62(62), "10");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_concatenate_alike_hash_apart() {
+    fn lists_with_the_same_concatenation_have_different_hashes() {
         assert_ne!(sha1_of(&[b"ab", b"c"]), sha1_of(&[b"a", b"bc"]));
     }
 }

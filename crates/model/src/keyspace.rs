@@ -1,4 +1,4 @@
-//! The whole stored schema: every table, and how an address becomes a partition.
+//! The stored schema: every table, and how an address becomes a partition.
 //!
 //! ```text
 //! table              partition                       row
@@ -6,25 +6,25 @@
 //! consistent         type, bucket, key               the head alone
 //! keys   ($key)      type, bucket, epoch, shard      key, slot
 //! buckets ($bucket)  type                            bucket
-//! catalogue          "catalogue"                     kind, type[, bucket]; the head is its number
+//! catalogue          "catalogue"                     kind, type[, bucket]; the head is its version
 //! members            "members"                       actor
 //! marks              "marks"                         node name
-//! heads (S3)         bucket id, key                  the head; versions that are not current, newest first
-//! entries            bucket id, shard                key: the head's shadow
+//! heads (S3)         bucket id, key                  the head; noncurrent versions, newest first
+//! entries            bucket id, shard                key: the head's derived row
 //! uploads            upload id                       the head alone
-//! upload entries     bucket id                       key, upload id: the head's shadow
+//! upload entries     bucket id                       key, upload id: the head's derived row
 //! parts              upload id                       part number
-//! manifests          version id                      whose it is; first byte offset of 256 parts
+//! manifests          version id                      its owner; offset of the first byte of 256 parts
 //! users              "users"                         user, access key, e-mail; the head orders changes
-//! doomed             blob id                         the mark of a sweeper
+//! gc marks           blob id                         a sweeper's mark
 //! usage              access key id                   hour, node, operation
 //! ```
-//! Plain and guarded tables never share rows. Numbers and layouts are part of the format: see `docs/format.md`.
+//! Plain and guarded tables never share rows. Numbers and layouts are part of the format, see `docs/format.md`.
 
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
 use crate::limits::KEY_VIEW_SHARDS;
 use crate::objects::{BucketId, UploadId, VersionId};
@@ -32,9 +32,9 @@ use crate::objects::{BucketId, UploadId, VersionId};
 /// How an engine may keep a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Few rows, always read whole: one entry.
+    /// Few rows, always read whole: the engine may keep them in one entry.
     Packed,
-    /// Any number of rows, read in ranges: an entry each.
+    /// Any number of rows, read in ranges: one entry per row.
     Wide,
 }
 
@@ -50,7 +50,7 @@ pub enum Table {
     Keys = 3,
     /// The `$bucket` view: buckets of a type.
     Buckets = 4,
-    /// Bucket types, own bucket properties, settings.
+    /// Bucket types, properties set on buckets, S3 buckets.
     Catalogue = 5,
     /// Heartbeats of running gateways.
     Members = 6,
@@ -66,13 +66,13 @@ pub enum Table {
     UploadEntries = 11,
     /// Parts of multipart uploads.
     Parts = 12,
-    /// Which parts an object is made of.
+    /// The parts of objects made by multipart uploads.
     Manifests = 13,
     /// Users of the S3 interface.
     Users = 14,
-    /// Blobs that a sweeper is about to remove.
-    Doomed = 15,
-    /// What S3 users did, by the hour.
+    /// Marks of blobs that a sweeper is about to remove.
+    GcMarks = 15,
+    /// Requests and bytes of S3 users, by the hour.
     Usage = 16,
 }
 
@@ -93,7 +93,7 @@ impl Table {
         Self::Parts,
         Self::Manifests,
         Self::Users,
-        Self::Doomed,
+        Self::GcMarks,
         Self::Usage,
     ];
 
@@ -101,7 +101,7 @@ impl Table {
     #[must_use]
     pub fn layout(self) -> Layout {
         match self {
-            Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::Doomed => Layout::Packed,
+            Self::Objects | Self::Consistent | Self::Marks | Self::Uploads | Self::GcMarks => Layout::Packed,
             Self::Keys | Self::Buckets | Self::Catalogue | Self::Members => Layout::Wide,
             Self::Heads | Self::Entries | Self::UploadEntries | Self::Parts | Self::Manifests => Layout::Wide,
             Self::Users | Self::Usage => Layout::Wide,
@@ -126,7 +126,7 @@ impl Table {
         Self::ALL.into_iter().find(|table| table.code() == code)
     }
 
-    /// Name for logs and metrics.
+    /// Name in logs, metrics and statements. It is part of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl Table {
             Self::Parts => "parts",
             Self::Manifests => "manifests",
             Self::Users => "users",
-            Self::Doomed => "doomed",
+            Self::GcMarks => "doomed",
             Self::Usage => "usage",
         }
     }
@@ -155,24 +155,24 @@ impl Table {
 pub struct Partition {
     /// The table.
     pub table: Table,
-    /// How many copies there are: the n_val its bucket type was created with, which never changes. Part of where it is: on
-    /// Cassandra the keyspace. An engine on one machine ignores it.
+    /// The number of replicas: the n_val at the creation of its bucket type, which never changes. Cassandra keeps each n_val
+    /// in a keyspace of its own; an engine on one machine ignores it.
     pub n_val: u8,
     /// Its key inside the table.
     pub key: Bytes,
 }
 
 impl Partition {
-    /// Copies of what is not of one bucket type.
-    pub const N_VAL: u8 = 3;
+    /// The n_val of partitions that belong to no bucket type.
+    pub const DEFAULT_N_VAL: u8 = 3;
 
-    /// A partition of a table that has [`Self::N_VAL`] copies.
+    /// A partition with [`Self::DEFAULT_N_VAL`] replicas.
     #[must_use]
-    pub fn own(table: Table, key: impl Into<Bytes>) -> Self {
-        Self { table, n_val: Self::N_VAL, key: key.into() }
+    pub fn new(table: Table, key: impl Into<Bytes>) -> Self {
+        Self { table, n_val: Self::DEFAULT_N_VAL, key: key.into() }
     }
 
-    /// Rows of a key-value object; `consistent` types have their own table.
+    /// The rows of a key-value object. `consistent` types have their own table.
     #[must_use]
     pub fn object(address: &Address, consistent: bool, n_val: u8) -> Self {
         let mut key = bucket_prefix(&address.bucket, address.key.len());
@@ -195,26 +195,26 @@ impl Partition {
         Self { table: Table::Buckets, n_val, key: bucket_type.clone() }
     }
 
-    /// The bucket type it belongs to, if it belongs to one.
+    /// The bucket type that it belongs to, if any.
     #[must_use]
     pub fn bucket_type(&self) -> Option<Bytes> {
         match self.table {
-            Table::Objects | Table::Consistent | Table::Keys => Decoder::new(self.key.clone()).bytes().ok(),
+            Table::Objects | Table::Consistent | Table::Keys => FieldDecoder::new(self.key.clone()).bytes().ok(),
             Table::Buckets => Some(self.key.clone()),
             _ => None,
         }
     }
 
-    /// What an operator knows it as: its table, and bucket type, bucket and key as far as it has them.
+    /// Text for an operator: the table, then bucket type, bucket and key as far as the partition has them.
     #[must_use]
-    pub fn address(&self) -> String {
+    pub fn describe(&self) -> String {
         let table = self.table.name();
-        let mut rest = Decoder::new(self.key.clone());
+        let mut rest = FieldDecoder::new(self.key.clone());
         let named = match self.table {
             Table::Objects | Table::Consistent | Table::Keys => rest.bytes().and_then(|of| Ok((of, rest.bytes()?))),
             _ => Err(DecodeError::Truncated),
         };
-        match (named, self.of_head()) {
+        match (named, self.head_bucket_and_key()) {
             (Ok((of, bucket)), _) => {
                 let view = if self.table == Table::Keys {
                     String::new()
@@ -228,33 +228,33 @@ impl Partition {
         }
     }
 
-    /// The catalogue: there is one.
+    /// The partition of the catalogue.
     #[must_use]
     pub fn catalogue() -> Self {
-        Self::own(Table::Catalogue, Bytes::from_static(b"catalogue"))
+        Self::new(Table::Catalogue, Bytes::from_static(b"catalogue"))
     }
 
-    /// The heartbeats: there is one.
+    /// The partition of the heartbeats.
     #[must_use]
     pub fn members() -> Self {
-        Self::own(Table::Members, Bytes::from_static(b"members"))
+        Self::new(Table::Members, Bytes::from_static(b"members"))
     }
 
-    /// The clock marks: there is one.
+    /// The partition of the clock marks.
     #[must_use]
     pub fn marks() -> Self {
-        Self::own(Table::Marks, Bytes::from_static(b"marks"))
+        Self::new(Table::Marks, Bytes::from_static(b"marks"))
     }
 
-    /// The head and the versions of an S3 object.
+    /// The head and the noncurrent versions of an S3 key.
     #[must_use]
     pub fn head(bucket: BucketId, key: &[u8]) -> Self {
-        Self::own(Table::Heads, [&bucket.0, key].concat())
+        Self::new(Table::Heads, [&bucket.0, key].concat())
     }
 
-    /// The bucket and the key of a partition made by [`Self::head`].
+    /// The bucket and the key of a partition made by [`Self::head`]; `None` for a partition of another table.
     #[must_use]
-    pub fn of_head(&self) -> Option<(BucketId, Bytes)> {
+    pub fn head_bucket_and_key(&self) -> Option<(BucketId, Bytes)> {
         let id = self.key.get(..16)?.try_into().ok()?;
         (self.table == Table::Heads).then(|| (BucketId(id), self.key.slice(16..)))
     }
@@ -262,53 +262,53 @@ impl Partition {
     /// One shard of the listing entries of an S3 bucket.
     #[must_use]
     pub fn entries(bucket: BucketId, shard: u8) -> Self {
-        Self::own(Table::Entries, [&bucket.0[..], &[shard]].concat())
+        Self::new(Table::Entries, [&bucket.0[..], &[shard]].concat())
     }
 
     /// A multipart upload.
     #[must_use]
     pub fn upload(upload: UploadId) -> Self {
-        Self::own(Table::Uploads, Bytes::copy_from_slice(&upload.0))
+        Self::new(Table::Uploads, Bytes::copy_from_slice(&upload.0))
     }
 
     /// The open uploads of an S3 bucket.
     #[must_use]
     pub fn upload_entries(bucket: BucketId) -> Self {
-        Self::own(Table::UploadEntries, Bytes::copy_from_slice(&bucket.0))
+        Self::new(Table::UploadEntries, Bytes::copy_from_slice(&bucket.0))
     }
 
     /// The parts of an upload.
     #[must_use]
     pub fn parts(upload: UploadId) -> Self {
-        Self::own(Table::Parts, Bytes::copy_from_slice(&upload.0))
+        Self::new(Table::Parts, Bytes::copy_from_slice(&upload.0))
     }
 
     /// The manifest of a version made of parts.
     #[must_use]
     pub fn manifest(version: VersionId) -> Self {
-        Self::own(Table::Manifests, Bytes::copy_from_slice(&version.0))
+        Self::new(Table::Manifests, Bytes::copy_from_slice(&version.0))
     }
 
-    /// The S3 users: there is one.
+    /// The partition of the S3 users.
     #[must_use]
     pub fn users() -> Self {
-        Self::own(Table::Users, Bytes::from_static(b"users"))
+        Self::new(Table::Users, Bytes::from_static(b"users"))
     }
 
     /// The mark of a blob that a sweeper is about to remove.
     #[must_use]
-    pub fn doomed(blob: BlobId) -> Self {
-        Self::own(Table::Doomed, Bytes::copy_from_slice(&blob.0))
+    pub fn gc_mark(blob: BlobId) -> Self {
+        Self::new(Table::GcMarks, Bytes::copy_from_slice(&blob.0))
     }
 
-    /// What an S3 user did.
+    /// The usage records of an S3 user.
     #[must_use]
     pub fn usage(key_id: &str) -> Self {
-        Self::own(Table::Usage, Bytes::copy_from_slice(key_id.as_bytes()))
+        Self::new(Table::Usage, Bytes::copy_from_slice(key_id.as_bytes()))
     }
 }
 
-/// The shard of a bucket's listing entries that a key's is in.
+/// The shard of a bucket's listing entries that holds the entry of `key`.
 #[must_use]
 pub fn entry_shard(key: &[u8]) -> u8 {
     (crate::hash::id64(&[key]) % u64::from(KEY_VIEW_SHARDS)) as u8
@@ -318,8 +318,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn bucket_prefix(bucket: &BucketAddress, more: usize) -> Encoder {
-    let mut key = Encoder::with_capacity(bucket.bucket_type.len() + bucket.bucket.len() + more + 4);
+fn bucket_prefix(bucket: &BucketAddress, more: usize) -> FieldEncoder {
+    let mut key = FieldEncoder::with_capacity(bucket.bucket_type.len() + bucket.bucket.len() + more + 4);
     key.bytes(&bucket.bucket_type);
     key.bytes(&bucket.bucket);
     key
@@ -330,18 +330,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_name_type_bucket_and_key() {
+    fn descriptions_name_type_bucket_and_key() {
         let bucket = BucketAddress::new("t".into(), "b".into()).unwrap();
         let object = Partition::object(&Address::new(bucket.clone(), "k\n".into()).unwrap(), false, 3);
-        assert_eq!(object.address(), "objects /types/t/buckets/b/keys/k\\n");
-        assert_eq!(Partition::keys(&bucket, 1, 2, 3).address(), "keys /types/t/buckets/b");
+        assert_eq!(object.describe(), "objects /types/t/buckets/b/keys/k\\n");
+        assert_eq!(Partition::keys(&bucket, 1, 2, 3).describe(), "keys /types/t/buckets/b");
         let head = Partition::head(BucketId([0xab; 16]), b"k");
-        assert_eq!(head.address(), format!("heads bucket {} key k", "ab".repeat(16)));
-        assert_eq!(Partition::own(Table::Objects, "?").address(), "objects ?");
+        assert_eq!(head.describe(), format!("heads bucket {} key k", "ab".repeat(16)));
+        assert_eq!(Partition::new(Table::Objects, "?").describe(), "objects ?");
     }
 
     #[test]
-    fn table_codes_are_unique_and_come_back() {
+    fn table_codes_are_unique_and_decode_to_their_tables() {
         for table in Table::ALL {
             assert_eq!(Table::from_code(table.code()), Some(table));
         }

@@ -1,12 +1,13 @@
-//! What things are: addresses, properties, causality and the rows they become.
+//! The domain model: addresses, bucket properties, causality, S3 objects, and the rows that store them.
 //!
-//! Everything here is pure: no IO, no async, no clock, no randomness. Bytes and times are handed in, values come out, so a
-//! property test can walk every order of events. The layers above decide *when*; this crate decides *what*.
+//! Everything here is pure: no IO, no async, no clock, no randomness. Callers pass bytes and times in and get values back, so a
+//! property test can try every order of events. The layers above decide *when* something happens; this crate decides *what*.
 //!
 //! ```text
 //! address   type / bucket / key           props      the table of bucket properties and its rules
-//! causality dots, contexts, siblings      content    one stored value with its metadata
+//! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
+//! objects   S3: buckets, versions, users  limits     every bound
 //! ```
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! Every bound in the product, in one place. Decoders take theirs as arguments or read them here.
+//! Every bound of the product. Decoders read their bounds here or take them as arguments.
 
 /// Longest name of a bucket type, in bytes.
 pub const TYPE_BYTES_MAX: usize = 1024;
@@ -6,39 +6,39 @@ pub const TYPE_BYTES_MAX: usize = 1024;
 pub const BUCKET_BYTES_MAX: usize = 12 * 1024;
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 12 * 1024;
-/// Most siblings a key may have; the next one is refused, a read shows no more.
+/// Most siblings of a key: a write of one more is refused, and a read shows no more.
 pub const SIBLINGS_MAX: usize = 100;
-/// Most dead slots a row remembers in its `covers`.
-pub const COVERS_MAX: usize = 16;
-/// Most own slots, and keys, that a gateway remembers so as to write to them again: about 10 MiB.
+/// Most entries in the version vector of a row or a context.
+pub const VECTOR_ENTRIES_MAX: usize = 16;
+/// Most own slots, counted with their keys, that a gateway remembers for reuse: about 10 MiB.
 pub const SLOTS_REMEMBERED_MAX: usize = 200_000;
 /// Longest encoded context, in bytes, before base64.
 pub const CONTEXT_BYTES_MAX: usize = 4096;
-/// How far ahead of now a context may point, in microseconds.
+/// Most microseconds that a clock in a context may be ahead of the server's clock.
 pub const CONTEXT_AHEAD_MICROS_MAX: u64 = 1_000_000;
 /// Most bytes of metadata (header values, links, index terms) of one object.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Largest object body by default, in bytes.
 pub const OBJECT_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// Largest batch an engine takes, in bytes of names and values.
+/// Largest batch that an engine takes, in bytes of names and values.
 pub const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Shards of a key view in its first epoch.
 pub const KEY_VIEW_SHARDS: u8 = 4;
-/// Keys in one page of a listing, as read from the store.
+/// Keys that a listing reads from the store at a time.
 pub const LISTING_PAGE_ROWS: usize = 1000;
 /// Longest key of an S3 object, in bytes.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
-/// Most bytes of user metadata of an S3 object: names behind the prefix, and values.
+/// Most bytes of user metadata of an S3 object: names after the prefix, and values.
 pub const S3_META_BYTES_MAX: usize = 2 * 1024;
 /// Largest S3 object put in one piece, and largest part, in bytes.
 pub const PART_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// Smallest part but the last, in bytes.
+/// Smallest part of an upload except its last, in bytes.
 pub const PART_BYTES_MIN: u64 = 5 * 1024 * 1024;
 /// Most entries in one page of any S3 listing.
 pub const S3_PAGE_MAX: usize = 1000;
 /// Most objects in one request to delete several.
 pub const DELETE_OBJECTS_MAX: usize = 1000;
-/// Longest XML document an S3 request may have, in bytes: ten thousand parts with their checksums are 1.5 MiB.
+/// Longest XML document of an S3 request, in bytes. Ten thousand parts with their checksums take 1.5 MiB.
 pub const S3_DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest bucket policy, in bytes.
 pub const POLICY_BYTES_MAX: usize = 20 * 1024;

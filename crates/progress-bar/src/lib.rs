@@ -1,4 +1,4 @@
-//! How far a long command has come, on standard error: a bar on a terminal, else a line every ten seconds.
+//! The progress of a long command, on standard error: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -7,18 +7,18 @@ const LINE_SECONDS: f64 = 10.0;
 /// Characters of the bar.
 const WIDTH: usize = 24;
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Seconds since it began.
+    /// Seconds since the command began.
     pub seconds: f64,
-    /// How much of it is done, from 0 to 100, where that is known.
+    /// The part that is done, from 0 to 100, where the total is known.
     pub percent: Option<u8>,
-    /// What it is doing, on one line.
+    /// The current step, on one line.
     pub text: String,
 }
 
-/// The bar. On a terminal it goes when it is dropped.
+/// The progress bar. On a terminal it disappears when it is dropped.
 #[derive(Debug)]
 pub struct ProgressBar {
     terminal: bool,
@@ -28,23 +28,23 @@ pub struct ProgressBar {
 }
 
 impl ProgressBar {
-    /// One that shows nothing yet.
+    /// A bar that shows nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), shown: false, line_at: 0.0 }
     }
 
-    /// Takes the bar away, so that something else can be written; the next call of [`Self::show`] brings it back.
+    /// Removes the bar so that other output can be written; the next [`Self::show`] draws it again.
     pub fn hide(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
-    /// Shows how far it is.
+    /// Shows the progress.
     pub fn show(&mut self, progress: &Progress) {
         let mut out = std::io::stderr();
-        // Nobody looking is no reason to stop.
+        // A closed standard error does not stop the command.
         if self.terminal {
             self.shown = true;
             let _ = write!(out, "\r{}\x1b[K", on_terminal(progress)).and_then(|()| out.flush());
@@ -74,7 +74,7 @@ fn on_terminal(progress: &Progress) -> String {
             format!("[{}{}] {percent:>3}%  {}", "#".repeat(done), ".".repeat(WIDTH - done), progress.text)
         }
         None => {
-            // Something that moves, where nobody knows how much is left.
+            // With an unknown total, a moving mark shows that the command works.
             let at = progress.seconds.max(0.0) as usize % WIDTH;
             format!("[{}#{}]       {}", ".".repeat(at), ".".repeat(WIDTH - at - 1), progress.text)
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_grows_to_its_width_and_never_beyond() {
+    fn the_bar_keeps_its_width_at_every_percentage() {
         assert_eq!(on_terminal(&at(1.0, Some(0))), "[........................]   0%  export keys: 5 rows");
         assert_eq!(on_terminal(&at(1.0, Some(50))), "[############............]  50%  export keys: 5 rows");
         assert_eq!(on_terminal(&at(1.0, Some(100))), "[########################] 100%  export keys: 5 rows");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_known_end_moves() {
+    fn progress_without_a_known_end_shows_a_moving_mark() {
         for seconds in [-1.0, 0.0, 23.9, 24.0, 1e12] {
             let shown = on_terminal(&at(seconds, None));
             assert_eq!((shown.find(']'), shown.matches('#').count()), (Some(WIDTH + 1), 1), "{shown}");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_the_same_in_words() {
+    fn lines_carry_the_same_text_as_the_bar() {
         assert_eq!(as_line(&at(20.4, Some(7))), "20 s: 7%, export keys: 5 rows");
         assert_eq!(as_line(&at(20.4, None)), "20 s: export keys: 5 rows");
     }

@@ -1,4 +1,4 @@
-//! What a server says when it is ready: what listens where, and what to try first.
+//! The banner of a server that is ready: its addresses, and the first commands to try.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 use crate::private::write_private;
 use crate::settings::table;
 
-/// Name of the file in the data directory that the S3 admin's key is handed over in.
+/// The file in the data directory that holds the S3 admin's new key.
 const ADMIN_KEY_FILE: &str = "s3-admin-key";
 
-/// What the banner is made from.
+/// The content of the banner.
 pub(crate) struct Banner<'a> {
     /// The node's name.
     pub(crate) name: &'a str,
-    /// Where it really listens.
-    pub(crate) at: Addresses<'a>,
-    /// Where the data is.
+    /// The bound addresses.
+    pub(crate) at: ListenAddresses<'a>,
+    /// The place of the data.
     pub(crate) data: &'a str,
-    /// What the operator should know of it.
+    /// Notes for the operator.
     pub(crate) notes: &'a [String],
-    /// The S3 admin's key, if this start made it.
+    /// The S3 admin's key, if this start created it.
     pub(crate) admin: Option<AdminKey>,
-    /// How `kv-admin` is called from here.
+    /// The command that runs `kv-admin`.
     pub(crate) kv_admin: String,
 }
 
-/// The key that a first start makes for the S3 admin.
+/// The key that a first start creates for the S3 admin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminKey {
-    /// Somebody sits at the terminal: it is shown.
+    /// Standard output is a terminal: the banner shows the key.
     Shown {
         /// The access key.
         key: String,
         /// Its secret.
         secret: String,
     },
-    /// The output may be kept where others read it: the key is in this file.
+    /// Standard output may be stored and read by others: the key is in this file.
     InFile(PathBuf),
-    /// The file could not be written, for this reason: nobody knows the secret of this key.
+    /// The file could not be written, so the secret of this key is lost.
     Lost {
         /// The access key.
         key: String,
@@ -50,27 +50,27 @@ pub(crate) enum AdminKey {
 }
 
 impl AdminKey {
-    /// Shows it on a terminal, else writes it to a file in `dir` that only its owner may read.
+    /// Shows the key on a terminal; otherwise writes it to a file in `dir` that only its owner may read.
     pub(crate) fn hand_over(key: String, secret: String, dir: &Path) -> Self {
         if std::io::stdout().is_terminal() {
             return Self::Shown { key, secret };
         }
         let file = dir.join(ADMIN_KEY_FILE);
-        match write_private(&file, &exports(&key, &secret)) {
+        match write_private(&file, &export_lines(&key, &secret)) {
             Ok(()) => Self::InFile(file),
             Err(error) => Self::Lost { key, why: format!("{}: {error}", file.display()) },
         }
     }
 }
 
-/// The key as lines that a shell takes.
-fn exports(key: &str, secret: &str) -> String {
+/// The key as lines for a shell.
+fn export_lines(key: &str, secret: &str) -> String {
     format!("export AWS_ACCESS_KEY_ID={key}\nexport AWS_SECRET_ACCESS_KEY={secret}\n")
 }
 
-/// Where the protocols are served.
+/// The addresses of the protocols.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Addresses<'a> {
+pub(crate) struct ListenAddresses<'a> {
     /// Riak's HTTP.
     pub(crate) http: Option<SocketAddr>,
     /// S3.
@@ -80,7 +80,7 @@ pub(crate) struct Addresses<'a> {
 }
 
 impl Banner<'_> {
-    /// The text.
+    /// The banner as text.
     pub(crate) fn text(&self) -> String {
         let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), self.name);
         let url = |at: Option<SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
@@ -112,7 +112,7 @@ impl Banner<'_> {
         match &self.admin {
             Some(AdminKey::Shown { key, secret }) => {
                 out.push_str("\nThe S3 admin's key, shown this once:\n");
-                for line in exports(key, secret).lines() {
+                for line in export_lines(key, secret).lines() {
                     let _ = writeln!(out, "  {line}");
                 }
                 out.push_str("Try a bucket, and an object in it:\n");
@@ -138,7 +138,7 @@ impl Banner<'_> {
     }
 }
 
-/// An address that a client on this machine can use: not "every address".
+/// The address for a client on this machine, where the listener has the unspecified address.
 fn reachable(at: SocketAddr) -> SocketAddr {
     match at {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
@@ -147,8 +147,8 @@ fn reachable(at: SocketAddr) -> SocketAddr {
     }
 }
 
-/// How `kv-admin` is called by the person who started this server.
-pub(crate) struct Caller {
+/// The environment of the person who started this server, which decides how to call `kv-admin`.
+pub(crate) struct LaunchContext {
     /// Whether cargo started the server.
     pub(crate) cargo: bool,
     /// The variable `PATH`.
@@ -157,14 +157,14 @@ pub(crate) struct Caller {
     pub(crate) program: Option<PathBuf>,
 }
 
-impl Caller {
-    /// This process.
+impl LaunchContext {
+    /// The environment of this process.
     pub(crate) fn current() -> Self {
         let program = std::env::current_exe().ok();
         Self { cargo: std::env::var_os("CARGO").is_some(), path: std::env::var_os("PATH"), program }
     }
 
-    /// The command: `--socket` is there only if it must be.
+    /// The command that runs `kv-admin`, with `--socket` only where it is needed.
     pub(crate) fn kv_admin(&self, socket: &Path) -> String {
         let program = self.program();
         let default = Path::new(table::DATA_DIR.default).join(table::ADMIN_SOCKET_NAME);
@@ -186,7 +186,7 @@ impl Caller {
     }
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
@@ -197,31 +197,31 @@ fn quoted(word: &OsStr) -> String {
 mod tests {
     use super::*;
 
-    fn caller(cargo: bool) -> Caller {
-        Caller { cargo, path: Some("/no/such/dir".into()), program: Some("/no/such/dir/larder".into()) }
+    fn caller(cargo: bool) -> LaunchContext {
+        LaunchContext { cargo, path: Some("/no/such/dir".into()), program: Some("/no/such/dir/larder".into()) }
     }
 
     #[test]
-    fn kv_admin_is_called_as_it_can_be_called() {
+    fn the_kv_admin_command_fits_the_way_the_server_was_started() {
         let default = Path::new("./data/admin.sock");
         assert_eq!(caller(true).kv_admin(default), "cargo kv-admin");
         assert_eq!(caller(false).kv_admin(default), "kv-admin");
         assert_eq!(caller(false).kv_admin(Path::new("/my data/s")), "kv-admin --socket '/my data/s'");
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("kv-admin"), "").unwrap();
-        let beside = Caller { program: Some(dir.path().join("larder")), ..caller(false) };
+        let beside = LaunchContext { program: Some(dir.path().join("larder")), ..caller(false) };
         assert_eq!(beside.kv_admin(default), dir.path().join("kv-admin").display().to_string());
-        let installed = Caller { path: Some(dir.path().into()), ..beside };
+        let installed = LaunchContext { path: Some(dir.path().into()), ..beside };
         assert_eq!(installed.kv_admin(default), "kv-admin");
     }
 
     #[test]
-    fn the_banner_says_where_and_what_first() {
+    fn the_banner_shows_addresses_and_first_commands() {
         let (name, data, socket) = ("larder@here", "./data (engine local)", Path::new("./data/admin.sock"));
         let notes = ["one copy until there are more nodes".to_owned()];
         let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
         let admin = Some(AdminKey::Shown { key: "KEY".to_owned(), secret: "SECRET".to_owned() });
-        let both = Addresses { http: at(1234), s3: at(5678), admin: socket };
+        let both = ListenAddresses { http: at(1234), s3: at(5678), admin: socket };
         let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
         let text = banner(both, admin);
         for line in [
@@ -246,7 +246,7 @@ mod tests {
         assert!(in_file.contains("  . '/my data/s3-admin-key'\n") && !in_file.contains("user create"), "{in_file}");
         let lost = banner(both, Some(AdminKey::Lost { key: "KEY".into(), why: "/d: full".into() }));
         assert!(lost.contains("not written: /d: full\n") && lost.contains("rotate-key KEY\n"), "{lost}");
-        let off = banner(Addresses { http: None, s3: None, admin: socket }, None);
+        let off = banner(ListenAddresses { http: None, s3: None, admin: socket }, None);
         assert!(off.contains("  Riak HTTP   off\n  S3          off\n"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }

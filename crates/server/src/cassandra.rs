@@ -9,52 +9,58 @@ use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
 
-use crate::serve::Failure;
-use crate::settings::Cassandra;
+use crate::serve::ServerFailure;
+use crate::settings::CassandraSettings;
 
 /// A connected cluster.
-pub(crate) struct Opened {
-    /// Rows.
+pub(crate) struct OpenedCluster {
+    /// The rows.
     pub(crate) store: Arc<dyn Store>,
-    /// Large bodies.
+    /// The large bodies.
     pub(crate) blobs: Arc<CassandraBlobs>,
-    /// What operators see.
+    /// The engine's view for operators.
     pub(crate) view: Arc<dyn EngineView>,
-    /// Where the data is, in a line.
-    pub(crate) about: String,
-    /// What the operator should know.
+    /// The place of the data, in a line of the banner.
+    pub(crate) description: String,
+    /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
 
-/// Connects; makes keyspaces and tables where they are not.
+/// Connects to the cluster; creates missing keyspaces and tables.
 ///
 /// # Errors
-/// The line that says why not.
-pub(crate) async fn open(settings: &Cassandra, clock: &Arc<dyn Clock>, actor: u64) -> Result<Opened, Failure> {
+/// A line that says why the cluster cannot be used.
+pub(crate) async fn open(
+    settings: &CassandraSettings,
+    clock: &Arc<dyn Clock>,
+    actor: u64,
+) -> Result<OpenedCluster, ServerFailure> {
     let nodes = settings.nodes.join(",");
     tracing::info!(nodes, "connecting to the cluster; a first start makes tables there, which takes some 20 seconds");
     let store = CassandraStore::connect(options(settings)?).await;
-    let store = store.map_err(|error| Failure(format!("cannot use the engine cassandra: {error}")))?;
+    let store = store.map_err(|error| ServerFailure(format!("cannot use the engine cassandra: {error}")))?;
     let (grace, lease) = (blobs::GRACE, blobs::LEASE);
     let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor };
-    let blobs = CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::N_VAL), options).await;
-    let blobs = blobs.map_err(|error| Failure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
+    let blobs =
+        CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::DEFAULT_N_VAL), options).await;
+    let blobs =
+        blobs.map_err(|error| ServerFailure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
     let blobs = Arc::new(blobs);
-    let up = count_of(store.rows().limits().nodes);
-    Ok(Opened {
-        about: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
+    let up = node_count(store.rows().limits().nodes);
+    Ok(OpenedCluster {
+        description: format!("{nodes} (engine cassandra, keyspaces {}_n3 and others, {up} up)", settings.keyspace),
         notes: store.notes(),
-        view: Arc::new(ClusterFigures { store: store.clone(), blobs: Arc::clone(&blobs) }),
+        view: Arc::new(ClusterMetrics { store: store.clone(), blobs: Arc::clone(&blobs) }),
         store: Arc::clone(store.rows()),
         blobs,
     })
 }
 
-fn count_of(nodes: u32) -> String {
+fn node_count(nodes: u32) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 
-fn options(settings: &Cassandra) -> Result<ConnectOptions, Failure> {
+fn options(settings: &CassandraSettings) -> Result<ConnectOptions, ServerFailure> {
     let credentials = match &settings.login {
         Some((user, file)) => Some(Credentials { user: user.clone(), password: password(file)? }),
         None => None,
@@ -72,23 +78,24 @@ fn options(settings: &Cassandra) -> Result<ConnectOptions, Failure> {
     })
 }
 
-/// The first line of a file.
-fn password(file: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure(format!("cannot read the password of the cluster in {}: {error}", file.display())))?;
+/// The first line of the password file.
+fn password(file: &Path) -> Result<String, ServerFailure> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        ServerFailure(format!("cannot read the password of the cluster in {}: {error}", file.display()))
+    })?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err(Failure(format!("the password of the cluster in {} is empty", file.display()))),
+        _ => Err(ServerFailure(format!("the password of the cluster in {} is empty", file.display()))),
     }
 }
 
-/// Reads the figures when somebody asks.
-struct ClusterFigures {
+/// The engine's view for operators; it reads the driver's counters on each call.
+struct ClusterMetrics {
     store: CassandraStore,
     blobs: Arc<CassandraBlobs>,
 }
 
-impl EngineView for ClusterFigures {
+impl EngineView for ClusterMetrics {
     fn name(&self) -> &'static str {
         "cassandra"
     }
@@ -99,18 +106,18 @@ impl EngineView for ClusterFigures {
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     fn gauges(&self) -> Vec<Gauge> {
-        let (seen, limits) = (self.store.figures(), self.store.rows().limits());
+        let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [
             ("larder_cassandra_nodes_up", limits.nodes.into(), "Nodes of the local datacenter that are connected."),
             ("larder_cassandra_syncs", limits.syncs.into(), "1 when nodes sync their commit log before they answer."),
             ("larder_cassandra_requests_total", seen.requests, "Requests sent to nodes."),
             ("larder_cassandra_retries_total", seen.retries, "Those sent because another node had not done it."),
-            ("larder_cassandra_swaps_unknown_total", seen.swaps_unknown, "Swaps whose outcome had to be looked up."),
-            ("larder_cassandra_swaps_found_applied_total", seen.swaps_found_applied, "Those that had been applied."),
-            ("larder_cassandra_swaps_repeated_total", seen.swaps_repeated, "Those that were sent again."),
+            ("larder_cassandra_swaps_unknown_total", seen.cas_in_doubt, "Swaps whose outcome had to be looked up."),
+            ("larder_cassandra_swaps_found_applied_total", seen.cas_found_applied, "Those that had been applied."),
+            ("larder_cassandra_swaps_repeated_total", seen.cas_repeated, "Those that were sent again."),
             ("larder_cassandra_heads_looked_up_total", seen.heads_looked_up, "Heads read before a swap."),
-            ("larder_cassandra_ranges_halved_total", seen.ranges_halved, "Reads halved because replicas gave up."),
+            ("larder_cassandra_ranges_halved_total", seen.ranges_bisected, "Reads halved because replicas gave up."),
             ("larder_cassandra_batches_split_total", seen.batches_split, "Batches split: a logged one is small."),
             ("larder_cassandra_damaged_blocks_total", damaged, "Blocks of bodies missing or damaged when read."),
         ]
@@ -140,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_counted_in_words() {
-        assert_eq!([count_of(0), count_of(1), count_of(3)], ["0 nodes", "1 node", "3 nodes"]);
+    fn node_counts_have_singular_and_plural() {
+        assert_eq!([node_count(0), node_count(1), node_count(3)], ["0 nodes", "1 node", "3 nodes"]);
     }
 }

@@ -1,26 +1,26 @@
-//! Descriptors: how many files and sockets the process may have open, and who may take how many of them.
+//! File descriptors: the process's limit, and the shares of the engine and of connections.
 //!
 //! ```text
 //! limit   process | engine | connections, and the blob files that they read and write
 //!         └── reserve ───┘
 //! ```
-//! An engine that cannot open a file cannot write. So connections get what is left after the reserve, never more.
+//! An engine that cannot open a file cannot write. So connections get only the descriptors outside the reserve.
 
 use larder_http_edge::REFUSALS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::socket::COMMANDS_MAX;
-use crate::serve::Failure;
-use crate::settings::{Engine, Settings, table};
+use crate::serve::ServerFailure;
+use crate::settings::{EngineKind, ServerSettings, table};
 
-/// What the process has open besides its engine and its connections: standard streams, the runtime and its signals, listeners,
-/// commands of `kv-admin`, files of an export, connections that are being refused.
+/// Descriptors besides those of the engine and of connections: standard streams, the runtime and its signals, listeners,
+/// commands of `kv-admin`, files of an export, refusals.
 const PROCESS: usize = 32 + COMMANDS_MAX + REFUSALS_MAX;
-/// A server for fewer connections than these is of no use: it does not start.
+/// The server does not start with room for fewer connections than these.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the soft limit of open files to the hard one, and answers how many may be open then. When it could not, a line in
-/// the log says so, and the soft limit holds.
+/// Raises the soft limit of open files to the hard one, and returns the limit that holds. A failure is logged, and the soft
+/// limit holds.
 #[must_use]
 pub fn raise_limit() -> usize {
     let found = getrlimit(Resource::Nofile);
@@ -36,53 +36,53 @@ pub fn raise_limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// Who needs how many descriptors with an engine.
+/// The descriptors that an engine and its connections need.
 #[derive(Debug, Clone, Copy)]
 struct DescriptorNeeds {
-    /// Kept from connections: what the process and the engine have open.
+    /// Descriptors of the process and the engine, closed to connections.
     reserve: usize,
-    /// What a connection may hold: its socket, and with an engine of files the blob that it copies and the new one.
+    /// Descriptors of a connection: its socket and, on the embedded engine, the blob that it copies and the new one.
     each: usize,
 }
 
 impl DescriptorNeeds {
-    fn of(engine: Engine) -> Self {
+    fn of(engine: EngineKind) -> Self {
         match engine {
-            Engine::Local => Self { reserve: PROCESS + larder_store_local::DESCRIPTORS_MAX, each: 3 },
-            Engine::Memory => Self { reserve: PROCESS, each: 1 },
-            Engine::Cassandra => Self { reserve: PROCESS + larder_store_cassandra::DESCRIPTORS_MAX, each: 1 },
+            EngineKind::Local => Self { reserve: PROCESS + larder_store_local::DESCRIPTORS_MAX, each: 3 },
+            EngineKind::Memory => Self { reserve: PROCESS, each: 1 },
+            EngineKind::Cassandra => Self { reserve: PROCESS + larder_store_cassandra::DESCRIPTORS_MAX, each: 1 },
         }
     }
 
-    /// How many connections a limit leaves room for.
+    /// The number of connections within a limit.
     fn connections(self, limit: usize) -> usize {
         limit.saturating_sub(self.reserve) / self.each
     }
 
-    /// The least limit that leaves room for some.
+    /// The least limit that leaves room for [`CONNECTIONS_MIN`].
     fn limit_min(self) -> usize {
         self.reserve + CONNECTIONS_MIN * self.each
     }
 }
 
-/// How many connections the process may hold.
+/// The bound of connections of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionBudget {
-    /// At most so many, of all listeners together.
+    /// Most connections, of all listeners together.
     pub(crate) connections: usize,
-    /// When these are fewer than the setting asks for: a line that says so.
+    /// A note for the operator when this is below the setting.
     pub(crate) note: Option<String>,
 }
 
 impl ConnectionBudget {
-    /// What the settings ask for, held against the limit of open files.
+    /// The bound of the settings, cut to the limit of open files.
     ///
     /// # Errors
-    /// The line that says that the limit is too low to serve anybody.
-    pub(crate) fn new(settings: &Settings, limit: usize) -> Result<Self, Failure> {
+    /// A line that says that the limit is too low to serve.
+    pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
         let (needs, wanted) = (DescriptorNeeds::of(settings.engine), settings.connections_max);
         if limit < needs.limit_min() {
-            return Err(Failure(format!(
+            return Err(ServerFailure(format!(
                 "only {limit} files may be open at a time: {} at least are needed; raise the hard limit (ulimit -Hn)",
                 needs.limit_min()
             )));
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::settings::cli::{Invocation, read};
 
-    fn budget(arguments: &str, limit: usize) -> Result<ConnectionBudget, Failure> {
+    fn budget(arguments: &str, limit: usize) -> Result<ConnectionBudget, ServerFailure> {
         let arguments = std::iter::once("larder").chain(arguments.split_whitespace()).map(Into::into);
         match read(arguments, &[], |_| Ok(String::new())).unwrap() {
             Invocation::Serve(settings) => ConnectionBudget::new(&settings, limit),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn connections_never_take_what_the_engine_needs() {
-        for engine in [Engine::Local, Engine::Memory, Engine::Cassandra] {
+        for engine in [EngineKind::Local, EngineKind::Memory, EngineKind::Cassandra] {
             let needs = DescriptorNeeds::of(engine);
             for limit in (needs.limit_min()..5_000).chain([65_536, usize::MAX]) {
                 let connections = needs.connections(limit);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_limit_leaves_few_connections_and_says_so_with_its_numbers() {
+    fn a_usual_limit_cuts_the_connections_with_a_note() {
         let budget = |arguments, limit| budget(arguments, limit).unwrap();
         let low = budget("", 1024);
         assert_eq!(low.connections, 213);
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_serves_nobody_is_named() {
+    fn a_limit_too_low_to_serve_is_refused() {
         let failure = budget("", 256).unwrap_err().to_string();
         assert!(failure.contains("256") && failure.contains("432") && !failure.contains('\n'), "{failure}");
         assert_eq!(budget("", 432).unwrap().connections, CONNECTIONS_MIN);
     }
 
     #[test]
-    fn the_limit_is_raised_as_far_as_it_may() {
+    fn the_soft_limit_is_raised_to_the_hard_one() {
         let limit = raise_limit();
         let found = getrlimit(Resource::Nofile);
         assert_eq!(found.current, found.maximum);

@@ -1,4 +1,4 @@
-//! What keeps the data: opened, swept, closed.
+//! The engine that stores the data: it is opened, swept and closed here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,151 +6,160 @@ use std::time::Duration;
 use larder_gateway::EngineView;
 use larder_gateway::objects::Objects;
 use larder_gateway::objects::lifecycle::LifecyclePass;
-use larder_gateway::objects::sweep::Sweep;
+use larder_gateway::objects::sweep::SweepReport;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, Clock, Store};
 use larder_store_cassandra::blobs::CassandraBlobs;
 use larder_store_local::blobs::LocalBlobs;
-use larder_store_local::{LocalStore, OpenError, OpenOptions, Swept};
+use larder_store_local::{LocalStore, OpenError, OpenOptions, SweepStep};
 use tokio::task::JoinSet;
 
-use crate::calls::CallFigures;
 use crate::cassandra;
-use crate::figures::LocalFigures;
+use crate::engine_metrics::LocalEngineMetrics;
 use crate::memory::MemoryPlan;
 use crate::node_watch::watch_nodes;
-use crate::serve::Failure;
-use crate::settings::{self, Durability, Settings, table};
+use crate::serve::ServerFailure;
+use crate::settings::{self, DurabilitySetting, ServerSettings, table};
+use crate::store_metrics::StoreMetrics;
 
-/// Bodies up to this many bytes stay inside their rows in the memory engine, as in the embedded one.
+/// The memory engine stores bodies up to this many bytes in their rows, as the embedded engine does.
 const MEMORY_INLINE_BYTES_MAX: usize = 64 * 1024;
-/// Entries looked at in one step of the sweeper.
+/// Entries per step of the sweeper.
 const SWEEP_ENTRIES: usize = 1000;
-/// Pause after a step that found much to remove: the rest follows soon.
+/// The pause after a step that removed much.
 const SWEEP_PAUSE_BUSY: Duration = Duration::from_millis(20);
-/// Pause after any other step.
+/// The pause after any other step.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after a whole pass, and after a failure.
+/// The pause after a whole pass, and after a failure.
 const SWEEP_PAUSE_PASS: Duration = Duration::from_secs(30);
-/// When blobs are first looked through at the latest: what a crash left is waste from the start.
+/// The longest time to the first sweep of blobs: a crash may have left some that no row names.
 const BLOB_PAUSE_FIRST_MAX: Duration = Duration::from_secs(60);
-/// Pause between writing down what S3 users did.
+/// How often the usage of S3 users is written.
 const USAGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// An open engine.
-pub struct Engine {
-    /// Where rows are; calls are counted.
+pub struct OpenEngine {
+    /// The rows; calls are counted.
     pub store: Arc<dyn Store>,
-    /// Where large bodies are; calls are counted.
+    /// The large bodies; calls are counted.
     pub blobs: Arc<dyn Blobs>,
-    /// What operators see of it.
+    /// The engine's view for operators.
     pub view: Arc<dyn EngineView>,
-    /// Where the data is, in a line.
-    pub about: String,
-    /// What the operator should know of it, a line each.
+    /// The place of the data, in a line of the banner.
+    pub description: String,
+    /// Notes for the operator, one line each.
     pub notes: Vec<String>,
-    kept: Kept,
+    upkeep: EngineUpkeep,
 }
 
-/// What has to be looked after.
-enum Kept {
-    /// Nothing.
+/// The engine's own maintenance.
+enum EngineUpkeep {
+    /// No maintenance.
     Nothing,
-    /// Expired rows, and the end.
+    /// Removes expired rows, and closes the store.
     Local(LocalStore),
-    /// Blocks of removed blobs.
+    /// Purges the blocks of removed blobs.
     Cassandra(Arc<CassandraBlobs>),
 }
 
-/// The tasks that remove what expired and what nobody names, until it is dropped.
+/// The background tasks of an engine; dropping this ends them.
 pub struct Sweeper {
     _tasks: JoinSet<()>,
 }
 
-impl Engine {
-    /// Opens what the settings say, for the process named `actor`. Replays a journal, or connects to a cluster.
+impl OpenEngine {
+    /// Opens the engine of the settings, for the process `actor`. It replays a journal, or connects to a cluster.
     ///
     /// # Errors
-    /// The line that says why not.
+    /// A line that says why the engine cannot be opened.
     pub(crate) async fn open(
-        settings: &Settings,
+        settings: &ServerSettings,
         memory: &MemoryPlan,
         clock: Arc<dyn Clock>,
         actor: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ServerFailure> {
         match (settings.engine, &settings.cassandra) {
-            (settings::Engine::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
-            (settings::Engine::Local, _) => Self::local(settings, memory, clock),
-            (settings::Engine::Memory, _) => Ok(Self::memory(clock)),
-            (settings::Engine::Cassandra, None) => Err(Failure("no cluster is named".to_owned())),
+            (settings::EngineKind::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
+            (settings::EngineKind::Local, _) => Self::local(settings, memory, clock),
+            (settings::EngineKind::Memory, _) => Ok(Self::memory(clock)),
+            (settings::EngineKind::Cassandra, None) => Err(ServerFailure("no cluster is named".to_owned())),
         }
     }
 
     fn memory(clock: Arc<dyn Clock>) -> Self {
         let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), MEMORY_INLINE_BYTES_MAX));
-        let about = "in memory (engine memory: forgotten at the end)".to_owned();
-        Self::counted(CallFigures::new(Arc::new("memory"), store.clone(), store, clock), about, Kept::Nothing)
+        let description = "in memory (engine memory: forgotten at the end)".to_owned();
+        Self::counted(
+            StoreMetrics::new(Arc::new("memory"), store.clone(), store, clock),
+            description,
+            EngineUpkeep::Nothing,
+        )
     }
 
-    async fn cassandra(cluster: &settings::Cassandra, clock: Arc<dyn Clock>, actor: u64) -> Result<Self, Failure> {
+    async fn cassandra(
+        cluster: &settings::CassandraSettings,
+        clock: Arc<dyn Clock>,
+        actor: u64,
+    ) -> Result<Self, ServerFailure> {
         let opened = cassandra::open(cluster, &clock, actor).await?;
-        let figures = CallFigures::new(opened.view, opened.store, opened.blobs.clone(), clock);
-        let engine = Self::counted(figures, opened.about, Kept::Cassandra(opened.blobs));
+        let metrics = StoreMetrics::new(opened.view, opened.store, opened.blobs.clone(), clock);
+        let engine = Self::counted(metrics, opened.description, EngineUpkeep::Cassandra(opened.blobs));
         Ok(Self { notes: opened.notes, ..engine })
     }
 
-    fn local(settings: &Settings, memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+    fn local(settings: &ServerSettings, memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Result<Self, ServerFailure> {
         let options = OpenOptions {
             dir: settings.data_dir.clone(),
             cache_bytes: memory.cache,
             memtables_bytes: memory.memtables,
-            durable: settings.durability == Durability::Disk,
+            durable: settings.durability == DurabilitySetting::Disk,
             accept_damaged_journal: settings.accept_damaged_journal,
             sizes: None,
             clock: clock.clone(),
         };
         let store = LocalStore::open(options).map_err(open_failure)?;
-        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space())
-            .map_err(|error| Failure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display())))?;
-        let view = Arc::new(LocalFigures::new(store.clone(), &settings.data_dir));
-        let figures = CallFigures::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);
-        Ok(Self::counted(figures, about_local(settings), Kept::Local(store)))
+        let blobs = LocalBlobs::open(&settings.data_dir, store.bulk_rows(), store.disk_space()).map_err(|error| {
+            ServerFailure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display()))
+        })?;
+        let view = Arc::new(LocalEngineMetrics::new(store.clone(), &settings.data_dir));
+        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);
+        Ok(Self::counted(metrics, describe_local(settings), EngineUpkeep::Local(store)))
     }
 
-    fn counted(figures: CallFigures, about: String, kept: Kept) -> Self {
-        let (store, blobs) = (figures.store(), figures.blobs());
-        Self { store, blobs, view: Arc::new(figures), about, notes: Vec::new(), kept }
+    fn counted(metrics: StoreMetrics, description: String, upkeep: EngineUpkeep) -> Self {
+        let (store, blobs) = (metrics.store(), metrics.blobs());
+        Self { store, blobs, view: Arc::new(metrics), description, notes: Vec::new(), upkeep }
     }
 
-    /// Begins to remove expired rows, if the engine does not do that by itself, what failures left behind, and what the
-    /// rules of S3 buckets call old; and to write down what S3 users did.
+    /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, and the usage of S3
+    /// users.
     #[must_use]
-    pub fn sweep(&self, objects: &Arc<Objects>, settings: &Settings) -> Sweeper {
+    pub fn sweep(&self, objects: &Arc<Objects>, settings: &ServerSettings) -> Sweeper {
         let mut tasks = JoinSet::new();
-        match &self.kept {
-            Kept::Nothing => {}
-            Kept::Local(store) => drop(tasks.spawn(sweep_rows(store.clone()))),
-            Kept::Cassandra(blobs) => {
+        match &self.upkeep {
+            EngineUpkeep::Nothing => {}
+            EngineUpkeep::Local(store) => drop(tasks.spawn(sweep_rows(store.clone()))),
+            EngineUpkeep::Cassandra(blobs) => {
                 drop(tasks.spawn(purge_blobs(objects.clone(), blobs.clone(), settings.sweep_interval)));
                 drop(tasks.spawn(watch_nodes(self.view.clone())));
             }
         }
-        tasks.spawn(sweep_left(objects.clone(), settings.sweep_interval));
+        tasks.spawn(sweep_leftovers(objects.clone(), settings.sweep_interval));
         tasks.spawn(run_lifecycle(objects.clone(), settings.s3_lifecycle_interval));
         tasks.spawn(flush_usage(objects.clone()));
         Sweeper { _tasks: tasks }
     }
 
-    /// Writes what is left and closes.
+    /// Writes what is in memory, and closes.
     ///
     /// # Errors
-    /// The line that says what was not written.
-    pub async fn close(self) -> Result<(), Failure> {
-        match self.kept {
-            Kept::Local(store) => {
-                store.close().await.map_err(|error| Failure(format!("the data was not closed in order: {error}")))
+    /// A line that says which data was not written.
+    pub async fn close(self) -> Result<(), ServerFailure> {
+        match self.upkeep {
+            EngineUpkeep::Local(store) => {
+                store.close().await.map_err(|error| ServerFailure(format!("the data was not closed in order: {error}")))
             }
-            Kept::Nothing | Kept::Cassandra(_) => Ok(()),
+            EngineUpkeep::Nothing | EngineUpkeep::Cassandra(_) => Ok(()),
         }
     }
 }
@@ -160,7 +169,7 @@ async fn sweep_rows(store: LocalStore) {
         let pause = match store.sweep_expired(SWEEP_ENTRIES).await {
             Ok(swept) => pause_after(swept),
             Err(error) => {
-                tracing::warn!(%error, "expired rows were not removed");
+                tracing::warn!(%error, "sweep of expired rows failed: they stay until the next pass");
                 SWEEP_PAUSE_PASS
             }
         };
@@ -168,18 +177,18 @@ async fn sweep_rows(store: LocalStore) {
     }
 }
 
-async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
+async fn sweep_leftovers(objects: Arc<Objects>, interval: Duration) {
     let mut pause = interval.min(BLOB_PAUSE_FIRST_MAX);
     loop {
         tokio::time::sleep(pause).await;
         pause = interval;
-        if !leads(&objects).await {
+        if !is_leader(&objects).await {
             continue;
         }
         match objects.sweep().await {
-            Ok(swept) if swept == Sweep::default() => {}
-            Ok(swept) => tracing::info!(?swept, "leftovers of failed requests were removed"),
-            Err(error) => tracing::warn!(%error, "leftovers of failed requests were not removed"),
+            Ok(swept) if swept == SweepReport::default() => {}
+            Ok(swept) => tracing::info!(?swept, "leftovers of failed requests removed"),
+            Err(error) => tracing::warn!(%error, "sweep of leftovers failed: they stay until the next pass"),
         }
     }
 }
@@ -187,13 +196,15 @@ async fn sweep_left(objects: Arc<Objects>, interval: Duration) {
 async fn run_lifecycle(objects: Arc<Objects>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        if !leads(&objects).await {
+        if !is_leader(&objects).await {
             continue;
         }
         match objects.run_lifecycle().await {
             Ok(pass) if pass == LifecyclePass::default() => {}
-            Ok(pass) => tracing::info!(?pass, "what the rules of S3 buckets call old was removed"),
-            Err(error) => tracing::warn!(%error, "the rules of S3 buckets were not carried out"),
+            Ok(pass) => tracing::info!(?pass, "lifecycle rules applied: expired S3 objects and uploads removed"),
+            Err(error) => {
+                tracing::warn!(%error, "lifecycle rules not applied: expired S3 objects stay until the next pass")
+            }
         }
     }
 }
@@ -201,24 +212,26 @@ async fn run_lifecycle(objects: Arc<Objects>, interval: Duration) {
 async fn purge_blobs(objects: Arc<Objects>, blobs: Arc<CassandraBlobs>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        if !leads(&objects).await {
+        if !is_leader(&objects).await {
             continue;
         }
         match blobs.purge().await {
             Ok(0) => {}
-            Ok(count) => tracing::info!(count, "blocks of removed bodies were removed for good"),
-            Err(error) => tracing::warn!(%error, "blocks of removed bodies were not removed for good"),
+            Ok(count) => tracing::info!(count, "blocks of removed bodies purged"),
+            Err(error) => {
+                tracing::warn!(%error, "purge of removed bodies failed: their blocks stay until the next pass")
+            }
         }
     }
 }
 
-/// Of several gateways one sweeps: that saves work, and nothing goes wrong when for a moment two of them do.
-async fn leads(objects: &Objects) -> bool {
+/// Whether this gateway sweeps. One of several does, which saves work; two at a time would do no harm.
+async fn is_leader(objects: &Objects) -> bool {
     if crate::admin::is_transferring() {
-        return false; // What is swept now would be missed by who compares.
+        return false; // A row swept during a transfer would fail the comparison after it.
     }
-    objects.gateway().leads().await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "who runs could not be read: nothing is swept now");
+    objects.gateway().is_leader().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "read of the members failed: this pass sweeps nothing");
         false
     })
 }
@@ -227,12 +240,12 @@ async fn flush_usage(objects: Arc<Objects>) {
     loop {
         tokio::time::sleep(USAGE_PAUSE).await;
         if let Err(error) = objects.flush_usage().await {
-            tracing::warn!(%error, "what S3 users did was not written down: later");
+            tracing::warn!(%error, "usage of S3 users not written: the next flush writes it");
         }
     }
 }
 
-fn pause_after(swept: Swept) -> Duration {
+fn pause_after(swept: SweepStep) -> Duration {
     if swept.complete {
         SWEEP_PAUSE_PASS
     } else if swept.removed > SWEEP_ENTRIES / 4 {
@@ -242,18 +255,18 @@ fn pause_after(swept: Swept) -> Duration {
     }
 }
 
-fn about_local(settings: &Settings) -> String {
+fn describe_local(settings: &ServerSettings) -> String {
     let durability = match settings.durability {
-        Durability::Disk => "a write is answered once it is on disk",
-        Durability::Buffered => "a write is answered before it is on disk",
+        DurabilitySetting::Disk => "a write is answered once it is on disk",
+        DurabilitySetting::Buffered => "a write is answered before it is on disk",
     };
     let (dir, name) = (settings.data_dir.display(), settings.durability.name());
     format!("{dir} (engine local, durability {name}: {durability})")
 }
 
-/// The engine's line, with the flag that helps by the name it has here.
-fn open_failure(error: OpenError) -> Failure {
-    Failure(match error {
+/// The engine's error, with the flag of this server that helps.
+fn open_failure(error: OpenError) -> ServerFailure {
+    ServerFailure(match error {
         OpenError::DamagedJournal { dir, what } => format!(
             "the journal in {} is damaged: {what}; restore a backup, or accept the loss with {}",
             dir.display(),
@@ -272,11 +285,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sweeper_is_quick_only_while_it_finds_much() {
+    fn the_sweeper_is_fast_only_after_a_step_that_removed_much() {
         for (removed, complete, pause) in
             [(0, false, SWEEP_PAUSE), (1000, false, SWEEP_PAUSE_BUSY), (1000, true, SWEEP_PAUSE_PASS)]
         {
-            assert_eq!(pause_after(Swept { seen: 1000, removed, complete }), pause);
+            assert_eq!(pause_after(SweepStep { seen: 1000, removed, complete }), pause);
         }
     }
 

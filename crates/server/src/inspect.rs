@@ -15,28 +15,28 @@ use larder_store_local::inspect::{
     Damage, InspectionSummary, InspectionWatcher, RepairOptions, RepairSummary, check, repair,
 };
 
-/// All is whole.
+/// Exit code: all is whole.
 const EXIT_WHOLE: u8 = 0;
-/// Something is damaged.
+/// Exit code: the data is damaged.
 const EXIT_DAMAGED: u8 = 1;
-/// It could not be done.
-pub const EXIT_UNDONE: u8 = 2;
+/// Exit code: the check or repair failed.
+pub const EXIT_FAILED: u8 = 2;
 
-/// What to do with a data directory.
+/// An inspection of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectCommand {
     /// The directory.
     pub dir: PathBuf,
-    /// Where to copy what can be read; `None`: only look.
+    /// The directory to copy readable data to; `None`: check only.
     pub into: Option<PathBuf>,
-    /// Copy older versions of keys of which the newest may be lost.
+    /// Also copy an older version of a key whose newest version may be lost.
     pub keep_older: bool,
 }
 
-/// Looks, or repairs; answers the exit code.
+/// Checks or repairs a data directory, and returns the exit code.
 ///
 /// # Errors
-/// The line that says why it could not be done.
+/// A line that says why it failed.
 pub fn run(command: &InspectCommand, out: &mut dyn Write) -> Result<u8, String> {
     let task = if command.into.is_some() { "repair" } else { "check" };
     let mut report = ReportWriter::new(task, out);
@@ -60,12 +60,12 @@ fn checked(found: &InspectionSummary, dir: &Path) -> Vec<String> {
             format!("restore a backup, or copy what is whole: larder repair --data-dir {} --into NEW", dir.display())
         }
     };
-    vec![format!("{}; {next}", sum(found))]
+    vec![format!("{}; {next}", summary_line(found))]
 }
 
 fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
     let RepairSummary { found, entries, blob_files, doubtful_keys } = done;
-    let mut lines = vec![sum(found)];
+    let mut lines = vec![summary_line(found)];
     if *doubtful_keys > 0 {
         lines.push(format!(
             "{doubtful_keys} keys have an older version than may be lost; --keep-older copies such versions"
@@ -82,14 +82,14 @@ fn repaired(done: &RepairSummary, into: &Path) -> Vec<String> {
     lines
 }
 
-fn sum(found: &InspectionSummary) -> String {
+fn summary_line(found: &InspectionSummary) -> String {
     let InspectionSummary { files, bytes, damaged_files, lost_keys, lost_ranges } = found;
     format!(
         "{files} files, {bytes} bytes read: {damaged_files} damaged or missing, {lost_keys} keys and {lost_ranges} ranges of keys hit"
     )
 }
 
-/// Writes damage as it is found.
+/// Writes damage when it is found.
 struct ReportWriter<'a> {
     task: &'static str,
     out: &'a mut dyn Write,
@@ -123,7 +123,7 @@ impl InspectionWatcher for ReportWriter<'_> {
 
     fn damage(&mut self, damage: &Damage) {
         self.bar.hide();
-        // The end says whether it can be written.
+        // A failed write shows again when the last lines are written.
         let _ = writeln!(self.out, "{}: {}", damage.file.display(), damage.what);
         for lost in &damage.lost {
             let _ = writeln!(self.out, "    {lost}");

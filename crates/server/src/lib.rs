@@ -1,21 +1,20 @@
 //! The server: settings, composition, listeners, shutdown, and the commands of `kv-admin`.
 //!
 //! ```text
-//! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    what keeps the data, and its sweeper
-//!                                        ├─▶ gateway   what the product does
+//! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    stores the data; with its sweeper
+//!                                        ├─▶ gateway   the product
 //!                                        ├─▶ http      larder-api-riak on a listener
 //!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
 //!                                        └─▶ node_watch  log lines about the engine's nodes
 //! ```
-//! This crate alone knows every other one; it holds no logic of the product.
+//! This crate alone depends on every other one; it holds no logic of the product.
 
 pub mod admin;
 mod banner;
-mod calls;
 mod cassandra;
 pub mod descriptors;
 mod engine;
-mod figures;
+mod engine_metrics;
 pub mod inspect;
 pub mod log;
 mod memory;
@@ -24,6 +23,7 @@ pub mod private;
 mod serve;
 pub mod settings;
 mod signals;
+mod store_metrics;
 
-pub use engine::{Engine, Sweeper};
-pub use serve::{Failure, serve};
+pub use engine::{OpenEngine, Sweeper};
+pub use serve::{ServerFailure, serve};

@@ -1,6 +1,6 @@
 //! Logs go to standard error; standard output holds the banner.
 //!
-//! A thread of its own writes them: whoever reads them may be slow, or a pipe that nobody reads, and no request waits for that.
+//! A separate thread writes them: a slow reader of the log, or an unread pipe, delays no request.
 
 use std::io::IsTerminal as _;
 
@@ -12,16 +12,16 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::settings::{LogFormat, LogLevel};
 
-/// What our own crates' names begin with.
+/// The prefix of this product's crates.
 const OWN: &str = "larder";
-/// The driver of Cassandra. It warns of every connection; our own lines say which node is lost, and what still works.
+/// The driver of Cassandra, which warns of every connection. `node_watch` logs lost nodes and their impact instead.
 const DRIVER: &str = "scylla";
-/// Lines that wait to be written at most, some MiB; further ones are left out.
+/// Most lines that wait to be written, some MiB; further ones are dropped.
 const LINES_MAX: usize = 8192;
 
-/// Starts logging, also of what libraries such as `lsm-tree` say through the `log` crate (`try_init` bridges that by
-/// tracing-subscriber's feature `tracing-log`), and of panics. Later calls change nothing. What waits is written when the
-/// guard is dropped, as far as somebody reads it.
+/// Starts logging, also of libraries that use the `log` crate, such as `lsm-tree` (`try_init` bridges it by the feature
+/// `tracing-log`), and of panics. Later calls change nothing. The drop of the guard writes the waiting lines, as far as they
+/// are read.
 pub fn start(level: LogLevel, format: LogFormat) -> WorkerGuard {
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX).thread_name("larder-log");
     let (writer, guard) = builder.finish(std::io::stderr());
@@ -31,9 +31,9 @@ pub fn start(level: LogLevel, format: LogFormat) -> WorkerGuard {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     match tracing_subscriber::registry().with(lines.with_filter(targets(level))).try_init() {
-        // The standard hook writes to standard error by itself, and would wait there for a reader.
+        // The standard hook writes to standard error itself, and would block there on an unread pipe.
         Ok(()) => std::panic::set_hook(Box::new(log_panic)),
-        Err(error) => tracing::debug!(%error, "logging had been started"),
+        Err(error) => tracing::debug!(%error, "logging not started: it runs already"),
     }
     guard
 }
@@ -44,7 +44,7 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     tracing::error!(thread = thread.name(), "{panic}\n{backtrace}");
 }
 
-/// Our own crates at the level that was set. Others speak of their own affairs: only when they warn, or everything is wanted.
+/// This product's crates at the configured level; other crates only from warnings on, except at level `trace`.
 fn targets(level: LogLevel) -> Targets {
     let others = if level == LogLevel::TRACE { level } else { level.min(LogLevel::WARN) };
     let driver = if level >= LogLevel::DEBUG { others } else { level.min(LogLevel::ERROR) };
@@ -57,7 +57,7 @@ mod tests {
     use tracing::Level;
 
     #[test]
-    fn other_crates_are_heard_when_they_warn() {
+    fn other_crates_log_from_warnings_on() {
         let logged = |level, target| {
             [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG].map(|at| targets(level).would_enable(target, &at))
         };

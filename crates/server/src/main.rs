@@ -1,20 +1,20 @@
-//! `larder`: reads its settings and serves until it is told to stop; `check` and `repair` look at a data directory instead.
+//! `larder`: reads its settings and serves until a signal; `check` and `repair` inspect a data directory instead.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use larder_server::inspect::InspectCommand;
 use larder_server::settings::cli::{Invocation, read};
-use larder_server::settings::{Engine, Settings};
+use larder_server::settings::{EngineKind, ServerSettings};
 
-/// Small rows come and go by the hundred thousand a second: the system's allocator takes a fifth of a durable put.
+/// Small rows are allocated and freed by the hundred thousand a second: the system's allocator takes a fifth of a durable put.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Most threads that read and write files of large bodies: further work waits for one. Each keeps some megabytes of freed
-/// memory to itself.
+/// Most threads that read and write files of large bodies; further work waits. Each thread caches some megabytes of freed
+/// memory.
 const FILE_THREADS_MAX: usize = 32;
-/// Reads of an engine of our own run on the threads of the runtime, so a small machine gets more of them than it has cores.
+/// The embedded engine reads on the runtime's threads, so a small machine gets more of them than it has cores.
 const WORKERS_MIN: usize = 4;
 
 fn main() -> ExitCode {
@@ -31,9 +31,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(settings: &Settings) -> ExitCode {
+fn run(settings: &ServerSettings) -> ExitCode {
     let log = larder_server::log::start(settings.log_level, settings.log_format);
-    // Before anything is opened: what is opened then is bounded by it.
+    // First of all: later opens of files and sockets depend on this limit.
     let files_max = larder_server::descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads(settings))
@@ -46,7 +46,7 @@ fn run(settings: &Settings) -> ExitCode {
         }
         Err(error) => Err(format!("cannot start threads: {error}")),
     };
-    // Lines that wait are written before the last one, which says why it ended.
+    // The waiting log lines come before the last line, which gives the reason of the end.
     drop(log);
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,16 +57,16 @@ fn run(settings: &Settings) -> ExitCode {
 fn inspect(command: &InspectCommand) -> ExitCode {
     match larder_server::inspect::run(command, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit),
-        Err(line) => fail(&line, larder_server::inspect::EXIT_UNDONE),
+        Err(line) => fail(&line, larder_server::inspect::EXIT_FAILED),
     }
 }
 
-fn threads(settings: &Settings) -> usize {
+fn threads(settings: &ServerSettings) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     match (settings.threads, settings.engine) {
-        (0, Engine::Cassandra) => cores,
+        (0, EngineKind::Cassandra) => cores,
         (0, _) => cores.max(WORKERS_MIN),
-        (told, _) => told,
+        (configured, _) => configured,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Memory: how much of the machine the server takes, and for what.
+//! Memory: how much of the machine the server takes, and for which parts.
 //!
 //! ```text
 //! memory   the engine's cache | tables in memory | groups of writes, the gateway's caches | clients
 //!          └────────────────────────────── fixed ──────────────────────────────────────┘
 //! ```
-//! The fixed parts have bounds of their own. Clients draw the rest, and wait or are refused when it is spent: [`MemoryBudget`].
+//! The fixed parts have bounds of their own. Clients draw the rest, and wait or are refused when it is used up: [`MemoryBudget`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use larder_admission::MemoryBudget;
 use larder_gateway::{EngineNode, EngineView, Gauge};
 
-use crate::settings::{Settings, table};
+use crate::settings::{ServerSettings, table};
 
 const MIB: u64 = 1024 * 1024;
-/// The part of the machine's memory that a server takes by default: the page cache needs the most of it.
+/// The part of the machine's memory that a server takes by default. The page cache needs most of the rest.
 const PART_OF_MACHINE: u64 = 4;
-/// Memory of a machine that does not tell its own.
+/// Memory of a machine that does not report its own.
 const MACHINE_BYTES_UNKNOWN: u64 = 1024 * MIB;
-/// Bytes of writes on their way to the journal, and of the gateway's caches, at most.
-const PASSING_BYTES_MAX: u64 = 96 * MIB;
+/// Most bytes of writes on their way to the journal, and of the gateway's caches.
+const IN_FLIGHT_BYTES_MAX: u64 = 96 * MIB;
 
 /// The parts of the memory, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,25 +30,25 @@ pub(crate) struct MemoryPlan {
     pub(crate) total: u64,
     /// The engine's cache.
     pub(crate) cache: u64,
-    /// Rows that are not in tables yet.
+    /// Rows that are not in tables yet, in memtables.
     pub(crate) memtables: u64,
-    /// All that is not for clients.
+    /// The parts that are not for clients.
     fixed: u64,
-    /// When the cache is smaller than its setting: a line that says so.
+    /// A line for the log when the cache is smaller than its setting.
     pub(crate) note: Option<String>,
 }
 
 impl MemoryPlan {
     /// The plan of these settings on this machine.
     #[must_use]
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &ServerSettings) -> Self {
         let total = settings.memory.unwrap_or_else(|| machine_bytes() / PART_OF_MACHINE);
         Self::of(total, settings.cache_bytes)
     }
 
     fn of(total: u64, cache_wanted: u64) -> Self {
         let cache = cache_wanted.min(total / 4);
-        let (memtables, passing) = (total / 8, PASSING_BYTES_MAX.min(total / 8));
+        let (memtables, in_flight) = (total / 8, IN_FLIGHT_BYTES_MAX.min(total / 8));
         let note = (cache < cache_wanted).then(|| {
             format!(
                 "the cache takes {} MiB instead of {} ({}): a quarter of {} MiB ({}) at most",
@@ -59,7 +59,7 @@ impl MemoryPlan {
                 table::MEMORY.name
             )
         });
-        Self { total, cache, memtables, fixed: cache + memtables + passing, note }
+        Self { total, cache, memtables, fixed: cache + memtables + in_flight, note }
     }
 
     /// The budget that clients draw on.
@@ -69,15 +69,15 @@ impl MemoryPlan {
     }
 }
 
-/// An engine as operators see it, and beside it what clients hold.
-pub(crate) struct WithClients {
+/// An engine's view for operators, with the memory of clients.
+pub(crate) struct EngineWithClients {
     /// The engine.
     pub(crate) engine: Arc<dyn EngineView>,
     /// The budget that clients draw on.
     pub(crate) clients: MemoryBudget,
 }
 
-impl EngineView for WithClients {
+impl EngineView for EngineWithClients {
     fn name(&self) -> &str {
         self.engine.name()
     }
@@ -99,16 +99,16 @@ impl EngineView for WithClients {
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
 fn gauges_of(budget: &MemoryBudget) -> Vec<Gauge> {
-    let figures = budget.figures();
+    let usage = budget.usage();
     let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
     let max = "Bytes of memory that they may hold.";
     vec![
-        ("larder_memory_held_bytes{draws=\"small\"}", figures.small as f64, held),
-        ("larder_memory_held_bytes{draws=\"large\"}", figures.large as f64, held),
-        ("larder_memory_max_bytes{draws=\"small\"}", figures.small_max as f64, max),
-        ("larder_memory_max_bytes{draws=\"large\"}", figures.large_max as f64, max),
-        ("larder_memory_waiting", figures.waiting as f64, "Requests that wait for memory."),
-        ("larder_memory_refused_total", figures.refused as f64, "Requests and connections refused for want of memory."),
+        ("larder_memory_held_bytes{draws=\"small\"}", usage.small as f64, held),
+        ("larder_memory_held_bytes{draws=\"large\"}", usage.large as f64, held),
+        ("larder_memory_max_bytes{draws=\"small\"}", usage.small_max as f64, max),
+        ("larder_memory_max_bytes{draws=\"large\"}", usage.large_max as f64, max),
+        ("larder_memory_waiting", usage.waiting as f64, "Requests that wait for memory."),
+        ("larder_memory_refused_total", usage.refused as f64, "Requests and connections refused for want of memory."),
     ]
 }
 
@@ -143,14 +143,14 @@ mod tests {
     fn the_parts_never_exceed_the_whole() {
         for total in [64, 256, 1024, 6 * 1024].map(|mib| mib * MIB) {
             let plan = MemoryPlan::of(total, 256 * MIB);
-            let figures = plan.budget().figures();
-            assert!(plan.fixed + figures.small_max + figures.large_max <= total, "{plan:?} {figures:?}");
-            assert!(figures.large_max >= total / 4, "{plan:?} {figures:?}");
+            let usage = plan.budget().usage();
+            assert!(plan.fixed + usage.small_max + usage.large_max <= total, "{plan:?} {usage:?}");
+            assert!(usage.large_max >= total / 4, "{plan:?} {usage:?}");
         }
     }
 
     #[test]
-    fn a_cache_that_does_not_fit_is_smaller_and_says_so() {
+    fn a_cache_above_its_quarter_is_cut_with_a_note() {
         let plan = MemoryPlan::of(256 * MIB, 256 * MIB);
         assert_eq!(plan.cache, 64 * MIB);
         assert!(plan.note.unwrap().contains("64 MiB instead of 256 (cache-size)"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_says_how_much_it_has() {
+    fn the_memory_of_the_machine_is_read_from_proc() {
         assert_eq!(installed("MemTotal:       1000 kB\nMemFree: 1 kB\n"), Some(1_024_000));
         assert_eq!(installed(""), None);
         assert!(machine_bytes() > 64 * MIB);

@@ -1,4 +1,4 @@
-//! Log lines about the engine's nodes: which one is not reached, since when, and what still works.
+//! Log lines about lost nodes of the engine: since when they are lost, and which requests still work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use larder_gateway::{EngineNode, EngineView};
 use tokio::time::Instant;
 
-/// How often the nodes are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the check runs.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Nodes that are not reached, each since when.
+/// The lost nodes, with the time of their loss.
 #[derive(Debug, Default)]
 struct NodeWatch {
     lost: BTreeMap<String, Instant>,
@@ -23,22 +23,22 @@ enum NodeChange {
     Back { node: String, after: Duration },
 }
 
-/// Looks at the nodes of an engine for as long as it runs, and logs each that is lost or comes back.
+/// Checks the engine's nodes for as long as it runs, and logs each node that is lost or returns.
 pub(crate) async fn watch_nodes(engine: Arc<dyn EngineView>) {
     let mut watch = NodeWatch::default();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let nodes = engine.nodes();
         let up = nodes.iter().filter(|node| node.up).count();
-        for change in watch.look(&nodes, Instant::now()) {
+        for change in watch.update(&nodes, Instant::now()) {
             log(&change, up, nodes.len());
         }
     }
 }
 
 impl NodeWatch {
-    /// The changes since the last look. A node that left the cluster is lost no more.
-    fn look(&mut self, nodes: &[EngineNode], now: Instant) -> Vec<NodeChange> {
+    /// The changes since the last call. A node that left the cluster is no longer lost.
+    fn update(&mut self, nodes: &[EngineNode], now: Instant) -> Vec<NodeChange> {
         let mut changes = Vec::new();
         for EngineNode { address, up } in nodes {
             if !up && !self.lost.contains_key(address) {
@@ -56,24 +56,17 @@ impl NodeWatch {
 fn log(change: &NodeChange, up: usize, nodes: usize) {
     match change {
         NodeChange::Lost(node) => {
-            tracing::warn!(node, up, nodes, "a node of the engine is not reached: {}", still_works(up, nodes));
+            tracing::warn!(node, up, nodes, "a node of the engine is not reached: {}", impact(up, nodes));
         }
         NodeChange::Back { node, after } => {
             let seconds = after.as_secs();
-            tracing::info!(
-                node,
-                seconds,
-                up,
-                nodes,
-                "a node of the engine is reached again: {}",
-                still_works(up, nodes)
-            );
+            tracing::info!(node, seconds, up, nodes, "a node of the engine is reached again: {}", impact(up, nodes));
         }
     }
 }
 
-/// What works while so many of the nodes are up. Of three copies, as a rule, each is on a node of its own.
-fn still_works(up: usize, nodes: usize) -> &'static str {
+/// The requests that still work with so many nodes up. Usually each of three copies is on another node.
+fn impact(up: usize, nodes: usize) -> &'static str {
     match nodes - up {
         0 => "all are",
         _ if up == 0 => "nothing is served until one is",
@@ -90,26 +83,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_told_once_when_it_is_lost_and_once_when_it_is_back() {
+    fn a_lost_node_is_logged_once_and_its_return_once() {
         let node = |address: &str, up| EngineNode { address: address.to_owned(), up };
         let (mut watch, begun) = (NodeWatch::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(watch.look(&[node("a", true), node("b", true)], at(0)), []);
-        assert_eq!(watch.look(&[node("a", true), node("b", false)], at(1)), [NodeChange::Lost("b".into())]);
-        assert_eq!(watch.look(&[node("a", true), node("b", false)], at(2)), []);
+        assert_eq!(watch.update(&[node("a", true), node("b", true)], at(0)), []);
+        assert_eq!(watch.update(&[node("a", true), node("b", false)], at(1)), [NodeChange::Lost("b".into())]);
+        assert_eq!(watch.update(&[node("a", true), node("b", false)], at(2)), []);
         let back = NodeChange::Back { node: "b".into(), after: Duration::from_secs(23) };
-        assert_eq!(watch.look(&[node("a", true), node("b", true)], at(24)), [back]);
-        watch.look(&[node("a", false)], at(25));
-        assert_eq!(watch.look(&[node("b", true)], at(26)), [], "it left the cluster");
+        assert_eq!(watch.update(&[node("a", true), node("b", true)], at(24)), [back]);
+        watch.update(&[node("a", false)], at(25));
+        assert_eq!(watch.update(&[node("b", true)], at(26)), [], "it left the cluster");
         assert!(watch.lost.is_empty());
     }
 
     #[test]
-    fn what_still_works_depends_on_how_many_are_lost() {
-        assert_eq!(still_works(3, 3), "all are");
-        assert_eq!(still_works(2, 3), "everything goes on, with a copy less");
-        assert!(still_works(1, 3).starts_with("where most copies"));
-        assert!(still_works(1, 2).starts_with("where most copies"));
-        assert_eq!(still_works(0, 3), "nothing is served until one is");
+    fn the_impact_depends_on_the_number_of_lost_nodes() {
+        assert_eq!(impact(3, 3), "all are");
+        assert_eq!(impact(2, 3), "everything goes on, with a copy less");
+        assert!(impact(1, 3).starts_with("where most copies"));
+        assert!(impact(1, 2).starts_with("where most copies"));
+        assert_eq!(impact(0, 3), "nothing is served until one is");
     }
 }

@@ -1,7 +1,7 @@
 //! Files that only the server's own user may read: data, secrets, sockets.
 //!
-//! The directory of the data is closed to everybody else, which closes all that is in it. A server does not close one
-//! that it finds open: an operator may have opened it on purpose, and has to know.
+//! Only the server's user can enter the data directory, which protects every file in it. A server does not close a directory
+//! that it finds open: an operator may have opened it on purpose, and must decide.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -10,26 +10,26 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 
-use crate::serve::Failure;
+use crate::serve::ServerFailure;
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// The rights of group and others.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// From now on this process makes files and directories for its own user alone.
+/// Makes files and directories of this process private to its user from now on.
 pub fn keep_private() {
     rustix::process::umask(Mode::from_bits_truncate(OTHERS));
 }
 
-/// Looks at the directory of the data, and closes an empty one to others. Whoever makes it makes it private, see
-/// [`keep_private`]: the engine, which has its name on disk before it relies on anything in it.
+/// Checks the data directory, and closes an empty one to other users. The engine creates a missing one, private by
+/// [`keep_private`], and syncs its name before it relies on it.
 ///
 /// # Errors
-/// The line that says that others may read what is in it, with the command that mends it.
-pub(crate) fn check_private(dir: &Path) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure(format!("cannot read the directory {}: {error}", dir.display()));
-    // The engine says that it is missing, or no directory.
+/// A line that says that others may read the directory, with the command that closes it.
+pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
+    let failed = |error: io::Error| ServerFailure(format!("cannot read the directory {}: {error}", dir.display()));
+    // The engine reports a missing directory, or a file in its place.
     let Some(found) = fs::metadata(dir).ok().filter(fs::Metadata::is_dir) else { return Ok(()) };
     let mode = found.permissions().mode();
     if mode & OTHERS == 0 {
@@ -39,19 +39,19 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), Failure> {
         return fs::set_permissions(dir, Permissions::from_mode(DIR_MODE)).map_err(failed);
     }
     let dir = dir.display();
-    Err(Failure(format!(
+    Err(ServerFailure(format!(
         "others may read {dir} (mode {:o}), which holds data and secrets: close it with `chmod -R go-rwx {dir}`",
         mode & 0o777
     )))
 }
 
-/// Writes a file anew.
+/// Creates or replaces a private file.
 ///
 /// # Errors
-/// The error of the system.
+/// An error of the system.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
-    // One that was there keeps its mode.
+    // `open` sets the mode of a new file only.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_data_was_once_open_to_everybody() {
+    fn an_open_directory_with_data_is_refused_and_an_empty_one_is_closed() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("data");
         check_private(&dir).unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_for_its_owner_whatever_was_there() {
+    fn a_secret_replaces_a_readable_file_and_is_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         fs::write(&path, "old and longer").unwrap();

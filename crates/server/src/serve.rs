@@ -1,4 +1,4 @@
-//! The composition root: everything is opened in order, served, and closed in the reverse order.
+//! The composition root: it opens everything in order, serves, and closes in the reverse order.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_http_edge::ConnectionLimit;
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
@@ -18,123 +18,127 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admin::socket::{AdminSocket, check_path};
-use crate::banner::{Addresses, AdminKey, Banner, Caller};
+use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::descriptors::ConnectionBudget;
-use crate::engine::Engine;
-use crate::memory::{MemoryPlan, WithClients};
+use crate::engine::OpenEngine;
+use crate::memory::{EngineWithClients, MemoryPlan};
 use crate::private::check_private;
 use crate::settings::table::{self, Setting};
-use crate::settings::{Durability, Listener, Settings};
+use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals;
 
-/// Why the server did not start, or did not end in order: one line.
+/// The reason why the server did not start, or did not end in order: one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Failure(pub(crate) String);
+pub struct ServerFailure(pub(crate) String);
 
 /// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
 ///
 /// # Errors
-/// The line that says what could not be opened or closed.
-pub async fn serve(settings: &Settings, files_max: usize) -> Result<(), Failure> {
+/// A line that says which part could not be opened or closed.
+pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), ServerFailure> {
     let budget = ConnectionBudget::new(settings, files_max)?;
     let memory = MemoryPlan::new(settings);
-    let mut shutdown = signals::watch().map_err(|error| Failure(format!("cannot listen for signals: {error}")))?;
-    check_path(&settings.admin_socket).map_err(|error| Failure(error.to_string()))?;
+    let mut shutdown =
+        signals::watch().map_err(|error| ServerFailure(format!("cannot listen for signals: {error}")))?;
+    check_path(&settings.admin_socket).map_err(|error| ServerFailure(error.to_string()))?;
+    // Before the engine opens: it would put data into a directory that others may read.
     check_private(&settings.data_dir)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let actor = actor(&*clock);
     let engine = tokio::select! {
         biased;
-        opened = Engine::open(settings, &memory, clock.clone(), actor) => opened?,
-        // A cluster may keep a start waiting for minutes.
+        opened = OpenEngine::open(settings, &memory, clock.clone(), actor) => opened?,
+        // A cluster may delay the start for minutes; a signal ends the wait.
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
     let http = bind(&settings.http, &table::HTTP).await?;
     let s3 = bind(&settings.s3, &table::S3).await?;
-    let at = Addresses {
+    let at = ListenAddresses {
         http: http.as_ref().map(|(_, at)| *at),
         s3: s3.as_ref().map(|(_, at)| *at),
         admin: &settings.admin_socket,
     };
-    // Before the first heartbeat: others would wait for a gateway that could not start.
+    // Before the first heartbeat: other gateways would wait for one that then fails to start.
     let socket = bind_admin(settings).await?;
     let name = node_name(settings, at);
     let clients = memory.budget();
     let connections = budget.connections;
-    let started = Start { name: name.clone(), actor, clock, address: at.http, connections };
+    let started = GatewayStart { name: name.clone(), actor, clock, address: at.http, connections };
     let gateway = start(settings, &engine, clients.clone(), started).await?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
     let sweeper = engine.sweep(&objects, settings);
 
     let shared = SharedAdmission { connections: ConnectionLimit::new(connections), memory: clients };
-    let mut faces = JoinSet::new();
+    let mut listeners = JoinSet::new();
     if let Some((listener, _)) = http {
-        faces.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &shared), shutdown.clone()));
+        listeners.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &shared), shutdown.clone()));
     }
     if let Some((listener, address)) = s3 {
-        faces.spawn(serve_s3(listener, objects.clone(), s3_settings(settings, &shared, address), shutdown.clone()));
+        listeners.spawn(serve_s3(listener, objects.clone(), s3_settings(settings, &shared, address), shutdown.clone()));
     }
-    faces.spawn(socket.serve(objects.clone(), shutdown.clone()));
-    let kv_admin = Caller::current().kv_admin(&settings.admin_socket);
+    listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
+    let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
     let notes: Vec<_> = engine.notes.iter().cloned().chain(budget.note).chain(memory.note).collect();
-    announce(&Banner { name: &name, at, data: &engine.about, notes: &notes, admin, kv_admin });
+    announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin });
 
-    stopped(shutdown, &mut faces).await;
-    drain(&mut faces, settings.drain_timeout).await;
+    wait_for_shutdown(shutdown, &mut listeners).await;
+    drain(&mut listeners, settings.drain_timeout).await;
+    // The sweeper stops before the engine closes: a sweep of a closed store would log errors.
     drop(sweeper);
     if let Err(error) = objects.flush_usage().await {
-        tracing::warn!(%error, "what S3 users did in the last minute was not written down");
+        tracing::warn!(%error, "usage of S3 users not written: the last minute is lost");
     }
+    // The gateway leaves the members while the store still takes its last write.
     gateway.shutdown().await;
     engine.close().await
 }
 
-/// Waits for the signal. A face that ends before it is a defect, but no reason to stop the others.
-async fn stopped(mut shutdown: watch::Receiver<bool>, faces: &mut JoinSet<()>) {
+/// Waits for the signal. A listener that ends before it is a defect, but does not stop the others.
+async fn wait_for_shutdown(mut shutdown: watch::Receiver<bool>, listeners: &mut JoinSet<()>) {
     loop {
         let ended = tokio::select! {
             biased;
             _ = shutdown.wait_for(|down| *down) => return,
-            Some(ended) = faces.join_next() => ended,
+            Some(ended) = listeners.join_next() => ended,
         };
-        // The signal may come between the two looks: then it was the face that saw it first.
+        // The listener may see the signal first: its end is then no defect.
         if *shutdown.borrow() {
             return;
         }
-        tracing::error!(?ended, "a listener ended by itself");
+        tracing::error!(?ended, "listener ended without a signal: its clients cannot connect");
     }
 }
 
-/// Lets running requests end, for so long.
-async fn drain(faces: &mut JoinSet<()>, deadline: Duration) {
-    let all = async { while faces.join_next().await.is_some() {} };
+/// Waits for running requests until the deadline.
+async fn drain(listeners: &mut JoinSet<()>, deadline: Duration) {
+    let all = async { while listeners.join_next().await.is_some() {} };
     if tokio::time::timeout(deadline, all).await.is_err() {
-        tracing::warn!(?deadline, "requests still ran and were cut off");
-        faces.shutdown().await;
+        tracing::warn!(?deadline, "drain timed out: running requests are cut off");
+        listeners.shutdown().await;
     }
 }
 
-async fn bind(listener: &Listener, setting: &Setting) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+async fn bind(listener: &Listener, setting: &Setting) -> Result<Option<(TcpListener, SocketAddr)>, ServerFailure> {
     let Listener::At(at) = listener else { return Ok(None) };
-    let failed = |error| Failure(format!("cannot listen on {at} ({}): {error}", setting.flag()));
-    // SO_REUSEADDR is set by tokio: a restart does not wait for old connections.
+    let failed = |error| ServerFailure(format!("cannot listen on {at} ({}): {error}", setting.flag()));
+    // tokio sets SO_REUSEADDR: a restart does not wait for old connections.
     let listener = TcpListener::bind(at).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok(Some((listener, address)))
 }
 
-async fn bind_admin(settings: &Settings) -> Result<AdminSocket, Failure> {
+async fn bind_admin(settings: &ServerSettings) -> Result<AdminSocket, ServerFailure> {
     if let Some(dir) = settings.admin_socket.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir)
-            .map_err(|error| Failure(format!("cannot make the directory {}: {error}", dir.display())))?;
+            .map_err(|error| ServerFailure(format!("cannot make the directory {}: {error}", dir.display())))?;
     }
-    AdminSocket::bind(&settings.admin_socket).await.map_err(|error| Failure(error.to_string()))
+    AdminSocket::bind(&settings.admin_socket).await.map_err(|error| ServerFailure(error.to_string()))
 }
 
-/// The name of this gateway: as told, or else after the machine and the port where it listens, so that several may run there.
-fn node_name(settings: &Settings, at: Addresses<'_>) -> String {
+/// This gateway's name: the configured one, or the machine's name and the port, so that several may run on a machine.
+fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
     settings.node_name.clone().unwrap_or_else(|| {
         let machine = rustix::system::uname();
         let port = at.http.or(at.s3).map_or_else(String::new, |at| format!(":{}", at.port()));
@@ -142,8 +146,8 @@ fn node_name(settings: &Settings, at: Addresses<'_>) -> String {
     })
 }
 
-/// What a gateway is besides its settings.
-struct Start {
+/// The identity of a gateway, besides its settings.
+struct GatewayStart {
     name: String,
     actor: u64,
     clock: Arc<dyn Clock>,
@@ -152,67 +156,59 @@ struct Start {
 }
 
 async fn start(
-    settings: &Settings,
-    engine: &Engine,
+    settings: &ServerSettings,
+    engine: &OpenEngine,
     clients: MemoryBudget,
-    start: Start,
-) -> Result<Arc<Gateway>, Failure> {
+    start: GatewayStart,
+) -> Result<Arc<Gateway>, ServerFailure> {
     let (store, blobs) = (engine.store.clone(), engine.blobs.clone());
-    let view = Arc::new(WithClients { engine: engine.view.clone(), clients });
-    let ports = Ports {
-        store,
-        blobs,
-        actor: start.actor,
-        random: fill_random,
-        clock: start.clock,
-        engine: view,
-        rules: Rules::default(),
-    };
+    let view = Arc::new(EngineWithClients { engine: engine.view.clone(), clients });
+    let ports =
+        GatewayPorts { store, blobs, actor: start.actor, random: fill_random, clock: start.clock, engine: view };
     let config = Config {
         node: start.name,
         address: start.address.map_or_else(String::new, |address| address.to_string()),
-        durable: settings.durability == Durability::Disk,
+        durable: settings.durability == DurabilitySetting::Disk,
         object_bytes_max: settings.object_bytes_max,
         siblings_max: settings.siblings_max,
         delete_mode: settings.delete_mode,
         timeout: settings.request_timeout,
-        alone: settings.engine.is_of_one(),
-        // A connection has one request at a time: who may connect may ask.
+        alone: settings.engine.is_single_process(),
+        // A connection has one request at a time, so the bound of connections also bounds requests.
         requests_max: start.connections,
     };
-    Gateway::start(ports, config).await.map_err(|error| Failure(format!("cannot start: {error}")))
+    Gateway::start(ports, config).await.map_err(|error| ServerFailure(format!("cannot start: {error}")))
 }
 
-/// The name of this run: 64 bits of the keys that the standard library takes from the system's randomness, mixed with the
-/// process id and the time. Never 0.
+/// The id of this run: 64 bits of the standard library's random keys, mixed with the process id and the time. Never 0.
 fn actor(clock: &dyn Clock) -> u64 {
     RandomState::new().hash_one((std::process::id(), clock.now())).max(1)
 }
 
-/// Randomness of the system, for keys and secrets.
+/// Random bytes of the system, for keys and secrets.
 fn fill_random(bytes: &mut [u8]) {
-    // Without randomness no key is safe: better none than one that can be guessed.
+    // A panic is better than a key that can be guessed.
     getrandom::fill(bytes).unwrap_or_else(|error| panic!("the system gives no randomness: {error}"));
 }
 
-fn objects_config(settings: &Settings) -> ObjectsConfig {
+fn objects_config(settings: &ServerSettings) -> ObjectsConfig {
     ObjectsConfig {
         region: settings.s3_region.clone(),
         buckets_max: settings.s3_buckets_max,
-        alone: settings.engine.is_of_one(),
+        alone: settings.engine.is_single_process(),
         ..ObjectsConfig::default()
     }
 }
 
-/// Makes sure that there is an S3 admin; answers the key if it was made now.
-async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<AdminKey>, Failure> {
+/// Ensures that an S3 admin exists; returns the key if this start created it.
+async fn admin_key(settings: &ServerSettings, objects: &Objects) -> Result<Option<AdminKey>, ServerFailure> {
     if settings.s3 == Listener::Off {
         return Ok(None);
     }
-    let failed = |error| Failure(format!("cannot start: the S3 admin: {error}"));
+    let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
     let (admin, made) = match objects.ensure_admin(settings.s3_admin.clone()).await {
         Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
-            tracing::warn!("the S3 admin was not written: the disk is full; the next start writes it");
+            tracing::warn!("S3 admin not written: the disk is full; the next start writes it");
             return Ok(None);
         }
         ensured => ensured.map_err(failed)?,
@@ -224,9 +220,9 @@ async fn admin_key(settings: &Settings, objects: &Objects) -> Result<Option<Admi
 fn announce(banner: &Banner<'_>) {
     let text = banner.text();
     let mut out = std::io::stdout().lock();
-    // Nobody reading the banner is no reason to stop.
+    // A closed standard output does not stop the server.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let Addresses { http, s3, .. } = banner.at;
+    let ListenAddresses { http, s3, .. } = banner.at;
     let (http, s3) = (http.map(tracing::field::display), s3.map(tracing::field::display));
     tracing::info!(node = banner.name, http, s3, "ready");
     for note in banner.notes {
@@ -234,13 +230,13 @@ fn announce(banner: &Banner<'_>) {
     }
 }
 
-/// What all listeners share.
+/// Limits that all listeners share.
 struct SharedAdmission {
     connections: ConnectionLimit,
     memory: MemoryBudget,
 }
 
-fn s3_settings(settings: &Settings, shared: &SharedAdmission, address: SocketAddr) -> S3Settings {
+fn s3_settings(settings: &ServerSettings, shared: &SharedAdmission, address: SocketAddr) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
     roots.extend(own_names(settings, address));
     S3Settings {
@@ -263,8 +259,8 @@ fn serve_s3(
     })
 }
 
-/// What the listener is called in the settings, and its address.
-fn own_names(settings: &Settings, address: SocketAddr) -> Vec<String> {
+/// The listener's host in the settings, and its address.
+fn own_names(settings: &ServerSettings, address: SocketAddr) -> Vec<String> {
     let name = match &settings.s3 {
         Listener::At(at) => at.rsplit_once(':').map(|(host, _)| host.to_ascii_lowercase()),
         Listener::Off => None,
@@ -272,7 +268,7 @@ fn own_names(settings: &Settings, address: SocketAddr) -> Vec<String> {
     name.into_iter().chain([address.ip().to_string()]).collect()
 }
 
-fn http_settings(settings: &Settings, shared: &SharedAdmission) -> HttpSettings {
+fn http_settings(settings: &ServerSettings, shared: &SharedAdmission) -> HttpSettings {
     HttpSettings {
         connections: shared.connections.clone(),
         memory: shared.memory.clone(),

@@ -1,4 +1,4 @@
-//! The binary from outside: how it starts, how it refuses to, how it ends.
+//! The binary from outside: its start, its refusals and its end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,20 +13,20 @@ const END_TIME_MAX: Duration = Duration::from_secs(20);
 
 fn larder(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    // Servers of other tests run at the same time: each S3 listener takes a port of its own, unless a flag says otherwise.
+    // Servers of other tests run at the same time, so each S3 listener takes a free port unless a flag names one.
     command.env_clear().env("LARDER_S3", "127.0.0.1:0").current_dir(dir).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// A running server.
-struct Server {
+struct LarderProcess {
     child: Child,
     banner: String,
 }
 
-impl Server {
-    /// Starts one and reads its banner.
+impl LarderProcess {
+    /// Starts a server and reads its banner.
     fn start(dir: &Path, arguments: &[&str]) -> Self {
         let mut child = larder(dir, arguments).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LarderProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -68,7 +68,7 @@ fn ended(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Starts a server that should refuse to; what it says and its exit code.
+/// Starts a server that must refuse; returns its line and its exit code.
 #[track_caller]
 fn refused(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let mut child = larder(dir, arguments).spawn().unwrap();
@@ -81,10 +81,10 @@ fn refused(dir: &Path, arguments: &[&str]) -> (String, Option<i32>) {
 }
 
 #[test]
-fn it_starts_says_where_and_ends_in_order() {
+fn the_server_starts_prints_its_addresses_and_ends_in_order() {
     let dir = TempDir::new().unwrap();
     for signal in ["-TERM", "-INT"] {
-        let server = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+        let server = LarderProcess::start(dir.path(), &["--http", "127.0.0.1:0"]);
         let port = server.line("Riak HTTP").strip_prefix("http://127.0.0.1:").unwrap().parse::<u16>().unwrap();
         assert_ne!(port, 0);
         assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
@@ -96,9 +96,9 @@ fn it_starts_says_where_and_ends_in_order() {
 }
 
 #[test]
-fn without_listeners_it_still_answers_kv_admin() {
+fn a_server_without_listeners_answers_kv_admin() {
     let dir = TempDir::new().unwrap();
-    let server = Server::start(dir.path(), &["--http", "off", "--engine", "memory"]);
+    let server = LarderProcess::start(dir.path(), &["--http", "off", "--engine", "memory"]);
     assert_eq!(server.line("Riak HTTP"), "off");
     let mut stream = UnixStream::connect(dir.path().join("data/admin.sock")).unwrap();
     std::io::Write::write_all(&mut stream, b"\0\0\0\x08[\"ping\"]").unwrap();
@@ -110,7 +110,7 @@ fn without_listeners_it_still_answers_kv_admin() {
 }
 
 #[test]
-fn a_start_that_cannot_be_is_one_line_and_an_exit_code() {
+fn a_failed_start_is_one_line_and_an_exit_code() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -135,7 +135,7 @@ fn a_start_that_cannot_be_is_one_line_and_an_exit_code() {
 #[test]
 fn a_second_server_on_the_same_data_is_refused() {
     let dir = TempDir::new().unwrap();
-    let first = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    let first = LarderProcess::start(dir.path(), &["--http", "127.0.0.1:0"]);
     let (line, code) = refused(dir.path(), &["--http", "127.0.0.1:0", "--admin-socket", "other.sock"]);
     assert_eq!((line.as_str(), code), ("larder: ./data is in use by another server", Some(1)));
     assert!(UnixStream::connect(dir.path().join("data/admin.sock")).is_ok(), "the first one goes on");
@@ -143,11 +143,11 @@ fn a_second_server_on_the_same_data_is_refused() {
 }
 
 #[test]
-fn a_killed_server_leaves_a_socket_that_the_next_one_replaces() {
+fn the_next_server_replaces_the_socket_of_a_killed_one() {
     let dir = TempDir::new().unwrap();
-    let first = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    let first = LarderProcess::start(dir.path(), &["--http", "127.0.0.1:0"]);
     first.end("-KILL");
     assert!(dir.path().join("data/admin.sock").exists());
-    let second = Server::start(dir.path(), &["--http", "127.0.0.1:0"]);
+    let second = LarderProcess::start(dir.path(), &["--http", "127.0.0.1:0"]);
     assert_eq!(second.end("-TERM").code(), Some(0));
 }

@@ -1,15 +1,19 @@
-//! Blobs in a cluster: rows of 256 KiB, 64 to a partition, and a record that says when they are a blob.
+//! Blobs in a cluster: rows of 256 KiB, 64 to a partition, and a record for each blob.
 //!
 //! ```text
 //! create ── record, leased ──> write ── blocks, up to six at once ──> finish ── record: length ──> row ──> lease dropped
 //! ```
-//! - Records are spread over 256 partitions by the first byte of the id, so a listing is pages of ordered partitions.
-//! - Every time that a blob is written is a *run* with blocks and a record of its own. Of several that were finished the one
-//!   finished last is read; an abandoned one disturbs none.
-//! - A lease is a column with an expiry, which every gateway sees; its holder renews it. So no sweeper anywhere lists a blob whose
-//!   row is about to be written, unless its writer was silent for longer than a lease lasts: what then, the gateway decides.
-//! - Removed blobs are gone at once, their blocks after a time of grace ([`CassandraBlobs::purge`]), for those who are reading.
-//! - What is read at a quorum was written at a quorum, in the local datacenter.
+//! - Records are spread over 256 partitions by the first byte of the id, so a listing reads ordered partitions page by
+//!   page.
+//! - Each writing of a blob is a *run*, with blocks and a record of its own. The run that finished last is read; an
+//!   abandoned run disturbs no other.
+//! - A lease is a column with an expiry that every gateway sees; its holder renews it. So no sweeper lists a blob as
+//!   free while its row may still be written, unless the writer was silent for longer than a lease; the gateway handles
+//!   that case.
+//! - Removed blobs are absent at once. Their blocks stay for a grace period ([`CassandraBlobs::purge`]) for running
+//!   readers.
+//! - Writes use a quorum in the local datacenter. A reader asks a quorum for a record, and one replica if the quorum is slow; it
+//!   asks one replica for a block, and a quorum if that one lacks the block or the bytes fail their check.
 //! - Memory is bounded: 2 MiB for a writer, two blocks for a reader.
 
 pub mod cql;
@@ -30,53 +34,53 @@ use larder_model::content::BlobId;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, Clock, Error, Kind, ListedBlob, Result};
 use scylla::client::session::Session;
 
-use cql::{Cql, Statements};
-use format::{BLOCK_BYTES, Head};
-use lease::Lease;
-use reader::Reader;
-use records::{Name, Record, Records, SHARDS, current};
-use writer::Writer;
+use cql::{BlobStatement, PreparedBlobStatements};
+use format::{BLOCK_BYTES, RecordHeader};
+use lease::RecordLease;
+use reader::BlockReader;
+use records::{BlobRecord, BlobRecords, RecordName, SHARDS, current_record};
+use writer::BlockWriter;
 
-/// How long removed blocks stay for those who read them.
+/// How long removed blocks stay for running readers.
 pub const GRACE: Duration = Duration::from_secs(15 * 60);
-/// How long a lease lasts that nobody renews.
+/// How long a lease lasts without a renewal.
 pub const LEASE: Duration = Duration::from_secs(60);
 /// How long one statement may take.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// Shards that a listing looks at together when one does not fill its page.
+/// Shards that a listing reads concurrently when one does not fill its page.
 const SHARDS_AT_ONCE: usize = 8;
 
-/// How blobs are kept.
+/// Options of blobs.
 #[derive(Clone)]
 pub struct BlobOptions {
-    /// How long removed blocks stay for those who read them: see [`GRACE`].
+    /// How long removed blocks stay for running readers: see [`GRACE`].
     pub grace: Duration,
-    /// How long a lease lasts that nobody renews, a second at least: see [`LEASE`].
+    /// How long a lease lasts without a renewal, at least a second: see [`LEASE`].
     pub lease: Duration,
-    /// Judges the time of grace.
+    /// Clock of the grace period.
     pub clock: Arc<dyn Clock>,
-    /// A number that no other process over this cluster has, nor had: the gateway's actor.
+    /// A number that no other process on this cluster has or had: the gateway's actor.
     pub process: u64,
 }
 
 /// The blobs of one keyspace.
 pub struct CassandraBlobs {
-    records: Arc<Records>,
+    records: Arc<BlobRecords>,
 }
 
 impl CassandraBlobs {
-    /// Opens the blobs of a keyspace that a [`CassandraStore`](crate::CassandraStore) has made, with the tables of
+    /// Opens the blobs of a keyspace that a [`CassandraStore`](crate::CassandraStore) has created, with the tables of
     /// [`cql::SCHEMA`].
     ///
     /// # Errors
-    /// `Unavailable`, `TimedOut`, `Io`; within a minute, also where there are no such tables.
+    /// `Unavailable`, `TimedOut`, `Io`; within a minute, also if the tables are missing.
     pub async fn open(session: Arc<Session>, keyspace: &str, options: BlobOptions) -> Result<Self> {
-        let statements = Statements::open(session, keyspace, STATEMENT_MAX).await?;
-        Ok(Self { records: Arc::new(Records::new(statements, &options)) })
+        let statements = PreparedBlobStatements::open(session, keyspace, STATEMENT_MAX).await?;
+        Ok(Self { records: Arc::new(BlobRecords::new(statements, &options)) })
     }
 
-    /// Removes for good what was removed, or left behind by a writer that died, a time of grace ago; answers how many blobs.
-    /// Call it now and then; any number of gateways may.
+    /// Removes for good blobs that were removed, or left by a dead writer, a grace period ago; answers their number.
+    /// Call it regularly; any number of gateways may.
     ///
     /// # Errors
     /// As [`Blobs::list`].
@@ -84,7 +88,7 @@ impl CassandraBlobs {
         self.records.purge().await
     }
 
-    /// Blocks that were missing or damaged when somebody read them, since the start.
+    /// Blocks that readers found missing or damaged since the start.
     #[must_use]
     pub fn damaged_blocks(&self) -> u64 {
         self.records.damaged.load(Ordering::Relaxed)
@@ -94,33 +98,36 @@ impl CassandraBlobs {
 #[async_trait]
 impl Blobs for CassandraBlobs {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        let name = Name { id, run: self.records.new_run() };
-        // Held before it can be seen; if this fails half way, dropping the lease removes what there is.
-        let lease = Lease::hold(self.records.clone(), name);
-        self.records.begin(name, &Head { block: BLOCK_BYTES, owner }).await?;
-        Ok(Box::new(Writer::new(self.records.clone(), lease)))
+        let name = RecordName { id, run: self.records.new_run() };
+        // The lease is taken before the record is visible: a sweeper never sees the record without it. If `begin` fails
+        // half way, dropping the lease removes the record.
+        let lease = RecordLease::hold(self.records.clone(), name);
+        self.records.begin(name, &RecordHeader { block: BLOCK_BYTES, owner }).await?;
+        Ok(Box::new(BlockWriter::new(self.records.clone(), lease)))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
         let records = self.records.find_to_read(id).await?;
-        let found = current(&records).and_then(|record| Some((record.name, record.head.clone()?, record.readable()?)));
+        let found =
+            current_record(&records).and_then(|record| Some((record.name, record.head.clone()?, record.readable()?)));
         let Some((name, head, (length, _))) = found else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));
         };
-        Ok(Box::new(Reader::new(self.records.clone(), name, Head::decode(head)?.block, length)))
+        Ok(Box::new(BlockReader::new(self.records.clone(), name, RecordHeader::decode(head)?.block, length)))
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
+        // Only marked: running readers keep the blocks until a purge after the grace period.
         for record in self.records.find(id).await?.iter().filter(|record| record.readable().is_some()) {
-            self.records.mark(Cql::MarkRemoved, record.name).await?;
+            self.records.mark(BlobStatement::MarkRemoved, record.name).await?;
         }
         Ok(())
     }
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let first = after.map_or(0, |after| i32::from(after.0[0]));
-        let behind = after.map_or_else(Vec::new, |after| after.0.to_vec());
-        let mut found = list_shard(self.records.clone(), first, behind, limit).await?;
+        let id_after = after.map_or_else(Vec::new, |after| after.0.to_vec());
+        let mut found = list_shard(self.records.clone(), first, id_after, limit).await?;
         if found.len() < limit {
             let shards = (first + 1..SHARDS).map(|shard| list_shard(self.records.clone(), shard, Vec::new(), limit));
             let mut shards = futures_util::stream::iter(shards).buffered(SHARDS_AT_ONCE);
@@ -140,8 +147,13 @@ impl Blobs for CassandraBlobs {
     }
 }
 
-/// Up to `limit` blobs of one shard.
-async fn list_shard(records: Arc<Records>, shard: i32, mut after: Vec<u8>, limit: usize) -> Result<Vec<ListedBlob>> {
+/// Lists up to `limit` blobs of one shard.
+async fn list_shard(
+    records: Arc<BlobRecords>,
+    shard: i32,
+    mut after: Vec<u8>,
+    limit: usize,
+) -> Result<Vec<ListedBlob>> {
     let mut found = Vec::new();
     loop {
         let (page, more) = records.page(shard, &after).await?;
@@ -155,11 +167,13 @@ async fn list_shard(records: Arc<Records>, shard: i32, mut after: Vec<u8>, limit
     }
 }
 
-/// A blob as listed; `None` for one that is damaged.
-fn listed(records: &Records, blob: &[Record]) -> Option<ListedBlob> {
-    let current = current(blob)?;
-    let head = Head::decode(current.head.clone()?);
-    let head = head.inspect_err(|error| tracing::error!(blob = current.name.id.hex(), %error, "blob skipped"));
+/// A blob as listed; `None` for a blob with a damaged record.
+fn listed(records: &BlobRecords, blob: &[BlobRecord]) -> Option<ListedBlob> {
+    let current = current_record(blob)?;
+    let head = RecordHeader::decode(current.head.clone()?);
+    let head = head.inspect_err(
+        |error| tracing::error!(blob = current.name.id.hex(), %error, "blob record unreadable; listing skips it"),
+    );
     let leased = blob.iter().any(|record| records.is_leased(record));
     Some(ListedBlob { id: current.name.id, owner: head.ok()?.owner, leased })
 }

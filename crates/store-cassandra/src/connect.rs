@@ -1,4 +1,4 @@
-//! The way to a cluster.
+//! Connecting to a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,60 +17,61 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use larder_store::{Clock, Kind, Partition};
 
+use crate::client::ClusterClient;
 use crate::clock::ClusterClock;
-use crate::cluster::Cluster;
+use crate::node_settings::NodeSettings;
 use crate::options::{ConnectOptions, Replication, TlsOptions};
-use crate::retry::Retry;
-use crate::settings::Settings;
+use crate::retry::LarderRetryPolicy;
 use crate::tls;
 
-/// How long a start may take until the cluster has been looked at.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the tables may take to be made, the first time: all nodes have to agree on each.
-const SCHEMA_PATIENCE: Duration = Duration::from_secs(180);
+/// How long connecting and reading the settings may take.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// How long creating the tables may take: all nodes have to agree on each.
+const SCHEMA_MAX: Duration = Duration::from_secs(180);
 /// How long one connection may take.
-const CONNECTION: Duration = Duration::from_secs(5);
-/// A node that has not answered anything for these two together is not asked any more.
+const CONNECTION_MAX: Duration = Duration::from_secs(5);
+/// Interval of keepalives, and their timeout: a node silent for both together is no longer used.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
-/// Most descriptors the driver needs: it has a connection to each node of Cassandra and to each shard of ScyllaDB, one more for
-/// what changes in the cluster, and makes new ones before it lets broken ones go. Enough for 32 nodes, or for 3 of 32 shards.
+/// Most file descriptors of the driver. It holds a connection to each Cassandra node or ScyllaDB shard and one for
+/// events, and opens new ones before it closes broken ones. Enough for 32 nodes, or for 3 nodes of 32 shards.
 pub const DESCRIPTORS_MAX: usize = 160;
 
-/// Why there is no store, in one line for whoever starts it.
+/// Why a connection failed, in one line for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The options contradict themselves or name what is not there.
+    /// The options contradict each other, or name something that does not exist.
     #[error("{0}")]
     Options(String),
     /// No contact point answered.
     #[error("no node of the cluster could be reached at {contact_points}: {cause}")]
     Unreachable {
-        /// Who was asked.
+        /// The contact points.
         contact_points: String,
-        /// What the last of them said.
+        /// The error of the last one.
         cause: String,
     },
-    /// The cluster does not take the user name and password, or asks for some.
+    /// The cluster refuses the user name and password, or requires them.
     #[error("the cluster refused the user name and password: {0}")]
     Authentication(String),
-    /// The keyspaces or tables could not be made.
+    /// The keyspaces or tables could not be created.
     #[error("the keyspaces could not be made: {0}")]
     Schema(String),
 }
 
-/// Connects, makes the schema and reads what the nodes say of themselves.
+/// Connects, creates the schema and reads the settings of a node.
 ///
 /// # Errors
-/// Within half a minute, or three where tables are to be made; and the time of one connection where the nodes are asked why.
-pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<String>), ConnectError> {
-    let deadline = Instant::now() + PATIENCE;
-    check(&options)?;
-    let retry = Retry::default();
+/// Within half a minute, or three minutes if tables are created; plus the time of one connection to read a TLS alert.
+pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, Vec<String>), ConnectError> {
+    let deadline = Instant::now() + CONNECT_MAX;
+    check_options(&options)?;
+    let retry = LarderRetryPolicy::default();
     let session = Arc::new(open(&options, retry.clone(), deadline).await?);
+    // The policy is built before the session, and needs it to see the connected nodes.
     retry.watch(&session);
-    let settings = Settings::read(&session, deadline).await;
+    let settings = NodeSettings::read(&session, deadline).await;
     let clock: Arc<dyn Clock> = match &options.clock {
         Some(clock) => clock.clone(),
         None => {
@@ -78,23 +79,23 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(Cluster, Vec<Str
         }
     };
     let ConnectOptions { keyspace, replication, .. } = options;
-    let cluster = Cluster::new(session, keyspace, replication, clock, settings.syncs());
+    let cluster = ClusterClient::new(session, keyspace, replication, clock, settings.syncs());
     if let Some(local) = cluster.replication.local()
         && cluster.nodes(Some(local)).1 == 0
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
-    let made = cluster.ensure_keyspace(Partition::N_VAL, Instant::now() + SCHEMA_PATIENCE).await;
+    let made = cluster.ensure_keyspace(Partition::DEFAULT_N_VAL, Instant::now() + SCHEMA_MAX).await;
     made.map_err(|error| match error.kind {
         Kind::Misuse => ConnectError::Options(error.to_string()),
         _ => ConnectError::Schema(error.to_string()),
     })?;
     let mut notes: Vec<String> = settings.note().into_iter().collect();
-    notes.extend(fewer_copies(&cluster));
+    notes.extend(note_fewer_copies(&cluster));
     Ok((cluster, notes))
 }
 
-fn check(options: &ConnectOptions) -> Result<(), ConnectError> {
+fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
     let refuse = |text: String| Err(ConnectError::Options(text));
     if options.contact_points.is_empty() {
         return refuse("no contact point of the cluster is named".into());
@@ -114,71 +115,76 @@ fn check(options: &ConnectOptions) -> Result<(), ConnectError> {
     Ok(())
 }
 
-async fn open(options: &ConnectOptions, retry: Retry, deadline: Instant) -> Result<Session, ConnectError> {
+async fn open(options: &ConnectOptions, retry: LarderRetryPolicy, deadline: Instant) -> Result<Session, ConnectError> {
     let mut policy = DefaultPolicy::builder().token_aware(true);
     if let Some(local) = options.replication.local() {
         policy = policy.prefer_datacenter(local.to_owned()).permit_dc_failover(false);
     }
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::Quorum)
-        .request_timeout(Some(PATIENCE))
+        .request_timeout(Some(CONNECT_MAX))
         .load_balancing_policy(policy.build())
         .retry_policy(Arc::new(retry))
         .build();
     let mut builder = SessionBuilder::new()
         .known_nodes(&options.contact_points)
-        .connection_timeout(CONNECTION)
+        .connection_timeout(CONNECTION_MAX)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
-        .schema_agreement_timeout(PATIENCE)
+        .schema_agreement_timeout(CONNECT_MAX)
         .default_execution_profile_handle(profile.into_handle());
     if let Some(credentials) = &options.credentials {
         builder = builder.user(&credentials.user, &credentials.password);
     }
     let tls = match &options.tls {
-        Some(options) => Some(config(options).await?),
+        Some(options) => Some(load_tls_config(options).await?),
         None => None,
     };
     builder = builder.tls_context(tls.clone().map(TlsContext::Rustls023));
     match timeout_at(deadline, builder.build()).await {
         Ok(Ok(session)) => Ok(session),
-        Ok(Err(error)) => Err(why(options, tls, Some(error)).await),
-        Err(_) => Err(why(options, tls, None).await),
+        Ok(Err(error)) => Err(connect_error(options, tls, Some(error)).await),
+        Err(_) => Err(connect_error(options, tls, None).await),
     }
 }
 
-/// Why there is no session, by the driver's error; `None`: it did not end.
-async fn why(options: &ConnectOptions, tls: Option<Arc<ClientConfig>>, error: Option<NewSessionError>) -> ConnectError {
+/// The error of a failed session, from the driver's error; `None` after the deadline.
+async fn connect_error(
+    options: &ConnectOptions,
+    tls: Option<Arc<ClientConfig>>,
+    error: Option<NewSessionError>,
+) -> ConnectError {
     let setup = error.as_ref().and_then(setup_error);
-    if let Some(refused) = setup.and_then(refused) {
-        return refused;
+    if let Some(auth_error) = setup.and_then(auth_error) {
+        return auth_error;
     }
-    // The driver forgets why a connection broke before its first request was sent, or waits for its answer for ever.
-    let forgotten = error.is_none() || matches!(setup, Some(ConnectionSetupRequestErrorKind::BrokenConnection(_)));
+    // The driver drops the cause if a connection breaks before its first request was sent, and may wait forever for the
+    // answer.
+    let is_cause_lost = error.is_none() || matches!(setup, Some(ConnectionSetupRequestErrorKind::BrokenConnection(_)));
     let alert = match tls {
-        Some(config) if forgotten => refusal(config, &options.contact_points).await,
+        Some(config) if is_cause_lost => tls_refusal(config, &options.contact_points).await,
         _ => None,
     };
-    let said = || error.map_or_else(|| "no answer in half a minute".to_owned(), |error| error.to_string());
-    // One line, though the driver may say it in several.
-    let cause = alert.unwrap_or_else(said).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = || error.map_or_else(|| "no answer in half a minute".to_owned(), |error| error.to_string());
+    // The driver's text may have several lines; this error has one.
+    let cause = alert.unwrap_or_else(text).split_whitespace().collect::<Vec<_>>().join(" ");
     ConnectError::Unreachable { contact_points: options.contact_points.join(", "), cause }
 }
 
-/// Reads certificates, where waiting for a disk disturbs nobody.
-async fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, ConnectError> {
+/// Reads certificates on a thread that may block.
+async fn load_tls_config(options: &TlsOptions) -> Result<Arc<ClientConfig>, ConnectError> {
     let options = options.clone();
     let read = tokio::task::spawn_blocking(move || tls::config(&options)).await;
     read.unwrap_or_else(|error| Err(error.to_string())).map_err(ConnectError::Options)
 }
 
-/// What a node says that ends encrypted connections: all are asked at once.
-async fn refusal(config: Arc<ClientConfig>, contact_points: &[String]) -> Option<String> {
-    let asked = contact_points.iter().map(|point| timeout(CONNECTION, tls::refusal(config.clone(), point)));
+/// The TLS alert of a node; asks all contact points at once.
+async fn tls_refusal(config: Arc<ClientConfig>, contact_points: &[String]) -> Option<String> {
+    let asked = contact_points.iter().map(|point| timeout(CONNECTION_MAX, tls::refusal(config.clone(), point)));
     join_all(asked).await.into_iter().flatten().flatten().next()
 }
 
-/// What went wrong in the first words that were exchanged with a node.
+/// The error of the first request on a connection.
 fn setup_error(error: &NewSessionError) -> Option<&ConnectionSetupRequestErrorKind> {
     match error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
@@ -188,28 +194,28 @@ fn setup_error(error: &NewSessionError) -> Option<&ConnectionSetupRequestErrorKi
     }
 }
 
-/// What a cluster says of a user name and password that it does not take.
-fn refused(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
-    let said = match setup {
+/// The error for credentials that the cluster refuses.
+fn auth_error(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
+    let text = match setup {
         ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, text) => text,
         ConnectionSetupRequestErrorKind::MissingAuthentication => "it asks for them, and none are set",
         _ => return None,
     };
-    Some(ConnectError::Authentication(said.to_owned()))
+    Some(ConnectError::Authentication(text.to_owned()))
 }
 
-/// What there is to say of a keyspace that has fewer copies than its number.
-fn fewer_copies(cluster: &Cluster) -> Option<String> {
-    let (n_val, copies) = (usize::from(Partition::N_VAL), cluster.copies(Partition::N_VAL).local);
-    let keyspace = cluster.keyspace(Partition::N_VAL);
+/// A note about a keyspace with fewer copies than its number.
+fn note_fewer_copies(cluster: &ClusterClient) -> Option<String> {
+    let (n_val, copies) = (usize::from(Partition::DEFAULT_N_VAL), cluster.copies(Partition::DEFAULT_N_VAL).local);
+    let keyspace = cluster.keyspace(Partition::DEFAULT_N_VAL);
     let nodes = cluster.nodes(cluster.replication.local()).1;
     (copies < n_val).then(|| {
-        let made_for = nodes_in_words(copies);
+        let made_for = format_node_count(copies);
         format!("{keyspace} keeps {copies} of {n_val} copies, as it was made for {made_for}; the cluster has {nodes}")
     })
 }
 
-fn nodes_in_words(nodes: usize) -> String {
+fn format_node_count(nodes: usize) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 
@@ -237,37 +243,37 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_word_begins_no_keyspace() {
+    fn a_keyspace_prefix_is_a_lower_case_word() {
         for name in ["larder", "l", "larder_2", "a_b"] {
-            assert_eq!(check(&options(name)), Ok(()), "{name}");
+            assert_eq!(check_options(&options(name)), Ok(()), "{name}");
         }
         for name in ["", "Larder", "2larder", "a-b", "a b", "a;b", "\"a", &"a".repeat(41)] {
-            assert!(check(&options(name)).is_err(), "{name}");
+            assert!(check_options(&options(name)).is_err(), "{name}");
         }
     }
 
     #[test]
-    fn the_local_datacenter_holds_copies() {
+    fn the_local_datacenter_must_hold_copies() {
         let both = |local: &str| Replication::Datacenters { local: local.into(), all: vec!["a".into(), "b".into()] };
-        assert_eq!(check(&ConnectOptions { replication: both("a"), ..options("l") }), Ok(()));
-        assert!(check(&ConnectOptions { replication: both("c"), ..options("l") }).is_err());
-        assert!(check(&ConnectOptions { contact_points: Vec::new(), ..options("l") }).is_err());
+        assert_eq!(check_options(&ConnectOptions { replication: both("a"), ..options("l") }), Ok(()));
+        assert!(check_options(&ConnectOptions { replication: both("c"), ..options("l") }).is_err());
+        assert!(check_options(&ConnectOptions { contact_points: Vec::new(), ..options("l") }).is_err());
     }
 
     #[test]
-    fn nodes_are_counted_in_words() {
-        assert_eq!([1, 2].map(nodes_in_words), ["1 node", "2 nodes"]);
+    fn one_node_is_singular() {
+        assert_eq!([1, 2].map(format_node_count), ["1 node", "2 nodes"]);
     }
 
     #[tokio::test]
-    async fn where_nobody_listens_is_said_in_one_line() {
-        let Err(error) = connect(options("larder")).await else { panic!("nobody listens there") };
+    async fn an_unreachable_cluster_is_a_one_line_error() {
+        let Err(error) = connect(options("larder")).await else { panic!("no node listens there") };
         let text = error.to_string();
         assert!(matches!(error, ConnectError::Unreachable { .. }), "{text}");
         assert!(text.contains("127.0.0.1:1") && !text.contains('\n'), "{text}");
     }
 
-    /// Lets nobody in who shows no certificate.
+    /// A node that refuses clients without a certificate.
     fn node(listener: &TcpListener, certificate: CertificateDer<'static>, key: &KeyPair) {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
@@ -284,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_certificate_that_is_missed_is_said_whatever_the_driver_fails_of() {
+    async fn a_missing_client_certificate_is_named_whatever_the_driver_reports() {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -296,8 +302,8 @@ mod tests {
 
         for _ in 0..20 {
             let tls = Some(TlsOptions { ca: ca.clone(), identity: None });
-            let told = ConnectOptions { contact_points: contact_points.clone(), tls, ..options("larder") };
-            let Err(error) = connect(told).await else { panic!("let in") };
+            let options = ConnectOptions { contact_points: contact_points.clone(), tls, ..options("larder") };
+            let Err(error) = connect(options).await else { panic!("the node accepted the client") };
             let text = error.to_string();
             assert!(text.contains("received fatal alert: CertificateRequired") && !text.contains('\n'), "{text}");
         }

@@ -1,14 +1,15 @@
-//! What stands in the column `v`: the row's value, and behind it when the row expires.
+//! The stored form of the column `v`: the row's value, then its expiry.
 //!
 //! ```text
-//! value · 0                        never
-//! value · expiry u64 · 1           at this microsecond of the store's clock
+//! value · 0                        never expires
+//! value · expiry u64 · 1           expires at this microsecond of the store's clock
 //! ```
-//! Of two cells of one stamp Cassandra keeps the greater bytes. The value stands first and 0 is the least byte, so that between
-//! rows that never expire it is the greater value that stays. (A cell with a TTL stays before one without; the store promises
-//! nothing about that.)
+//! Of two cells with one timestamp Cassandra keeps the greater bytes. The value comes first and 0 is the least byte, so
+//! of two rows that never expire the greater value wins. (A cell with a TTL wins over one without; the store promises
+//! nothing there.)
 //!
-//! The expiry in the value is the truth, judged by the store's clock on every read. Cassandra's TTL only cleans up, well after it.
+//! The expiry in the value decides, compared with the store's clock on every read. Cassandra's TTL only cleans up, well
+//! after it.
 
 use bytes::{Buf, Bytes};
 use scylla::cluster::metadata::ColumnType;
@@ -21,29 +22,29 @@ use larder_store::{Error, Kind, Micros, Result};
 const NEVER: u8 = 0;
 const EXPIRES: u8 = 1;
 
-/// Seconds between a row's expiry and its end in Cassandra: more than any clock is off, and any reader slow.
+/// Seconds between a row's expiry and its TTL: more than any clock skew or slow read.
 const MARGIN_SECONDS: u64 = 60;
 
-/// The last second that Cassandra 4.1 can keep as the end of a cell is in January 2038. What expires later is never cleaned up
-/// by a TTL of today; a reader still sees it expire.
+/// The last second of a TTL in Cassandra 4.1 is in January 2038. A row that expires later gets no TTL and is not
+/// cleaned up; readers still see it expire.
 const END_SECONDS_MAX: u64 = 2_147_000_000;
 
 /// A bound value of a statement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
-    /// A name, a key.
+pub(crate) enum BoundValue<'a> {
+    /// A name or a key.
     Blob(&'a [u8]),
     /// A row's value with its expiry.
     Stored(&'a Bytes, Option<Micros>),
-    /// A TTL, a limit.
+    /// A TTL or a limit.
     Int(i32),
     /// A stamp.
     BigInt(i64),
-    /// A stamp that is perhaps not there.
+    /// A stamp that may be absent.
     Stamp(Option<i64>),
 }
 
-impl SerializeValue for Value<'_> {
+impl SerializeValue for BoundValue<'_> {
     fn serialize<'b>(
         &self,
         column: &ColumnType<'_>,
@@ -70,11 +71,11 @@ impl SerializeValue for Value<'_> {
     }
 }
 
-/// Reads a stored value back: the value and its expiry.
+/// Decodes a stored value: the value and its expiry.
 ///
 /// # Errors
 /// `Damaged`.
-pub(crate) fn of_stored(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)> {
+pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)> {
     match stored.last() {
         Some(&NEVER) => {
             stored.truncate(stored.len() - 1);
@@ -89,7 +90,7 @@ pub(crate) fn of_stored(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)> {
     }
 }
 
-/// Seconds after which Cassandra may forget a row written `now`; 0 for never.
+/// The TTL of a row written `now`, in seconds; 0 for none.
 pub(crate) fn ttl_seconds(expires: Option<Micros>, now: Micros) -> i32 {
     let Some(expires) = expires else { return 0 };
     let end = (expires.max(now)).div_ceil(1_000_000).saturating_add(MARGIN_SECONDS);
@@ -116,19 +117,19 @@ mod tests {
     fn stored(value: &[u8], expires: Option<Micros>) -> Bytes {
         let (value, mut cell) = (Bytes::copy_from_slice(value), Vec::new());
         let column = ColumnType::Native(NativeType::Blob);
-        Value::Stored(&value, expires).serialize(&column, CellWriter::new(&mut cell)).unwrap();
+        BoundValue::Stored(&value, expires).serialize(&column, CellWriter::new(&mut cell)).unwrap();
         assert_eq!(cell[..4], u32::try_from(cell.len() - 4).unwrap().to_be_bytes(), "the cell says its length");
         Bytes::from(cell).slice(4..)
     }
 
     proptest! {
         #[test]
-        fn values_come_back(value: Vec<u8>, expires: Option<u64>) {
-            prop_assert_eq!(of_stored(stored(&value, expires)).unwrap(), (Bytes::from(value), expires));
+        fn stored_values_decode_to_themselves(value: Vec<u8>, expires: Option<u64>) {
+            prop_assert_eq!(decode_value(stored(&value, expires)).unwrap(), (Bytes::from(value), expires));
         }
 
         #[test]
-        fn stored_values_are_in_the_order_of_values(one: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
+        fn stored_values_have_the_order_of_values(one: Vec<u8>, more: Vec<u8>, other: Vec<u8>) {
             let longer = [&one[..], &more].concat();
             for other in [&longer, &other] {
                 prop_assert_eq!(stored(&one, None).cmp(&stored(other, None)), one.cmp(other));
@@ -136,23 +137,23 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_damaged(bytes: Vec<u8>) {
-            let _ = of_stored(bytes.into());
+        fn any_bytes_decode_or_are_damaged(bytes: Vec<u8>) {
+            let _ = decode_value(bytes.into());
         }
     }
 
     #[test]
-    fn the_golden_values_still_open() {
+    fn golden_values_decode() {
         assert_eq!(stored(b"v", None), &b"v\0"[..]);
         assert_eq!(stored(b"v", Some(0x0102)), &b"v\0\0\0\0\0\0\x01\x02\x01"[..]);
         for damaged in [&b""[..], b"v\x02", b"\0\0\0\0\0\0\0\x01"] {
-            let kind = of_stored(Bytes::copy_from_slice(damaged)).unwrap_err().kind;
+            let kind = decode_value(Bytes::copy_from_slice(damaged)).unwrap_err().kind;
             assert_eq!(kind, Kind::Damaged, "{damaged:?}");
         }
     }
 
     #[test]
-    fn cassandra_forgets_late_or_never_but_not_early() {
+    fn a_ttl_ends_after_the_expiry_never_before() {
         let now = 1_700_000_000_400_000;
         assert_eq!(ttl_seconds(None, now), 0);
         assert_eq!(ttl_seconds(Some(now), now), 61);
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(ttl_seconds(Some(0), now), 61);
         assert_eq!(ttl_seconds(Some(now + 10_000_000), now), 71);
         assert_eq!(ttl_seconds(Some(now + 1), now + 600_000), 60, "from a whole second on");
-        assert_eq!(ttl_seconds(Some(u64::MAX), now), 0, "beyond what Cassandra can keep: readers judge it alone");
+        assert_eq!(ttl_seconds(Some(u64::MAX), now), 0, "beyond the last TTL of Cassandra: no TTL");
         assert_eq!(ttl_seconds(Some(2_200_000_000_000_000), now), 0);
         assert!(ttl_seconds(Some(2_146_000_000_000_000), now) > 400_000_000);
     }

@@ -1,45 +1,45 @@
-//! What the driver reports, as what the caller can do next.
+//! Errors of the driver, as errors of the store.
 
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
 use larder_store::{Error, Kind};
 
-/// An error of the driver, while doing `what`: a table, mostly.
-pub(crate) fn of(what: &str, error: ExecutionError) -> Error {
+/// An error of the driver about `what`, usually a table.
+pub(crate) fn from_driver(what: &str, error: ExecutionError) -> Error {
     Error::caused(kind(&error), format_args!("{what}"), error)
 }
 
 /// An error of preparing a statement.
-pub(crate) fn of_prepare(what: &str, error: PrepareError) -> Error {
-    of(what, ExecutionError::PrepareError(error))
+pub(crate) fn from_prepare(what: &str, error: PrepareError) -> Error {
+    from_driver(what, ExecutionError::PrepareError(error))
 }
 
-/// The deadline passed.
-pub(crate) fn late(what: &str) -> Error {
+/// The error of a call whose deadline passed.
+pub(crate) fn deadline_passed(what: &str) -> Error {
     Error::new(Kind::TimedOut, format!("{what}: the deadline passed"))
 }
 
-/// A write was sent more than once and one answer was an error: another one may be carried out.
+/// The error of a write that was sent more than once: one request failed, another one may be executed.
 pub(crate) fn in_doubt(what: &str, error: ExecutionError) -> Error {
     Error::caused(Kind::TimedOut, format_args!("{what}: sent more than once, and in doubt"), error)
 }
 
-/// What came back is not what was asked for.
+/// The error of an answer with unexpected columns.
 pub(crate) fn unreadable(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::caused(Kind::Damaged, format_args!("{what}: an answer that cannot be read"), error)
 }
 
-/// Whether replicas gave a read up: over too many tombstones, most likely. Protocol 4 does not say why.
+/// Whether replicas gave up a read, most likely over too many tombstones. Protocol 4 does not report the reason.
 pub(crate) fn is_read_failure(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::ReadFailure { .. }, _)))
 }
 
-/// Whether too few replicas are up: each node would answer the same.
+/// Whether too few replicas are up: every node would answer the same.
 pub(crate) fn is_unavailable(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { .. }, _)))
 }
 
-/// Whether the cluster does not allow it to this user: waiting does not mend that.
+/// Whether the cluster forbids the statement to this user: waiting does not help.
 pub(crate) fn is_forbidden(error: &Error) -> bool {
     let below = error.source.as_ref().and_then(|source| source.downcast_ref::<ExecutionError>());
     matches!(below, Some(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, _))))
@@ -47,34 +47,36 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
 
 fn kind(error: &ExecutionError) -> Kind {
     match error {
-        ExecutionError::LastAttemptError(attempt) => of_attempt(attempt),
-        ExecutionError::PrepareError(PrepareError::AllAttemptsFailed { first_attempt }) => of_attempt(first_attempt),
-        ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => nobody(),
-        ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => nobody(),
+        ExecutionError::LastAttemptError(attempt) => kind_of_attempt(attempt),
+        ExecutionError::PrepareError(PrepareError::AllAttemptsFailed { first_attempt }) => {
+            kind_of_attempt(first_attempt)
+        }
+        ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => no_node_reachable(),
+        ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => no_node_reachable(),
         ExecutionError::RequestTimeout(_) => Kind::TimedOut,
         _ => Kind::Io,
     }
 }
 
-fn of_attempt(error: &RequestAttemptError) -> Kind {
+fn kind_of_attempt(error: &RequestAttemptError) -> Kind {
     match error {
-        RequestAttemptError::DbError(error, _) => of_database(error),
-        // It may have been done, or not.
+        RequestAttemptError::DbError(error, _) => kind_of_database_error(error),
+        // The node may have executed the statement.
         RequestAttemptError::BrokenConnectionError(_) => Kind::TimedOut,
         RequestAttemptError::UnableToAllocStreamId => Kind::TimedOut,
         _ => Kind::Io,
     }
 }
 
-fn of_database(error: &DbError) -> Kind {
+fn kind_of_database_error(error: &DbError) -> Kind {
     match *error {
         DbError::Unavailable { alive, required, .. } => {
             Kind::Unavailable { alive: count(alive), required: count(required) }
         }
         DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => Kind::TimedOut,
         DbError::Overloaded | DbError::RateLimitReached { .. } => Kind::TimedOut,
-        DbError::IsBootstrapping => nobody(),
-        // Some replicas may have done it; another may be able to.
+        DbError::IsBootstrapping => no_node_reachable(),
+        // Some replicas may have executed it; a retry may succeed.
         DbError::WriteFailure { received, required, .. } | DbError::ReadFailure { received, required, .. }
             if received < required =>
         {
@@ -84,8 +86,8 @@ fn of_database(error: &DbError) -> Kind {
     }
 }
 
-/// No node could be asked at all.
-fn nobody() -> Kind {
+/// No node could be reached.
+fn no_node_reachable() -> Kind {
     Kind::Unavailable { alive: 0, required: 1 }
 }
 
@@ -100,11 +102,11 @@ mod tests {
     use scylla::statement::Consistency;
 
     fn database(error: DbError) -> ExecutionError {
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, "said the node".into()))
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, "from the node".into()))
     }
 
     #[test]
-    fn errors_say_what_the_caller_can_do() {
+    fn errors_have_the_kind_that_callers_act_on() {
         let consistency = Consistency::Quorum;
         let (received, required, write_type) = (1, 2, WriteType::Simple);
         let cases = [
@@ -123,21 +125,24 @@ mod tests {
         ];
         for (error, kind) in cases {
             let text = format!("{error:?}");
-            assert_eq!(of("objects", database(error)).kind, kind, "{text}");
+            assert_eq!(from_driver("objects", database(error)).kind, kind, "{text}");
         }
-        assert_eq!(of("objects", ExecutionError::RequestTimeout(Default::default())).kind, Kind::TimedOut);
-        assert_eq!(of("objects", ExecutionError::EmptyPlan).kind, Kind::Unavailable { alive: 0, required: 1 });
+        assert_eq!(from_driver("objects", ExecutionError::RequestTimeout(Default::default())).kind, Kind::TimedOut);
+        assert_eq!(from_driver("objects", ExecutionError::EmptyPlan).kind, Kind::Unavailable { alive: 0, required: 1 });
     }
 
     #[test]
-    fn what_is_not_allowed_is_not_what_went_wrong() {
-        assert!(is_forbidden(&of("schema", database(DbError::Unauthorized))));
-        assert!(!is_forbidden(&of("schema", database(DbError::Invalid))) && !is_forbidden(&late("schema")));
+    fn a_forbidden_statement_differs_from_other_errors() {
+        assert!(is_forbidden(&from_driver("schema", database(DbError::Unauthorized))));
+        assert!(
+            !is_forbidden(&from_driver("schema", database(DbError::Invalid)))
+                && !is_forbidden(&deadline_passed("schema"))
+        );
     }
 
     #[test]
     fn the_text_names_the_table_and_the_cause() {
-        let text = of("objects", database(DbError::Overloaded)).to_string();
-        assert!(text.starts_with("objects: ") && text.contains("said the node"), "{text}");
+        let text = from_driver("objects", database(DbError::Overloaded)).to_string();
+        assert!(text.starts_with("objects: ") && text.contains("from the node"), "{text}");
     }
 }

@@ -1,10 +1,11 @@
-//! A request that is sent again while its answer is awaited: a node that hangs delays it by some tenths of a second.
+//! Hedged requests: a request is sent again while its answer is awaited, so a node that hangs delays it by tenths of a
+//! second.
 //!
 //! ```text
-//! asked ──300 ms──> asked again ──300 ms──> once more        the first answer counts
+//! sent ──300 ms──> sent again ──300 ms──> once more        the first answer counts
 //! ```
-//! The driver could do so by itself, but then goes on asking after a node has answered that too few replicas are up, and forgets
-//! what that one said.
+//! The driver's own speculative execution keeps asking after a node has answered that too few replicas are up, and
+//! drops that node's error.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::sleep;
 
-/// After so long another request is sent; each takes any of the nodes that hold the rows.
-const AGAIN: Duration = Duration::from_millis(300);
-/// Requests sent at most.
+/// Delay until the next request is sent, to any node that holds the rows.
+const HEDGE_AFTER: Duration = Duration::from_millis(300);
+/// Most requests for one call.
 const REQUESTS_MAX: usize = 3;
 
-/// The first answer to a request that may be sent several times, and how often it was. An error counts as one when no other
-/// request is under way, or when `is_final` says that others would answer the same. The other requests may still be carried out:
-/// of a write that was sent several times an error says nothing.
+/// Sends a request up to [`REQUESTS_MAX`] times; answers the first result and the number of requests. An error counts
+/// if no other request is running, or if `is_final` says that the others would fail alike. The other requests may still
+/// be executed: if a write was sent more than once, an error does not tell whether it happened.
 pub(crate) async fn hedged<T, E, F>(send: impl Fn() -> F, is_final: impl Fn(&E) -> bool) -> (Result<T, E>, usize)
 where
     F: Future<Output = Result<T, E>>,
@@ -30,11 +31,12 @@ where
     loop {
         tokio::select! {
             biased;
+            // `biased`: an answer that is already here counts before another request is sent.
             Some(answer) = running.next() => match answer {
                 Err(error) if !running.is_empty() && !is_final(&error) => {}
                 answer => return (answer, sent),
             },
-            () = sleep(AGAIN), if sent < REQUESTS_MAX => {
+            () = sleep(HEDGE_AFTER), if sent < REQUESTS_MAX => {
                 running.push(send());
                 sent += 1;
             }
@@ -50,7 +52,8 @@ mod tests {
 
     use super::*;
 
-    /// Requests that answer after so many milliseconds each; what the first answer is, when it came and how many were sent.
+    /// Sends requests that answer after these milliseconds; answers the first result, its time and the number of
+    /// requests.
     async fn run(answers: &[(u64, Result<u8, u8>)]) -> (Result<u8, u8>, u128, usize) {
         let (sent, begun) = (Cell::new(0), Instant::now());
         let send = || {
@@ -68,7 +71,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_answer_counts() {
         assert_eq!(run(&[(5, Ok(1))]).await, (Ok(1), 5, 1));
-        assert_eq!(run(&[(5, Err(1))]).await, (Err(1), 5, 1), "nothing is sent again for it");
+        assert_eq!(run(&[(5, Err(1))]).await, (Err(1), 5, 1), "an error is not hedged");
         assert_eq!(run(&[(9000, Ok(1)), (5, Ok(2))]).await, (Ok(2), 305, 2));
         assert_eq!(run(&[(9000, Ok(1)), (9000, Ok(2)), (5, Ok(3))]).await, (Ok(3), 605, 3));
     }

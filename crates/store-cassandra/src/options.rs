@@ -1,42 +1,42 @@
-//! How to reach a cluster.
+//! Options of a connection to a cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_store::Clock;
 
-/// How to reach a cluster, and where in it Larder's rows are.
+/// Options of a connection: the cluster, and the location of Larder's rows in it.
 #[derive(Clone)]
 pub struct ConnectOptions {
-    /// Nodes to ask first, each `host:port`; the others are found through them.
+    /// First nodes to contact, each `host:port`; the driver finds the others through them.
     pub contact_points: Vec<String>,
-    /// Beginning of the names of the keyspaces: behind it stands `_n` and the number of copies.
+    /// Prefix of the keyspace names, followed by `_n` and the number of copies.
     pub keyspace: String,
-    /// Where the copies are.
+    /// Placement of the copies.
     pub replication: Replication,
-    /// User name and password, where the cluster asks for them.
+    /// User name and password, if the cluster requires them.
     pub credentials: Option<Credentials>,
-    /// Encrypts the connections, where the cluster does.
+    /// TLS options, if the cluster encrypts connections.
     pub tls: Option<TlsOptions>,
-    /// Judges expiry; `None`: the cluster's own clock.
+    /// Clock that decides expiry; `None` for the cluster's own clock.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
-/// Where the copies of a partition are.
+/// Placement of the copies of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replication {
-    /// `n_val` copies somewhere in the cluster: one datacenter.
+    /// `n_val` copies anywhere in a cluster of one datacenter.
     Simple,
     /// `n_val` copies in each of these datacenters; plain tables are read and written in the local one.
     Datacenters {
-        /// The one this gateway is in.
+        /// The datacenter of this gateway.
         local: String,
-        /// All of them, the local one included.
+        /// All datacenters, including the local one.
         all: Vec<String>,
     },
 }
 
-/// Who this gateway is to the cluster.
+/// User name and password of this gateway.
 #[derive(Clone)]
 pub struct Credentials {
     /// User name.
@@ -45,17 +45,17 @@ pub struct Credentials {
     pub password: String,
 }
 
-/// Whom to trust, and how to prove who this is.
+/// Trusted certificates, and the certificate of this gateway.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
-    /// Certificates of those who sign the nodes' certificates, PEM.
+    /// CA certificates of the nodes, PEM.
     pub ca: PathBuf,
-    /// This gateway's certificate and key, PEM, where the cluster asks for them.
+    /// This gateway's certificate and key, PEM, if the cluster requires them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Replication {
-    /// The datacenter whose nodes this gateway counts; `None`: all nodes.
+    /// The datacenter whose nodes this gateway counts; `None` for all nodes.
     pub(crate) fn local(&self) -> Option<&str> {
         match self {
             Self::Simple => None,

@@ -1,4 +1,4 @@
-//! Preparing statements about tables that were made a moment ago: nodes learn of a table one after another.
+//! Preparing statements for new tables: nodes learn of a table one after another.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::time::{Instant, sleep};
 
 /// How long a table may be missing.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Prepares a statement, again and again while a node does not know its table.
+/// Prepares a statement; tries again while a node does not know its table.
 ///
 /// # Errors
-/// Ten seconds later, what the node said last; any other error at once.
+/// After ten seconds, the node's last error; any other error at once.
 pub(crate) async fn prepare(session: &Session, text: &str) -> Result<PreparedStatement, PrepareError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     loop {
         match session.prepare(text).await {
             Err(error) if is_unknown(&error) && Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
@@ -27,7 +27,7 @@ pub(crate) async fn prepare(session: &Session, text: &str) -> Result<PreparedSta
     }
 }
 
-/// Whether a node does not know what the statement is about. Both engines call such a statement invalid.
+/// Whether a node does not know the table of the statement. Both engines call such a statement invalid.
 fn is_unknown(error: &PrepareError) -> bool {
     let PrepareError::AllAttemptsFailed { first_attempt } = error else { return false };
     matches!(first_attempt, RequestAttemptError::DbError(DbError::Invalid, _))
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_table_is_waited_for_and_nothing_else() {
+    fn only_a_missing_table_is_retried() {
         let refused = |error| PrepareError::AllAttemptsFailed {
             first_attempt: RequestAttemptError::DbError(error, "table blob_blocks does not exist".into()),
         };

@@ -1,176 +1,193 @@
 //! Pages of a partition.
 //!
-//! A page is one statement, so that it is of one moment; it goes on with another only where rows that have expired took the place
-//! of others. Replicas give a read up that meets too many removals (100,000 by default): then its range is halved, again and
-//! again, until each part is answered. What there is to skip must be skipped once for every page until the engine has compacted
-//! it, but no page fails.
+//! One page is one statement, so it is isolated. A second statement follows only where expired rows took places of the
+//! page. A replica gives up a read over too many tombstones (100,000 by default). Then the range is bisected until each
+//! part succeeds. Every page scans the tombstones again until compaction, but no page fails.
 
 use bytes::Bytes;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
 use tokio::time::Instant;
 
-use larder_store::halving::Halving;
-use larder_store::writers::Writers;
-use larder_store::{Error, Kind, Micros, Options, Order, Page, Partition, Range, ReadQuery, Result, Row, Stopped};
+use larder_store::cas_history::CasHistory;
+use larder_store::range_bisect::RangeBisect;
+use larder_store::{
+    CallOptions, Error, Kind, Micros, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped,
+};
 
-use crate::cluster::{Bound, Cluster, Failure, in_time};
-use crate::encoding::{Value, of_stored};
+use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
+use crate::encoding::{BoundValue, decode_value};
 use crate::errors;
-use crate::figures::count;
-use crate::statements::Statement;
-use crate::writers::Known;
+use crate::head_cache::KnownHead;
+use crate::metrics::count;
+use crate::statements::RowStatement;
 
-/// Rows asked for at least when a page goes on.
+/// Least rows of a further read of one page.
 const READ_ON_MIN: usize = 64;
 
-/// A row as it is stored, live or not.
+/// A stored row, live or expired.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRow {
     pub(crate) row: Row,
-    /// Of heads.
-    pub(crate) writers: Option<Writers>,
+    /// Set on heads.
+    pub(crate) history: Option<CasHistory>,
 }
 
-/// One read on its way.
-struct Reading<'a> {
+/// Partition, consistency and deadline of a read.
+struct ReadContext<'a> {
     partition: &'a Partition,
     consistency: Consistency,
     deadline: Instant,
 }
 
-impl Cluster {
-    /// A page of live rows.
-    pub(crate) async fn page(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+impl ClusterClient {
+    /// Reads a page of live rows.
+    pub(crate) async fn page(
+        &self,
+        partition: &Partition,
+        query: &ReadQuery,
+        options: &CallOptions,
+    ) -> Result<RowPage> {
         if query.limit == 0 {
             return Err(Error::new(Kind::Misuse, "a page of no rows"));
         }
         let what = partition.table.name();
-        in_time(options, what)?;
+        check_deadline(options, what)?;
         self.ensure(partition, options.deadline).await?;
         let consistency = self.consistency(partition, options.level, false);
-        if let Some(name) = query.range.only() {
+        if let Some(name) = query.range.single_name() {
             let now = self.clock.now();
             let row = self.row(partition, &name, consistency, options.deadline).await?;
             let rows = row.map(|stored| stored.row).filter(|row| row.is_live(now)).into_iter().collect();
-            return Ok(Page { rows, stopped: Stopped::End });
+            return Ok(RowPage { rows, stopped: Stopped::End });
         }
-        let reading = Reading { partition, consistency, deadline: options.deadline };
+        let context = ReadContext { partition, consistency, deadline: options.deadline };
         let mut rest = ReadQuery { range: query.range.clone(), ..*query };
         let mut rows = Vec::new();
         while !is_empty(&rest.range) {
-            let found = self.gather(&reading, &rest).await?;
+            let found = self.read_pieces(&context, &rest).await?;
             let last = found.rows.last().map(|row| row.name.clone());
             let now = self.clock.now();
             for row in found.rows.into_iter().filter(|row| row.is_live(now)) {
                 if rows.len() == query.limit {
-                    return Ok(Page { rows, stopped: Stopped::Limit });
+                    return Ok(RowPage { rows, stopped: Stopped::Limit });
                 }
                 rows.push(row);
             }
             match last {
-                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => go_on(&mut rest, &last),
-                _ => return Ok(Page { rows, stopped: found.stopped }),
+                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => {
+                    continue_after(&mut rest, &last)
+                }
+                _ => return Ok(RowPage { rows, stopped: found.stopped }),
             }
             rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
         }
-        Ok(Page { rows, stopped: Stopped::End })
+        Ok(RowPage { rows, stopped: Stopped::End })
     }
 
-    /// One row, live or not.
+    /// Reads one row, live or expired.
     pub(crate) async fn row(
         &self,
         partition: &Partition,
         name: &Bytes,
         consistency: Consistency,
         deadline: Instant,
-    ) -> std::result::Result<Option<Stored>, Failure> {
-        let values = vec![Value::Blob(&partition.key), Value::Blob(name)];
-        let found = self.select(Bound { statement: Statement::One, partition, values }, consistency, deadline).await?;
+    ) -> std::result::Result<Option<StoredRow>, RequestFailure> {
+        let values = vec![BoundValue::Blob(&partition.key), BoundValue::Blob(name)];
+        let found = self
+            .select_rows(BoundStatement { statement: RowStatement::One, partition, values }, consistency, deadline)
+            .await?;
         let Some(mut stored) = found.into_iter().next() else { return Ok(None) };
         stored.row.name = name.clone();
         Ok(Some(stored))
     }
 
-    /// A page of rows, live or not; in as many pieces as replicas can answer.
-    async fn gather(&self, reading: &Reading<'_>, query: &ReadQuery) -> Result<Page> {
-        let mut halving = Halving::of(query);
-        while let Some(piece) = halving.next() {
-            match self.fetch(reading, &piece).await {
-                Ok(page) => halving.answered(page),
+    /// Reads a page of rows, live or expired, in as many pieces as the replicas need.
+    async fn read_pieces(&self, context: &ReadContext<'_>, query: &ReadQuery) -> Result<RowPage> {
+        let mut bisect = RangeBisect::new(query);
+        while let Some(piece) = bisect.next_piece() {
+            match self.read_piece(context, &piece).await {
+                Ok(page) => bisect.add_page(page),
                 Err(failure) if failure.is_read_failure() => {
-                    halving.gave_up(&piece, failure.into())?;
-                    count(&self.counters.ranges_halved);
+                    bisect.split(&piece, failure.into())?;
+                    count(&self.counters.ranges_bisected);
                 }
                 Err(failure) => return Err(failure.into()),
             }
         }
-        Ok(halving.page())
+        Ok(bisect.into_page())
     }
 
-    /// What one statement answers.
-    async fn fetch(&self, reading: &Reading<'_>, piece: &ReadQuery) -> std::result::Result<Page, Failure> {
+    /// Reads one piece with one statement.
+    async fn read_piece(
+        &self,
+        context: &ReadContext<'_>,
+        piece: &ReadQuery,
+    ) -> std::result::Result<RowPage, RequestFailure> {
         let ReadQuery { range, limit, order } = piece;
         let statement = match (order, &range.to) {
-            (Order::Forward, None) => Statement::Forward,
-            (Order::Forward, Some(_)) => Statement::ForwardTo,
-            (Order::Reverse, None) => Statement::Reverse,
-            (Order::Reverse, Some(_)) => Statement::ReverseTo,
+            (ReadOrder::Forward, None) => RowStatement::Forward,
+            (ReadOrder::Forward, Some(_)) => RowStatement::ForwardTo,
+            (ReadOrder::Reverse, None) => RowStatement::Reverse,
+            (ReadOrder::Reverse, Some(_)) => RowStatement::ReverseTo,
         };
         let from = range.from.as_deref().unwrap_or_default();
-        let mut values = vec![Value::Blob(&reading.partition.key), Value::Blob(from)];
-        values.extend(range.to.as_ref().map(|to| Value::Blob(to)));
-        values.push(Value::Int(i32::try_from(*limit).unwrap_or(i32::MAX)));
-        let bound = Bound { statement, partition: reading.partition, values };
-        let found = self.select(bound, reading.consistency, reading.deadline).await?;
+        let mut values = vec![BoundValue::Blob(&context.partition.key), BoundValue::Blob(from)];
+        values.extend(range.to.as_ref().map(|to| BoundValue::Blob(to)));
+        values.push(BoundValue::Int(i32::try_from(*limit).unwrap_or(i32::MAX)));
+        let bound = BoundStatement { statement, partition: context.partition, values };
+        let found = self.select_rows(bound, context.consistency, context.deadline).await?;
         let stopped = if found.len() >= *limit { Stopped::Limit } else { Stopped::End };
-        Ok(Page { rows: found.into_iter().map(|stored| stored.row).collect(), stopped })
+        Ok(RowPage { rows: found.into_iter().map(|stored| stored.row).collect(), stopped })
     }
 
-    /// Sends a read: at SERIAL where a swap is undecided, which decides it.
-    async fn look_at(
+    /// Sends a read, at SERIAL for a partition in doubt, which settles the partition.
+    async fn execute_read(
         &self,
-        bound: &Bound<'_>,
+        bound: &BoundStatement<'_>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> std::result::Result<QueryResult, Failure> {
+    ) -> std::result::Result<QueryResult, RequestFailure> {
         let partition = bound.partition;
         let guarded = partition.table.is_guarded() && is_decisive(consistency);
-        let Some(swap) = self.undecided.last(partition).filter(|_| guarded) else {
+        // The number is read before the statement is sent: a write that becomes in doubt during the read stays so.
+        let Some(write) = self.in_doubt.last(partition).filter(|_| guarded) else {
             return self.execute(bound, consistency, deadline).await;
         };
         let answer = self.execute(bound, Consistency::Serial, deadline).await?;
-        self.undecided.decided(partition, swap);
+        // Only a SERIAL read that succeeded settles the partition: it finished the write in doubt or ruled it out.
+        self.in_doubt.settle(partition, write);
         Ok(answer)
     }
 
-    /// Rows of an answer; heads among them are remembered.
-    async fn select(
+    /// Reads rows; puts heads among them into the cache.
+    async fn select_rows(
         &self,
-        bound: Bound<'_>,
+        bound: BoundStatement<'_>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> std::result::Result<Vec<Stored>, Failure> {
+    ) -> std::result::Result<Vec<StoredRow>, RequestFailure> {
         let partition = bound.partition;
         let what = partition.table.name();
-        let answer = self.look_at(&bound, consistency, deadline).await?;
+        let answer = self.execute_read(&bound, consistency, deadline).await?;
         let answer = answer.into_rows_result().map_err(|error| errors::unreadable(what, error))?;
-        let unreadable = |error| Failure::Store(errors::unreadable(what, error));
+        let unreadable = |error| RequestFailure::Store(errors::unreadable(what, error));
         let mut all = Vec::with_capacity(answer.rows_num());
         if !partition.table.is_guarded() {
             let rows = answer.rows::<(Bytes, Option<Bytes>, Option<i64>)>();
             for row in rows.map_err(|error| errors::unreadable(what, error))? {
                 let (name, value, stamp) = row.map_err(unreadable)?;
-                all.extend(stored(name, value, stamp, None)?);
+                all.extend(decode_row(name, value, stamp, None)?);
             }
             return Ok(all);
         }
         let rows = answer.rows::<(Bytes, Option<Bytes>, Option<i64>, Option<Bytes>)>();
         for row in rows.map_err(|error| errors::unreadable(what, error))? {
-            let (name, value, stamp, writers) = row.map_err(unreadable)?;
-            let Some(stored) = stored(name, value, stamp, writers)? else { continue };
-            if let Some(writers) = stored.writers {
-                let known = Known { stamp: stored.row.stamp, expires: stored.row.expires, writers };
+            let (name, value, stamp, history) = row.map_err(unreadable)?;
+            let Some(stored) = decode_row(name, value, stamp, history)? else { continue };
+            // Heads of quorum reads may be old; the guard of a write that uses one then fails, and reads again.
+            if let Some(history) = stored.history {
+                let known = KnownHead { stamp: stored.row.stamp, expires: stored.row.expires, history };
                 self.heads.put(partition, &stored.row.name, known);
             }
             all.push(stored);
@@ -179,35 +196,40 @@ impl Cluster {
     }
 }
 
-/// A row of its columns; without a value it is not there.
-fn stored(name: Bytes, value: Option<Bytes>, stamp: Option<i64>, writers: Option<Bytes>) -> Result<Option<Stored>> {
+/// The row of these columns; `None` without a value, which a removed row has.
+fn decode_row(
+    name: Bytes,
+    value: Option<Bytes>,
+    stamp: Option<i64>,
+    history: Option<Bytes>,
+) -> Result<Option<StoredRow>> {
     let (Some(value), Some(stamp)) = (value, stamp) else { return Ok(None) };
-    let (value, expires) = of_stored(value)?;
+    let (value, expires) = decode_value(value)?;
     let stamp = u64::try_from(stamp).map_err(|_| Error::new(Kind::Damaged, "a stamp below zero"))?;
-    Ok(Some(Stored { row: Row { name, value, stamp, expires }, writers: writers.map(Writers::decode) }))
+    Ok(Some(StoredRow { row: Row { name, value, stamp, expires }, history: history.map(CasHistory::decode) }))
 }
 
-/// Whether there is no name in a range.
+/// Whether a range holds no name.
 fn is_empty(range: &Range) -> bool {
     range.to.as_ref().is_some_and(|to| *to <= range.from.clone().unwrap_or_default())
 }
 
-/// Leaves out what comes up to `last`.
-fn go_on(query: &mut ReadQuery, last: &Bytes) {
+/// Moves the query past the row `last`.
+fn continue_after(query: &mut ReadQuery, last: &Bytes) {
     match query.order {
-        Order::Forward => query.range.from = Some([last, &[0][..]].concat().into()),
-        Order::Reverse => query.range.to = Some(last.clone()),
+        ReadOrder::Forward => query.range.from = Some([last, &[0][..]].concat().into()),
+        ReadOrder::Reverse => query.range.to = Some(last.clone()),
     }
 }
 
-/// Whether a read at this consistency tells what a swap has done, so that it must not miss one that is undecided. Others are
-/// asked for where most copies may be down, and promise less.
+/// Whether a read at this consistency must show every finished write, so that it must not miss one in doubt. Lower
+/// levels are used while most copies are down, and promise less.
 fn is_decisive(consistency: Consistency) -> bool {
     matches!(consistency, Consistency::Quorum | Consistency::All | Consistency::Serial)
 }
 
-/// Whether a row has expired: for those who look at rows that are perhaps not live.
-pub(crate) fn live(stored: Option<&Stored>, now: Micros) -> Option<&Row> {
+/// The row, unless it has expired.
+pub(crate) fn live_row(stored: Option<&StoredRow>, now: Micros) -> Option<&Row> {
     stored.map(|stored| &stored.row).filter(|row| row.is_live(now))
 }
 
@@ -216,17 +238,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_goes_on_behind_what_it_has() {
-        for (order, from, to) in [(Order::Forward, "m\0", "z"), (Order::Reverse, "a", "m")] {
+    fn a_further_read_begins_after_the_last_row() {
+        for (order, from, to) in [(ReadOrder::Forward, "m\0", "z"), (ReadOrder::Reverse, "a", "m")] {
             let range = Range { from: Some("a".into()), to: Some("z".into()) };
             let mut query = ReadQuery { range, limit: 1, order };
-            go_on(&mut query, &"m".into());
+            continue_after(&mut query, &"m".into());
             assert_eq!(query.range, Range { from: Some(from.into()), to: Some(to.into()) });
         }
     }
 
     #[test]
-    fn a_range_is_empty_when_its_end_is_not_behind_its_beginning() {
+    fn a_range_is_empty_if_its_end_is_not_after_its_start() {
         let range = |from: Option<&'static str>, to: Option<&'static str>| Range {
             from: from.map(Bytes::from),
             to: to.map(Bytes::from),

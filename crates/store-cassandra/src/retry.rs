@@ -1,7 +1,7 @@
-//! When the driver asks another node: as it does by itself, but for one answer.
+//! The driver's retry policy: the default one, except for one error.
 //!
-//! A node that misses replicas may be the one that is cut off, so another is asked, unless no other is connected: then what this
-//! one said, how many replicas are up, is the answer, and not that nobody else could be asked.
+//! A node that reports missing replicas may itself be cut off, so the default policy asks another node. If no other
+//! node is connected, the error of the first node is the useful answer: it says how many replicas are up.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,22 +11,22 @@ use scylla::policies::retry::{
     DefaultRetryPolicy, RequestInfo, RetryDecision, RetryPolicy as Policy, RetrySession as Deciding,
 };
 
-/// The policy of a session, which is told about that once there is one.
+/// The policy of a session. It needs the session to see the connected nodes, and gets it after the session exists.
 #[derive(Clone, Default)]
-pub(crate) struct Retry {
+pub(crate) struct LarderRetryPolicy {
     session: Arc<OnceLock<Weak<Session>>>,
 }
 
-/// What is decided about one request.
-struct Decided {
+/// The retries of one request.
+struct LarderRetrySession {
     usual: Box<dyn Deciding>,
-    retry: Retry,
+    retry: LarderRetryPolicy,
 }
 
-impl Retry {
-    /// Whose nodes are looked at.
+impl LarderRetryPolicy {
+    /// Sets the session whose nodes are checked.
     pub(crate) fn watch(&self, session: &Arc<Session>) {
-        // Set once, by who made both.
+        // Set once, by the caller that created both.
         let _ = self.session.set(Arc::downgrade(session));
     }
 
@@ -36,21 +36,22 @@ impl Retry {
     }
 }
 
-impl std::fmt::Debug for Retry {
+impl std::fmt::Debug for LarderRetryPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Retry")
+        f.write_str("LarderRetryPolicy")
     }
 }
 
-impl Policy for Retry {
+impl Policy for LarderRetryPolicy {
     fn new_session(&self) -> Box<dyn Deciding> {
-        Box::new(Decided { usual: DefaultRetryPolicy::new().new_session(), retry: self.clone() })
+        Box::new(LarderRetrySession { usual: DefaultRetryPolicy::new().new_session(), retry: self.clone() })
     }
 }
 
-impl Deciding for Decided {
+impl Deciding for LarderRetrySession {
     fn decide_should_retry(&mut self, request: RequestInfo<'_>) -> RetryDecision {
         let misses_replicas = matches!(request.error, RequestAttemptError::DbError(DbError::Unavailable { .. }, _));
+        // Asking again would replace the count of live replicas by "no node left".
         if misses_replicas && !self.retry.is_another_connected() {
             return RetryDecision::DontRetry;
         }

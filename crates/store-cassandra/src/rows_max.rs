@@ -1,25 +1,26 @@
-//! Batches that a partition may be too full for: counted by a read before anything is written. Between the two others may write,
-//! so the bound is kept as well as a bound can be without a lock.
+//! Row limits of partitions: a read counts the rows before a batch is written.
+//!
+//! Another writer may write between the read and the write, so the limit is approximate: there is no lock.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use larder_store::{Batch, Change, Error, Kind, Options, ReadQuery, Result, Row, Stamp, Stopped};
+use larder_store::{Batch, CallOptions, Change, Error, Kind, ReadQuery, Result, Row, Stamp, Stopped};
 
-use crate::cluster::Cluster;
-use crate::write::Share;
+use crate::client::ClusterClient;
+use crate::write::PartitionShare;
 
-/// Rows read at once.
+/// Rows of one read.
 const PAGE_ROWS: usize = 1000;
 
-impl Cluster {
-    /// Refuses a batch after which a partition would hold more rows without expiry than it allows.
+impl ClusterClient {
+    /// Refuses a batch after which a partition would hold more rows without expiry than the batch allows.
     pub(crate) async fn refuse_too_many_rows(
         &self,
         batch: &Batch,
-        shares: &[Share<'_>],
-        options: &Options,
+        shares: &[PartitionShare<'_>],
+        options: &CallOptions,
     ) -> Result<()> {
         for one in &batch.partitions {
             let Some(rows_max) = one.rows_max else { continue };
@@ -33,14 +34,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Rows without expiry that the partition would hold.
-    async fn rows_after(&self, share: &Share<'_>, options: &Options) -> Result<usize> {
-        let mut count = Count::of(&share.changes);
+    /// Rows without expiry that the partition would hold after the batch.
+    async fn rows_after(&self, share: &PartitionShare<'_>, options: &CallOptions) -> Result<usize> {
+        let mut count = RowCounter::of(&share.changes);
         let mut after = None;
         loop {
+            // The pages are not isolated: rows written in between may be counted or missed.
             let page = self.page(share.partition, &ReadQuery::after(after.as_ref(), PAGE_ROWS), options).await?;
             after = page.rows.last().map(|row| row.name.clone());
-            page.rows.into_iter().for_each(|row| count.meet(row));
+            page.rows.into_iter().for_each(|row| count.add(row));
             if page.stopped == Stopped::End || after.is_none() {
                 return Ok(count.finish());
             }
@@ -48,15 +50,15 @@ impl Cluster {
     }
 }
 
-/// Rows that stay, while those that are there are met one by one.
-struct Count<'a> {
+/// Counts the rows that a partition would hold, from its current rows one by one.
+struct RowCounter<'a> {
     changes: &'a [&'a Change],
     named: BTreeMap<&'a Bytes, Option<Row>>,
     cleared: Stamp,
     others: usize,
 }
 
-impl<'a> Count<'a> {
+impl<'a> RowCounter<'a> {
     fn of(changes: &'a [&'a Change]) -> Self {
         let (mut named, mut cleared) = (BTreeMap::new(), 0);
         for change in changes {
@@ -70,7 +72,7 @@ impl<'a> Count<'a> {
         Self { changes, named, cleared, others: 0 }
     }
 
-    fn meet(&mut self, row: Row) {
+    fn add(&mut self, row: Row) {
         if let Some(named) = self.named.get_mut(&row.name) {
             *named = Some(row);
         } else if row.expires.is_none() && row.stamp > self.cleared {
@@ -109,25 +111,25 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(there: &[Row], changes: &[Change], expected: usize) {
+    fn check(current: &[Row], changes: &[Change], expected: usize) {
         let changes: Vec<&Change> = changes.iter().collect();
-        let mut count = Count::of(&changes);
-        there.iter().cloned().for_each(|row| count.meet(row));
+        let mut count = RowCounter::of(&changes);
+        current.iter().cloned().for_each(|row| count.add(row));
         assert_eq!(count.finish(), expected);
     }
 
     #[test]
-    fn rows_are_counted_as_they_will_be() {
-        let there = [row("a", 5, None), row("b", 5, None), row("soon", 5, Some(9))];
+    fn rows_are_counted_as_after_the_batch() {
+        let current = [row("a", 5, None), row("b", 5, None), row("soon", 5, Some(9))];
         let put = |name, stamp| Change::Put(row(name, stamp, None));
         let remove = |name: &'static str, stamp| Change::Remove { name: name.into(), stamp };
-        check(&there, &[], 2);
-        check(&there, &[put("a", 6), put("c", 1)], 3);
-        check(&there, &[remove("a", 4), remove("b", 5), remove("x", 9)], 1);
-        check(&there, &[Change::Clear { stamp: 5 }, put("c", 6)], 1);
-        check(&there, &[Change::Clear { stamp: 4 }], 2);
-        check(&there, &[put("soon", 6)], 3);
-        check(&there, &[put("soon", 4)], 2);
-        check(&there, &[Change::Put(row("a", 6, Some(9)))], 1);
+        check(&current, &[], 2);
+        check(&current, &[put("a", 6), put("c", 1)], 3);
+        check(&current, &[remove("a", 4), remove("b", 5), remove("x", 9)], 1);
+        check(&current, &[Change::Clear { stamp: 5 }, put("c", 6)], 1);
+        check(&current, &[Change::Clear { stamp: 4 }], 2);
+        check(&current, &[put("soon", 6)], 3);
+        check(&current, &[put("soon", 4)], 2);
+        check(&current, &[Change::Put(row("a", 6, Some(9)))], 1);
     }
 }

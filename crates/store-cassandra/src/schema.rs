@@ -1,8 +1,8 @@
-//! Keyspaces and tables: made when they are needed, by whoever comes first.
+//! Keyspaces and tables, created by the first gateway that needs them.
 //!
-//! What is there already is looked up, so that a gateway that starts on a finished schema changes nothing. What is missing is made
-//! by one gateway at a time: who holds the row `lock` of the table `layout`. Two that make that table at the same moment are
-//! told so by the cluster and try again; every statement is one of `IF NOT EXISTS`.
+//! A gateway looks up what exists, so a start on a complete schema changes nothing. One gateway at a time creates
+//! missing tables: the one that holds the row `lock` of the table `layout`. If two gateways create that table at the
+//! same moment, the cluster reports an error and they try again; every statement has `IF NOT EXISTS`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,38 +16,38 @@ use tokio::time::{Instant, sleep, timeout_at};
 use larder_store::{Error, Kind, Partition, Result};
 
 use crate::blobs;
-use crate::cluster::{Cluster, Failure};
+use crate::client::{ClusterClient, RequestFailure};
 use crate::errors;
-use crate::statements::{self, Schema};
+use crate::statements::{self, LayoutStatement};
 
-/// The layout that this program reads and writes.
+/// The layout version of this program.
 const VERSION: u32 = 1;
 
-/// Between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How long nothing is said of what keeps a keyspace from being made.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How often it is said then.
-const REMINDER: Duration = Duration::from_secs(30);
+/// Time until the first log line about a keyspace that cannot be created.
+const FIRST_REMINDER_AFTER: Duration = Duration::from_secs(5);
+/// Time between further log lines.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a finished schema may take to reach every node.
-const AGREEMENT: Duration = Duration::from_secs(5);
+/// How long a complete schema may take to reach every node.
+const SCHEMA_AGREEMENT_MAX: Duration = Duration::from_secs(5);
 
-/// What errors are about.
+/// The subject of error texts.
 const WHAT: &str = "schema";
 
-/// The table of the number and the lock.
+/// The table of the layout version and the lock.
 const LAYOUT: &str = "layout";
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn into_error(self) -> Error {
         self.into()
     }
 }
 
-impl Cluster {
-    /// Makes the keyspace of a partition if it is not there.
+impl ClusterClient {
+    /// Creates the keyspace of a partition if it is missing.
     ///
     /// # Errors
     /// `Misuse` for a table that is in no keyspace of this number of copies.
@@ -59,99 +59,105 @@ impl Cluster {
         self.ensure_keyspace(partition.n_val, deadline).await
     }
 
-    /// Makes a keyspace with its tables if it is not there.
+    /// Creates a keyspace with its tables if it is missing.
     pub(crate) async fn ensure_keyspace(&self, n_val: u8, deadline: Instant) -> Result<()> {
-        let made = self.made(n_val);
+        let made = self.keyspace_cell(n_val);
         if made.initialized() {
             return Ok(());
         }
-        let making = made.get_or_try_init(|| self.make(n_val, deadline));
-        timeout_at(deadline, making).await.map_err(|_| errors::late(WHAT))?.map(drop)
+        let making = made.get_or_try_init(|| self.create(n_val, deadline));
+        timeout_at(deadline, making).await.map_err(|_| errors::deadline_passed(WHAT))?.map(drop)
     }
 
-    /// Makes what is missing, again and again until it is there or it is too late.
-    async fn make(&self, n_val: u8, deadline: Instant) -> Result<()> {
-        let mut told_next = Instant::now() + SILENCE;
+    /// Creates what is missing; tries again until the deadline.
+    async fn create(&self, n_val: u8, deadline: Instant) -> Result<()> {
+        let mut next_reminder = Instant::now() + FIRST_REMINDER_AFTER;
         loop {
-            let error = match self.try_make(n_val, deadline).await {
+            let error = match self.try_create(n_val, deadline).await {
                 Ok(true) => {
-                    // Who looked at one node may be ahead of the others. What they do not agree on in time is waited for
-                    // where it is needed.
-                    let _ = timeout_at(deadline.min(Instant::now() + AGREEMENT), self.session.await_schema_agreement())
-                        .await;
+                    // The node that answered may be ahead of the others. If they do not agree in time, statements wait
+                    // for missing tables.
+                    let _ = timeout_at(
+                        deadline.min(Instant::now() + SCHEMA_AGREEMENT_MAX),
+                        self.session.await_schema_agreement(),
+                    )
+                    .await;
                     let known = self.session.refresh_metadata().await;
                     known.map_err(|error| Error::caused(Kind::Io, WHAT, error))?;
                     return Ok(());
                 }
-                Ok(false) => Error::new(Kind::TimedOut, "schema: another gateway makes it, and has not finished"),
+                Ok(false) => Error::new(Kind::TimedOut, "schema: another gateway is creating it, and has not finished"),
                 Err(error) if error.kind == Kind::Misuse || errors::is_forbidden(&error) => return Err(error),
                 Err(error) => error,
             };
             if Instant::now() + PAUSE >= deadline {
                 return Err(error);
             }
-            if Instant::now() >= told_next {
-                told_next = Instant::now() + REMINDER;
-                tracing::warn!(keyspace = self.keyspace(n_val), %error, "waiting for the cluster");
+            if Instant::now() >= next_reminder {
+                next_reminder = Instant::now() + REMINDER_INTERVAL;
+                tracing::warn!(keyspace = self.keyspace(n_val), %error, "keyspace not created yet; trying again");
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// Whether the keyspace is complete now.
-    async fn try_make(&self, n_val: u8, deadline: Instant) -> Result<bool> {
-        if self.missing(n_val, deadline).await?.is_empty() {
+    /// Tries to complete the keyspace; answers whether it is complete.
+    async fn try_create(&self, n_val: u8, deadline: Instant) -> Result<bool> {
+        if self.missing_tables(n_val, deadline).await?.is_empty() {
             self.check_version(deadline).await?;
             return Ok(true);
         }
-        let own = self.keyspace(Partition::N_VAL);
-        self.create_keyspace(Partition::N_VAL, deadline).await?;
-        if !self.names(statements::TABLES, Some(&own), deadline).await?.contains(LAYOUT) {
-            self.change(Schema::Create.text(&own), deadline).await?;
+        let own = self.keyspace(Partition::DEFAULT_N_VAL);
+        self.create_keyspace(Partition::DEFAULT_N_VAL, deadline).await?;
+        if !self.query_names(statements::TABLES, Some(&own), deadline).await?.contains(LAYOUT) {
+            self.change_schema(LayoutStatement::Create.text(&own), deadline).await?;
         }
         self.check_version(deadline).await?;
-        let holder = format!("{:016x}", self.ids.next());
-        if !self.decide(Schema::Lock, Some(&holder), deadline).await? {
+        let holder = format!("{:016x}", self.cas_ids.next());
+        // The lock expires after a minute, so a gateway that dies here blocks the others for that long at most.
+        if !self.apply_condition(LayoutStatement::Lock, Some(&holder), deadline).await? {
             return Ok(false);
         }
-        let made = self.make_missing(n_val, deadline).await;
-        // It ends on its own after a minute.
-        let _ = self.decide(Schema::Unlock, Some(&holder), deadline).await;
+        // Only the holder of the lock creates tables: two concurrent changes of one schema can leave nodes with
+        // different ones.
+        let made = self.create_missing(n_val, deadline).await;
+        // If the release fails, the lock expires after a minute.
+        let _ = self.apply_condition(LayoutStatement::Unlock, Some(&holder), deadline).await;
         made?;
-        Ok(self.missing(n_val, deadline).await?.is_empty())
+        Ok(self.missing_tables(n_val, deadline).await?.is_empty())
     }
 
-    async fn make_missing(&self, n_val: u8, deadline: Instant) -> Result<()> {
+    async fn create_missing(&self, n_val: u8, deadline: Instant) -> Result<()> {
         self.create_keyspace(n_val, deadline).await?;
-        for (_, text) in self.missing(n_val, deadline).await? {
-            self.change(text, deadline).await?;
+        for (_, text) in self.missing_tables(n_val, deadline).await? {
+            self.change_schema(text, deadline).await?;
         }
-        if n_val == Partition::N_VAL {
-            self.decide(Schema::SetVersion, Some(&VERSION.to_string()), deadline).await?;
+        if n_val == Partition::DEFAULT_N_VAL {
+            self.apply_condition(LayoutStatement::SetVersion, Some(&VERSION.to_string()), deadline).await?;
         }
         Ok(())
     }
 
-    /// Tables that are not there, each with what makes it.
-    async fn missing(&self, n_val: u8, deadline: Instant) -> Result<Vec<(&'static str, String)>> {
+    /// Missing tables, each with the statement that creates it.
+    async fn missing_tables(&self, n_val: u8, deadline: Instant) -> Result<Vec<(&'static str, String)>> {
         let keyspace = self.keyspace(n_val);
-        let there = self.names(statements::TABLES, Some(&keyspace), deadline).await?;
+        let there = self.query_names(statements::TABLES, Some(&keyspace), deadline).await?;
         Ok(tables(n_val, &keyspace).filter(|(name, _)| !there.contains(*name)).collect())
     }
 
     async fn create_keyspace(&self, n_val: u8, deadline: Instant) -> Result<()> {
         let keyspace = self.keyspace(n_val);
-        if self.names(statements::KEYSPACES, None, deadline).await?.contains(&keyspace) {
+        if self.query_names(statements::KEYSPACES, None, deadline).await?.contains(&keyspace) {
             return Ok(());
         }
         let copies = |datacenter: Option<&str>| usize::from(n_val).min(self.nodes(datacenter).1).max(1);
-        self.change(statements::create_keyspace(&keyspace, &self.replication, copies), deadline).await
+        self.change_schema(statements::create_keyspace(&keyspace, &self.replication, copies), deadline).await
     }
 
-    /// Refuses a layout that a newer program has made.
+    /// Refuses a layout version newer than this program.
     async fn check_version(&self, deadline: Instant) -> Result<()> {
-        let text = Schema::Version.text(&self.keyspace(Partition::N_VAL));
-        let found = self.names(&text, None, deadline).await?;
+        let text = LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_N_VAL));
+        let found = self.query_names(&text, None, deadline).await?;
         let Some(found) = found.first() else { return Ok(()) };
         match found.parse::<u32>() {
             Ok(number) if number <= VERSION => Ok(()),
@@ -165,19 +171,19 @@ impl Cluster {
         }
     }
 
-    /// The first column of an answer.
-    pub(crate) async fn names(
+    /// The first column of an answer, as texts.
+    pub(crate) async fn query_names(
         &self,
         text: &str,
         value: Option<&str>,
         deadline: Instant,
-    ) -> std::result::Result<BTreeSet<String>, Failure> {
-        let consistency = if text == Schema::Version.text(&self.keyspace(Partition::N_VAL)) {
+    ) -> std::result::Result<BTreeSet<String>, RequestFailure> {
+        let consistency = if text == LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_N_VAL)) {
             Consistency::Quorum
         } else {
             Consistency::One
         };
-        let answer = self.ask(text.to_owned(), value, consistency, deadline).await?;
+        let answer = self.query(text.to_owned(), value, consistency, deadline).await?;
         let rows = answer.into_rows_result().map_err(|error| errors::unreadable(WHAT, error))?;
         let rows = rows.rows::<(String,)>().map_err(|error| errors::unreadable(WHAT, error))?;
         let names = rows.map(|row| row.map(|(name,)| name).map_err(|error| errors::unreadable(WHAT, error)));
@@ -185,41 +191,47 @@ impl Cluster {
     }
 
     /// Changes the schema, and waits until the nodes agree on it.
-    async fn change(&self, text: String, deadline: Instant) -> Result<()> {
-        self.ask(text, None, Consistency::One, deadline).await?;
+    async fn change_schema(&self, text: String, deadline: Instant) -> Result<()> {
+        self.query(text, None, Consistency::One, deadline).await?;
         Ok(())
     }
 
-    /// Runs a condition on the table of the schema.
-    async fn decide(&self, statement: Schema, value: Option<&str>, deadline: Instant) -> Result<bool> {
-        let text = statement.text(&self.keyspace(Partition::N_VAL));
-        let answer = self.ask(text, value, Consistency::Quorum, deadline).await?;
+    /// Runs a conditional statement on the layout table; answers whether it was applied.
+    async fn apply_condition(
+        &self,
+        statement: LayoutStatement,
+        value: Option<&str>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let text = statement.text(&self.keyspace(Partition::DEFAULT_N_VAL));
+        let answer = self.query(text, value, Consistency::Quorum, deadline).await?;
         let answer = answer.into_rows_result().map_err(|error| errors::unreadable(WHAT, error))?;
         let row = answer.first_row::<CqlRow>().map_err(|error| errors::unreadable(WHAT, error))?;
         Ok(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
     }
 
-    async fn ask(
+    async fn query(
         &self,
         text: String,
         value: Option<&str>,
         consistency: Consistency,
         deadline: Instant,
-    ) -> std::result::Result<scylla::response::query_result::QueryResult, Failure> {
+    ) -> std::result::Result<scylla::response::query_result::QueryResult, RequestFailure> {
         let mut text = Text::new(text);
         text.set_consistency(consistency);
         text.set_serial_consistency(Some(SerialConsistency::Serial));
         text.set_request_timeout(None);
         let values: Vec<&str> = value.into_iter().collect();
         let answer = timeout_at(deadline, self.session.query_unpaged(text, &values[..])).await;
-        let failed = |error: ExecutionError| Failure::Driver(WHAT, Box::new(error));
-        answer.map_err(|_| Failure::Late(WHAT))?.map_err(failed)
+        let failed = |error: ExecutionError| RequestFailure::Driver(WHAT, Box::new(error));
+        answer.map_err(|_| RequestFailure::DeadlinePassed(WHAT))?.map_err(failed)
     }
 }
 
-/// The tables of a keyspace, each with what makes it: rows, and with the product's own also blobs.
+/// The tables of a keyspace, each with the statement that creates it: rows, and blobs for the product's own number of
+/// copies.
 fn tables(n_val: u8, keyspace: &str) -> impl Iterator<Item = (&'static str, String)> {
-    let blobs = if n_val == Partition::N_VAL { &blobs::cql::SCHEMA[..] } else { &[] };
+    let blobs = if n_val == Partition::DEFAULT_N_VAL { &blobs::cql::SCHEMA[..] } else { &[] };
     let rows = statements::tables(n_val).iter().map(|table| (table.name(), statements::create_table(keyspace, *table)));
     rows.chain(blobs.iter().map(|(name, text)| (*name, text.replace("{k}", keyspace))))
 }
@@ -238,7 +250,7 @@ mod tests {
                 let made = [format!("EXISTS ks.{name} ("), format!("EXISTS ks.\"{name}\" (")];
                 assert!(made.iter().any(|made| text.contains(made)), "{name}: {text}");
             }
-            assert_eq!(names.contains("blob_records"), n_val == Partition::N_VAL);
+            assert_eq!(names.contains("blob_records"), n_val == Partition::DEFAULT_N_VAL);
         }
     }
 }

@@ -1,50 +1,51 @@
-//! Every statement that is sent, in one place: `tests/cql.rs` holds what they use to what both engines document.
+//! Every statement that is sent, in one place: `tests/cql.rs` checks each word against the documentation of both
+//! engines.
 //!
 //! ```text
 //! plain table      p blob, r blob, v blob                        the stamp is the cell's timestamp
 //! guarded table    p blob, r blob, v blob, s bigint, w blob      the stamp is `s`: transactions choose their own timestamps
-//!                                                                `w`, of heads: who wrote them last
-//! layout           name text, value text                         the number of this layout, and the lock of who makes it
+//!                                                                `w`, of heads: the ids of the last writers
+//! layout           name text, value text                         the version of this layout, and the lock of its creator
 //! ```
-//! Rows are written by `UPDATE`, never by `INSERT`: a row is its cells and has no marker of its own that would outlive them.
+//! Rows are written by `UPDATE`, never by `INSERT`: a row then has no row marker that would outlive its cells.
 
 use larder_store::{Partition, Table};
 
 use crate::options::Replication;
 
-/// A statement over rows: prepared once for each table that needs it.
+/// A statement on rows, prepared once for each table that needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Statement {
+pub enum RowStatement {
     /// One row: p, r.
     One,
-    /// Rows from a name on: p, r, limit.
+    /// Rows from a name: p, r, limit.
     Forward,
     /// Rows from a name to another: p, r, r, limit.
     ForwardTo,
-    /// As [`Self::Forward`], last first.
+    /// As [`Self::Forward`], descending.
     Reverse,
-    /// As [`Self::ForwardTo`], last first.
+    /// As [`Self::ForwardTo`], descending.
     ReverseTo,
     /// Writes a row of a plain table: stamp, ttl, v, p, r.
     Put,
     /// Removes a row of a plain table: stamp, p, r.
     Remove,
-    /// Removes what a partition of a plain table holds: stamp, p.
+    /// Removes all rows of a partition of a plain table: stamp, p.
     Clear,
     /// Writes the head of a guarded partition: ttl, v, s, w, p, r, and the stamp it replaces.
-    Swap,
+    CompareAndSet,
     /// Writes another row with a head: ttl, v, s, p, r.
     PutBeside,
     /// Removes another row with a head: p, r.
     RemoveBeside,
     /// The first partitions of a table: limit.
     List,
-    /// Partitions from a key on: p, limit.
+    /// Partitions from a key: p, limit.
     ListFrom,
 }
 
-impl Statement {
-    /// Every one.
+impl RowStatement {
+    /// Every statement.
     pub const ALL: [Self; 13] = [
         Self::One,
         Self::Forward,
@@ -54,14 +55,14 @@ impl Statement {
         Self::Put,
         Self::Remove,
         Self::Clear,
-        Self::Swap,
+        Self::CompareAndSet,
         Self::PutBeside,
         Self::RemoveBeside,
         Self::List,
         Self::ListFrom,
     ];
 
-    /// Its text for a table of a keyspace.
+    /// The text for a table of a keyspace.
     #[must_use]
     pub fn text(self, keyspace: &str, table: Table) -> String {
         let at = at(keyspace, table);
@@ -76,7 +77,9 @@ impl Statement {
             Self::Put => format!("UPDATE {at} USING TIMESTAMP ? AND TTL ? SET v = ? WHERE p = ? AND r = ?"),
             Self::Remove => format!("DELETE FROM {at} USING TIMESTAMP ? WHERE p = ? AND r = ?"),
             Self::Clear => format!("DELETE FROM {at} USING TIMESTAMP ? WHERE p = ?"),
-            Self::Swap => format!("UPDATE {at} USING TTL ? SET v = ?, s = ?, w = ? WHERE p = ? AND r = ? IF s = ?"),
+            Self::CompareAndSet => {
+                format!("UPDATE {at} USING TTL ? SET v = ?, s = ?, w = ? WHERE p = ? AND r = ? IF s = ?")
+            }
             Self::PutBeside => format!("UPDATE {at} USING TTL ? SET v = ?, s = ? WHERE p = ? AND r = ?"),
             Self::RemoveBeside => format!("DELETE FROM {at} WHERE p = ? AND r = ?"),
             Self::List => format!("SELECT p, TTL(v) FROM {at} PER PARTITION LIMIT 1 LIMIT ?"),
@@ -86,37 +89,40 @@ impl Statement {
         }
     }
 
-    /// Whether sending it twice is the same as sending it once.
+    /// Whether executing the statement twice is the same as once.
     pub(crate) fn is_idempotent(self) -> bool {
-        !matches!(self, Self::Swap | Self::PutBeside | Self::RemoveBeside)
+        !matches!(self, Self::CompareAndSet | Self::PutBeside | Self::RemoveBeside)
     }
 
-    /// Whether it changes nothing.
+    /// Whether the statement only reads.
     pub(crate) fn is_read(self) -> bool {
-        !matches!(self, Self::Put | Self::Remove | Self::Clear | Self::Swap | Self::PutBeside | Self::RemoveBeside)
+        !matches!(
+            self,
+            Self::Put | Self::Remove | Self::Clear | Self::CompareAndSet | Self::PutBeside | Self::RemoveBeside
+        )
     }
 
-    /// Whether a table has use for it.
+    /// Whether the statement is used for a table.
     #[must_use]
     pub fn fits(self, table: Table) -> bool {
         match self {
             Self::Put | Self::Remove | Self::Clear => !table.is_guarded(),
-            Self::Swap | Self::PutBeside | Self::RemoveBeside => table.is_guarded(),
+            Self::CompareAndSet | Self::PutBeside | Self::RemoveBeside => table.is_guarded(),
             _ => true,
         }
     }
 }
 
-/// The cluster's time, by the node that is asked.
+/// The cluster's time, by the node that answers.
 pub const TIME: &str = "SELECT toTimestamp(now()) FROM system.local";
 /// Tables of a keyspace.
 pub const TABLES: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
 /// Keyspaces of the cluster.
 pub const KEYSPACES: &str = "SELECT keyspace_name FROM system_schema.keyspaces";
-/// Settings of a node of Cassandra; ScyllaDB has no such table, and is asked no further.
+/// Settings of a Cassandra node. ScyllaDB has no such table.
 pub const SETTINGS: &str = "SELECT name, value FROM system_views.settings";
 
-/// Makes the keyspace of `copies` copies, in each datacenter that is named.
+/// Creates the keyspace of `copies` copies, in each named datacenter.
 #[must_use]
 pub fn create_keyspace(keyspace: &str, replication: &Replication, copies: impl Fn(Option<&str>) -> usize) -> String {
     let places = match replication {
@@ -129,7 +135,7 @@ pub fn create_keyspace(keyspace: &str, replication: &Replication, copies: impl F
     format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{places}}}")
 }
 
-/// Makes a table.
+/// Creates a table.
 #[must_use]
 pub fn create_table(keyspace: &str, table: Table) -> String {
     let more = if table.is_guarded() { ", s bigint, w blob" } else { "" };
@@ -142,31 +148,31 @@ pub fn create_table(keyspace: &str, table: Table) -> String {
     format!("CREATE TABLE IF NOT EXISTS {at} (p blob, r blob, v blob{more}, PRIMARY KEY (p, r)){options}")
 }
 
-/// A table in statements; in quotes, since some of our names are words of CQL.
+/// The name of a table in statements, quoted because some names are words of CQL.
 fn at(keyspace: &str, table: Table) -> String {
     format!("{keyspace}.\"{}\"", table.name())
 }
 
-/// The statements over the table that says which layout this is, and who makes it.
+/// The statements on the table of the layout version and its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Schema {
-    /// Makes the table.
+pub enum LayoutStatement {
+    /// Creates the table.
     Create,
-    /// The number of the layout.
+    /// Reads the version of the layout.
     Version,
-    /// Writes it: value.
+    /// Writes the version: value.
     SetVersion,
     /// Takes the lock for a minute: value.
     Lock,
-    /// Gives it back: value.
+    /// Releases the lock: value.
     Unlock,
 }
 
-impl Schema {
-    /// Every one.
+impl LayoutStatement {
+    /// Every statement.
     pub const ALL: [Self; 5] = [Self::Create, Self::Version, Self::SetVersion, Self::Lock, Self::Unlock];
 
-    /// Its text.
+    /// The text for a keyspace.
     #[must_use]
     pub fn text(self, keyspace: &str) -> String {
         let at = format!("{keyspace}.layout");
@@ -180,22 +186,22 @@ impl Schema {
     }
 }
 
-/// Tables that are made anew from others, or hold what lives for hours: their removals are forgotten after a day, and they are
-/// compacted so that a read meets few of them. Never at once: hints and logged batches are kept for that time at most.
+/// Tables that can be rebuilt from others, or whose rows live for hours: their tombstones last a day, and they are
+/// compacted so that a read meets few of them. Not less than a day: hints and logged batches last that long at most.
 #[must_use]
 pub fn is_derived(table: Table) -> bool {
     match table {
         Table::Keys | Table::Buckets | Table::Members | Table::Entries | Table::UploadEntries => true,
-        Table::Parts | Table::Manifests | Table::Doomed | Table::Usage => true,
+        Table::Parts | Table::Manifests | Table::GcMarks | Table::Usage => true,
         Table::Objects | Table::Consistent | Table::Catalogue | Table::Marks => false,
         Table::Heads | Table::Uploads | Table::Users => false,
     }
 }
 
-/// The tables of a keyspace: in that of the product's own number of copies all, elsewhere what belongs to bucket types.
+/// The tables of a keyspace: all of them for the product's own number of copies, otherwise those of bucket types.
 #[must_use]
 pub fn tables(n_val: u8) -> &'static [Table] {
-    if n_val == Partition::N_VAL {
+    if n_val == Partition::DEFAULT_N_VAL {
         &Table::ALL
     } else {
         &[Table::Objects, Table::Consistent, Table::Keys, Table::Buckets]
@@ -208,9 +214,9 @@ pub fn keyspace(prefix: &str, n_val: u8) -> String {
     format!("{prefix}_n{n_val}")
 }
 
-/// The number of copies in the name of a keyspace, if it is one of ours.
+/// The number of copies in the name of a keyspace of ours.
 #[must_use]
-pub fn of_keyspace(prefix: &str, name: &str) -> Option<u8> {
+pub fn n_val_of_keyspace(prefix: &str, name: &str) -> Option<u8> {
     name.strip_prefix(prefix)?.strip_prefix("_n")?.parse().ok().filter(|n_val| keyspace(prefix, *n_val) == name)
 }
 
@@ -219,14 +225,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_keyspaces_come_back() {
+    fn keyspace_names_decode_to_their_number_of_copies() {
         assert_eq!(keyspace("larder", 3), "larder_n3");
-        assert_eq!(of_keyspace("larder", "larder_n3"), Some(3));
-        assert_eq!(of_keyspace("larder", "larder_n255"), Some(255));
+        assert_eq!(n_val_of_keyspace("larder", "larder_n3"), Some(3));
+        assert_eq!(n_val_of_keyspace("larder", "larder_n255"), Some(255));
         for name in
             ["larder", "larder_n", "larder_n03", "larder_n256", "larder_n-1", "other_n3", "larder_n3x", "larder2_n3"]
         {
-            assert_eq!(of_keyspace("larder", name), None, "{name}");
+            assert_eq!(n_val_of_keyspace("larder", name), None, "{name}");
         }
     }
 
@@ -247,6 +253,6 @@ mod tests {
             let of_types = Partition { table, n_val: 2, key: "\x01t".into() }.bucket_type().is_some();
             assert_eq!(tables(2).contains(&table), of_types, "{table:?}");
         }
-        assert_eq!(tables(Partition::N_VAL).len(), Table::ALL.len());
+        assert_eq!(tables(Partition::DEFAULT_N_VAL).len(), Table::ALL.len());
     }
 }

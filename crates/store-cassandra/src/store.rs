@@ -1,4 +1,4 @@
-//! The store, as the rest of Larder knows it.
+//! The store that the rest of Larder uses.
 
 use std::sync::Arc;
 
@@ -8,42 +8,41 @@ use scylla::client::session::Session;
 use tokio::time::Instant;
 
 use larder_model::limits::BATCH_BYTES_MAX;
-use larder_store::shadows::Shadowed;
+use larder_store::derived_rows::DerivedRowStore;
 use larder_store::{
-    Batch, Change, Clock, EngineLimits, Head, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result,
-    Stamp, Store, Swap, Table,
+    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Micros, Partition, PartitionPage, ReadQuery,
+    Result, RowPage, Stamp, Store, Table,
 };
 
-use crate::cluster::{Cluster, in_time};
+use crate::client::{ClusterClient, check_deadline};
 use crate::connect::{ConnectError, connect};
-use crate::figures::Figures;
+use crate::metrics::CassandraMetrics;
 use crate::options::ConnectOptions;
 
-/// Bodies up to this many bytes are kept inside their row: so that a row, what is derived from it and a removal fit into the
-/// smallest limits that Cassandra has by default.
+/// Largest body inside a row: the row, its derived rows and a removal fit into Cassandra's smallest default limits.
 const INLINE_BYTES_MAX: usize = 16 * 1024;
 
 /// Rows in a cluster of Cassandra or ScyllaDB. Cheap to clone.
 #[derive(Clone)]
 pub struct CassandraStore {
-    cluster: Arc<Cluster>,
+    cluster: Arc<ClusterClient>,
     rows: Arc<dyn Store>,
     notes: Arc<[String]>,
 }
 
 impl CassandraStore {
-    /// Connects to a cluster and makes there what is missing.
+    /// Connects to a cluster and creates missing keyspaces and tables.
     ///
     /// # Errors
-    /// [`ConnectError`], within half a minute, or three where tables are to be made.
+    /// [`ConnectError`], within half a minute; within three minutes if tables are created.
     pub async fn connect(options: ConnectOptions) -> std::result::Result<Self, ConnectError> {
         let (cluster, notes) = connect(options).await?;
         let cluster = Arc::new(cluster);
-        let rows = Arc::new(Shadowed::new(Arc::clone(&cluster)));
+        let rows = Arc::new(DerivedRowStore::new(Arc::clone(&cluster)));
         Ok(Self { cluster, rows, notes: notes.into() })
     }
 
-    /// The rows, as the rest of Larder knows them: with their shadows.
+    /// The rows with their derived rows.
     #[must_use]
     pub fn rows(&self) -> &Arc<dyn Store> {
         &self.rows
@@ -61,37 +60,38 @@ impl CassandraStore {
         self.cluster.keyspace(n_val)
     }
 
-    /// What expiry is judged by.
+    /// The clock that decides expiry.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.cluster.clock.clone()
     }
 
-    /// What an operator should know, a line each: fewer copies than asked for, writes that are not on disk.
+    /// Notes for the operator, a line each: fewer copies than requested, writes that are not on disk.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.notes.to_vec()
     }
 
-    /// Nodes of the local datacenter, or of the cluster where none is named: those that are connected, and all.
+    /// Nodes of the local datacenter, or of the cluster if none is named: those connected, and all.
     #[must_use]
     pub fn nodes(&self) -> (usize, usize) {
         self.cluster.nodes(self.cluster.replication.local())
     }
 
-    /// The nodes of the local datacenter, or of the cluster where none is named, by address: whether each is connected.
+    /// The nodes of the local datacenter, or of the cluster if none is named, by address, and whether each is
+    /// connected.
     #[must_use]
     pub fn node_states(&self) -> Vec<(String, bool)> {
         self.cluster.node_states(self.cluster.replication.local())
     }
 
-    /// What happened since the start.
+    /// Counts since the start of the process.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn metrics(&self) -> CassandraMetrics {
         self.cluster.counters.read(&self.cluster.session.get_metrics())
     }
 
-    /// Makes the keyspace of a number of copies if it is not there. The first call that needs it does so too.
+    /// Creates the keyspace of a number of copies if it is missing. The first call that needs it does the same.
     ///
     /// # Errors
     /// `TimedOut`, `Unavailable`, `Io`.
@@ -100,14 +100,14 @@ impl CassandraStore {
     }
 }
 
-/// The rows without shadows.
+/// The rows without derived rows.
 #[async_trait]
-impl Store for Cluster {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+impl Store for ClusterClient {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         self.page(partition, query, options).await
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         self.write(&batch, options).await
     }
 
@@ -115,11 +115,11 @@ impl Store for Cluster {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        self.swap(partition, expected, &head.row, &changes, options).await
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        self.compare_and_set(partition, expected, &head.row, &changes, options).await
     }
 
     async fn partitions(
@@ -127,13 +127,13 @@ impl Store for Cluster {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.list(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
-        in_time(options, "the time")?;
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+        check_deadline(options, "the time")?;
         Ok(self.clock.now())
     }
 
@@ -145,7 +145,7 @@ impl Store for Cluster {
             nodes: u32::try_from(up).unwrap_or(u32::MAX),
             replicated: true,
             syncs: self.syncs,
-            keeps_tombstones: true,
+            tombstones_slow_reads: true,
         }
     }
 

@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::options::TlsOptions;
 
-/// What the driver needs to encrypt.
+/// The driver's TLS configuration.
 ///
 /// # Errors
 /// One line that names the file.
@@ -36,10 +36,11 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> 
     Ok(Arc::new(config))
 }
 
-/// Why a node ends encrypted connections; `None`: it does not, or it could not be asked.
+/// The TLS alert with which a node ends connections; `None` if there is none, or the node is unreachable.
 ///
-/// In TLS 1.3 a client has shaken hands before the server looks at its certificate (RFC 8446 §2). The alert that refuses it
-/// comes later, and who sends meanwhile may fail of that instead. Here nothing is sent, and the alert is read.
+/// In TLS 1.3 the client finishes its handshake before the server checks its certificate (RFC 8446 §2). The alert comes
+/// later, and a client that sends data in between may fail with another error. This function sends nothing and reads
+/// the alert.
 pub(crate) async fn refusal(config: Arc<ClientConfig>, contact_point: &str) -> Option<String> {
     let address = lookup_host(contact_point).await.ok()?.next()?;
     let stream = TcpStream::connect(address).await.ok()?;
@@ -48,7 +49,7 @@ pub(crate) async fn refusal(config: Arc<ClientConfig>, contact_point: &str) -> O
         Ok(mut stream) => stream.read_u8().await.err()?,
         Err(error) => error,
     };
-    // Other kinds are of the connection, not of TLS.
+    // Errors of other kinds come from the connection, not from TLS.
     (ended.kind() == ErrorKind::InvalidData).then(|| ended.to_string())
 }
 

@@ -2,67 +2,71 @@
 //!
 //! ```text
 //! one partition                           one statement, or one unlogged batch: a single mutation, which is atomic
-//! several, which add elsewhere            each as above, all at once
-//! several, which remove elsewhere         one logged batch: once the cluster has it, all of it will be done
-//! the last, but too large for that        additions elsewhere first; then the others, each partition whole, in logged batches
-//! the same, below a majority              the first partition, then the others at once: a log needs two nodes that are up
+//! several, additions elsewhere            one request each as above, concurrently
+//! several, removals elsewhere             one logged batch: once the cluster has it, it applies all of it
+//! too large for one logged batch          additions elsewhere first; then the other partitions, each whole, in logged batches
+//! removals below a majority               the first partition, then the others: the batch log needs two live nodes
 //! ```
-//! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses logged batches above 50 KiB; a batch
-//! that is one mutation has no such limit. Every statement carries its stamp, so that sending it again is the same write.
+//! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses logged batches above 50
+//! KiB; a batch that is one mutation has no such limit. Every statement carries its stamp, so sending it again is the
+//! same write.
 
 use futures_util::future::try_join_all;
 use larder_model::rows::changes_bytes;
 use scylla::statement::Consistency;
 use scylla::statement::batch::BatchType;
 
-use larder_store::{Batch, Change, Error, Kind, Level, Options, Partition, Result};
+use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Error, Kind, Partition, Result};
 
-use crate::cluster::{Bound, Cluster, Failure, in_time};
-use crate::encoding::{Value, timestamp, ttl_seconds};
-use crate::figures::count;
-use crate::statements::Statement;
+use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
+use crate::encoding::{BoundValue, timestamp, ttl_seconds};
+use crate::metrics::count;
+use crate::statements::RowStatement;
 
-/// Bytes of a logged batch, by [`weight`].
+/// Most bytes of a logged batch, by [`logged_bytes`].
 const LOGGED_BYTES_MAX: usize = 40 * 1024;
 
-/// Statements that the protocol takes in one batch.
+/// Most statements that the protocol allows in one batch.
 const STATEMENTS_MAX: usize = u16::MAX as usize;
 
-/// Changes to one partition, by all the parts of a batch that name it.
+/// Changes to one partition, merged from all parts of a batch that name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Share<'a> {
+pub(crate) struct PartitionShare<'a> {
     pub(crate) partition: &'a Partition,
     pub(crate) changes: Vec<&'a Change>,
 }
 
-/// What goes out in one request. Several partitions: logged.
-type Request<'a> = Vec<Share<'a>>;
+/// The partitions of one request. Several partitions make a logged batch.
+type WriteRequest<'a> = Vec<PartitionShare<'a>>;
 
-impl Cluster {
-    /// Writes a batch whose contract has been checked.
-    pub(crate) async fn write(&self, batch: &Batch, options: &Options) -> Result<()> {
-        in_time(options, "a batch")?;
+impl ClusterClient {
+    /// Writes a batch; the caller has checked the contract.
+    pub(crate) async fn write(&self, batch: &Batch, options: &CallOptions) -> Result<()> {
+        check_deadline(options, "a batch")?;
         for one in &batch.partitions {
             self.ensure(&one.partition, options.deadline).await?;
         }
-        let shares = shares(batch);
+        let shares = group_by_partition(batch);
+        // Counted before anything is sent: a refused batch writes nothing.
         self.refuse_too_many_rows(batch, &shares, options).await?;
-        let stages = stages(shares, options.level >= Level::Quorum);
+        let stages = plan_stages(shares, options.level >= ConsistencyLevel::Quorum);
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
+        // A crash between two stages leaves additions without the removals, or the first partition without the others.
         for stage in stages {
+            // The requests of a stage are concurrent; the next stage starts after all of them are answered.
             try_join_all(stage.iter().map(|request| self.send(request, options))).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, request: &Request<'_>, options: &Options) -> Result<()> {
+    async fn send(&self, request: &WriteRequest<'_>, options: &CallOptions) -> Result<()> {
         let now = self.clock.now();
         let mut bounds = Vec::with_capacity(request.iter().map(|share| share.changes.len()).sum());
         for share in request {
             for change in &share.changes {
-                bounds.push(bound(share.partition, change, now)?);
+                bounds.push(bind(share.partition, change, now)?);
             }
         }
         if bounds.len() > STATEMENTS_MAX {
@@ -70,7 +74,7 @@ impl Cluster {
             return Err(Error::new(Kind::TooLarge, text));
         }
         let consistency = self.consistency_of(request, options.level);
-        let sent: std::result::Result<_, Failure> = match &bounds[..] {
+        let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
             several => {
                 let kind = if request.len() > 1 { BatchType::Logged } else { BatchType::Unlogged };
@@ -80,72 +84,75 @@ impl Cluster {
         Ok(sent.map(drop)?)
     }
 
-    /// One consistency for all partitions: where they differ, that which every keyspace understands.
-    fn consistency_of(&self, request: &Request<'_>, level: Level) -> Consistency {
+    /// One consistency for all partitions. Where they differ, a quorum, which is valid for every keyspace.
+    fn consistency_of(&self, request: &WriteRequest<'_>, level: ConsistencyLevel) -> Consistency {
         let mut all = request.iter().map(|share| self.consistency(share.partition, level, true));
         let first = all.next().unwrap_or(Consistency::Quorum);
         if all.all(|other| other == first) {
             return first;
         }
-        request.first().map_or(first, |share| self.consistency(share.partition, Level::Quorum, true))
+        request.first().map_or(first, |share| self.consistency(share.partition, ConsistencyLevel::Quorum, true))
     }
 }
 
-fn bound<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<Bound<'a>> {
-    let key = Value::Blob(&partition.key);
+fn bind<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<BoundStatement<'a>> {
+    let key = BoundValue::Blob(&partition.key);
     let (statement, values) = match change {
         Change::Put(row) => {
-            let stamp = Value::BigInt(timestamp(row.stamp)?);
-            let ttl = Value::Int(ttl_seconds(row.expires, now));
-            let value = Value::Stored(&row.value, row.expires);
-            (Statement::Put, vec![stamp, ttl, value, key, Value::Blob(&row.name)])
+            let stamp = BoundValue::BigInt(timestamp(row.stamp)?);
+            let ttl = BoundValue::Int(ttl_seconds(row.expires, now));
+            let value = BoundValue::Stored(&row.value, row.expires);
+            (RowStatement::Put, vec![stamp, ttl, value, key, BoundValue::Blob(&row.name)])
         }
         Change::Remove { name, stamp } => {
-            (Statement::Remove, vec![Value::BigInt(timestamp(*stamp)?), key, Value::Blob(name)])
+            (RowStatement::Remove, vec![BoundValue::BigInt(timestamp(*stamp)?), key, BoundValue::Blob(name)])
         }
-        Change::Clear { stamp } => (Statement::Clear, vec![Value::BigInt(timestamp(*stamp)?), key]),
+        Change::Clear { stamp } => (RowStatement::Clear, vec![BoundValue::BigInt(timestamp(*stamp)?), key]),
     };
-    Ok(Bound { statement, partition, values })
+    Ok(BoundStatement { statement, partition, values })
 }
 
-/// The changes of a batch by partition, in order; partitions that nothing changes are left out.
-fn shares(batch: &Batch) -> Vec<Share<'_>> {
-    let mut shares: Vec<Share<'_>> = Vec::with_capacity(batch.partitions.len());
+/// The changes of a batch by partition, in order, without partitions that have no changes.
+fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
+    let mut shares: Vec<PartitionShare<'_>> = Vec::with_capacity(batch.partitions.len());
     for one in &batch.partitions {
         match shares.iter_mut().find(|share| *share.partition == one.partition) {
             Some(share) => share.changes.extend(&one.changes),
-            None => shares.push(Share { partition: &one.partition, changes: one.changes.iter().collect() }),
+            None => shares.push(PartitionShare { partition: &one.partition, changes: one.changes.iter().collect() }),
         }
     }
     shares
 }
 
-/// What is sent one after the other, and at once within; `logs` if there is a log for what removes in several places.
-fn stages(mut shares: Vec<Share<'_>>, logs: bool) -> Vec<Vec<Request<'_>>> {
-    let removes_elsewhere = shares.iter().skip(1).any(removes);
+/// Stages of a batch: sent one after the other, the requests of a stage concurrently. `has_log`: the batch log can be
+/// used.
+fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<WriteRequest<'_>>> {
+    let removes_elsewhere = shares.iter().skip(1).any(has_removals);
     shares.retain(|share| !share.changes.is_empty());
     if shares.is_empty() {
         return Vec::new();
     }
     if !removes_elsewhere {
-        return vec![each_alone(shares)];
+        return vec![one_request_each(shares)];
     }
-    if !logs {
+    if !has_log {
+        // Without the log no node finishes the batch after a crash, so the object's own partition goes first.
         let others = shares.split_off(1);
-        return [shares, others].map(each_alone).into_iter().filter(|stage| !stage.is_empty()).collect();
+        return [shares, others].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect();
     }
-    if shares.iter().map(weight).sum::<usize>() <= LOGGED_BYTES_MAX {
+    if shares.iter().map(logged_bytes).sum::<usize>() <= LOGGED_BYTES_MAX {
         return vec![vec![shares]];
     }
+    // Additions first: a crash after them leaves entries that readers check, never an object without an entry.
     let first = shares.remove(0);
-    let (others, additions): (Vec<_>, Vec<_>) = shares.into_iter().partition(removes);
-    let mut stages: Vec<Vec<Request<'_>>> = Vec::new();
+    let (others, additions): (Vec<_>, Vec<_>) = shares.into_iter().partition(has_removals);
+    let mut stages: Vec<Vec<WriteRequest<'_>>> = Vec::new();
     if !additions.is_empty() {
-        stages.push(each_alone(additions));
+        stages.push(one_request_each(additions));
     }
     let mut request = Vec::new();
     for share in std::iter::once(first).chain(others) {
-        let bytes: usize = request.iter().chain([&share]).map(weight).sum();
+        let bytes: usize = request.iter().chain([&share]).map(logged_bytes).sum();
         if bytes > LOGGED_BYTES_MAX && !request.is_empty() {
             stages.push(vec![std::mem::take(&mut request)]);
         }
@@ -155,17 +162,17 @@ fn stages(mut shares: Vec<Share<'_>>, logs: bool) -> Vec<Vec<Request<'_>>> {
     stages
 }
 
-/// Each in a request of its own.
-fn each_alone(shares: Vec<Share<'_>>) -> Vec<Request<'_>> {
+/// A request for each share.
+fn one_request_each(shares: Vec<PartitionShare<'_>>) -> Vec<WriteRequest<'_>> {
     shares.into_iter().map(|share| vec![share]).collect()
 }
 
-fn removes(share: &Share<'_>) -> bool {
+fn has_removals(share: &PartitionShare<'_>) -> bool {
     share.changes.iter().any(|change| !matches!(change, Change::Put(_)))
 }
 
-/// Bytes that the cluster may count for a share: names, values and what it adds to each.
-fn weight(share: &Share<'_>) -> usize {
+/// Bytes that the cluster may count for a share: names, values and overhead.
+fn logged_bytes(share: &PartitionShare<'_>) -> usize {
     let changes: usize = share.changes.iter().map(|change| changes_bytes(std::slice::from_ref(*change)) + 48).sum();
     share.partition.key.len() + changes + 128
 }
@@ -189,16 +196,17 @@ mod tests {
         check_sent(true, changes, expected);
     }
 
-    /// Partitions of the requests of each stage, by number.
+    /// Checks the partitions of the requests of each stage, by number.
     #[track_caller]
-    fn check_sent(logs: bool, changes: &[&[Change]], expected: &[&[&[usize]]]) {
+    fn check_sent(has_log: bool, changes: &[&[Change]], expected: &[&[&[usize]]]) {
         let mut batch = Batch::default();
         for (number, changes) in changes.iter().enumerate() {
-            let partition = Partition::own(Table::Keys, Bytes::from(vec![number as u8]));
+            let partition = Partition::new(Table::Keys, Bytes::from(vec![number as u8]));
             batch.partitions.extend(Batch::of(partition, changes.to_vec()).partitions);
         }
-        let stages = stages(shares(&batch), logs);
-        let numbers = |request: &Request<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
+        let stages = plan_stages(group_by_partition(&batch), has_log);
+        let numbers =
+            |request: &WriteRequest<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
         let found: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
         assert_eq!(
             found,
@@ -229,25 +237,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_a_log_is_split_between_partitions() {
+    fn a_batch_too_large_for_the_log_is_split_between_partitions() {
         check(&[&[put(30 << 10)], &[put(20 << 10)], &[remove(9)]], &[&[&[1]], &[&[0, 2]]]);
         check(&[&[put(60 << 10)], &[remove(9)], &[put(9), remove(9)]], &[&[&[0]], &[&[1, 2]]]);
         check(&[&[remove(9)], &[remove(30 << 10)], &[remove(30 << 10)]], &[&[&[0, 1]], &[&[2]]]);
     }
 
     #[test]
-    fn without_a_log_the_first_partition_goes_first() {
+    fn without_a_log_the_first_partition_is_sent_first() {
         check_sent(false, &[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0]], &[&[1], &[2]]]);
         check_sent(false, &[&[remove(9)], &[put(9)]], &[&[&[0], &[1]]]);
         check_sent(false, &[&[], &[remove(9)]], &[&[&[1]]]);
     }
 
     #[test]
-    fn a_partition_named_twice_changes_once() {
-        let partition = Partition::own(Table::Keys, "p");
+    fn a_partition_named_twice_is_one_share() {
+        let partition = Partition::new(Table::Keys, "p");
         let mut batch = Batch::of(partition.clone(), vec![put(1)]);
         batch.add(partition, vec![remove(9)]);
-        let shares = shares(&batch);
+        let shares = group_by_partition(&batch);
         assert_eq!((shares.len(), shares[0].changes.len()), (1, 2));
     }
 }

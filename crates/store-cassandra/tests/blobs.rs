@@ -1,4 +1,4 @@
-//! Blobs on a real cluster. Runs when `LARDER_CASSANDRA` names a node, such as `127.0.0.1:9042`.
+//! Blobs on a real cluster. Runs if `LARDER_CASSANDRA` names a node, such as `127.0.0.1:9042`.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,19 +22,19 @@ use scylla::client::session_builder::SessionBuilder;
 
 const GRACE: Duration = Duration::from_secs(15 * 60);
 const LEASE: Duration = Duration::from_secs(2);
-/// How long anything here is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Deadline of every wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const BLOCK: usize = 256 * 1024;
 
-/// A keyspace of its own on the node, and the time.
-struct Cluster {
+/// A new keyspace on the node, and a clock.
+struct BlobKeyspace {
     session: Arc<Session>,
     keyspace: String,
     clock: Arc<ManualClock>,
 }
 
-impl Cluster {
-    /// Nothing where no node is named.
+impl BlobKeyspace {
+    /// `None` if no node is named.
     async fn new() -> Option<Self> {
         let Ok(node) = std::env::var("LARDER_CASSANDRA") else {
             eprintln!("skipped: LARDER_CASSANDRA names no node");
@@ -61,7 +61,7 @@ impl Cluster {
         Arc::new(CassandraBlobs::open(session, &self.keyspace, options).await.unwrap())
     }
 
-    /// Rows of the tables: records and blocks.
+    /// Number of rows in the tables: records and blocks.
     async fn rows(&self) -> (usize, usize) {
         let mut found = [0, 0];
         for (found, table) in found.iter_mut().zip(["blob_records", "blob_blocks"]) {
@@ -116,25 +116,25 @@ async fn write(blobs: &CassandraBlobs, which: u8, body: Bytes) -> Box<dyn Send +
     writer.finish(Durability::Disk).await.unwrap()
 }
 
-/// What a sweeper may look at.
+/// Blobs without a lease, which a sweeper may check.
 async fn free(blobs: &CassandraBlobs) -> Vec<BlobId> {
     let listed = blobs.list(None, 100).await.unwrap();
     listed.into_iter().filter(|blob| !blob.leased).map(|blob| blob.id).collect()
 }
 
-/// Waits until something becomes true.
+/// Waits until a condition holds.
 async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let all = async {
         while !is_true().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(WAIT_MAX, all).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
 }
 
-/// A process that writes more than one block, finishes its blob or not, and is gone without a word.
-fn die_writing(cluster: &Cluster, finishes: bool) {
-    // Its renewals run on a runtime of its own, and end with it.
+/// A process that writes more than one block, finishes its blob or not, and dies without cleaning up.
+fn die_writing(cluster: &BlobKeyspace, finishes: bool) {
+    // Its lease renewals run on a runtime of its own and stop with it.
     let run = || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
@@ -157,7 +157,7 @@ macro_rules! on_a_cluster {
     ($($name:ident($cluster:ident) $work:block)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            let Some($cluster) = Cluster::new().await else { return };
+            let Some($cluster) = BlobKeyspace::new().await else { return };
             $work
             $cluster.drop().await;
         }
@@ -169,7 +169,7 @@ on_a_cluster! {
         blob_conformance(cluster.process().await).await;
     }
 
-    a_long_blob_spreads_over_partitions_and_goes_whole(cluster) {
+    a_long_blob_spans_partitions_and_is_removed_whole(cluster) {
         let (blobs, body) = (cluster.process().await, body(65 * BLOCK + 17));
         drop(write(&blobs, 1, body.clone()).await);
         let mut reader = blobs.open(id(1)).await.unwrap();
@@ -204,11 +204,11 @@ on_a_cluster! {
         until("the lease ends", async || free(&sweeping).await == [id(1)]).await;
     }
 
-    what_a_dead_writer_left_behind_is_purged(cluster) {
+    the_blocks_of_a_dead_writer_are_purged(cluster) {
         let purging = cluster.process().await;
         die_writing(&cluster, false);
         cluster.clock.advance(GRACE * 10);
-        until("it is purged", async || {
+        until("the blob is purged", async || {
             let purged = purging.purge().await.unwrap();
             cluster.clock.advance(GRACE);
             purged == 1
@@ -216,22 +216,22 @@ on_a_cluster! {
         assert_eq!(cluster.rows().await, (0, 0));
     }
 
-    a_writer_that_was_given_up_does_not_finish(cluster) {
+    a_writer_marked_as_abandoned_does_not_finish(cluster) {
         let (writing, purging) = (cluster.process().await, cluster.process().await);
         let mut writer = writing.create(id(1), owner()).await.unwrap();
         writer.write(body(10)).await.unwrap();
-        // As if it had been stopped for longer than its lease lasts.
+        // As if the writer had been stopped for longer than its lease.
         let text = "DELETE lease FROM {k}.blob_records WHERE shard = 1 AND id = ? AND run = ?";
         let run = cluster.only_run("blob_records").await;
         let text = text.replace("{k}", &cluster.keyspace);
         cluster.session.query_unpaged(text, (id_bytes(1), run)).await.unwrap();
-        assert_eq!(purging.purge().await.unwrap(), 0, "it is noted, not removed");
+        assert_eq!(purging.purge().await.unwrap(), 0, "the run is marked, not removed");
         let answer = writer.finish(Durability::Disk).await.map(|_| ()).map_err(|error| error.kind);
         assert_eq!(answer, Err(Kind::TimedOut));
-        until("nothing remains", async || cluster.rows().await == (0, 0)).await;
+        until("record and blocks are gone", async || cluster.rows().await == (0, 0)).await;
     }
 
-    blocks_stay_for_the_time_of_grace(cluster) {
+    blocks_stay_for_the_grace_period(cluster) {
         let (here, there) = (cluster.process().await, cluster.process().await);
         let body = body(3 * BLOCK);
         drop(write(&here, 1, body.clone()).await);

@@ -1,4 +1,4 @@
-//! Every promise of the store over a real node: run where `LARDER_CASSANDRA` names one, as `127.0.0.1:9042`.
+//! Every promise of the store on a real node. Runs if `LARDER_CASSANDRA` names one, such as `127.0.0.1:9042`.
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a test says what it expects by failing")]
 
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use larder_store::conformance::{ManualClock, conformance};
 use larder_store::{
-    Batch, Blobs, Change, Clock, Durability, Kind, Level, Options, Order, Partition, ReadQuery, Row, Stopped, Swap,
-    Table,
+    Batch, Blobs, CallOptions, CasResult, Change, Clock, ConsistencyLevel, Durability, Kind, Partition, ReadOrder,
+    ReadQuery, Row, Stopped, Table,
 };
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs, GRACE, LEASE};
 use larder_store_cassandra::{CassandraStore, ConnectError, ConnectOptions, Replication};
 use tokio::time::Instant;
 
-/// A store in keyspaces of its own.
-struct Subject {
+/// A store with keyspaces of its own.
+struct TestKeyspaces {
     store: CassandraStore,
     prefix: String,
     node: String,
 }
 
-impl Subject {
-    /// `None`, and why, where there is no node to run on.
+impl TestKeyspaces {
+    /// Connects to the node; `None`, with a message, without one.
     async fn new(clock: Option<Arc<dyn Clock>>) -> Option<Self> {
-        #[expect(clippy::disallowed_methods, reason = "a test that is told where to run")]
+        #[expect(clippy::disallowed_methods, reason = "the environment names the node of this test")]
         let Ok(node) = std::env::var("LARDER_CASSANDRA") else {
             println!("skipped: LARDER_CASSANDRA names no node to run on");
             return None;
@@ -43,7 +43,7 @@ impl Subject {
     async fn drop_keyspaces(self, numbers: &[u8]) {
         for n_val in numbers {
             let text = format!("DROP KEYSPACE IF EXISTS {}", self.store.keyspace(*n_val));
-            self.store.session().query_unpaged(text, ()).await.expect("a keyspace is dropped");
+            self.store.session().query_unpaged(text, ()).await.expect("the keyspace is dropped");
         }
     }
 }
@@ -61,12 +61,12 @@ fn options_of(node: &str, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Connec
 
 async fn open_blobs(store: &CassandraStore) -> larder_store::Result<CassandraBlobs> {
     let options = BlobOptions { grace: GRACE, lease: LEASE, clock: store.clock(), process: 1 };
-    CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::N_VAL), options).await
+    CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::DEFAULT_N_VAL), options).await
 }
 
-fn options() -> Options {
+fn options() -> CallOptions {
     let deadline = Instant::now() + Duration::from_secs(60);
-    Options::new(Level::Quorum, deadline, Durability::Buffered)
+    CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered)
 }
 
 fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {
@@ -76,15 +76,15 @@ fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_promise_holds() {
     let clock = Arc::new(ManualClock::default());
-    let Some(subject) = Subject::new(Some(clock.clone())).await else { return };
+    let Some(subject) = TestKeyspaces::new(Some(clock.clone())).await else { return };
     conformance(Arc::clone(subject.store.rows()), clock).await;
-    println!("{:?}", subject.store.figures());
+    println!("{:?}", subject.store.metrics());
     subject.drop_keyspaces(&[3]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_gateways_that_start_at_once_make_one_schema() {
-    let Some(subject) = Subject::new(None).await else { return };
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
     let prefix = format!("{}x", subject.prefix);
     let mut starts = tokio::task::JoinSet::new();
     for _ in 0..4 {
@@ -103,7 +103,7 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
     }
     for (stamp, store) in (1..).zip(&stores) {
         for table in [Table::Objects, Table::Usage] {
-            let partition = Partition::own(table, "p");
+            let partition = Partition::new(table, "p");
             let batch = Batch::of(partition.clone(), vec![Change::Put(row("r", "v", stamp))]);
             store.rows().apply(batch, &options()).await.expect("a write is taken");
             let page =
@@ -112,13 +112,13 @@ async fn several_gateways_that_start_at_once_make_one_schema() {
         }
     }
     let text = format!("DROP KEYSPACE IF EXISTS {}", stores[0].keyspace(3));
-    subject.store.session().query_unpaged(text, ()).await.expect("a keyspace is dropped");
+    subject.store.session().query_unpaged(text, ()).await.expect("the keyspace is dropped");
     subject.drop_keyspaces(&[3]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layout_of_a_newer_server_is_refused() {
-    let Some(subject) = Subject::new(None).await else { return };
+async fn a_newer_layout_is_refused() {
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
     let text = format!("UPDATE {}.layout SET value = '2' WHERE name = 'version'", subject.store.keyspace(3));
     subject.store.session().query_unpaged(text, ()).await.expect("the number is changed");
     let refused = CassandraStore::connect(options_of(&subject.node, &subject.prefix, None)).await;
@@ -129,7 +129,7 @@ async fn a_layout_of_a_newer_server_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_number_of_copies_has_a_keyspace_of_its_own() {
-    let Some(subject) = Subject::new(None).await else { return };
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
     let store = subject.store.rows();
     let at = |n_val: u8| Partition { table: Table::Objects, n_val, key: "\u{1}t\u{1}bkey".into() };
     let other = subject.another().await;
@@ -167,9 +167,9 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_full_of_removals_is_read_in_halves() {
-    let Some(subject) = Subject::new(None).await else { return };
-    let (store, partition) = (subject.store.rows(), Partition::own(Table::Keys, "p"));
+async fn a_range_full_of_tombstones_is_read_in_pieces() {
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
+    let (store, partition) = (subject.store.rows(), Partition::new(Table::Keys, "p"));
     let name = |at: u32| format!("user/{at:08}");
     for page in 0..120 {
         let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: 1 });
@@ -180,28 +180,32 @@ async fn a_range_full_of_removals_is_read_in_halves() {
     store.apply(Batch::of(partition.clone(), changes), &options()).await.expect("a write is taken");
     let page = store.read(&partition, &ReadQuery::all(9), &options()).await.expect("a read is answered");
     assert_eq!((&page.rows[..], page.stopped), (&last[..], Stopped::End));
-    let back = ReadQuery { order: Order::Reverse, ..ReadQuery::all(9) };
+    let back = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(9) };
     let page = store.read(&partition, &back, &options()).await.expect("a read is answered");
     assert_eq!(page.rows, [last[1].clone(), last[0].clone()]);
-    println!("{:?}", subject.store.figures());
-    assert!(subject.store.figures().ranges_halved > 0, "the node gave no read up: nothing was shown here");
+    println!("{:?}", subject.store.metrics());
+    assert!(subject.store.metrics().ranges_bisected > 0, "the node gave up no read, so this test shows nothing");
     subject.drop_keyspaces(&[3]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swap_knows_heads_that_another_gateway_wrote() {
-    let Some(subject) = Subject::new(None).await else { return };
+async fn a_cas_sees_heads_that_another_gateway_wrote() {
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
     let (one, two) = (subject.store.clone(), subject.another().await);
-    let at = Partition::own(Table::Users, "p");
-    let swap = async |store: &CassandraStore, expected: Option<u64>, stamp: u64| {
+    let at = Partition::new(Table::Users, "p");
+    let cas = async |store: &CassandraStore, expected: Option<u64>, stamp: u64| {
         let head = row("", "v", stamp);
-        store.rows().apply_if(&at, expected, head.into(), Vec::new(), &options()).await.expect("a swap is answered")
+        store
+            .rows()
+            .apply_if(&at, expected, head.into(), Vec::new(), &options())
+            .await
+            .expect("a compare-and-set is answered")
     };
-    assert_eq!(swap(&one, None, 1).await, Swap::Applied);
+    assert_eq!(cas(&one, None, 1).await, CasResult::Applied);
     for stamp in (1..40).step_by(2) {
-        assert_eq!(swap(&two, Some(stamp), stamp + 1).await, Swap::Applied);
-        assert_eq!(swap(&one, Some(stamp), stamp + 2).await, Swap::Conflict(Some(row("", "v", stamp + 1))));
-        assert_eq!(swap(&one, Some(stamp + 1), stamp + 2).await, Swap::Applied);
+        assert_eq!(cas(&two, Some(stamp), stamp + 1).await, CasResult::Applied);
+        assert_eq!(cas(&one, Some(stamp), stamp + 2).await, CasResult::Conflict(Some(row("", "v", stamp + 1))));
+        assert_eq!(cas(&one, Some(stamp + 1), stamp + 2).await, CasResult::Applied);
     }
     let text = format!("SELECT w FROM {}.users", one.keyspace(3));
     let answer = one.session().query_unpaged(text, ()).await.expect("the head is there").into_rows_result();
@@ -211,11 +215,11 @@ async fn a_swap_knows_heads_that_another_gateway_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_of_the_cluster_is_told() {
-    let Some(subject) = Subject::new(None).await else { return };
+async fn the_cluster_clock_is_near_the_local_one() {
+    let Some(subject) = TestKeyspaces::new(None).await else { return };
     let machine = larder_store::SystemClock::default();
-    let told = subject.store.rows().now(&options()).await.expect("the time is told");
+    let time = subject.store.rows().now(&options()).await.expect("the store answers the time");
     // The node runs on this machine.
-    assert!(told.abs_diff(machine.now()) < 5_000_000, "{told}");
+    assert!(time.abs_diff(machine.now()) < 5_000_000, "{time}");
     subject.drop_keyspaces(&[3]).await;
 }

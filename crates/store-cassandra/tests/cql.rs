@@ -1,11 +1,11 @@
-//! Every word of CQL that is sent, held to what ScyllaDB documents: Cassandra is run in the tests, ScyllaDB is not.
+//! Checks every word of CQL that is sent against ScyllaDB's documentation: the tests run Cassandra, not ScyllaDB.
 
 use std::collections::BTreeSet;
 
 use larder_store::Table;
 use larder_store_cassandra::Replication;
 use larder_store_cassandra::blobs::cql;
-use larder_store_cassandra::statements::{self, Schema, Statement};
+use larder_store_cassandra::statements::{self, LayoutStatement, RowStatement};
 
 /// Pages of ScyllaDB's documentation, below `docs.scylladb.com/manual/stable/`.
 const DDL: &str = "cql/ddl.html";
@@ -18,7 +18,7 @@ const FUNCTIONS: &str = "cql/functions.html";
 const LWT: &str = "features/lwt.html";
 const COMPACTION: &str = "cql/compaction.html";
 
-/// What may be used, and where it is documented.
+/// Allowed words, and the page that documents each.
 const DOCUMENTED: &[(&str, &str)] = &[
     // Statements and clauses.
     ("CREATE KEYSPACE", DDL),
@@ -69,7 +69,7 @@ const DOCUMENTED: &[(&str, &str)] = &[
     ("'SizeTieredCompactionStrategy'", COMPACTION),
 ];
 
-/// Names that are ours or of tables of the system.
+/// Names of our columns, and of the system's tables and columns.
 const NAMES: &[&str] = &[
     "p",
     "r",
@@ -90,7 +90,7 @@ const NAMES: &[&str] = &[
     "keyspaces",
     "table_name",
     "keyspace_name",
-    // Cassandra's own: where ScyllaDB says that there is no such table, nothing is known of its settings.
+    // Cassandra's own table: ScyllaDB does not have it, and the answer counts as unknown settings.
     "system_views",
     "settings",
     // Of blobs.
@@ -116,24 +116,24 @@ fn texts() -> Vec<String> {
     let both = Replication::Datacenters { local: "east".into(), all: vec!["east".into()] };
     let mut texts: Vec<String> =
         [statements::TIME, statements::TABLES, statements::KEYSPACES, statements::SETTINGS].map(str::to_owned).into();
-    let blobs = cql::SCHEMA.iter().map(|(_, text)| text).chain(cql::Cql::ALL.iter().map(|(_, text)| text));
+    let blobs = cql::SCHEMA.iter().map(|(_, text)| text).chain(cql::BlobStatement::ALL.iter().map(|(_, text)| text));
     texts.extend(blobs.map(|text| text.replace("{k}", "ks")));
     texts.extend([Replication::Simple, both].map(|places| statements::create_keyspace("ks", &places, |_| 3)));
-    texts.extend(Schema::ALL.map(|statement| statement.text("ks")));
+    texts.extend(LayoutStatement::ALL.map(|statement| statement.text("ks")));
     for table in Table::ALL {
         texts.push(statements::create_table("ks", table));
-        let fitting = Statement::ALL.into_iter().filter(|statement| statement.fits(table));
+        let fitting = RowStatement::ALL.into_iter().filter(|statement| statement.fits(table));
         texts.extend(fitting.map(|statement| statement.text("ks", table)));
     }
     texts
 }
 
-/// Words, strings and functions (with their bracket) of a text; numbers and signs mean the same everywhere.
+/// Words, strings and functions (with their bracket) of a text. Numbers and signs mean the same in both engines.
 #[expect(clippy::expect_used, reason = "a test says what it expects by failing")]
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for sign in text.chars() {
-        let last = words.last_mut().expect("there is one");
+        let last = words.last_mut().expect("words is never empty");
         match sign {
             '(' if !last.is_empty() => last.push('('),
             sign if sign.is_alphanumeric() || sign == '_' || sign == '\'' => {
@@ -148,7 +148,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// What of a text nobody documents.
+/// Words of a text without documentation.
 fn unknown(text: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     let (words, tables) = (words(text), Table::ALL.map(Table::name));
     let mut clauses: Vec<(Vec<&str>, &'static str)> =
@@ -156,10 +156,10 @@ fn unknown(text: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
     clauses.sort_by_key(|(words, _)| std::cmp::Reverse(words.len()));
     let (mut unknown, mut rest) = (Vec::new(), &words[..]);
     while let Some(word) = rest.first() {
-        // A bracket may also open a list behind a word.
-        let is = |said: &str, word: &str| word == said || word.strip_suffix('(') == Some(said);
+        // A bracket may also open a list after a word.
+        let is = |clause: &str, word: &str| word == clause || word.strip_suffix('(') == Some(clause);
         let found = clauses.iter().find(|(clause, _)| {
-            clause.len() <= rest.len() && clause.iter().zip(rest).all(|(said, word)| is(said, word))
+            clause.len() <= rest.len() && clause.iter().zip(rest).all(|(clause, word)| is(clause, word))
         });
         if let Some((clause, name)) = found {
             used.insert(name);
@@ -186,7 +186,7 @@ fn every_word_is_documented_by_both_engines() {
 }
 
 #[test]
-fn what_only_one_engine_has_is_found() {
+fn a_word_of_only_one_engine_is_found() {
     let mut used = BTreeSet::new();
     for text in [
         "SELECT r FROM ks.objects WHERE p = ? ALLOW FILTERING",

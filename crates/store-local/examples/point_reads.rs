@@ -1,5 +1,5 @@
-//! Reads per second of one row of a wide table by its name, against the same rows read as ranges, on tables that were written
-//! out: half of the names asked for are there.
+//! Point reads per second of one row of a wide table, against range reads of the same rows, on flushed tables. Half of the rows
+//! exist.
 //!
 //! `cargo run --release -p larder-store-local --example point_reads [partitions] [seconds]`
 #![allow(
@@ -12,7 +12,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_store::{Batch, Change, Durability, Level, Options, Partition, ReadQuery, Row, Store, SystemClock, Table};
+use larder_store::{
+    Batch, CallOptions, Change, ConsistencyLevel, Durability, Partition, ReadQuery, Row, Store, SystemClock, Table,
+};
 use larder_store_local::{LocalStore, OpenOptions};
 
 fn main() {
@@ -48,9 +50,9 @@ fn open(dir: &std::path::Path) -> LocalStore {
     LocalStore::open(options).unwrap()
 }
 
-/// The partition with this number: even ones are there.
+/// The partition with this number; even ones exist.
 fn partition(number: u64) -> Partition {
-    Partition::own(Table::Parts, number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec())
+    Partition::new(Table::Parts, number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec())
 }
 
 async fn fill(store: &LocalStore, partitions: u64) {
@@ -79,7 +81,7 @@ async fn read(store: &LocalStore, partitions: u64, time: Duration, query: impl F
     (reads as f64 / start.elapsed().as_secs_f64()) as u64
 }
 
-fn options() -> Options {
+fn options() -> CallOptions {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options::new(Level::One, deadline, Durability::Buffered)
+    CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered)
 }

@@ -1,19 +1,19 @@
-//! Archives: how the engine below writes tables, files of large values and versions.
+//! Archives: the container format in which lsm-tree writes tables, files of large values and versions.
 //!
 //! ```text
 //! sections · contents · trailer                                                                            little endian
 //! contents   "TOC!" · entries u32 · per entry position u64, length u64, length of its name u16, name
 //! trailer    "SFA!" · 01 · 00 · xxh3 (128 bits) of the contents · position u64 of the contents · length u64 of the contents
 //! ```
-//! Its reader takes memory for as many entries as the contents say before it holds them against their checksum. One wrong byte
-//! asks for 200 GB there, which ends the process, so no archive is opened before [`check`].
+//! The reader of `sfa` allocates memory for the stated number of entries before it verifies the checksum of the contents. One
+//! wrong byte there asks for 200 GB, which aborts the process, so [`check`] precedes every open.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 const TRAILER_BYTES: i64 = 38;
-/// Where in the trailer the position of the contents is.
+/// Offset in the trailer of the position of the contents.
 const POSITION_AT: i64 = 22;
 const CONTENTS_MAGIC: &[u8; 4] = b"TOC!";
 /// Bytes of an entry without its name.
@@ -22,16 +22,16 @@ const ENTRY_BYTES_MIN: u64 = 18;
 /// Reads the contents of an archive.
 ///
 /// # Errors
-/// What the machine answers, and what is wrong with the contents.
+/// Any I/O error, and any damage of the contents.
 pub(crate) fn open(path: &Path) -> Result<sfa::Reader, sfa::Error> {
     check(path)?;
     sfa::Reader::new(path)
 }
 
-/// Checks that the contents of an archive say no more entries than fit into it. Its reader finds all other damage.
+/// Checks that an archive states no more entries than fit into it. Its reader finds all other damage.
 ///
 /// # Errors
-/// What the machine answers; `InvalidData` when they do.
+/// Any I/O error; `InvalidData` for too many entries.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -43,7 +43,7 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How many entries the contents say; `None`: there are none where the trailer says.
+/// The stated number of entries; `None`: there are no contents at the trailer's position.
 fn entries(file: &mut File, length: u64) -> io::Result<Option<u32>> {
     let (mut position, mut begin) = ([0; 8], [0; 8]);
     if length < TRAILER_BYTES.unsigned_abs() {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_that_said_too_many_sections_once_ended_the_process() {
+    fn contents_that_state_too_many_sections_are_refused_before_memory_is_allocated() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("archive");
         let mut writer = sfa::Writer::from_writer(File::create(&path).unwrap());
@@ -81,11 +81,11 @@ mod tests {
 
         let whole = std::fs::read(&path).unwrap();
         let contents = whole.windows(4).position(|bytes| bytes == CONTENTS_MAGIC).unwrap();
-        for harmed in contents + 4..contents + 8 {
+        for flipped in contents + 4..contents + 8 {
             let mut bytes = whole.clone();
-            bytes[harmed] ^= 0x80;
+            bytes[flipped] ^= 0x80;
             std::fs::write(&path, &bytes).unwrap();
-            assert!(open(&path).is_err(), "byte {harmed}");
+            assert!(open(&path).is_err(), "byte {flipped}");
         }
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();

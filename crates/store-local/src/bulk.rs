@@ -1,15 +1,15 @@
-//! Rows beside the tables: what the blobs ask of the engine.
+//! Bulk rows: the port through which blobs use the engine.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-/// Rows of up to 1 MiB beside the tables, written through the same journal, so that a row synced later makes them durable too.
+/// Rows of up to 1 MiB beside the tables, written through the same journal: the sync of a later row makes them durable, too.
 #[async_trait]
 pub trait BulkRows: Send + Sync {
-    /// Writes a row, or replaces it. Answered once readers see it.
+    /// Writes or replaces a row. Returns once readers see it.
     ///
     /// # Errors
-    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be done nevertheless.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: the write may still happen.
     async fn put(&self, key: Bytes, value: Bytes) -> larder_store::Result<()>;
 
     /// Reads a row.
@@ -18,13 +18,13 @@ pub trait BulkRows: Send + Sync {
     /// `Damaged`, `Io`.
     async fn get(&self, key: &[u8]) -> larder_store::Result<Option<Bytes>>;
 
-    /// Removes a row; one that is not there is no error.
+    /// Removes a row; an absent row is no error.
     ///
     /// # Errors
-    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be done nevertheless.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: the removal may still happen.
     async fn remove(&self, key: Bytes) -> larder_store::Result<()>;
 
-    /// Rows with keys behind `after`, in the order of keys, whole; none at the end.
+    /// Whole rows with keys after `after`, sorted by key; none at the end.
     ///
     /// # Errors
     /// `Damaged`, `Io`.

@@ -1,4 +1,4 @@
-//! Bulk rows on the third keyspace, where values lie apart from keys.
+//! Bulk rows on the third tree, which separates values from keys (WiscKey).
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
 use crate::keys;
-use crate::queue::Work;
-use crate::spaces::Space;
+use crate::queue::WriteCommand;
 use crate::store::LocalStore;
+use crate::trees::TreeId;
 
-/// How long a write waits for the committer: its caller names no deadline.
+/// How long a write waits for the committer; its caller has no deadline.
 const BULK_WITHIN: Duration = Duration::from_secs(30);
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl BulkRows for LocalStore {
     }
 
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.spaces().get(Space::Bulk, &keys::bulk_key(key))
+        self.trees().get(TreeId::Bulk, &keys::bulk_key(key))
     }
 
     async fn remove(&self, key: Bytes) -> Result<()> {
@@ -33,7 +33,7 @@ impl BulkRows for LocalStore {
     async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
         let (first, end) = keys::bulk_bounds();
         let from = after.map_or(first, |after| keys::bulk_key(&[&after[..], &[0]].concat()));
-        let rows = self.spaces().range(Space::Bulk, from..end);
+        let rows = self.trees().range(TreeId::Bulk, from..end);
         rows.take(limit).map(|row| row.map(|(key, value): (Bytes, Bytes)| (key.slice(1..), value))).collect()
     }
 }
@@ -47,7 +47,7 @@ impl LocalStore {
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let deadline = Instant::now() + BULK_WITHIN;
         let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
-        let done = self.queue().run_until(deadline, Work::Bulk { key, value }, bytes, false);
-        self.admitted(purpose, bytes, done).await.map(drop)
+        let done = self.queue().submit_until(deadline, WriteCommand::Bulk { key, value }, bytes, false);
+        self.run_admitted(purpose, bytes, done).await.map(drop)
     }
 }

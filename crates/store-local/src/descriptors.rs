@@ -1,10 +1,10 @@
-//! How many files the engine has open: the server keeps as many descriptors from its connections.
+//! The number of files that the engine has open; the server reserves as many descriptors.
 
-/// Most tables that stay open between reads; one more closes the one that was not read for longest.
+/// Most tables that stay open between reads; one more closes the least recently read one.
 pub(crate) const TABLES_OPEN_MAX: usize = 192;
-/// Most other files open at once: journals, a flush for each keyspace, inputs and outputs of the compactions that run at the
-/// same time, version files, the lock, directories that are synced.
+/// Most other files open at once: journals, a flush for each tree, inputs and outputs of concurrent compactions, version files,
+/// the lock, directories being synced.
 const OTHERS_MAX: usize = 96;
 
-/// Most descriptors the engine needs, but for the blob files that requests read and write.
+/// Most descriptors that the engine needs, without the blob files that requests read and write.
 pub const DESCRIPTORS_MAX: usize = TABLES_OPEN_MAX + OTHERS_MAX;

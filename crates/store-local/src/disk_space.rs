@@ -1,26 +1,26 @@
-//! Disk space: one admission before anything is written, shared by rows and blobs.
+//! Disk space: the admission of every write, shared by rows and blobs.
 //!
 //! ```text
 //! free ──────────────┬──────────────────────┬───────────────┬─ 0
 //!                    │ floor of data        │ of reclaim    │
 //!   puts, parts, bodies   deletes, aborts, sweeps,      flush and compaction
-//!                         heartbeats, catalogue         (never asked)
+//!                         heartbeats, catalogue         (not admitted)
 //!                    └─ need of the engine + margin ───────┘
 //!                                           └─ a quarter ──┘
 //! ```
 //! A write is admitted if the floor of its purpose is still free after it. The two floors:
-//! - *Data* leaves what the engine may write without asking: memtables that are not flushed yet, a table for each byte of
-//!   them, and the output of a compaction. The engine keeps that number up to date. On top lies a margin of 2 % of the disk, at
-//!   least 8 MiB, so that some thousand deletes fit on the smallest disk, and at most 512 MiB: on a large disk a share would
-//!   keep more away than housekeeping ever writes. On a tiny disk the margin is a quarter of it.
-//! - *Reclaim* leaves a quarter of the same. Deletes come once puts are refused, and each writes a tombstone of some hundred
-//!   bytes: three quarters of 8 MiB take more than ten thousand of them. The last quarter lets one table at a time be flushed or
-//!   compacted, which is how the removed bytes come back.
+//! - *Data* leaves free the bytes that the engine writes without admission: unflushed memtables, their tables, and the output
+//!   of a compaction. The engine keeps that number up to date. To it comes a margin of 2 % of the disk: at least 8 MiB, so that
+//!   some thousand deletes fit on the smallest disk, and at most 512 MiB, because housekeeping never writes more. On a tiny
+//!   disk the margin is a quarter of the disk.
+//! - *Reclaim* leaves a quarter of the same free. Deletes come once puts are refused, and each writes a tombstone of some
+//!   hundred bytes: three quarters of 8 MiB hold more than ten thousand. In the last quarter one table at a time is flushed or
+//!   compacted, which frees the removed bytes.
 //!
-//! Free bytes are read when they are older than [`READING_VALID`], and always before something is refused: a write is never
-//! refused for space that is there again. Between two readings, bytes that were spent count as gone. Space that is promised to
-//! bodies under way does not count against deletes: a body is looked at again before each of its runs, together with the runs of
-//! others that are being written, so bodies never take the disk below the floor of data. The journal may meet a full disk all the same, since others write to it too; it says so itself.
+//! A reading of the free bytes is valid for [`READING_VALID`], and a refusal always rests on a new reading: no write is refused
+//! for space that is free again. Between two readings, spent bytes count as used. Reservations of bodies do not count against
+//! deletes: before each run of blocks a body is authorized again, together with the runs of other bodies, so bodies never take
+//! the disk below the floor of data. The journal may meet a full disk all the same, since other programs write to it, too.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,64 +32,65 @@ use larder_store::{Clock, Error, Kind, Purpose, Result};
 use parking_lot::Mutex;
 
 const MIB: u64 = 1024 * 1024;
-/// How long a reading of the disk holds while nothing is refused.
+/// How long a reading of the disk is valid while nothing is refused.
 const READING_VALID: Duration = Duration::from_millis(10);
-/// Which part of the disk the margin is.
-const MARGIN_PART: u64 = 50;
+/// The margin is the disk's size divided by this.
+const MARGIN_DIVISOR: u64 = 50;
 /// Least margin, unless the disk is tiny.
 const MARGIN_MIN: u64 = 8 * MIB;
 /// Largest margin.
 const MARGIN_MAX: u64 = 512 * MIB;
-/// Bytes that a body reserves at a time when its length is not known.
+/// Bytes that a body of unknown length reserves at a time.
 const CHUNK_BYTES: u64 = MIB;
-/// A line about refusals is logged at most so often.
+/// Least time between two log lines about refusals.
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
-/// What holds for a purpose.
-struct Tier {
-    /// Its floor is this part of what is kept free.
-    part: u64,
-    /// What its floor is kept for.
+/// The rule for a purpose.
+struct PurposeTier {
+    /// The floor is the engine's need and the margin, divided by this.
+    divisor: u64,
+    /// The users of the floor, for error texts.
     kept_for: &'static str,
 }
 
-/// One for each of [`Purpose::ALL`], in that order. The engine's own flush and compaction have none: they are what the floors
-/// are for.
-const TIERS: [Tier; Purpose::ALL.len()] =
-    [Tier { part: 1, kept_for: "deletes, housekeeping and the engine" }, Tier { part: 4, kept_for: "the engine" }];
+/// The rules of [`Purpose::ALL`], in that order. Flush and compaction have none: the floors are for them.
+const PURPOSE_TIERS: [PurposeTier; Purpose::ALL.len()] = [
+    PurposeTier { divisor: 1, kept_for: "deletes, housekeeping and the engine" },
+    PurposeTier { divisor: 4, kept_for: "the engine" },
+];
 
-/// What a disk says of itself.
+/// The capacity of a disk, as statvfs reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskRoom {
-    /// Bytes that may still be written.
+pub struct DiskCapacity {
+    /// Free bytes.
     pub free: u64,
     /// Bytes of the whole disk.
     pub total: u64,
 }
 
-/// Where the room of a disk is read, so that tests can make it up.
-pub(crate) trait RoomProbe: Send + Sync {
-    /// The room now.
-    fn read(&self) -> io::Result<DiskRoom>;
+/// The source of a disk's capacity; a port, so that tests can set it.
+pub(crate) trait CapacityProbe: Send + Sync {
+    /// The capacity now.
+    fn read(&self) -> io::Result<DiskCapacity>;
 }
 
 /// The file system of a directory.
 struct StatvfsProbe(PathBuf);
 
-impl RoomProbe for StatvfsProbe {
-    fn read(&self) -> io::Result<DiskRoom> {
+impl CapacityProbe for StatvfsProbe {
+    fn read(&self) -> io::Result<DiskCapacity> {
         let disk = rustix::fs::statvfs(&self.0)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        Ok(DiskRoom { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
+        Ok(DiskCapacity { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
     }
 }
 
 /// Figures for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpaceFigures {
+pub struct SpaceStats {
     /// The disk.
-    pub room: DiskRoom,
-    /// Bytes promised to writes under way.
+    pub capacity: DiskCapacity,
+    /// Bytes reserved by writes in flight.
     pub held: u64,
     /// The floor of each of [`Purpose::ALL`].
     pub floors: [u64; Purpose::ALL.len()],
@@ -100,33 +101,33 @@ pub struct SpaceFigures {
 /// The disk space of one data directory.
 pub struct DiskSpace {
     dir: PathBuf,
-    probe: Box<dyn RoomProbe>,
+    probe: Box<dyn CapacityProbe>,
     clock: Arc<dyn Clock>,
     engine_need: AtomicU64,
     refused: [AtomicU64; Purpose::ALL.len()],
-    state: Mutex<State>,
+    state: Mutex<SpaceState>,
 }
 
 #[derive(Default)]
-struct State {
-    ledger: Ledger,
-    /// When the room was read; `None` before the first time.
+struct SpaceState {
+    ledger: SpaceLedger,
+    /// When the capacity was read; `None` before the first time.
     read_at: Option<Duration>,
     /// Whether the last write of data was refused.
     short: bool,
     log: RefusalLog,
 }
 
-/// The room as it was read, and what was promised and written since. Pure.
+/// The capacity as it was read, and the bytes reserved and written since. Pure.
 #[derive(Debug, Default, Clone, Copy)]
-struct Ledger {
+struct SpaceLedger {
     free: u64,
     total: u64,
     /// Bytes written since the reading, which may show some of them or none.
     spent: u64,
-    /// Bytes promised and not written yet, by purpose.
+    /// Bytes reserved and not written yet, by purpose.
     held: [u64; Purpose::ALL.len()],
-    /// Those of the promised bytes that bodies are writing now.
+    /// Reserved bytes that bodies are writing now.
     writing: u64,
 }
 
@@ -134,13 +135,13 @@ struct Ledger {
 #[derive(Debug, Default)]
 struct RefusalLog {
     warned_at: Option<Duration>,
-    /// Refusals that no line has told yet.
-    untold: u64,
-    /// Whether the last line said that writes are refused.
+    /// Refusals since the last line.
+    unlogged: u64,
+    /// Whether the last line reported refusals.
     is_open: bool,
 }
 
-/// Bytes that are promised until they are spent; what is left is given back when this is dropped.
+/// Bytes reserved until they are spent; dropping the reservation releases the rest.
 #[must_use = "the bytes are held as long as this lives"]
 pub struct SpaceReservation {
     space: Arc<DiskSpace>,
@@ -150,33 +151,32 @@ pub struct SpaceReservation {
 }
 
 impl DiskSpace {
-    /// The space of the disk that `dir` is on.
+    /// The space of the disk that holds `dir`.
     #[must_use]
     pub fn new(dir: &Path, clock: Arc<dyn Clock>) -> Arc<Self> {
         Self::with_probe(dir, clock, Box::new(StatvfsProbe(dir.to_owned())))
     }
 
-    pub(crate) fn with_probe(dir: &Path, clock: Arc<dyn Clock>, probe: Box<dyn RoomProbe>) -> Arc<Self> {
+    pub(crate) fn with_probe(dir: &Path, clock: Arc<dyn Clock>, probe: Box<dyn CapacityProbe>) -> Arc<Self> {
         let (refused, state, engine_need) = (Default::default(), Mutex::default(), AtomicU64::new(0));
         Arc::new(Self { dir: dir.to_owned(), probe, clock, engine_need, refused, state })
     }
 
-    /// Notes how many bytes the engine may write without asking: those of the memtables that are in no table yet, and room for a
-    /// compaction.
+    /// Sets the bytes that the engine may write without admission: unflushed memtables, and the output of a compaction.
     pub fn set_engine_need(&self, bytes: u64) {
         self.engine_need.store(bytes, Ordering::Relaxed);
     }
 
-    /// Promises these bytes to a write. Nothing needs no room.
+    /// Reserves bytes for a write; 0 bytes always fit.
     ///
     /// # Errors
-    /// `Full`: the floor of the purpose would not be free after it.
+    /// `Full`: the floor of the purpose would not be free after the write.
     pub fn admit(self: &Arc<Self>, purpose: Purpose, bytes: u64) -> Result<SpaceReservation> {
         self.hold(purpose, bytes)?;
         Ok(SpaceReservation { space: self.clone(), purpose, held: bytes, writing: 0 })
     }
 
-    /// Promises what a batch of rows of these bytes costs: its place in the journal and in a table, and what both add to it.
+    /// Reserves the cost of a batch of rows of these bytes: its place in the journal and in a table, with their overhead.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -184,21 +184,21 @@ impl DiskSpace {
         self.admit(purpose, rows_cost(bytes as u64))
     }
 
-    /// Whether the last write of data was refused: what the engine can give back by a flush or a compaction is wanted now.
+    /// Whether the last write of data was refused, so that the engine should flush and compact early.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.state.lock().short
     }
 
-    /// The disk, the floors and the refusals now.
+    /// The disk, the floors and the refusals now, for metrics.
     #[must_use]
-    pub fn figures(&self) -> SpaceFigures {
+    pub fn stats(&self) -> SpaceStats {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        self.renew_if_old(&mut state, now);
-        let Ledger { free, total, held, .. } = state.ledger;
-        SpaceFigures {
-            room: DiskRoom { free, total },
+        self.refresh_if_old(&mut state, now);
+        let SpaceLedger { free, total, held, .. } = state.ledger;
+        SpaceStats {
+            capacity: DiskCapacity { free, total },
             held: held.iter().sum(),
             floors: Purpose::ALL.map(|purpose| self.floor(purpose, total)),
             refused: Purpose::ALL.map(|purpose| self.refused[purpose as usize].load(Ordering::Relaxed)),
@@ -206,90 +206,95 @@ impl DiskSpace {
     }
 
     fn hold(&self, purpose: Purpose, bytes: u64) -> Result<()> {
-        let mut state = self.fitting(purpose, bytes, |ledger| ledger.free_for(purpose))?;
+        let mut state = self.lock_if_fits(purpose, bytes, |ledger| ledger.free_for(purpose))?;
         let held = &mut state.ledger.held[purpose as usize];
         *held = held.saturating_add(bytes);
         Ok(())
     }
 
-    /// Lets promised bytes be written in place of `before`, the ones that were: others may have filled the disk meanwhile.
-    fn write_promised(&self, purpose: Purpose, before: u64, bytes: u64) -> Result<()> {
-        let free = |ledger: &Ledger| ledger.unspent().saturating_sub(ledger.writing.saturating_sub(before));
-        let mut state = self.fitting(purpose, bytes, free)?;
+    /// Authorizes the write of reserved bytes, in place of the `before` bytes that were authorized last. Other programs may
+    /// have filled the disk since the reservation.
+    fn authorize_held(&self, purpose: Purpose, before: u64, bytes: u64) -> Result<()> {
+        let free =
+            |ledger: &SpaceLedger| ledger.free_after_spent().saturating_sub(ledger.writing.saturating_sub(before));
+        let mut state = self.lock_if_fits(purpose, bytes, free)?;
         let writing = &mut state.ledger.writing;
         *writing = writing.saturating_sub(before).saturating_add(bytes);
         Ok(())
     }
 
-    /// The state, if so many bytes fit beside the floor; refuses by a new reading only.
-    fn fitting(
+    /// Locks the state if so many bytes fit above the floor; a refusal rests on a new reading.
+    fn lock_if_fits(
         &self,
         purpose: Purpose,
         bytes: u64,
-        free: impl Fn(&Ledger) -> u64,
-    ) -> Result<parking_lot::MutexGuard<'_, State>> {
+        free: impl Fn(&SpaceLedger) -> u64,
+    ) -> Result<parking_lot::MutexGuard<'_, SpaceState>> {
         let now = self.clock.monotonic();
         let mut guard = self.state.lock();
+        // A sync barrier writes nothing and passes on a full disk.
         if bytes == 0 {
             return Ok(guard);
         }
         let state = &mut *guard;
-        let renewed = self.renew_if_old(state, now);
-        let fits = |ledger: &Ledger| fits(free(ledger), bytes, self.floor(purpose, ledger.total));
+        let refreshed = self.refresh_if_old(state, now);
+        let fits = |ledger: &SpaceLedger| fits(free(ledger), bytes, self.floor(purpose, ledger.total));
         if !fits(&state.ledger) {
-            if !renewed {
-                self.renew(state, now);
+            // An old reading may miss space that a compaction freed.
+            if !refreshed {
+                self.refresh(state, now);
             }
-            if renewed || !fits(&state.ledger) {
+            if refreshed || !fits(&state.ledger) {
                 return Err(self.refuse(state, purpose, bytes, now));
             }
         }
         if purpose == Purpose::Data {
             state.short = false;
-            if state.log.taken() {
-                tracing::info!(dir = %self.dir.display(), free = state.ledger.free, "there is disk space again: writes are taken");
+            if state.log.note_admitted() {
+                let (dir, free) = (self.dir.display(), state.ledger.free);
+                tracing::info!(%dir, free, "the disk has space again; writes of data go on");
             }
         }
         Ok(guard)
     }
 
-    /// Whether so many bytes fit by the last reading. Nobody is refused for it.
+    /// Whether so many bytes fit by the last reading. A caller must not refuse a write for it.
     fn has_room(&self, purpose: Purpose, bytes: u64) -> bool {
         let ledger = self.state.lock().ledger;
         fits(ledger.free_for(purpose), bytes, self.floor(purpose, ledger.total))
     }
 
-    fn refuse(&self, state: &mut State, purpose: Purpose, bytes: u64, now: Duration) -> Error {
+    fn refuse(&self, state: &mut SpaceState, purpose: Purpose, bytes: u64, now: Duration) -> Error {
         self.refused[purpose as usize].fetch_add(1, Ordering::Relaxed);
         state.short |= purpose == Purpose::Data;
         let (free, floor) = (state.ledger.free, self.floor(purpose, state.ledger.total));
-        let (dir, kept_for) = (self.dir.display(), TIERS[purpose as usize].kept_for);
+        let (dir, kept_for) = (self.dir.display(), PURPOSE_TIERS[purpose as usize].kept_for);
         let text = format!(
             "the disk of {dir} is full: {bytes} bytes do not fit, {free} are free, of which {floor} are kept for {kept_for}"
         );
-        if let Some(count) = state.log.refused(now) {
+        if let Some(count) = state.log.note_refused(now) {
             tracing::warn!(refused = count, purpose = purpose.name(), "{text}");
         }
         Error::new(Kind::Full, text)
     }
 
-    /// Reads the room anew if the last reading is old; answers whether it did.
-    fn renew_if_old(&self, state: &mut State, now: Duration) -> bool {
+    /// Reads the capacity anew if the last reading is old; returns whether it did.
+    fn refresh_if_old(&self, state: &mut SpaceState, now: Duration) -> bool {
         let is_old = state.read_at.is_none_or(|read_at| now.saturating_sub(read_at) >= READING_VALID);
         if is_old {
-            self.renew(state, now);
+            self.refresh(state, now);
         }
         is_old
     }
 
-    fn renew(&self, state: &mut State, now: Duration) {
-        let room = self.probe.read().unwrap_or_else(|error| {
-            // Without a number nothing is refused here: the disk itself refuses what does not fit.
-            tracing::debug!(dir = %self.dir.display(), %error, "the free disk space cannot be read");
-            DiskRoom { free: u64::MAX, total: 0 }
+    fn refresh(&self, state: &mut SpaceState, now: Duration) {
+        let capacity = self.probe.read().unwrap_or_else(|error| {
+            // Without a number admission refuses nothing: a full disk refuses the write itself.
+            tracing::debug!(dir = %self.dir.display(), %error, "reading the free disk space failed; all writes are admitted");
+            DiskCapacity { free: u64::MAX, total: 0 }
         });
         state.read_at = Some(now);
-        state.ledger.renew(room);
+        state.ledger.refresh(capacity);
     }
 
     fn floor(&self, purpose: Purpose, total: u64) -> u64 {
@@ -298,24 +303,25 @@ impl DiskSpace {
 }
 
 impl SpaceReservation {
-    /// Lets the next bytes be written, those under way and not spent yet included: holds them, and looks once more whether they
+    /// Authorizes the next write of a body: reserves `bytes`, which include those in flight, and checks once more that they
     /// fit.
     ///
     /// # Errors
-    /// `Full`; what was held stays so.
-    pub fn cover(&mut self, bytes: u64) -> Result<()> {
+    /// `Full`; the reservation stays as it was.
+    pub fn authorize(&mut self, bytes: u64) -> Result<()> {
         self.reserve(bytes)?;
-        self.space.write_promised(self.purpose, self.writing, bytes)?;
+        self.space.authorize_held(self.purpose, self.writing, bytes)?;
         self.writing = bytes;
         Ok(())
     }
 
-    /// Holds these bytes at least. What is added comes in chunks, as far as there is room.
+    /// Reserves at least these bytes. It grows by whole chunks while there is room for them.
     ///
     /// # Errors
-    /// `Full`; what was held stays so.
+    /// `Full`; the reservation stays as it was.
     pub fn reserve(&mut self, bytes: u64) -> Result<()> {
         let Some(more) = bytes.checked_sub(self.held).filter(|more| *more > 0) else { return Ok(()) };
+        // Chunks save an admission per run of blocks; near the floor a body takes only the bytes that it needs.
         let chunk = more.max(CHUNK_BYTES);
         let added = match more < chunk && self.space.has_room(self.purpose, chunk) {
             true => chunk,
@@ -333,10 +339,11 @@ impl SpaceReservation {
         self.writing -= written;
         let mut state = self.space.state.lock();
         state.ledger.release(self.purpose, bytes, written);
+        // The disk may show these bytes late, so they count as used until the next reading.
         state.ledger.spent = state.ledger.spent.saturating_add(bytes);
     }
 
-    /// Notes that all of it was written.
+    /// Notes that all reserved bytes were written.
     pub fn spend_all(mut self) {
         self.spend(self.held);
     }
@@ -350,24 +357,24 @@ impl Drop for SpaceReservation {
     }
 }
 
-impl Ledger {
-    fn renew(&mut self, room: DiskRoom) {
-        *self = Self { free: room.free, total: room.total, spent: 0, ..*self };
+impl SpaceLedger {
+    fn refresh(&mut self, capacity: DiskCapacity) {
+        *self = Self { free: capacity.free, total: capacity.total, spent: 0, ..*self };
     }
 
-    /// Free bytes without those written since the reading.
-    fn unspent(&self) -> u64 {
+    /// Free bytes at the reading, less those written since.
+    fn free_after_spent(&self) -> u64 {
         self.free.saturating_sub(self.spent)
     }
 
-    /// Free bytes without those promised to others. What bodies were promised they take down to the floor of data at most, so
-    /// it does not count for those below.
+    /// Free bytes, less those reserved by others. Bodies take the disk down to the floor of data at most, so their reservations
+    /// do not count against purposes with a lower floor.
     fn free_for(&self, purpose: Purpose) -> u64 {
         let held = &self.held[purpose as usize..];
-        held.iter().fold(self.unspent(), |free, held| free.saturating_sub(*held))
+        held.iter().fold(self.free_after_spent(), |free, held| free.saturating_sub(*held))
     }
 
-    /// Takes back a promise of so many bytes, of which so many were being written.
+    /// Releases `bytes` of a reservation, of which `writing` were being written.
     fn release(&mut self, purpose: Purpose, bytes: u64, writing: u64) {
         let held = &mut self.held[purpose as usize];
         *held = held.saturating_sub(bytes);
@@ -376,55 +383,55 @@ impl Ledger {
 }
 
 impl RefusalLog {
-    /// Notes a refusal; answers how many are to be told now.
-    fn refused(&mut self, now: Duration) -> Option<u64> {
-        self.untold += 1;
+    /// Notes a refusal; returns the number to log, if a line is due.
+    fn note_refused(&mut self, now: Duration) -> Option<u64> {
+        self.unlogged += 1;
         if self.warned_at.is_some_and(|warned_at| now.saturating_sub(warned_at) < WARNING_EVERY) {
             return None;
         }
         self.warned_at = Some(now);
         self.is_open = true;
-        Some(std::mem::take(&mut self.untold))
+        Some(std::mem::take(&mut self.unlogged))
     }
 
-    /// Notes that a write was admitted; answers whether that is to be told.
-    fn taken(&mut self) -> bool {
+    /// Notes an admitted write; returns whether to log it.
+    fn note_admitted(&mut self) -> bool {
         std::mem::take(&mut self.is_open)
     }
 }
 
-/// Whether the floor is still free after so many bytes of what is free.
+/// Whether the floor is still free after a write of so many bytes.
 fn fits(free: u64, bytes: u64, floor: u64) -> bool {
     free.checked_sub(bytes).is_some_and(|left| left >= floor)
 }
 
-/// Bytes that must be free after a write for this purpose, on a disk of `total` bytes whose engine may write `need`.
+/// Bytes that must be free after a write for this purpose, on a disk of `total` bytes whose engine may write `need` bytes.
 fn floor(purpose: Purpose, need: u64, total: u64) -> u64 {
-    let margin = (total / MARGIN_PART).clamp(MARGIN_MIN, MARGIN_MAX).min(total / 4);
-    need.saturating_add(margin) / TIERS[purpose as usize].part
+    let margin = (total / MARGIN_DIVISOR).clamp(MARGIN_MIN, MARGIN_MAX).min(total / 4);
+    need.saturating_add(margin) / PURPOSE_TIERS[purpose as usize].divisor
 }
 
-/// Bytes on disk of a batch of rows: once in the journal, once in a table, and a tenth each for checks, stamps and indexes.
+/// Bytes on disk of a batch of rows: once in the journal, once in a table, and a tenth each for checksums, stamps and indexes.
 fn rows_cost(bytes: u64) -> u64 {
     bytes.saturating_add(bytes.saturating_mul(6).div_ceil(5))
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A disk that has as much room as told.
+    //! A disk whose free bytes the test sets.
 
     use super::*;
 
-    /// The room of a disk, to be set.
-    pub(crate) struct FakeRoom {
+    /// A disk with settable free bytes.
+    pub(crate) struct FakeDisk {
         free: AtomicU64,
         total: u64,
-        /// The files in the folders of this one take of the room.
+        /// A folder whose files use the disk's space.
         pub(crate) blobs: Mutex<Option<PathBuf>>,
     }
 
-    impl FakeRoom {
-        /// A disk of so many bytes, all of them free.
+    impl FakeDisk {
+        /// A disk of `total` bytes, all of them free.
         pub(crate) fn of(total: u64) -> Arc<Self> {
             Arc::new(Self { free: AtomicU64::new(total), total, blobs: Mutex::default() })
         }
@@ -444,16 +451,16 @@ pub(crate) mod testing {
         }
     }
 
-    impl RoomProbe for Arc<FakeRoom> {
-        fn read(&self) -> io::Result<DiskRoom> {
+    impl CapacityProbe for Arc<FakeDisk> {
+        fn read(&self) -> io::Result<DiskCapacity> {
             let free = self.free.load(Ordering::SeqCst).saturating_sub(self.taken()?);
-            Ok(DiskRoom { free, total: self.total })
+            Ok(DiskCapacity { free, total: self.total })
         }
     }
 
-    /// The space of such a disk, and the need of its engine.
-    pub(crate) fn space_of(room: &Arc<FakeRoom>, clock: Arc<dyn Clock>) -> Arc<DiskSpace> {
-        DiskSpace::with_probe(Path::new("/data"), clock, Box::new(room.clone()))
+    /// The admission to such a disk.
+    pub(crate) fn space_on(disk: &Arc<FakeDisk>, clock: Arc<dyn Clock>) -> Arc<DiskSpace> {
+        DiskSpace::with_probe(Path::new("/data"), clock, Box::new(disk.clone()))
     }
 }
 

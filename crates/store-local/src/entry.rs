@@ -1,26 +1,26 @@
-//! What stands behind a key: the rows of a packed partition, or one wide row.
+//! The values of the trees: the rows of a packed partition, or one wide row.
 //!
 //! ```text
 //! packed  version 01 · per row, names ascending: name (string) · stamp · expiry · value (string)
 //! wide    version 01 · stamp · expiry · value to the end
 //! stamp   u64 · expiry  00, or 01 and u64 · string  varint length, bytes; numbers big endian
 //! ```
-//! Decoded values share the memory of the entry: nothing is copied.
+//! Decoded values share the memory of the entry.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, Decoder, Encoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_store::{Micros, Row};
 
-/// The version this build writes and reads; any other is refused.
+/// The version that this build writes and reads; it refuses any other.
 const VERSION: u8 = 1;
 
-/// Bytes of a row beside name and value, at most.
+/// Most bytes of a row beside its name and value.
 const ROW_OVERHEAD: usize = 28;
 
-/// Encodes the rows of a packed partition, which are in the order of their names.
+/// Encodes the rows of a packed partition, sorted by name.
 pub(crate) fn encode_packed(rows: &[Row]) -> Bytes {
     let size = rows.iter().map(|row| row.name.len() + row.value.len() + ROW_OVERHEAD).sum::<usize>();
-    let mut entry = Encoder::with_capacity(size + 1);
+    let mut entry = FieldEncoder::with_capacity(size + 1);
     entry.u8(VERSION);
     for row in rows {
         entry.bytes(&row.name);
@@ -36,7 +36,7 @@ pub(crate) fn encode_packed(rows: &[Row]) -> Bytes {
 /// # Errors
 /// [`DecodeError`] for another version, bytes that end too early, or names out of order.
 pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
-    let mut rest = Decoder::new(entry);
+    let mut rest = FieldDecoder::new(entry);
     rest.version(VERSION)?;
     let mut rows: Vec<Row> = Vec::new();
     while rest.remaining() > 0 {
@@ -54,7 +54,7 @@ pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
 
 /// Encodes a wide row; its name is in the key.
 pub(crate) fn encode_wide(row: &Row) -> Bytes {
-    let mut entry = Encoder::with_capacity(row.value.len() + ROW_OVERHEAD);
+    let mut entry = FieldEncoder::with_capacity(row.value.len() + ROW_OVERHEAD);
     entry.u8(VERSION);
     entry.u64(row.stamp);
     put_expiry(&mut entry, row.expires);
@@ -67,14 +67,14 @@ pub(crate) fn encode_wide(row: &Row) -> Bytes {
 /// # Errors
 /// [`DecodeError`] for another version, or bytes that end too early.
 pub(crate) fn decode_wide(name: Bytes, entry: Bytes) -> Result<Row, DecodeError> {
-    let mut rest = Decoder::new(entry);
+    let mut rest = FieldDecoder::new(entry);
     rest.version(VERSION)?;
     let stamp = rest.u64()?;
     let expires = take_expiry(&mut rest)?;
     Ok(Row { name, value: rest.rest(), stamp, expires })
 }
 
-fn put_expiry(entry: &mut Encoder, expires: Option<Micros>) {
+fn put_expiry(entry: &mut FieldEncoder, expires: Option<Micros>) {
     match expires {
         None => entry.u8(0),
         Some(expires) => {
@@ -84,7 +84,7 @@ fn put_expiry(entry: &mut Encoder, expires: Option<Micros>) {
     }
 }
 
-fn take_expiry(rest: &mut Decoder) -> Result<Option<Micros>, DecodeError> {
+fn take_expiry(rest: &mut FieldDecoder) -> Result<Option<Micros>, DecodeError> {
     match rest.u8()? {
         0 => Ok(None),
         1 => Ok(Some(rest.u64()?)),
@@ -109,14 +109,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packed_entries_come_back(mut rows in proptest::collection::vec(row(), 0..8)) {
+        fn packed_entries_survive_a_round_trip(mut rows in proptest::collection::vec(row(), 0..8)) {
             rows.sort_by(|a, b| a.name.cmp(&b.name));
             rows.dedup_by(|a, b| a.name == b.name);
             prop_assert_eq!(decode_packed(encode_packed(&rows)), Ok(rows));
         }
 
         #[test]
-        fn wide_entries_come_back(row in row()) {
+        fn wide_entries_survive_a_round_trip(row in row()) {
             prop_assert_eq!(decode_wide(row.name.clone(), encode_wide(&row)), Ok(row));
         }
 

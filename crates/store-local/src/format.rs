@@ -1,4 +1,4 @@
-//! The file `format` of a data directory: which format it is in, and which program wrote it first.
+//! The file `format` of a data directory: the directory's format, and the program that created it.
 //!
 //! ```text
 //! larder data, format 2
@@ -14,7 +14,7 @@ use crate::open::OpenError;
 
 /// The format this build reads and writes.
 const FORMAT: &str = "2";
-/// What a start that broke off early may have left.
+/// Names that an interrupted first start may have left.
 const OWN_NAMES: [&str; 10] = [
     "LOCK",
     "format.new",
@@ -27,31 +27,32 @@ const OWN_NAMES: [&str; 10] = [
     "admin.sock",
     "lost+found",
 ];
-/// What is said of a file whose first line makes no sense.
+/// The format reported for a file whose first line does not parse.
 pub(crate) const UNREADABLE: &str = "unreadable";
-/// The program that writes it.
+/// The program that writes the file.
 const PROGRAM: &str = concat!("larder ", env!("CARGO_PKG_VERSION"));
 
-/// What a directory holds.
-pub(crate) enum Found {
+/// The content of a directory.
+pub(crate) enum DirectoryState {
     /// A data directory of this format.
-    Ours,
-    /// Nothing, or what the making of a data directory left when it was cut short.
-    Nothing,
+    Data,
+    /// Nothing, or the rest of an interrupted creation.
+    Empty,
 }
 
-/// Looks what a directory holds.
+/// Determines whether a directory is a data directory.
 ///
 /// # Errors
 /// `Foreign`, `UnknownFormat`, `Io`.
-pub(crate) fn find(dir: &Path) -> Result<Found, OpenError> {
+pub(crate) fn find(dir: &Path) -> Result<DirectoryState, OpenError> {
     let looking = |error| OpenError::io(dir, "looking into the directory", &error);
     match fs::read(path(dir)) {
-        Ok(text) => check(dir, &String::from_utf8_lossy(&text)).map(|()| Found::Ours),
+        Ok(text) => check(dir, &String::from_utf8_lossy(&text)).map(|()| DirectoryState::Data),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !has_data(dir).map_err(looking)? => {
             refuse_foreign(dir)?;
-            Ok(Found::Nothing)
+            Ok(DirectoryState::Empty)
         }
+        // A directory with data has lost its `format`: a fresh layout would delete the data.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::UnknownFormat {
             dir: dir.to_owned(),
             found: "none, the file format is missing".into(),
@@ -62,7 +63,7 @@ pub(crate) fn find(dir: &Path) -> Result<Found, OpenError> {
     }
 }
 
-/// Whether anything was ever written here: a table, a blob, or a frame behind the header of a journal.
+/// Whether a write ever reached this directory: a table, a blob, or a frame after the header of a journal.
 fn has_data(dir: &Path) -> io::Result<bool> {
     let long = |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > HEADER_BYTES as u64);
     for entry in entries(&dir.join("journal"))? {
@@ -88,7 +89,7 @@ fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// A directory that holds something else is somebody else's: pointing at a Riak node's data is an easy slip.
+/// Refuses a directory that holds foreign files: pointing the server at a Riak node's data is an easy slip.
 fn refuse_foreign(dir: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::io(dir, "looking into the directory", &error);
     for entry in fs::read_dir(dir).map_err(failed)? {
@@ -110,14 +111,15 @@ fn check(dir: &Path, text: &str) -> Result<(), OpenError> {
     Err(OpenError::UnknownFormat { dir: dir.to_owned(), found: found.into(), writer: writer.into(), program: PROGRAM })
 }
 
-/// Writes the file: from here on the directory is one of this format.
+/// Writes the file; with it the creation of the directory is complete.
 ///
 /// # Errors
-/// What the machine answers.
+/// Any I/O error.
 pub(crate) fn create(dir: &Path) -> io::Result<()> {
     let unfinished = dir.join("format.new");
     let mut file = File::create(&unfinished)?;
     writeln!(file, "larder data, format {FORMAT}\nwritten by {PROGRAM}")?;
+    // The bytes are on disk before the name: a crash never leaves a `format` without them.
     file.sync_all()?;
     fs::rename(unfinished, path(dir))?;
     File::open(dir)?.sync_all()

@@ -1,12 +1,12 @@
-//! The order in which the committer writes what waits. One byte more for a key of many siblings rewrites all of its entry, so
-//! a few such writes would keep all others waiting. They have a lane of their own: what rewrites little goes first, and behind
-//! each of its groups goes one group of what rewrites much.
+//! The order in which the committer writes requests. One more byte for a key of many siblings rewrites its whole entry, so a
+//! few such writes would delay all others. They have a lane of their own: light requests go first, and after each light group
+//! the committer writes one heavy group.
 //!
 //! ```text
-//! queue → sort ─┬─ light   all of them in this turn
-//!               └─ heavy   one group a turn
+//! queue ──> split ─┬─ light   all of them in this round
+//!                  └─ heavy   one group per round
 //! ```
-//! Requests of one turn are under way together, so no client sees an order between them.
+//! Requests of one round are in flight together, so no client sees an order between them.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,36 +14,41 @@ use std::hash::{BuildHasher as _, RandomState};
 use quick_cache::unsync::Cache;
 
 use crate::keys;
-use crate::overlay::Overlay;
-use crate::queue::{Request, Work};
+use crate::overlay::GroupOverlay;
+use crate::queue::{CommitRequest, WriteCommand};
 
 /// An entry of more bytes is heavy: some milliseconds of writing.
 const HEAVY_BYTES: usize = 512 * 1024;
-/// Entries that are remembered as heavy.
-const HEAVY_KEPT: usize = 4096;
-/// Turns in a row that heavy requests leave to light ones for want of room: about half a second.
-const TURNS_LEFT_MAX: u32 = 250;
+/// Most entries remembered as heavy.
+const HEAVY_ENTRIES_MAX: usize = 4096;
+/// Rounds in a row in which heavy requests give way for want of memtable room: about half a second.
+const ROUNDS_SKIPPED_MAX: u32 = 250;
 
-/// Which entries are heavy, and the requests that change them.
-pub(crate) struct Lanes {
+/// The keys of heavy entries, and the requests that wait in the heavy lane.
+pub(crate) struct CommitLanes {
     heavy: Cache<u64, ()>,
     hasher: RandomState,
-    waiting: VecDeque<Request>,
-    turns_left: u32,
+    waiting: VecDeque<CommitRequest>,
+    rounds_skipped: u32,
 }
 
-impl Lanes {
+impl CommitLanes {
     pub(crate) fn new() -> Self {
-        Self { heavy: Cache::new(HEAVY_KEPT), hasher: RandomState::new(), waiting: VecDeque::new(), turns_left: 0 }
+        Self {
+            heavy: Cache::new(HEAVY_ENTRIES_MAX),
+            hasher: RandomState::new(),
+            waiting: VecDeque::new(),
+            rounds_skipped: 0,
+        }
     }
 
     /// Whether heavy requests wait.
-    pub(crate) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_heavy(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The light ones of these requests; the others wait.
-    pub(crate) fn sort(&mut self, requests: Vec<Request>) -> VecDeque<Request> {
+    /// Moves heavy requests to the heavy lane and returns the light ones.
+    pub(crate) fn split(&mut self, requests: Vec<CommitRequest>) -> VecDeque<CommitRequest> {
         if self.heavy.is_empty() {
             return requests.into();
         }
@@ -52,26 +57,26 @@ impl Lanes {
         light
     }
 
-    /// Whether the heavy requests that wait get this turn: where there is room for them, and at last without it, since under a
-    /// lasting load of light ones there may never be.
-    pub(crate) fn are_due(&mut self, has_room: bool) -> bool {
-        let due = has_room || self.turns_left >= TURNS_LEFT_MAX;
-        self.turns_left = if due { 0 } else { self.turns_left + 1 };
+    /// Whether the heavy lane gets this round: when there is memtable room, and after [`ROUNDS_SKIPPED_MAX`] rounds without it,
+    /// because a lasting load of light requests may never leave any.
+    pub(crate) fn is_heavy_due(&mut self, has_room: bool) -> bool {
+        let due = has_room || self.rounds_skipped >= ROUNDS_SKIPPED_MAX;
+        self.rounds_skipped = if due { 0 } else { self.rounds_skipped + 1 };
         due
     }
 
     /// The heavy requests that wait, the oldest first.
-    pub(crate) fn take_waiting(&mut self) -> VecDeque<Request> {
+    pub(crate) fn take_heavy(&mut self) -> VecDeque<CommitRequest> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Gives back those that were taken and not written.
-    pub(crate) fn give_back(&mut self, rest: VecDeque<Request>) {
+    /// Puts back the requests that were taken and not written.
+    pub(crate) fn put_back(&mut self, rest: VecDeque<CommitRequest>) {
         self.waiting = rest;
     }
 
-    /// Learns from a batch how much each of its entries weighs now.
-    pub(crate) fn learn(&mut self, batch: &Overlay) {
+    /// Notes the size that each entry of a batch has now.
+    pub(crate) fn note_sizes(&mut self, batch: &GroupOverlay) {
         for (key, bytes) in batch.packed_sizes() {
             if bytes > HEAVY_BYTES {
                 self.heavy.insert(self.hasher.hash_one(key), ());
@@ -81,12 +86,14 @@ impl Lanes {
         }
     }
 
-    fn is_heavy(&self, work: &Work) -> bool {
+    fn is_heavy(&self, work: &WriteCommand) -> bool {
         let is_heavy = |key| self.heavy.peek(&self.hasher.hash_one(&key)).is_some();
         match work {
-            Work::Apply(batch) => batch.partitions.iter().any(|part| is_heavy(keys::partition_key(&part.partition))),
-            Work::Swap { partition, .. } => is_heavy(keys::partition_key(partition)),
-            Work::Bulk { .. } | Work::Purge(_) | Work::Close => false,
+            WriteCommand::Apply(batch) => {
+                batch.partitions.iter().any(|part| is_heavy(keys::partition_key(&part.partition)))
+            }
+            WriteCommand::CompareAndSet { partition, .. } => is_heavy(keys::partition_key(partition)),
+            WriteCommand::Bulk { .. } | WriteCommand::Purge(_) | WriteCommand::Close => false,
         }
     }
 }
@@ -98,45 +105,45 @@ mod tests {
     use larder_store::{Batch, Partition, Row, Table};
 
     use super::*;
-    use crate::queue::{Health, Queue};
+    use crate::queue::{CommitQueue, CommitterHealth};
 
     fn partition(key: &'static str) -> Partition {
-        Partition::own(Table::Objects, key)
+        Partition::new(Table::Objects, key)
     }
 
     /// A batch that leaves an entry of so many bytes.
-    fn batch(key: &'static str, bytes: usize) -> Overlay {
+    fn batch(key: &'static str, bytes: usize) -> GroupOverlay {
         let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: 1, expires: None };
-        Overlay::of_packed(keys::partition_key(&partition(key)), vec![row])
+        GroupOverlay::of_packed(keys::partition_key(&partition(key)), vec![row])
     }
 
     #[test]
-    fn light_writes_without_end_once_kept_heavy_ones_waiting_for_ever() {
-        let mut lanes = Lanes::new();
-        let turns = |lanes: &mut Lanes| (0..).find(|_| lanes.are_due(false));
-        assert_eq!(turns(&mut lanes), Some(TURNS_LEFT_MAX));
-        assert_eq!(turns(&mut lanes), Some(TURNS_LEFT_MAX), "one group, and then they wait again");
-        assert!(!lanes.are_due(false) && lanes.are_due(true), "room for them ends the wait");
+    fn endless_light_writes_do_not_starve_heavy_ones() {
+        let mut lanes = CommitLanes::new();
+        let rounds = |lanes: &mut CommitLanes| (0..).find(|_| lanes.is_heavy_due(false));
+        assert_eq!(rounds(&mut lanes), Some(ROUNDS_SKIPPED_MAX));
+        assert_eq!(rounds(&mut lanes), Some(ROUNDS_SKIPPED_MAX), "after one heavy group the wait begins again");
+        assert!(!lanes.is_heavy_due(false) && lanes.is_heavy_due(true), "room for them ends the wait");
     }
 
     #[tokio::test]
-    async fn writes_to_heavy_entries_wait_for_those_that_rewrite_little() {
-        let (queue, mut receiver) = Queue::new(Arc::new(Health::default()));
-        let work = |key| Work::Apply(Batch::of(partition(key), Vec::new()));
-        let mut lanes = Lanes::new();
-        lanes.learn(&batch("heavy", 2 * HEAVY_BYTES));
-        lanes.learn(&batch("light", 100));
+    async fn writes_to_heavy_entries_wait_for_light_ones() {
+        let (queue, mut receiver) = CommitQueue::new(Arc::new(CommitterHealth::default()));
+        let work = |key| WriteCommand::Apply(Batch::of(partition(key), Vec::new()));
+        let mut lanes = CommitLanes::new();
+        lanes.note_sizes(&batch("heavy", 2 * HEAVY_BYTES));
+        lanes.note_sizes(&batch("light", 100));
         let ask = async {
-            tokio::join!(queue.run(work("heavy"), 1, false), queue.run(work("light"), 1, false)).0.unwrap_err();
+            tokio::join!(queue.submit(work("heavy"), 1, false), queue.submit(work("light"), 1, false)).0.unwrap_err();
         };
         let look = async {
             let requests = vec![receiver.recv().await.unwrap(), receiver.recv().await.unwrap()];
-            assert_eq!(lanes.sort(requests).len(), 1);
-            assert!(lanes.has_waiting());
-            let taken = lanes.take_waiting();
+            assert_eq!(lanes.split(requests).len(), 1);
+            assert!(lanes.has_heavy());
+            let taken = lanes.take_heavy();
             assert!(lanes.is_heavy(&taken[0].work));
-            // It lost its siblings: it is as light as any.
-            lanes.learn(&batch("heavy", 100));
+            // The key lost its siblings, so its entry is light again.
+            lanes.note_sizes(&batch("heavy", 100));
             assert!(!lanes.is_heavy(&taken[0].work));
             drop(taken);
         };

@@ -1,17 +1,16 @@
 //! The embedded engine: packed and wide tables on trees of `lsm-tree`, a journal of our own, one committer, blob files.
 //!
 //! ```text
-//! store       what callers hold: reads here, writes to the queue
-//! queue       bounded, waiting bounded          committer    the one thread that writes: group, journal, memtables, sync
-//! overlay     queued writes see each other      merge        stamps decide, pure
-//! journal     frames in sealed files            manifest     which files must be there
-//! spaces      the three trees                   tree, flush  memtables and tables           snapshots  what readers may ask for
-//! maintenance flushes, compacts, releases       disk_space   what may still be written, by purpose
-//! open        opens everything or nothing       precheck     read before it is opened       version_file  what a tree names
-//! archive     the frame of tables, files of large values and versions
-//! keys, entry the bytes                         read         pages                          sweep      expired rows
-//! proof       before a compaction believes a table
-//! inspect     check and repair, offline         sizes, descriptors  how large, how many files
+//! store        LocalStore: reads run here, writes go to the queue
+//! queue, lanes bounded queue, order of writes   committer     the one thread that writes: groups, frames, syncs
+//! overlay      requests of a group see others   merge         newer stamps win, pure
+//! journal      frames in sealed files           manifest      the files that must exist     synced     the last synced group
+//! trees, tree  three trees of lsm-tree          flush         memtables to tables           snapshots  numbers of readers
+//! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
+//! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
+//! archive      container format of lsm-tree     verified_tables  before a compaction
+//! keys, entry  the bytes of keys and values     read, cache   pages, cached entries         sweep      expired rows
+//! inspect      check and repair, offline        sizes, descriptors, io_errors
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
 
@@ -22,12 +21,12 @@ mod bulk_store;
 mod cache;
 mod committer;
 mod descriptors;
-mod disk;
 mod disk_space;
 mod entry;
 mod flush;
 mod format;
 pub mod inspect;
+mod io_errors;
 mod journal;
 mod keys;
 mod lanes;
@@ -37,16 +36,16 @@ mod merge;
 mod open;
 mod overlay;
 mod precheck;
-mod proof;
 mod queue;
 mod read;
 mod sizes;
 mod snapshots;
-mod spaces;
 mod store;
 mod sweep;
 mod synced;
 mod tree;
+mod trees;
+mod verified_tables;
 mod version_file;
 
 #[cfg(test)]
@@ -54,8 +53,8 @@ mod tests;
 
 pub use bulk::BulkRows;
 pub use descriptors::DESCRIPTORS_MAX;
-pub use disk_space::{DiskRoom, DiskSpace, SpaceFigures, SpaceReservation};
+pub use disk_space::{DiskCapacity, DiskSpace, SpaceReservation, SpaceStats};
 pub use open::{OpenError, OpenOptions};
 pub use sizes::EngineSizes;
-pub use store::{LocalStore, Stats};
-pub use sweep::Swept;
+pub use store::{CommitterStats, LocalStore};
+pub use sweep::SweepStep;

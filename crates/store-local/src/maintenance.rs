@@ -1,13 +1,13 @@
-//! The threads behind the committer: they write sealed memtables to tables, compact tables and release journals.
+//! The maintenance threads: they flush sealed memtables to tables, compact tables and release journal files.
 //!
 //! ```text
 //! committer    memtable full ──> sealed ─────────────┐                    writers wait while memtables hold too much
 //! flusher                                            └─> table, level 0 ──> journals released
 //! compactors                                                                └─> merged into deeper levels
 //! ```
-//! Nothing here ends the store. A flush that fails leaves its writes in the memtable and in the journal: it is tried again, and
-//! writes are refused only when the memtables are full. A compaction that meets a damaged block leaves its tables as they
-//! are: that tree is not compacted for a while, and goes on with more tables in level 0.
+//! No failure here stops the store. A failed flush leaves its writes in the memtable and in the journal: the flusher retries
+//! it, and the store refuses writes only when the memtables are full. A compaction that meets a damaged block leaves its tables
+//! as they are: that tree pauses compaction and collects tables in level 0.
 
 use std::io;
 use std::sync::Arc;
@@ -18,72 +18,72 @@ use std::time::Duration;
 use larder_store::{Clock, Error, Kind, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::disk::{is_full, is_transient};
 use crate::disk_space::DiskSpace;
-use crate::flush::{flush, take_back};
+use crate::flush::{flush, restore_directory};
+use crate::io_errors::{is_full, is_transient};
 use crate::journal::JournalFiles;
-use crate::queue::{Health, PanicGuard};
+use crate::queue::{CommitterHealth, PanicGuard};
 use crate::sizes::EngineSizes;
-use crate::spaces::{Spaces, is_damage};
-use crate::tree::SpaceTree;
+use crate::tree::EngineTree;
+use crate::trees::{Trees, is_damage};
 
-/// Runs in level 0 at which writers wait for compaction: each read looks into every run.
+/// Runs in level 0 at which writers wait for compaction: each read searches every run.
 const L0_RUNS_STALL: usize = 30;
 /// Runs in level 0 that are compacted together.
 const L0_RUNS_COMPACTED: u64 = 4;
-/// Runs in level 0 at most: the engine below counts them in one byte.
+/// Most runs in level 0: lsm-tree counts them in one byte.
 const L0_RUNS_MAX: usize = 200;
-/// How long a failed flush or compaction waits before it is tried again.
+/// First and longest pause before a failed flush or compaction is retried.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(30);
 /// How long a tree with a damaged block is not compacted.
 const RETRY_DAMAGED: Duration = Duration::from_secs(600);
-/// How long a thread sleeps at most before it looks again.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long heavy writes leave the turn to others while half of the room is taken.
-const HEAVY_LOOKS_EVERY: Duration = Duration::from_millis(2);
-/// How long a writer waits before it looks again.
-const WRITER_LOOKS_EVERY: Duration = Duration::from_millis(10);
+/// Longest sleep of a thread between two checks for work.
+const POLL_EVERY: Duration = Duration::from_millis(500);
+/// How long heavy requests give way while the memtables are more than half full.
+const HEAVY_POLL_EVERY: Duration = Duration::from_millis(2);
+/// Longest wait of a writer between two checks for room.
+const WRITER_POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// What the threads work on.
+/// The state that the threads and the committer share.
 pub(crate) struct Maintenance {
-    spaces: Spaces,
+    trees: Trees,
     files: Arc<JournalFiles>,
     ports: MaintenancePorts,
     sizes: EngineSizes,
     state: Mutex<MaintenanceState>,
-    /// Signalled when there may be something to do, or something was done.
+    /// Signalled when there may be work, and when work is done.
     changed: Condvar,
     stopped: AtomicBool,
     #[cfg(test)]
-    holds: AtomicBool,
+    rotation_held: AtomicBool,
 }
 
-/// What the threads share with the rest of the store.
+/// Parts of the store that the threads use.
 pub(crate) struct MaintenancePorts {
-    /// Ended by a cause that may have lost an answered write.
-    pub(crate) health: Arc<Health>,
-    /// Time that passes.
+    /// Poisoned by an error that may lose an answered write.
+    pub(crate) health: Arc<CommitterHealth>,
+    /// The monotonic clock of pauses.
     pub(crate) clock: Arc<dyn Clock>,
-    /// What the threads may need of the disk is kept free there.
+    /// Keeps free the disk space that flushes and compactions may need.
     pub(crate) space: Arc<DiskSpace>,
 }
 
 #[derive(Default)]
 struct MaintenanceState {
-    /// Why the last flush failed; writers are told once the memtables are full.
-    flush_failed: Option<(Kind, String)>,
-    /// Per tree: when it is compacted again, and how long the last wait was.
-    compaction_rests: [Rest; 3],
-    /// Trees whose directory must be put in order before anything is written there.
-    needs_order: [bool; 3],
-    /// Set by a flush: a compactor looks at this tree.
-    to_compact: [bool; 3],
+    /// The error of the last flush; writers get it once the memtables are full.
+    flush_error: Option<(Kind, String)>,
+    /// Per tree: the pause before the next compaction.
+    compaction_pauses: [RetryPause; 3],
+    /// Trees whose directory must be restored before anything is written there.
+    needs_cleanup: [bool; 3],
+    /// Trees that a compactor must check; set by a flush.
+    compaction_due: [bool; 3],
 }
 
 /// A pause after a failure.
 #[derive(Debug, Clone, Copy, Default)]
-struct Rest {
+struct RetryPause {
     until: Duration,
     last: Duration,
 }
@@ -95,11 +95,11 @@ pub(crate) struct MaintenanceThreads {
 }
 
 impl Maintenance {
-    /// Nothing runs yet.
-    pub(crate) fn new(spaces: Spaces, files: Arc<JournalFiles>, ports: MaintenancePorts, sizes: EngineSizes) -> Self {
-        let state = MaintenanceState { to_compact: [true; 3], ..MaintenanceState::default() };
+    /// The shared state, without threads.
+    pub(crate) fn new(trees: Trees, files: Arc<JournalFiles>, ports: MaintenancePorts, sizes: EngineSizes) -> Self {
+        let state = MaintenanceState { compaction_due: [true; 3], ..MaintenanceState::default() };
         Self {
-            spaces,
+            trees,
             files,
             ports,
             sizes,
@@ -107,14 +107,14 @@ impl Maintenance {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             #[cfg(test)]
-            holds: AtomicBool::new(false),
+            rotation_held: AtomicBool::new(false),
         }
     }
 
-    /// Starts one thread that flushes and `compactors` that compact. `kept` is held until the last of them ends.
+    /// Starts one flusher and `compactors` compactors. They hold `kept`, the directory's lock, until the last of them ends.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(crate) fn start(self, compactors: usize, kept: &Arc<std::fs::File>) -> io::Result<MaintenanceThreads> {
         let shared = Arc::new(self);
         let mut running = MaintenanceThreads { shared: shared.clone(), threads: Vec::new() };
@@ -133,24 +133,25 @@ impl Maintenance {
         Ok(running)
     }
 
-    /// After a group: seals memtables that are full, and the oldest one when the journal is long.
-    pub(crate) fn after_group(&self) {
+    /// Seals full memtables, and the oldest one when the journal is long. The committer calls this after each group.
+    pub(crate) fn rotate_full_memtables(&self) {
         #[cfg(test)]
-        if self.holds.load(Ordering::Relaxed) {
+        if self.rotation_held.load(Ordering::Relaxed) {
             return;
         }
-        self.note_need();
-        // Short of disk space, what deletes removed is wanted back: small tables are compacted soon.
+        self.update_disk_need();
+        // On a short disk deletes must free space soon: small memtables make tables that are compacted early.
         let full = if self.ports.space.is_short() { self.sizes.memtable / 8 } else { self.sizes.memtable };
         let mut sealed = false;
-        for tree in self.spaces.trees() {
+        for tree in self.trees.all() {
             if tree.active_bytes() >= full {
                 tree.rotate();
                 sealed = true;
             }
         }
+        // A slow tree keeps old journal files alive: without this flush a start would replay all of them.
         if self.files.bytes() > self.sizes.journals_max {
-            let oldest = self.spaces.trees().iter().filter(|tree| tree.first_unflushed().is_some());
+            let oldest = self.trees.all().iter().filter(|tree| tree.first_unflushed().is_some());
             if let Some(tree) =
                 oldest.min_by_key(|tree| tree.first_unflushed()).filter(|tree| tree.next_sealed().is_none())
             {
@@ -163,151 +164,159 @@ impl Maintenance {
         }
     }
 
-    /// Keeps free what a flush of all memtables and a compaction of a full level 0 may write.
-    fn note_need(&self) {
-        self.ports.space.set_engine_need(self.spaces.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
+    /// Keeps free the disk space that a flush of all memtables and a compaction of a full level 0 may need.
+    fn update_disk_need(&self) {
+        self.ports.space.set_engine_need(self.trees.unflushed_bytes() + L0_RUNS_COMPACTED * self.sizes.table);
     }
 
-    /// Seals no memtable from now on.
+    /// Stops sealing memtables.
     #[cfg(test)]
     pub(crate) fn hold_memtables(&self) {
-        self.holds.store(true, Ordering::Relaxed);
+        self.rotation_held.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the memtables have room for a group. The committer asks before each one.
+    /// Waits until the memtables have room for a group. The committer calls this before each group.
     ///
     /// # Errors
-    /// `Full` or `Io` when they are full and the last flush failed; nothing was written.
-    pub(crate) fn wait_for_room(&self) -> Result<()> {
+    /// `Full` or `Io` when the memtables are full and the last flush failed; nothing was written.
+    pub(crate) fn wait_for_memtable_room(&self) -> Result<()> {
         loop {
-            let over = self.spaces.unflushed_bytes() > self.sizes.memtables_max;
+            let over = self.trees.unflushed_bytes() > self.sizes.memtables_max;
             let mut state = self.state.lock();
-            match &state.flush_failed {
+            match &state.flush_error {
                 Some((kind, why)) if over => return Err(Error::new(*kind, why.clone())),
                 _ if over || self.is_stalled(&state) => {}
                 _ => return Ok(()),
             }
+            // Stopped threads flush no more: the group goes into memtables above the limit, and is safe in the journal.
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(());
             }
             self.changed.notify_all();
-            self.changed.wait_for(&mut state, WRITER_LOOKS_EVERY);
+            self.changed.wait_for(&mut state, WRITER_POLL_EVERY);
         }
     }
 
-    /// Whether half of the memtables' room is free, or no flush would make more: what can wait may go on then. Else it answers
-    /// no after a moment, in which a flush may end.
-    pub(crate) fn wait_for_half(&self) -> bool {
-        if self.spaces.unflushed_bytes() <= self.sizes.memtables_max / 2 {
+    /// Whether half of the memtables' room is free, or no flush would free more. Otherwise returns `false` after a moment, in
+    /// which a flush may end.
+    pub(crate) fn wait_for_headroom(&self) -> bool {
+        if self.trees.unflushed_bytes() <= self.sizes.memtables_max / 2 {
             return true;
         }
         let mut state = self.state.lock();
-        if state.flush_failed.is_none() && !self.stopped.load(Ordering::Relaxed) {
+        if state.flush_error.is_none() && !self.stopped.load(Ordering::Relaxed) {
             self.changed.notify_all();
-            self.changed.wait_for(&mut state, HEAVY_LOOKS_EVERY);
+            self.changed.wait_for(&mut state, HEAVY_POLL_EVERY);
             return false;
         }
         true
     }
 
-    /// Whether level 0 of a tree is so high that writers wait; not where the last compaction failed, which could be for ever.
+    /// Whether level 0 of a tree has so many runs that writers wait. A tree whose last compaction failed does not count: its
+    /// writers could wait for ever.
     fn is_stalled(&self, state: &MaintenanceState) -> bool {
-        let works = |tree: &SpaceTree| state.compaction_rests[tree.space as usize].last.is_zero();
-        self.spaces.trees().iter().any(|tree| tree.l0_runs() >= L0_RUNS_STALL && works(tree))
+        let works = |tree: &EngineTree| state.compaction_pauses[tree.id as usize].last.is_zero();
+        self.trees.all().iter().any(|tree| tree.l0_runs() >= L0_RUNS_STALL && works(tree))
     }
 
     fn run_flusher(&self) {
-        let mut rest = Duration::ZERO;
+        let mut pause = Duration::ZERO;
         while !self.stopped.load(Ordering::Acquire) {
-            rest = match self.flush_all() {
+            pause = match self.flush_all() {
                 Ok(()) => Duration::ZERO,
-                Err(()) => (rest * 2).clamp(RETRY_FIRST, RETRY_LAST),
+                Err(()) => (pause * 2).clamp(RETRY_FIRST, RETRY_LAST),
             };
             let mut state = self.state.lock();
-            let has_work = rest.is_zero() && self.spaces.trees().iter().any(|tree| tree.next_sealed().is_some());
+            let has_work = pause.is_zero() && self.trees.all().iter().any(|tree| tree.next_sealed().is_some());
             if !has_work && !self.stopped.load(Ordering::Acquire) {
-                self.changed.wait_for(&mut state, rest.max(LOOK_EVERY));
+                self.changed.wait_for(&mut state, pause.max(POLL_EVERY));
             }
         }
     }
 
-    /// Writes out every sealed memtable, oldest first.
+    /// Flushes every sealed memtable, oldest first.
     fn flush_all(&self) -> std::result::Result<(), ()> {
-        for tree in self.spaces.trees() {
+        for tree in self.trees.all() {
             while let Some(sealed) = tree.next_sealed() {
+                // More runs could overflow lsm-tree's count in the version file, and the next start would not open.
                 if tree.l0_runs() >= L0_RUNS_MAX {
                     let dir = tree.dir.display();
-                    let why = format!("{dir} is full of tables that a damaged one keeps from being compacted");
-                    self.flush_fails(Kind::Io, format!("{why}; see `larder check` and `larder repair`"));
+                    let why =
+                        format!("{dir} has too many tables in level 0, because a damaged one stops its compaction");
+                    self.record_flush_error(Kind::Io, format!("{why}; see `larder check` and `larder repair`"));
                     return Err(());
                 }
-                self.put_in_order(tree)?;
+                // A failed flush may have left files: the next one must not write beside them.
+                self.clean_up(tree)?;
                 let flushed = {
-                    let _at_work = tree.at_work.read();
-                    flush(tree, &sealed, self.spaces.snapshots.watermark())
+                    let _at_work = tree.file_lock.read();
+                    flush(tree, &sealed, self.trees.snapshots.watermark())
                 };
                 if let Err(error) = flushed {
-                    self.flush_failed(tree, &error);
+                    self.handle_flush_error(tree, &error);
                     return Err(());
                 }
-                tree.flushed();
-                self.flushed(tree);
+                // The table has its version by now, so a reader finds the rows there before the memtable goes.
+                tree.drop_flushed();
+                self.finish_flush(tree);
             }
         }
         Ok(())
     }
 
-    fn flushed(&self, tree: &SpaceTree) {
-        tree.look_at_l0();
-        self.note_need();
+    fn finish_flush(&self, tree: &EngineTree) {
+        tree.refresh_l0_runs();
+        self.update_disk_need();
         let mut state = self.state.lock();
-        if state.flush_failed.take().is_some() {
-            tracing::info!("memtables are written to tables again");
+        if state.flush_error.take().is_some() {
+            tracing::info!(tree = tree.id.name(), "flush of a memtable succeeded after failures; writes go on");
         }
-        state.to_compact[tree.space as usize] = true;
+        state.compaction_due[tree.id as usize] = true;
         drop(state);
         self.changed.notify_all();
-        if let Err(error) = self.files.release(self.spaces.flushed_below(), self.spaces.versions()) {
+        // The rows are in synced tables: only now may their journal files go.
+        if let Err(error) = self.files.release(self.trees.flushed_below(), self.trees.versions()) {
             match is_transient(&error) {
-                true => tracing::warn!(%error, "journals that are not needed any more were not removed: later"),
+                true => tracing::warn!(%error, "removal of flushed journal files failed; the next flush retries it"),
+                // The manifest on disk may be the old or the new one, so the journal must not grow any more.
                 false => self.ports.health.poison(&format!("the manifest could not be written: {error}")),
             }
         }
     }
 
-    fn flush_failed(&self, tree: &SpaceTree, error: &lsm_tree::Error) {
-        self.state.lock().needs_order[tree.space as usize] = true;
+    fn handle_flush_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
+        self.state.lock().needs_cleanup[tree.id as usize] = true;
         let kind = match error {
             lsm_tree::Error::Io(error) if is_full(error) => Kind::Full,
             _ => Kind::Io,
         };
-        let why = format!("writing a memtable of {} to a table failed: {error}", tree.space.name());
-        self.flush_fails(kind, why);
-        // At once: on a full disk what was written of the table is room that others need.
-        let _ = self.put_in_order(tree);
+        let why = format!("writing a memtable of {} to a table failed: {error}", tree.id.name());
+        self.record_flush_error(kind, why);
+        // Clean up now, not at the retry: on a full disk the unfinished table takes space that others need.
+        let _ = self.clean_up(tree);
     }
 
-    /// Notes and logs why nothing is flushed: once, until a flush works again.
-    fn flush_fails(&self, kind: Kind, why: String) {
+    /// Notes the error of a flush for writers, and logs it once until a flush succeeds.
+    fn record_flush_error(&self, kind: Kind, why: String) {
         let mut state = self.state.lock();
-        if state.flush_failed.as_ref().is_none_or(|(_, said)| *said != why) {
-            tracing::error!("{why}; it is tried again, and writes are refused once memory is full");
+        if state.flush_error.as_ref().is_none_or(|(_, logged)| *logged != why) {
+            tracing::error!("{why}; the flush is retried, and the store refuses writes once the memtables are full");
         }
-        state.flush_failed = Some((kind, why));
+        state.flush_error = Some((kind, why));
     }
 
-    /// Puts a tree's directory in order after a failure. Until that works nothing is written there.
-    fn put_in_order(&self, tree: &SpaceTree) -> std::result::Result<(), ()> {
-        if !self.state.lock().needs_order[tree.space as usize] {
+    /// Restores a tree's directory after a failure. Until that succeeds nothing is written there.
+    fn clean_up(&self, tree: &EngineTree) -> std::result::Result<(), ()> {
+        if !self.state.lock().needs_cleanup[tree.id as usize] {
             return Ok(());
         }
-        match take_back(tree) {
+        match restore_directory(tree) {
             Ok(()) => {
-                self.state.lock().needs_order[tree.space as usize] = false;
+                self.state.lock().needs_cleanup[tree.id as usize] = false;
                 Ok(())
             }
             Err(error) => {
-                self.flush_fails(Kind::Io, format!("{} was not put in order: {error}", tree.dir.display()));
+                self.record_flush_error(Kind::Io, format!("cleaning {} up failed: {error}", tree.dir.display()));
                 Err(())
             }
         }
@@ -315,11 +324,11 @@ impl Maintenance {
 
     fn run_compactor(&self) {
         while !self.stopped.load(Ordering::Acquire) {
-            let due = self.next_to_compact();
+            let due = self.next_compaction();
             let Some(tree) = due else {
                 let mut state = self.state.lock();
                 if !self.stopped.load(Ordering::Acquire) {
-                    self.changed.wait_for(&mut state, LOOK_EVERY);
+                    self.changed.wait_for(&mut state, POLL_EVERY);
                 }
                 continue;
             };
@@ -328,85 +337,88 @@ impl Maintenance {
         }
     }
 
-    /// A tree that a flush changed, or whose rest is over.
-    fn next_to_compact(&self) -> Option<&SpaceTree> {
+    /// A tree that a flush changed and whose pause is over.
+    fn next_compaction(&self) -> Option<&EngineTree> {
         let mut state = self.state.lock();
         let now = self.ports.clock.monotonic();
-        let tree = self.spaces.trees().iter().find(|tree| {
-            let at = tree.space as usize;
-            state.to_compact[at] && state.compaction_rests[at].until <= now && !state.needs_order[at]
+        let tree = self.trees.all().iter().find(|tree| {
+            let at = tree.id as usize;
+            // A compaction in a directory that needs a cleanup would write beside the files of a failed one.
+            state.compaction_due[at] && state.compaction_pauses[at].until <= now && !state.needs_cleanup[at]
         })?;
-        state.to_compact[tree.space as usize] = false;
+        state.compaction_due[tree.id as usize] = false;
         Some(tree)
     }
 
-    /// Compacts until there is nothing to do.
-    fn compact(&self, tree: &SpaceTree) {
+    /// Compacts until no compaction is due.
+    fn compact(&self, tree: &EngineTree) {
         loop {
             let before = tree.version();
-            let done = tree.compact(self.spaces.snapshots.watermark());
-            tree.look_at_l0();
+            let done = tree.compact(self.trees.snapshots.watermark());
+            tree.refresh_l0_runs();
             match done {
+                // An unchanged version shows that no compaction was due.
                 Ok(()) if tree.version() == before || self.stopped.load(Ordering::Acquire) => break,
                 Ok(()) => {}
-                Err(error) => return self.compaction_failed(tree, &error),
+                Err(error) => return self.handle_compaction_error(tree, &error),
             }
         }
-        self.state.lock().compaction_rests[tree.space as usize] = Rest::default();
+        self.state.lock().compaction_pauses[tree.id as usize] = RetryPause::default();
     }
 
-    fn compaction_failed(&self, tree: &SpaceTree, error: &lsm_tree::Error) {
-        let at = tree.space as usize;
+    fn handle_compaction_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
+        let at = tree.id as usize;
         let damaged = is_damage(error);
         let mut state = self.state.lock();
-        let last = state.compaction_rests[at].last;
-        let rest = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
-        state.compaction_rests[at] = Rest { until: self.ports.clock.monotonic() + rest, last: rest };
-        state.needs_order[at] = true;
-        state.to_compact[at] = true;
+        let last = state.compaction_pauses[at].last;
+        let pause = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
+        state.compaction_pauses[at] = RetryPause { until: self.ports.clock.monotonic() + pause, last: pause };
+        state.needs_cleanup[at] = true;
+        state.compaction_due[at] = true;
         drop(state);
         let dir = tree.dir.display();
         if damaged {
             tree.note_damage();
             tracing::error!(
-                "compacting {dir} failed: a table in it is damaged ({error}); reads and writes go on, `larder check` names it"
+                "compaction of {dir} failed: a table in it is damaged ({error}); reads and writes go on, see `larder check`"
             );
         } else if last.is_zero() {
-            tracing::warn!("compacting {dir} failed: {error}; it is tried again");
+            tracing::warn!("compaction of {dir} failed: {error}; it is retried");
         }
-        let _ = self.put_in_order(tree);
+        let _ = self.clean_up(tree);
     }
 }
 
 impl MaintenanceThreads {
-    /// What the committer asks and tells.
+    /// The state that the committer shares with the threads.
     pub(crate) fn shared(&self) -> &Arc<Maintenance> {
         &self.shared
     }
 
-    /// Writes all memtables to tables; answers whether it did within the time. No group may arrive meanwhile.
-    pub(crate) fn settle(&self, within: Duration) -> bool {
-        let Maintenance { spaces, ports: MaintenancePorts { clock, .. }, changed, state, .. } = &*self.shared;
-        spaces.trees().iter().for_each(SpaceTree::rotate);
+    /// Flushes all memtables; returns whether it did within the time. The committer must have ended.
+    pub(crate) fn drain(&self, within: Duration) -> bool {
+        let Maintenance { trees, ports: MaintenancePorts { clock, .. }, changed, state, .. } = &*self.shared;
+        trees.all().iter().for_each(EngineTree::rotate);
         let deadline = clock.monotonic() + within;
-        let mut looks = within.as_millis() / WRITER_LOOKS_EVERY.as_millis();
+        // A test's clock may stand still, so the polls are counted as well.
+        let mut polls = within.as_millis() / WRITER_POLL_EVERY.as_millis();
         loop {
-            if spaces.unflushed_bytes() == 0 {
+            if trees.unflushed_bytes() == 0 {
                 return true;
             }
             let mut state = state.lock();
-            if state.flush_failed.is_some() || looks == 0 || clock.monotonic() > deadline {
+            if state.flush_error.is_some() || polls == 0 || clock.monotonic() > deadline {
                 return false;
             }
-            looks -= 1;
+            polls -= 1;
             changed.notify_all();
-            changed.wait_for(&mut state, WRITER_LOOKS_EVERY);
+            changed.wait_for(&mut state, WRITER_POLL_EVERY);
         }
     }
 
-    /// Tells the threads to end. A compaction under way is finished first.
+    /// Asks the threads to end. A running compaction is finished first.
     pub(crate) fn stop(&self) {
-        // Under the lock: no thread is between its look at the flag and its sleep.
+        // Under the lock: a thread between its check of the flag and its sleep would miss the wake-up.
         let _state = self.shared.state.lock();
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.changed.notify_all();

@@ -1,8 +1,8 @@
-//! Opening a data directory. A start either opens everything or changes nothing and says in one line what is wrong.
+//! Opening a data directory. A start either opens everything, or changes nothing and reports the damage in one line.
 //!
 //! ```text
 //! LOCK      held while the server runs      format    see `format`; written last when a directory is made
-//! manifest  which files must be there       synced    the last group on disk, see `synced`
+//! manifest  the files that must exist       synced    the last group on disk, see `synced`
 //! journal/  see `journal`                   rows/     one directory for each tree          blobs/   see `blobs`
 //!
 //! manifest ──> journals whole and in one chain? ──> trees whole? ──> blob folders? ──> open, replay
@@ -18,29 +18,29 @@ use std::sync::Arc;
 use larder_store::Clock;
 
 use crate::blobs::folders;
-use crate::format::{self, Found};
-use crate::journal::{self, Group, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestedJournal};
-use crate::manifest::{self, Manifest, ManifestFile};
+use crate::format::{self, DirectoryState};
+use crate::journal::{self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, WriteGroup};
+use crate::manifest::{self, EngineManifest, ManifestFile};
 use crate::precheck;
 use crate::sizes::EngineSizes;
-use crate::spaces::{Space, Spaces, is_damage};
 use crate::synced::SyncedFile;
-use crate::tree::{SpaceTree, sync_dir};
+use crate::tree::{EngineTree, sync_dir};
+use crate::trees::{TreeId, Trees, is_damage};
 
-/// What to open, and how.
+/// Options of [`crate::LocalStore::open`].
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// The data directory; made when it is not there.
+    /// The data directory; created when it does not exist.
     pub dir: PathBuf,
     /// Memory for blocks of the engine.
     pub cache_bytes: u64,
-    /// Most memory for rows that are not in tables yet; writers wait when it is taken.
+    /// Most memory for rows that are not in tables yet, in bytes; writers wait when it is used up.
     pub memtables_bytes: u64,
     /// Whether writes with [`larder_store::Durability::Disk`] wait for the disk.
     pub durable: bool,
-    /// Go on although the journal has lost groups that were synced.
+    /// Opens the store although the journal has lost synced groups.
     pub accept_damaged_journal: bool,
-    /// Sizes of memtables, tables and journals; `None`: by the size of the disk.
+    /// Sizes of memtables, tables and journals; `None`: derived from the disk's size.
     pub sizes: Option<EngineSizes>,
     /// The clock that judges expiry.
     pub clock: Arc<dyn Clock>,
@@ -55,12 +55,12 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
-    /// It holds something that is not Larder's.
+    /// It holds foreign files.
     #[error("{} is not empty and no data directory: it holds {found}", dir.display())]
     Foreign {
         /// The directory.
         dir: PathBuf,
-        /// One of the things in it.
+        /// The name of one foreign file.
         found: String,
     },
     /// It is in a format that this build does not know.
@@ -75,7 +75,7 @@ pub enum OpenError {
         /// This program.
         program: &'static str,
     },
-    /// The journal has lost writes that were on disk and answered.
+    /// The journal has lost writes that were synced and answered.
     #[error(
         "the journal in {} is damaged: {what}; restore a backup, or accept the loss with accept_damaged_journal",
         dir.display()
@@ -83,7 +83,7 @@ pub enum OpenError {
     DamagedJournal {
         /// The data directory.
         dir: PathBuf,
-        /// What is missing.
+        /// The file and the missing groups.
         what: String,
     },
     /// Something other than the journal is damaged.
@@ -91,80 +91,88 @@ pub enum OpenError {
     Damaged {
         /// The data directory.
         dir: PathBuf,
-        /// What was found.
+        /// The file and its damage.
         what: String,
     },
-    /// The machine refused something.
+    /// The operating system refused a call.
     #[error("{} cannot be opened: {what}", dir.display())]
     Io {
         /// The data directory.
         dir: PathBuf,
-        /// What was refused.
+        /// The call and its error.
         what: String,
     },
 }
 
 impl OpenError {
-    /// The machine refused something.
+    /// The error of a refused call; `what` names the step.
     pub(crate) fn io(dir: &Path, what: &str, error: &std::io::Error) -> Self {
         Self::Io { dir: dir.to_owned(), what: format!("{what}: {error}") }
     }
 }
 
 /// A data directory, opened and checked.
-pub(crate) struct Opened {
-    pub(crate) spaces: Spaces,
+pub(crate) struct OpenedDirectory {
+    pub(crate) trees: Trees,
     pub(crate) files: Arc<JournalFiles>,
     pub(crate) journal: JournalFile,
     pub(crate) sizes: EngineSizes,
     /// Number of the last group.
     pub(crate) last: u64,
-    /// Writes that were in no table.
+    /// Writes replayed, because they were in no table.
     pub(crate) replayed: u64,
     pub(crate) lock: Arc<File>,
 }
 
 /// Opens a data directory.
-pub(crate) fn open(options: &OpenOptions) -> Result<Opened, OpenError> {
+pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> {
     let dir = &options.dir;
     let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
-    make_dir(dir).map_err(failed("making the directory"))?;
+    create_dir_synced(dir).map_err(failed("making the directory"))?;
+    // The lock precedes every read: a running server changes these files.
     let lock = Arc::new(lock(dir)?);
     let manifest = match format::find(dir)? {
-        Found::Ours => read_manifest(dir)?,
-        Found::Nothing => create(dir)?,
+        DirectoryState::Data => read_manifest(dir)?,
+        DirectoryState::Empty => create(dir)?,
     };
     let known = SyncedFile::read(dir).map_err(failed("reading the file synced"))?.unwrap_or(0);
+    // All checks precede the first change: a refused start leaves the directory as it was.
     let checked = check(options, &manifest, known)?;
     let sizes = options
         .sizes
-        .map_or_else(|| suiting_sizes(dir, options.memtables_bytes), Ok)
+        .map_or_else(|| sizes_for_disk(dir, options.memtables_bytes), Ok)
         .map_err(failed("looking at the disk"))?;
-    let spaces = open_trees(options, &sizes)?;
-    let Replayed { last: found, writes: replayed } = replay(dir, &spaces, &manifest, &sizes, checked.is_lossy)?;
+    let trees = open_trees(dir, options.cache_bytes, sizes.table)?;
+    // Replay precedes the first append: new groups get sequence numbers after all replayed ones.
+    let ReplaySummary { last: found, writes: replayed } = replay(dir, &trees, &manifest, &sizes, checked.is_lossy)?;
     let manifest = Arc::new(ManifestFile::new(dir, manifest).map_err(failed("opening the directory"))?);
     let files = JournalFiles::new(dir.join("journal"), manifest.clone()).map_err(failed("opening the journal"))?;
     let (header, end) = match checked.is_lossy {
         false => checked.active,
-        true => begin_anew(&spaces, &files, &manifest, found, known).map_err(failed("beginning a new journal"))?,
+        true => {
+            start_new_journal(&trees, &files, &manifest, found, known).map_err(failed("beginning a new journal"))?
+        }
     };
+    // Not before the checks and the opening: a refused start must not remove files.
     files.remove_leftovers().map_err(failed("removing journals that are not needed"))?;
+    // After an accepted loss `synced` may name groups that are gone: the next start would miss them again.
     let synced = SyncedFile::open(dir, end.group.min(known)).map_err(failed("opening the file synced"))?;
     let files = Arc::new(files);
     let journal = JournalFile::open(files.clone(), header, end, sizes.memtable, synced);
     let journal = journal.map_err(failed("opening the journal"))?;
-    Ok(Opened { spaces, files, journal, sizes, last: end.group, replayed, lock })
+    Ok(OpenedDirectory { trees, files, journal, sizes, last: end.group, replayed, lock })
 }
 
-/// Makes the data directory; its name is on disk before anything in it is relied on.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+/// Creates a directory and its parents, and syncs their names.
+pub(crate) fn create_dir_synced(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_dir(parent)?;
+        create_dir_synced(parent)?;
     }
     match fs::create_dir(dir) {
+        // Another start may create the directory at the same time.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -174,7 +182,7 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The directory's lock; it goes with the file.
+/// Takes the directory's lock, which is released when the file is dropped.
 pub(crate) fn lock(dir: &Path) -> Result<File, OpenError> {
     let failed = |error| OpenError::io(dir, "locking the directory", &error);
     let file = File::options().create(true).truncate(false).write(true).open(dir.join("LOCK")).map_err(failed)?;
@@ -191,17 +199,18 @@ pub(crate) fn lock_file(dir: &Path, file: File) -> Result<File, OpenError> {
     }
 }
 
-/// Makes everything in an empty directory, or one whose making was cut short: nothing was ever written to it. The file
-/// `format` comes last and says that the rest is whole.
-fn create(dir: &Path) -> Result<Manifest, OpenError> {
-    let manifest = lay_out(dir)?;
+/// Creates the content of an empty directory, or of one whose creation was interrupted: it never took a write. The file
+/// `format` comes last and marks the rest as complete.
+fn create(dir: &Path) -> Result<EngineManifest, OpenError> {
+    let manifest = create_layout(dir)?;
     format::create(dir).map_err(|error| OpenError::io(dir, "writing the file format", &error))?;
     Ok(manifest)
 }
 
-/// Makes everything in an empty directory but the file `format`: a start refuses it once something is in it.
-pub(crate) fn lay_out(dir: &Path) -> Result<Manifest, OpenError> {
+/// Creates everything in an empty directory but the file `format`; until that exists, a start refuses a directory with data.
+pub(crate) fn create_layout(dir: &Path) -> Result<EngineManifest, OpenError> {
     let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
+    // An interrupted creation leaves a part of these, and no write ever reached them.
     for name in ["rows", "journal"] {
         let path = dir.join(name);
         match fs::remove_dir_all(&path) {
@@ -211,16 +220,17 @@ pub(crate) fn lay_out(dir: &Path) -> Result<Manifest, OpenError> {
             _ => fs::create_dir(&path).map_err(failed("making a directory"))?,
         }
     }
-    for space in Space::ALL {
-        fs::create_dir(dir.join("rows").join(space.name())).map_err(failed("making a directory"))?;
+    for tree_id in TreeId::ALL {
+        fs::create_dir(dir.join("rows").join(tree_id.name())).map_err(failed("making a directory"))?;
     }
     sync_dir(&dir.join("rows")).and_then(|()| folders::create(dir)).map_err(failed("making a directory"))?;
     let sizes = EngineSizes::of_memtable(1);
-    open_spaces(dir, 0, sizes.table)?;
+    open_trees(dir, 0, sizes.table)?;
     let header = JournalHeader { number: 1, first: 1, chain: 0 };
-    let manifest = Manifest { trees: [0; 3], journals: vec![ManifestedJournal { header, sealed: None }] };
-    let written = ManifestFile::new(dir, Manifest::default()).and_then(|file| {
+    let manifest = EngineManifest { trees: [0; 3], journals: vec![ManifestJournal { header, sealed: None }] };
+    let written = ManifestFile::new(dir, EngineManifest::default()).and_then(|file| {
         let file = Arc::new(file);
+        // The manifest comes after the files that it names: a crash in between must not leave names without files.
         JournalFiles::new(dir.join("journal"), file.clone())?.create(&header)?;
         SyncedFile::open(dir, 0)?.write(0);
         file.change(|empty| *empty = manifest.clone())
@@ -229,7 +239,7 @@ pub(crate) fn lay_out(dir: &Path) -> Result<Manifest, OpenError> {
     Ok(manifest)
 }
 
-fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
+fn read_manifest(dir: &Path) -> Result<EngineManifest, OpenError> {
     let damaged = |what| OpenError::Damaged { dir: dir.to_owned(), what };
     match manifest::read(dir).map_err(|error| OpenError::io(dir, "reading the manifest", &error))? {
         Some(manifest) => manifest.map_err(damaged),
@@ -239,16 +249,16 @@ fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
     }
 }
 
-/// What the checks before the opening found.
+/// The result of the checks before the opening.
 struct CheckedDirectory {
     /// The active journal and where it ends.
     active: (JournalHeader, JournalEnd),
-    /// Whether journals are damaged, and that was accepted.
+    /// Whether journals are damaged and the operator accepted the loss.
     is_lossy: bool,
 }
 
-/// Everything that must be there is there. Reads only.
-fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<CheckedDirectory, OpenError> {
+/// Checks that every file that must exist exists and is whole. Reads only.
+fn check(options: &OpenOptions, manifest: &EngineManifest, synced: u64) -> Result<CheckedDirectory, OpenError> {
     let dir = &options.dir;
     let damaged = |what| OpenError::Damaged { dir: dir.clone(), what };
     let scan = journal::scan(&dir.join("journal"), &manifest.journals, synced)
@@ -257,29 +267,26 @@ fn check(options: &OpenOptions, manifest: &Manifest, synced: u64) -> Result<Chec
         if !options.accept_damaged_journal {
             return Err(OpenError::DamagedJournal { dir: dir.clone(), what: what.clone() });
         }
-        tracing::warn!(dir = %dir.display(), "the journal is damaged, as accepted: {what}; answered writes are lost");
+        let dir = dir.display();
+        tracing::warn!(%dir, "the journal is damaged: {what}; the start goes on as accepted, answered writes are lost");
     }
     precheck::check(&dir.join("rows"), manifest.trees).map_err(damaged)?;
     folders::check(dir).map_err(damaged)?;
     Ok(CheckedDirectory { active: scan.active, is_lossy: !scan.damage.is_empty() })
 }
 
-/// The sizes for the disk of a directory, and for so much memory.
-pub(crate) fn suiting_sizes(dir: &Path, memtables_bytes: u64) -> io::Result<EngineSizes> {
+/// The sizes for the disk of a directory and an amount of memory.
+pub(crate) fn sizes_for_disk(dir: &Path, memtables_bytes: u64) -> io::Result<EngineSizes> {
     let disk = rustix::fs::statvfs(dir)?;
-    Ok(EngineSizes::suiting(disk.f_blocks.saturating_mul(disk.f_frsize), memtables_bytes))
+    Ok(EngineSizes::for_disk(disk.f_blocks.saturating_mul(disk.f_frsize), memtables_bytes))
 }
 
-fn open_trees(options: &OpenOptions, sizes: &EngineSizes) -> Result<Spaces, OpenError> {
-    open_spaces(&options.dir, options.cache_bytes, sizes.table)
-}
-
-/// Opens the engine below. Where it panics over what it finds, that is damage, too.
-pub(crate) fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Spaces, OpenError> {
+/// Opens the trees. A panic of lsm-tree over its files counts as damage.
+pub(crate) fn open_trees(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Result<Trees, OpenError> {
     let rows = dir.join("rows");
     let damaged = |what: String| OpenError::Damaged { dir: dir.to_owned(), what };
-    match catch_unwind(AssertUnwindSafe(|| Spaces::open(&rows, cache_bytes, table_bytes))) {
-        Ok(Ok(spaces)) => Ok(spaces),
+    match catch_unwind(AssertUnwindSafe(|| Trees::open(&rows, cache_bytes, table_bytes))) {
+        Ok(Ok(trees)) => Ok(trees),
         Ok(Err(error)) if is_damage(&error) => Err(damaged(error.to_string())),
         Ok(Err(error)) => Err(OpenError::Io { dir: dir.to_owned(), what: error.to_string() }),
         Err(panic) => {
@@ -289,35 +296,37 @@ pub(crate) fn open_spaces(dir: &Path, cache_bytes: u64, table_bytes: u64) -> Res
     }
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Default)]
-struct Replayed {
+struct ReplaySummary {
     /// The last group.
     last: u64,
     /// Writes that were in no table.
     writes: u64,
 }
 
-/// Puts what is in no table yet back into the memtables.
+/// Puts the writes that are in no table back into the memtables.
 fn replay(
     dir: &Path,
-    spaces: &Spaces,
-    manifest: &Manifest,
+    trees: &Trees,
+    manifest: &EngineManifest,
     sizes: &EngineSizes,
     salvage: bool,
-) -> Result<Replayed, OpenError> {
-    let persisted = Space::ALL.map(|space| spaces.tree(space).persisted());
-    let mut found = Replayed::default();
+) -> Result<ReplaySummary, OpenError> {
+    let persisted = TreeId::ALL.map(|tree_id| trees.tree(tree_id).persisted());
+    let mut found = ReplaySummary::default();
     for journal in &manifest.journals {
         let replayed = journal::replay(&dir.join("journal"), journal, salvage, |frame| {
             let mut writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-            writes.retain(|(space, ..)| persisted[*space as usize].is_none_or(|seqno| frame.seqno > seqno));
+            // Tables hold every write up to `persisted`: a second copy would only fill the memtables.
+            writes.retain(|(tree_id, ..)| persisted[*tree_id as usize].is_none_or(|seqno| frame.seqno > seqno));
             found.last = found.last.max(frame.group);
             found.writes += writes.len() as u64;
-            spaces.pass_seqno(frame.seqno);
-            spaces.insert(&Group { number: frame.group, seqno: frame.seqno, writes });
-            let full = spaces.trees().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
-            full.for_each(SpaceTree::rotate);
+            trees.advance_seqno_past(frame.seqno);
+            trees.insert(&WriteGroup { number: frame.group, seqno: frame.seqno, writes });
+            let full = trees.all().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
+            // A journal may be longer than the memory for memtables: the flusher takes the full ones after the start.
+            full.for_each(EngineTree::rotate);
             Ok::<_, io::Error>(())
         });
         replayed.map_err(|error| OpenError::io(dir, "reading the journal", &error))?;
@@ -325,30 +334,32 @@ fn replay(
     Ok(found)
 }
 
-/// After an accepted loss: writes what was saved to tables and begins a journal behind all groups that ever were.
-fn begin_anew(
-    spaces: &Spaces,
+/// After an accepted loss: flushes the salvaged writes and starts a journal whose first group comes after every earlier one.
+fn start_new_journal(
+    trees: &Trees,
     files: &JournalFiles,
     manifest: &ManifestFile,
     found: u64,
     synced: u64,
 ) -> io::Result<(JournalHeader, JournalEnd)> {
-    spaces.trees().iter().for_each(SpaceTree::rotate);
-    for tree in spaces.trees() {
+    // The flush comes first: the manifest forgets the damaged journals, which are the only other copy of these writes.
+    trees.all().iter().for_each(EngineTree::rotate);
+    for tree in trees.all() {
         while let Some(sealed) = tree.next_sealed() {
-            let flushed = crate::flush::flush(tree, &sealed, spaces.snapshots.watermark());
+            let flushed = crate::flush::flush(tree, &sealed, trees.snapshots.watermark());
             flushed.map_err(|error| io::Error::other(error.to_string()))?;
-            tree.flushed();
+            tree.drop_flushed();
         }
     }
     let journals = manifest.read(|manifest| manifest.journals.clone());
     let number = journals.last().map_or(0, |journal| journal.header.number) + 1;
     let sealed = journals.iter().filter_map(|journal| Some(journal.sealed?.group)).max().unwrap_or(0);
     let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
+    // The new file comes before the manifest that names it.
     files.create(&header)?;
     manifest.change(|manifest| {
-        manifest.trees = spaces.versions();
-        manifest.journals = vec![ManifestedJournal { header, sealed: None }];
+        manifest.trees = trees.versions();
+        manifest.journals = vec![ManifestJournal { header, sealed: None }];
     })?;
     Ok((header, JournalEnd::empty(&header, 0)))
 }

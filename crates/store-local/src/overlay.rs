@@ -1,9 +1,9 @@
-//! Rows as they will be once the group under way is committed, so that queued writes see each other.
+//! The rows as they will be once the current group is committed, so that the requests of a group see each other.
 //!
 //! ```text
-//! Draft     one batch being tried: dropped, nothing happened; absorbed, the next batch of the group sees it
-//! Overlay   the batches of the group so far
-//! Spaces    what is committed
+//! BatchDraft     one batch on trial: a dropped draft changes nothing, an absorbed one is seen by the next batch
+//! GroupOverlay   the batches of the group so far
+//! Trees          committed rows
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,28 +12,28 @@ use bytes::Bytes;
 use larder_store::{Change, Error, Kind, Layout, Micros, Partition, PartitionChanges, Result, Row, Stamp};
 
 use crate::merge;
-use crate::spaces::{Space, Spaces, damaged};
+use crate::trees::{TreeId, Trees, damaged};
 use crate::{entry, keys};
 
 /// A packed partition in memory.
 #[derive(Debug, Clone, Default)]
-struct Packed {
+struct PackedEntry {
     rows: Vec<Row>,
-    /// Whether there is an entry on disk that must be removed when no row is left.
+    /// Whether a committed entry exists, which must be removed when no row is left.
     stored: bool,
 }
 
-/// What a group has changed so far.
+/// The changes of a group so far.
 #[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    packed: HashMap<Bytes, Packed>,
+pub(crate) struct GroupOverlay {
+    packed: HashMap<Bytes, PackedEntry>,
     wide: BTreeMap<Bytes, Option<Row>>,
     bulk: BTreeMap<Bytes, Option<Bytes>>,
-    /// Bytes of packed entries and bulk rows that it will write, and of wide rows at least as many.
+    /// Bytes that the group will write: exact for packed entries and bulk rows, an upper bound for wide rows.
     bytes: usize,
 }
 
-impl Packed {
+impl PackedEntry {
     fn bytes(&self) -> usize {
         self.rows.iter().map(row_bytes).sum()
     }
@@ -43,8 +43,8 @@ fn row_bytes(row: &Row) -> usize {
     row.name.len() + row.value.len()
 }
 
-impl Overlay {
-    /// Takes over what a batch changed.
+impl GroupOverlay {
+    /// Takes over the changes of a batch.
     pub(crate) fn absorb(&mut self, draft: Self) {
         let wide: usize = draft.wide.values().flatten().map(row_bytes).sum();
         let bulk: usize = draft.bulk.values().flatten().map(Bytes::len).sum();
@@ -62,13 +62,13 @@ impl Overlay {
     #[cfg(test)]
     pub(crate) fn of_packed(key: Bytes, rows: Vec<Row>) -> Self {
         let mut own = Self::default();
-        own.packed.insert(key, Packed { rows, stored: false });
+        own.packed.insert(key, PackedEntry { rows, stored: false });
         let mut group = Self::default();
         group.absorb(own);
         group
     }
 
-    /// Bytes that it will write.
+    /// Bytes that the group will write.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -78,42 +78,44 @@ impl Overlay {
         self.packed.iter().map(|(key, packed)| (key, packed.bytes()))
     }
 
-    /// The writes that make it real.
-    pub(crate) fn into_writes(self) -> Vec<(Space, Bytes, Option<Bytes>)> {
+    /// The writes to the trees.
+    pub(crate) fn into_writes(self) -> Vec<(TreeId, Bytes, Option<Bytes>)> {
         let packed = self.packed.into_iter().filter_map(|(key, packed)| match packed {
-            Packed { rows, .. } if !rows.is_empty() => Some((Space::Packed, key, Some(entry::encode_packed(&rows)))),
-            Packed { stored: true, .. } => Some((Space::Packed, key, None)),
-            Packed { stored: false, .. } => None,
+            PackedEntry { rows, .. } if !rows.is_empty() => {
+                Some((TreeId::Packed, key, Some(entry::encode_packed(&rows))))
+            }
+            PackedEntry { stored: true, .. } => Some((TreeId::Packed, key, None)),
+            PackedEntry { stored: false, .. } => None,
         });
-        let wide = self.wide.into_iter().map(|(key, row)| (Space::Wide, key, row.map(|row| entry::encode_wide(&row))));
-        let bulk = self.bulk.into_iter().map(|(key, value)| (Space::Bulk, key, value));
+        let wide = self.wide.into_iter().map(|(key, row)| (TreeId::Wide, key, row.map(|row| entry::encode_wide(&row))));
+        let bulk = self.bulk.into_iter().map(|(key, value)| (TreeId::Bulk, key, value));
         packed.chain(wide).chain(bulk).collect()
     }
 }
 
-/// One batch being tried against the group so far.
-pub(crate) struct Draft<'a> {
-    spaces: &'a Spaces,
-    group: &'a Overlay,
-    own: Overlay,
+/// One batch on trial against the group so far.
+pub(crate) struct BatchDraft<'a> {
+    trees: &'a Trees,
+    group: &'a GroupOverlay,
+    own: GroupOverlay,
     now: Micros,
 }
 
-impl<'a> Draft<'a> {
-    /// Nothing changed yet. Rows that expired at `now` are not there.
-    pub(crate) fn new(spaces: &'a Spaces, group: &'a Overlay, now: Micros) -> Self {
-        Self { spaces, group, own: Overlay::default(), now }
+impl<'a> BatchDraft<'a> {
+    /// An empty draft. Rows that are expired at `now` count as absent.
+    pub(crate) fn new(trees: &'a Trees, group: &'a GroupOverlay, now: Micros) -> Self {
+        Self { trees, group, own: GroupOverlay::default(), now }
     }
 
-    /// What was changed.
-    pub(crate) fn finish(self) -> Overlay {
+    /// The changes of the draft.
+    pub(crate) fn finish(self) -> GroupOverlay {
         self.own
     }
 
     /// Applies changes to a partition.
     ///
     /// # Errors
-    /// `TooManyRows`, `Changed`, `Damaged`, `Io`: drop the draft then.
+    /// `TooManyRows`, `Changed`, `Damaged`, `Io`: the draft is half applied and must be dropped.
     pub(crate) fn change(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
         match partition.table.layout() {
             Layout::Packed => self.change_packed(partition, changes, rows_max),
@@ -126,8 +128,9 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// As [`Self::change`].
     pub(crate) fn apply(&mut self, part: &PartitionChanges) -> Result<()> {
-        if let Some(seen) = &part.seen {
-            self.check_seen(&part.partition, seen)?;
+        // The committer is the only writer, so no change comes between this check and the group.
+        if let Some(expected) = &part.expected_rows {
+            self.check_expected(&part.partition, expected)?;
         }
         self.change(&part.partition, &part.changes, part.rows_max)
     }
@@ -139,7 +142,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn row(&self, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
         let row = match partition.table.layout() {
             Layout::Packed => {
-                let Packed { mut rows, .. } = self.packed(&keys::partition_key(partition))?;
+                let PackedEntry { mut rows, .. } = self.packed(&keys::partition_key(partition))?;
                 rows.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| rows.swap_remove(at))
             }
             Layout::Wide => self.wide(&keys::row_key(partition, name), name)?,
@@ -152,38 +155,39 @@ impl<'a> Draft<'a> {
         self.own.bulk.insert(key, value);
     }
 
-    /// Takes expired rows out of a packed entry or removes an expired wide row; answers how many. What changed since is spared.
+    /// Removes the expired rows of a packed entry, or an expired wide row; returns how many. A row that was written again since
+    /// the sweep read it is not expired any more and stays.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
-    pub(crate) fn purge(&mut self, space: Space, key: &Bytes) -> Result<usize> {
-        match space {
-            Space::Packed => {
+    pub(crate) fn purge(&mut self, tree_id: TreeId, key: &Bytes) -> Result<usize> {
+        match tree_id {
+            TreeId::Packed => {
                 let mut packed = self.packed(key)?;
                 let before = packed.rows.len();
-                merge::purge(&mut packed.rows, self.now);
+                merge::drop_expired(&mut packed.rows, self.now);
                 let purged = before - packed.rows.len();
                 if purged > 0 {
                     self.own.packed.insert(key.clone(), packed);
                 }
                 Ok(purged)
             }
-            Space::Wide => {
+            TreeId::Wide => {
                 let expired = self.wide(key, &Bytes::new())?.is_some_and(|row| !row.is_live(self.now));
                 if expired {
                     self.own.wide.insert(key.clone(), None);
                 }
                 Ok(usize::from(expired))
             }
-            Space::Bulk => Ok(0),
+            TreeId::Bulk => Ok(0),
         }
     }
 
-    /// Refuses to go on where a packed partition holds other live rows than were seen.
-    fn check_seen(&self, partition: &Partition, seen: &[(Bytes, Stamp)]) -> Result<()> {
+    /// Refuses a change whose writer read other live rows than the packed partition holds now.
+    fn check_expected(&self, partition: &Partition, expected: &[(Bytes, Stamp)]) -> Result<()> {
         let packed = self.packed(&keys::partition_key(partition))?;
         let live = packed.rows.iter().filter(|row| row.is_live(self.now));
-        match live.map(|row| (&row.name, row.stamp)).eq(seen.iter().map(|(name, stamp)| (name, *stamp))) {
+        match live.map(|row| (&row.name, row.stamp)).eq(expected.iter().map(|(name, stamp)| (name, *stamp))) {
             true => Ok(()),
             false => Err(Error::new(Kind::Changed, "the partition holds other rows")),
         }
@@ -191,12 +195,13 @@ impl<'a> Draft<'a> {
 
     fn change_packed(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
         let key = keys::partition_key(partition);
+        // Expired rows go first: they must not win against a change with an older stamp.
         let mut packed = self.packed(&key)?;
-        merge::purge(&mut packed.rows, self.now);
+        merge::drop_expired(&mut packed.rows, self.now);
         let mut changed = false;
         for change in changes {
-            changed |= merge::change_rows(&mut packed.rows, change);
-            merge::purge(&mut packed.rows, self.now);
+            changed |= merge::apply_change(&mut packed.rows, change);
+            merge::drop_expired(&mut packed.rows, self.now);
         }
         check_rows(packed.rows.iter(), rows_max)?;
         if changed {
@@ -220,53 +225,55 @@ impl<'a> Draft<'a> {
     }
 
     fn put_wide(&mut self, key: Bytes, row: &Row) -> Result<()> {
+        // As in packed partitions: an expired row does not win against an older stamp.
         let old = self.wide(&key, &row.name)?.filter(|old| old.is_live(self.now));
-        if old.is_none_or(|old| merge::stays(row, &old)) {
+        if old.is_none_or(|old| merge::changes_row(row, &old)) {
             self.own.wide.insert(key, Some(row.clone()));
         }
         Ok(())
     }
 
     fn remove_wide(&mut self, key: Bytes, name: &Bytes, stamp: Stamp) -> Result<()> {
-        if self.wide(&key, name)?.is_some_and(|row| merge::falls(&row, stamp)) {
+        if self.wide(&key, name)?.is_some_and(|row| merge::is_removed_by(&row, stamp)) {
             self.own.wide.insert(key, None);
         }
         Ok(())
     }
 
-    /// Reads the whole partition: as slow as it is large.
+    /// Reads the whole partition; the cost grows with its size.
     fn clear_wide(&mut self, partition: &Partition, stamp: Stamp) -> Result<()> {
-        let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| merge::falls(row, stamp));
+        let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| merge::is_removed_by(row, stamp));
         self.own.wide.extend(falling.map(|(key, _)| (key, None)));
         Ok(())
     }
 
-    fn packed(&self, key: &Bytes) -> Result<Packed> {
+    fn packed(&self, key: &Bytes) -> Result<PackedEntry> {
         if let Some(packed) = self.own.packed.get(key).or_else(|| self.group.packed.get(key)) {
             return Ok(packed.clone());
         }
-        let rows = self.spaces.packed_rows(key)?;
-        Ok(rows.map(|rows| Packed { rows, stored: true }).unwrap_or_default())
+        let rows = self.trees.packed_rows(key)?;
+        Ok(rows.map(|rows| PackedEntry { rows, stored: true }).unwrap_or_default())
     }
 
     fn wide(&self, key: &Bytes, name: &Bytes) -> Result<Option<Row>> {
         if let Some(row) = self.own.wide.get(key).or_else(|| self.group.wide.get(key)) {
             return Ok(row.clone());
         }
-        let stored = self.spaces.get(Space::Wide, key)?;
+        let stored = self.trees.get(TreeId::Wide, key)?;
         stored.map(|stored| decode(name.clone(), stored)).transpose()
     }
 
-    /// All rows of a wide partition by their keys, without their values.
+    /// All rows of a wide partition by key, without their values.
     fn wide_rows(&self, partition: &Partition) -> Result<BTreeMap<Bytes, Row>> {
         let from = keys::partition_key(partition);
-        let to = keys::behind(&from);
+        let to = keys::prefix_end(&from);
         let mut rows = BTreeMap::new();
-        for pair in self.spaces.range(Space::Wide, from.clone()..to.clone()) {
+        for pair in self.trees.range(TreeId::Wide, from.clone()..to.clone()) {
             let (key, value) = pair?;
             let row = Row { value: Bytes::new(), ..decode(Bytes::new(), value)? };
             rows.insert(key, row);
         }
+        // The oldest layer first: the draft's own changes hide those of the group.
         for layer in [&self.group.wide, &self.own.wide] {
             for (key, row) in layer.range(from.clone()..to.clone()) {
                 match row {
@@ -280,10 +287,10 @@ impl<'a> Draft<'a> {
 }
 
 fn decode(name: Bytes, stored: Bytes) -> Result<Row> {
-    entry::decode_wide(name, stored).map_err(|error| damaged(Space::Wide, error))
+    entry::decode_wide(name, stored).map_err(|error| damaged(TreeId::Wide, error))
 }
 
-/// Refuses more rows that never expire than allowed.
+/// Refuses more than `rows_max` rows without an expiry.
 fn check_rows<'r>(rows: impl Iterator<Item = &'r Row>, rows_max: Option<usize>) -> Result<()> {
     let rows = rows.filter(|row| row.expires.is_none()).count();
     match rows_max {

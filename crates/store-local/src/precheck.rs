@@ -1,5 +1,5 @@
-//! Reads the trees' directories before the engine below opens them: every file that must be there is there and can be opened.
-//! Nothing is changed, so a refused start leaves the directory as it was.
+//! Reads the trees' directories before lsm-tree opens them: every file that must exist exists and can be opened. It changes
+//! nothing, so a refused start leaves the directory as it was.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -11,18 +11,18 @@ use lsm_tree::table::Block;
 use lsm_tree::{Cache, Checksum, CompressionType, DescriptorTable, Table};
 
 use crate::archive;
-use crate::spaces::Space;
+use crate::trees::TreeId;
 use crate::version_file::{self, TreeFile, TreeFiles};
 
-/// The description of a file of large values begins so.
+/// The first bytes of the metadata of a file of large values.
 const BLOB_META_MAGIC: &[u8; 4] = b"META";
 
-/// Checks all trees in `rows`; `versions` are those that the manifest names.
+/// Checks all trees in `rows`; `versions` are the least versions that the manifest names.
 ///
 /// # Errors
 /// The line that names the file and what is wrong with it.
 pub(crate) fn check(rows: &Path, versions: [u64; 3]) -> Result<(), String> {
-    Space::ALL.into_iter().try_for_each(|space| check_tree(&rows.join(space.name()), versions[space as usize]))
+    TreeId::ALL.into_iter().try_for_each(|tree_id| check_tree(&rows.join(tree_id.name()), versions[tree_id as usize]))
 }
 
 fn check_tree(dir: &Path, version: u64) -> Result<(), String> {
@@ -36,7 +36,7 @@ fn check_tree(dir: &Path, version: u64) -> Result<(), String> {
     check_files(&files)
 }
 
-/// The engine below gives up over a file whose name is no number: only after it has begun to tidy up.
+/// Refuses files whose names are no numbers: lsm-tree fails over them, but only after it has begun to remove files.
 fn check_names(dir: &Path, must_be: bool) -> Result<(), String> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -58,17 +58,19 @@ fn check_files(files: &TreeFiles) -> Result<(), String> {
     files.blob_files.iter().try_for_each(check_blob_file)
 }
 
-/// Opens a table by itself: its trailer, its description, its index and its filter are read and checked.
+/// Opens a table by itself, which reads and checks its trailer, metadata, index and filter.
 ///
 /// # Errors
 /// The line that names the file and what is wrong with it.
 pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
     let path = file.path.display();
     let named = |what: String| format!("{path}: {what}");
+    // First, because a wrong count of sections would abort the process at the open.
     archive::check(&file.path).map_err(|error| named(error.to_string()))?;
     let cache = Arc::new(Cache::with_capacity_bytes(0));
     let checksum = Checksum::from_raw(file.checksum);
     let descriptors = Some(Arc::new(DescriptorTable::new(1)));
+    // lsm-tree panics over some damage instead of returning an error.
     let opened = catch_unwind(AssertUnwindSafe(|| {
         Table::recover(file.path.clone(), checksum, file.global_seqno, 0, cache, descriptors, true, true)
     }));
@@ -80,7 +82,7 @@ pub(crate) fn open_table(file: &TreeFile) -> Result<Table, String> {
     }
 }
 
-/// The table of contents and the description of a file of large values pass their checks.
+/// Checks the table of contents and the metadata of a file of large values.
 fn check_blob_file(file: &TreeFile) -> Result<(), String> {
     let path = file.path.display();
     let damaged = |why: String| format!("{path}: the file of large values is damaged ({why})");

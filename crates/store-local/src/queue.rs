@@ -1,34 +1,34 @@
-//! The way to the committer: a bounded queue, bounded waiting, one answer per request.
+//! The queue of the committer: bounded in requests and bytes, with one reply per request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Error, Head, Kind, Partition, Result, Stamp, Swap};
+use larder_store::{Batch, CasResult, Change, Error, HeadWrite, Kind, Partition, Result, Stamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::spaces::Space;
+use crate::trees::TreeId;
 
-/// Requests waiting at most.
+/// Most requests in the queue.
 const REQUESTS_MAX: usize = 4096;
-/// Bytes of all requests waiting or under way at most.
+/// Most bytes of all requests from their submission to their reply.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What the committer is asked for.
+/// One write as the committer runs it.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum WriteCommand {
     /// Changes to plain tables.
     Apply(Batch),
     /// Changes to a guarded partition if its head has this stamp.
-    Swap {
+    CompareAndSet {
         /// The partition.
         partition: Partition,
-        /// The stamp of the head row; `None`: is not there.
+        /// The stamp that the head row must have; `None`: there must be no head row.
         expected: Option<Stamp>,
         /// The new head.
-        head: Box<Head>,
-        /// What is written with it.
+        head: Box<HeadWrite>,
+        /// Changes written with the head.
         changes: Vec<Change>,
     },
     /// Writes or removes a bulk row.
@@ -38,37 +38,37 @@ pub(crate) enum Work {
         /// Its value; `None` removes it.
         value: Option<Bytes>,
     },
-    /// Purges entries of expired rows, as far as they still are.
-    Purge(Vec<(Space, Bytes)>),
-    /// Syncs what was written, and ends.
+    /// Removes the rows of these entries that are expired by then.
+    Purge(Vec<(TreeId, Bytes)>),
+    /// Syncs all writes and ends the committer.
     Close,
 }
 
-/// The committer's answer.
+/// The committer's reply.
 #[derive(Debug)]
-pub(crate) enum Done {
-    /// It is written.
+pub(crate) enum CommitReply {
+    /// The write is committed.
     Written,
-    /// Outcome of a swap.
-    Swapped(Swap),
-    /// So many rows were purged.
+    /// Outcome of a compare-and-set.
+    CompareAndSet(CasResult),
+    /// The number of rows purged.
     Purged(usize),
 }
 
 /// One request on its way.
-pub(crate) struct Request {
-    pub(crate) work: Work,
-    /// Whether the answer waits for the disk.
+pub(crate) struct CommitRequest {
+    pub(crate) work: WriteCommand,
+    /// Whether the reply waits for a sync.
     pub(crate) durable: bool,
-    /// Bytes it holds.
+    /// Bytes that the request holds of the queue's bound.
     pub(crate) bytes: usize,
-    pub(crate) reply: oneshot::Sender<Result<Done>>,
-    _room: OwnedSemaphorePermit,
+    pub(crate) reply: oneshot::Sender<Result<CommitReply>>,
+    _permits: OwnedSemaphorePermit,
 }
 
-/// What the committer counts, and whether it still writes.
+/// The committer's counters, and whether it still writes.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct CommitterHealth {
     poisoned: AtomicBool,
     closed: AtomicBool,
     reason: OnceLock<String>,
@@ -78,11 +78,11 @@ pub(crate) struct Health {
     pub(crate) batches: AtomicU64,
     /// Syncs.
     pub(crate) syncs: AtomicU64,
-    /// Whether entries must often come from the disk, so that callers should fetch them before they queue.
-    pub(crate) cold: AtomicBool,
+    /// Whether the data is larger than the cache, so that callers prefetch entries before they queue a write.
+    pub(crate) is_cold: AtomicBool,
 }
 
-impl Health {
+impl CommitterHealth {
     /// Whether writing has ended.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
@@ -90,11 +90,12 @@ impl Health {
 
     /// Ends writing; the first reason stays.
     pub(crate) fn poison(&self, reason: &str) {
+        // Later failures follow from the first one, so its reason stays.
         let _ = self.reason.set(reason.to_owned());
         self.poisoned.store(true, Ordering::Release);
     }
 
-    /// Ends writing in order: what was written is on disk.
+    /// Ends writing in good order: every write is on disk.
     pub(crate) fn close(&self) {
         if !self.is_poisoned() {
             self.closed.store(true, Ordering::Release);
@@ -114,15 +115,15 @@ impl Health {
     }
 }
 
-/// Ends writing when the thread that holds it panics: what it was doing may be done in part.
+/// Ends writing when the thread that holds it panics: the thread's last step may be done in part.
 pub(crate) struct PanicGuard {
-    health: Arc<Health>,
+    health: Arc<CommitterHealth>,
     reason: &'static str,
 }
 
 impl PanicGuard {
-    /// The guard of a thread, and what is said when it panics.
-    pub(crate) fn new(health: Arc<Health>, reason: &'static str) -> Self {
+    /// The guard of a thread, with the reason that its panic gives to writers.
+    pub(crate) fn new(health: Arc<CommitterHealth>, reason: &'static str) -> Self {
         Self { health, reason }
     }
 }
@@ -136,45 +137,54 @@ impl Drop for PanicGuard {
 }
 
 /// Hands requests to the committer.
-pub(crate) struct Queue {
-    sender: mpsc::Sender<Request>,
-    room: Arc<Semaphore>,
-    health: Arc<Health>,
+pub(crate) struct CommitQueue {
+    sender: mpsc::Sender<CommitRequest>,
+    byte_permits: Arc<Semaphore>,
+    health: Arc<CommitterHealth>,
 }
 
-impl Queue {
+impl CommitQueue {
     /// The two ends of a queue.
-    pub(crate) fn new(health: Arc<Health>) -> (Self, mpsc::Receiver<Request>) {
+    pub(crate) fn new(health: Arc<CommitterHealth>) -> (Self, mpsc::Receiver<CommitRequest>) {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        (Self { sender, room: Arc::new(Semaphore::new(BYTES_MAX)), health }, receiver)
+        (Self { sender, byte_permits: Arc::new(Semaphore::new(BYTES_MAX)), health }, receiver)
     }
 
     /// Requests waiting.
-    pub(crate) fn length(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.sender.max_capacity() - self.sender.capacity()
     }
 
-    /// Has work done, waiting for room and for the answer until the deadline at most.
+    /// Submits a write and waits for its reply until the deadline.
     ///
     /// # Errors
-    /// `TimedOut`: it may be done nevertheless. `Poisoned`, and what the committer answers.
-    pub(crate) async fn run_until(&self, deadline: Instant, work: Work, bytes: usize, durable: bool) -> Result<Done> {
-        let answer = timeout_at(deadline, self.run(work, bytes, durable)).await;
+    /// `TimedOut`: the write may still happen. `Poisoned`, and any error of the committer.
+    pub(crate) async fn submit_until(
+        &self,
+        deadline: Instant,
+        work: WriteCommand,
+        bytes: usize,
+        durable: bool,
+    ) -> Result<CommitReply> {
+        let answer = timeout_at(deadline, self.submit(work, bytes, durable)).await;
         answer.unwrap_or_else(|_| Err(Error::new(Kind::TimedOut, "waiting for the committer")))
     }
 
-    /// Has work done, however long it takes.
+    /// Submits a write and waits for its reply without a deadline.
     ///
     /// # Errors
-    /// `Poisoned`, and what the committer answers.
-    pub(crate) async fn run(&self, work: Work, bytes: usize, durable: bool) -> Result<Done> {
+    /// `Poisoned`, and any error of the committer.
+    pub(crate) async fn submit(&self, work: WriteCommand, bytes: usize, durable: bool) -> Result<CommitReply> {
         if self.health.is_poisoned() {
             return Err(self.health.error());
         }
         let permits = u32::try_from(bytes.min(BYTES_MAX)).unwrap_or(u32::MAX);
-        let room = self.room.clone().acquire_many_owned(permits).await.map_err(|_| self.health.error())?;
+        // Writers wait for bytes before they queue, so a committer that waits for the disk does not fill the memory.
+        let byte_permits =
+            self.byte_permits.clone().acquire_many_owned(permits).await.map_err(|_| self.health.error())?;
         let (reply, answer) = oneshot::channel();
-        let request = Request { work, durable, bytes, reply, _room: room };
+        let request = CommitRequest { work, durable, bytes, reply, _permits: byte_permits };
+        // The committer may end after the check above: the send fails then, or the reply is dropped.
         self.sender.send(request).await.map_err(|_| self.health.error())?;
         answer.await.map_err(|_| self.health.error())?
     }

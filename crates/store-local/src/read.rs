@@ -1,24 +1,24 @@
-//! Pages of rows and of partitions, read by the caller's own thread: rows in memory take microseconds.
+//! Pages of rows and of partitions, read on the caller's thread: rows in memory take microseconds.
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use larder_store::{
-    Kind, Layout, Micros, Order, Page, Partition, PartitionPage, Range, ReadQuery, Result, Row, Stopped, Table,
+    Kind, Layout, Micros, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
 };
 
-use crate::spaces::{Space, Spaces, damaged};
+use crate::trees::{TreeId, Trees, damaged};
 use crate::{entry, keys};
 
-/// One page of live rows of one moment.
+/// One page of live rows, from one snapshot.
 ///
 /// # Errors
 /// `Damaged`, `Io`.
-pub(crate) fn page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, now: Micros) -> Result<Page> {
+pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Micros) -> Result<RowPage> {
     let mut page = PageBuilder { rows: Vec::new(), limit: query.limit.max(1), stopped: Stopped::End, now };
     match partition.table.layout() {
-        Layout::Packed => packed_page(spaces, partition, query, &mut page)?,
-        Layout::Wide => wide_page(spaces, partition, query, &mut page)?,
+        Layout::Packed => packed_page(trees, partition, query, &mut page)?,
+        Layout::Wide => wide_page(trees, partition, query, &mut page)?,
     }
     Ok(page.finish())
 }
@@ -31,7 +31,7 @@ struct PageBuilder {
 }
 
 impl PageBuilder {
-    /// Adds a row if it is live. The one behind the last that fits tells that the limit was reached.
+    /// Adds a row if it is live. A live row after the last that fits shows that the limit was reached.
     fn add(&mut self, row: Row) -> ControlFlow<()> {
         if !row.is_live(self.now) {
             return ControlFlow::Continue(());
@@ -44,47 +44,47 @@ impl PageBuilder {
         ControlFlow::Continue(())
     }
 
-    fn finish(self) -> Page {
-        Page { rows: self.rows, stopped: self.stopped }
+    fn finish(self) -> RowPage {
+        RowPage { rows: self.rows, stopped: self.stopped }
     }
 }
 
-fn packed_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
-    let rows = spaces.cached_rows(&keys::partition_key(partition))?.unwrap_or_default();
+fn packed_page(trees: &Trees, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+    let rows = trees.cached_rows(&keys::partition_key(partition))?.unwrap_or_default();
     let rows = rows.into_iter().filter(|row| contains(&query.range, &row.name));
     match query.order {
-        Order::Forward => add_all(page, rows.map(Ok)),
-        Order::Reverse => add_all(page, rows.rev().map(Ok)),
+        ReadOrder::Forward => add_all(page, rows.map(Ok)),
+        ReadOrder::Reverse => add_all(page, rows.rev().map(Ok)),
     }
 }
 
-/// Reads from a snapshot: a plain read would see half of a group that is being committed.
-fn wide_page(spaces: &Spaces, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
-    if let Some(name) = query.range.only() {
-        return add_all(page, wide_row(spaces, partition, &name).transpose().into_iter());
+/// Reads from a snapshot: a plain read would see half of the group that the committer inserts.
+fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+    if let Some(name) = query.range.single_name() {
+        return add_all(page, wide_row(trees, partition, &name).transpose().into_iter());
     }
     let start = keys::partition_key(partition);
     let from = query.range.from.as_ref().map_or_else(|| start.clone(), |from| keys::row_key(partition, from));
-    let to = query.range.to.as_ref().map_or_else(|| keys::behind(&start), |to| keys::row_key(partition, to));
+    let to = query.range.to.as_ref().map_or_else(|| keys::prefix_end(&start), |to| keys::row_key(partition, to));
     if from >= to {
         return Ok(());
     }
-    let entries = spaces.range(Space::Wide, from..to);
+    let entries = trees.range(TreeId::Wide, from..to);
     let row = |entry: Result<_>| {
         let (key, value): (Bytes, Bytes) = entry?;
-        entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(Space::Wide, error))
+        entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(TreeId::Wide, error))
     };
     match query.order {
-        Order::Forward => add_all(page, entries.map(row)),
-        Order::Reverse => add_all(page, entries.rev().map(row)),
+        ReadOrder::Forward => add_all(page, entries.map(row)),
+        ReadOrder::Reverse => add_all(page, entries.rev().map(row)),
     }
 }
 
-/// One row: filters tell tables without it, which a range cannot ask.
-fn wide_row(spaces: &Spaces, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
-    let stored = spaces.settled(Space::Wide, &keys::row_key(partition, name))?;
+/// One row, by a point read: Bloom filters skip tables without it, which a range read cannot.
+fn wide_row(trees: &Trees, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
+    let stored = trees.get_committed(TreeId::Wide, &keys::row_key(partition, name))?;
     let row = stored.map(|stored| entry::decode_wide(name.clone(), stored));
-    row.transpose().map_err(|error| damaged(Space::Wide, error))
+    row.transpose().map_err(|error| damaged(TreeId::Wide, error))
 }
 
 fn add_all(page: &mut PageBuilder, rows: impl Iterator<Item = Result<Row>>) -> Result<()> {
@@ -100,22 +100,22 @@ fn contains(range: &Range, name: &Bytes) -> bool {
     range.from.as_ref().is_none_or(|from| name >= from) && range.to.as_ref().is_none_or(|to| name < to)
 }
 
-/// One page of partitions that have a live row, in the order of their keys in the engine.
+/// One page of partitions that have a live row, in the order of their keys in the tree.
 ///
 /// # Errors
 /// `Damaged`, `Io`.
-pub(crate) fn partitions(
-    spaces: &Spaces,
+pub(crate) fn read_partitions(
+    trees: &Trees,
     table: Table,
     after: Option<Bytes>,
     limit: usize,
     now: Micros,
 ) -> Result<PartitionPage> {
     let (first, end) = keys::table_bounds(table);
-    let mut from = after.map_or(first, |key| keys::behind(&keys::partition_key(&Partition::own(table, key))));
+    let mut from = after.map_or(first, |key| keys::prefix_end(&keys::partition_key(&Partition::new(table, key))));
     let mut found = Vec::new();
-    while let Some(partition) = next_partition(spaces, &from, &end, now)? {
-        from = keys::behind(&keys::partition_key(&partition));
+    while let Some(partition) = next_partition(trees, &from, &end, now)? {
+        from = keys::prefix_end(&keys::partition_key(&partition));
         found.push(partition);
         if found.len() >= limit.max(1) {
             let next = found.last().map(|last: &Partition| last.key.clone());
@@ -126,19 +126,19 @@ pub(crate) fn partitions(
 }
 
 /// The first partition from this key on that has a live row.
-fn next_partition(spaces: &Spaces, from: &Bytes, end: &Bytes, now: Micros) -> Result<Option<Partition>> {
+fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Micros) -> Result<Option<Partition>> {
     let Some(table) = from.first().copied().and_then(Table::from_code) else { return Ok(None) };
-    let space = match table.layout() {
-        Layout::Packed => Space::Packed,
-        Layout::Wide => Space::Wide,
+    let tree_id = match table.layout() {
+        Layout::Packed => TreeId::Packed,
+        Layout::Wide => TreeId::Wide,
     };
     if from >= end {
         return Ok(None);
     }
-    for entry in spaces.range(space, from.clone()..end.clone()) {
+    for entry in trees.range(tree_id, from.clone()..end.clone()) {
         let (key, value) = entry?;
-        let (partition, name) = keys::split(&key).map_err(|error| damaged(space, error))?;
-        if is_live(space, name, value, now)? {
+        let (partition, name) = keys::split(&key).map_err(|error| damaged(tree_id, error))?;
+        if is_live(tree_id, name, value, now)? {
             let key = Bytes::copy_from_slice(&partition.key);
             return Ok(Some(Partition { key, ..partition }));
         }
@@ -146,28 +146,34 @@ fn next_partition(spaces: &Spaces, from: &Bytes, end: &Bytes, now: Micros) -> Re
     Ok(None)
 }
 
-fn is_live(space: Space, name: Bytes, value: Bytes, now: Micros) -> Result<bool> {
-    let live = match space {
-        Space::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| row.is_live(now))),
-        Space::Wide | Space::Bulk => entry::decode_wide(name, value).map(|row| row.is_live(now)),
+fn is_live(tree_id: TreeId, name: Bytes, value: Bytes, now: Micros) -> Result<bool> {
+    let live = match tree_id {
+        TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| row.is_live(now))),
+        TreeId::Wide | TreeId::Bulk => entry::decode_wide(name, value).map(|row| row.is_live(now)),
     };
-    live.map_err(|error| damaged(space, error))
+    live.map_err(|error| damaged(tree_id, error))
 }
 
-/// Keys of entries with expired rows among the next `limit` entries from `from` on, and where to go on; `None` at the end.
+/// Keys of entries with expired rows among the next `limit` entries from `from` on, and the key to continue at.
 ///
 /// # Errors
 /// `Damaged`, `Io`.
-pub(crate) fn expired(spaces: &Spaces, space: Space, from: &Bytes, limit: usize, now: Micros) -> Result<Expired> {
-    let mut found = Expired { keys: Vec::new(), seen: 0, next: None };
+pub(crate) fn find_expired(
+    trees: &Trees,
+    tree_id: TreeId,
+    from: &Bytes,
+    limit: usize,
+    now: Micros,
+) -> Result<ExpiredEntries> {
+    let mut found = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
     let mut last = from.clone();
-    for entry in spaces.range(space, from.clone()..) {
+    for entry in trees.range(tree_id, from.clone()..) {
         let (key, value) = match entry {
             Ok(entry) => entry,
-            // The pass goes on behind the block: what is in it expires for readers all the same.
+            // The sweep skips the damaged block, or it would never get past it; readers hide expired rows all the same.
             Err(error) if error.kind == Kind::Damaged => {
-                let behind = spaces.tree(space).behind_damage(&last, limit + 1);
-                found.next = behind.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
+                let after = trees.tree(tree_id).key_after_damage(&last, limit + 1);
+                found.next = after.map(|key| Bytes::copy_from_slice(&key)).filter(|key| *key > last);
                 break;
             }
             Err(error) => return Err(error),
@@ -178,27 +184,27 @@ pub(crate) fn expired(spaces: &Spaces, space: Space, from: &Bytes, limit: usize,
             break;
         }
         found.seen += 1;
-        if has_expired(space, value, now)? {
-            found.keys.push((space, Bytes::copy_from_slice(&key)));
+        if has_expired(tree_id, value, now)? {
+            found.keys.push((tree_id, Bytes::copy_from_slice(&key)));
         }
     }
     Ok(found)
 }
 
-/// What [`expired`] found.
-pub(crate) struct Expired {
+/// The result of [`find_expired`].
+pub(crate) struct ExpiredEntries {
     /// Entries with expired rows.
-    pub(crate) keys: Vec<(Space, Bytes)>,
-    /// Entries looked at.
+    pub(crate) keys: Vec<(TreeId, Bytes)>,
+    /// Entries read.
     pub(crate) seen: usize,
-    /// Where to go on.
+    /// The key to continue at; `None` at the end.
     pub(crate) next: Option<Bytes>,
 }
 
-fn has_expired(space: Space, value: Bytes, now: Micros) -> Result<bool> {
-    let expired = match space {
-        Space::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| !row.is_live(now))),
-        Space::Wide | Space::Bulk => entry::decode_wide(Bytes::new(), value).map(|row| !row.is_live(now)),
+fn has_expired(tree_id: TreeId, value: Bytes, now: Micros) -> Result<bool> {
+    let expired = match tree_id {
+        TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| !row.is_live(now))),
+        TreeId::Wide | TreeId::Bulk => entry::decode_wide(Bytes::new(), value).map(|row| !row.is_live(now)),
     };
-    expired.map_err(|error| damaged(space, error))
+    expired.map_err(|error| damaged(tree_id, error))
 }

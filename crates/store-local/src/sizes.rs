@@ -1,36 +1,36 @@
-//! How large the engine's files and buffers grow: less on small disks, so that what is not in tables yet fits beside them, and
+//! Sizes of the engine's files and buffers: smaller on small disks, so that journals and memtables fit beside the tables, and
 //! with little memory.
 
 const MIB: u64 = 1024 * 1024;
-/// One memtable is this part of the disk, within its bounds.
+/// A memtable is the disk's size divided by this, within its bounds.
 const DISK_PER_MEMTABLE: u64 = 64;
 /// Largest memtable: larger ones make longer restarts, and no faster writes.
 const MEMTABLE_BYTES_MAX: u64 = 64 * MIB;
-/// Memtables that are full, or fill, at a time.
+/// Memtables that are full or being filled at a time.
 const MEMTABLES: u64 = 5;
 
 /// Sizes of memtables, tables and journal files, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineSizes {
-    /// A tree's memtable is rotated at this size, and a journal file sealed.
+    /// Size at which a tree's memtable is rotated and a journal file is sealed.
     pub memtable: u64,
-    /// A compaction begins a new table at this size.
+    /// Size at which a compaction begins a new table.
     pub table: u64,
-    /// Above this total of journal files the oldest memtable is flushed before it is full: a restart reads no more.
+    /// Total of journal files above which the oldest memtable is flushed before it is full; it bounds the replay at a start.
     pub journals_max: u64,
     /// Writers wait while the memtables hold more.
     pub memtables_max: u64,
 }
 
 impl EngineSizes {
-    /// The sizes for a disk of so many bytes, and so many bytes of memory for all memtables.
+    /// The sizes for a disk of `disk` bytes and `memory` bytes for all memtables.
     #[must_use]
-    pub fn suiting(disk: u64, memory: u64) -> Self {
+    pub fn for_disk(disk: u64, memory: u64) -> Self {
         let memtable = (disk / DISK_PER_MEMTABLE).min(memory / MEMTABLES);
         Self::of_memtable(memtable.clamp(MIB, MEMTABLE_BYTES_MAX))
     }
 
-    /// The sizes around a memtable of so many bytes.
+    /// The sizes around a memtable of `bytes`.
     #[must_use]
     pub fn of_memtable(bytes: u64) -> Self {
         Self { memtable: bytes, table: bytes, journals_max: 4 * bytes, memtables_max: MEMTABLES * bytes }
@@ -43,9 +43,9 @@ mod tests {
 
     #[test]
     fn small_disks_and_little_memory_get_small_memtables() {
-        let memtable = |disk: u64| EngineSizes::suiting(disk * MIB, u64::MAX).memtable / MIB;
+        let memtable = |disk: u64| EngineSizes::for_disk(disk * MIB, u64::MAX).memtable / MIB;
         assert_eq!([16, 64, 700, 4096, 1_000_000].map(memtable), [1, 1, 10, 64, 64]);
-        let memtable = |memory: u64| EngineSizes::suiting(1 << 40, memory * MIB).memtable / MIB;
+        let memtable = |memory: u64| EngineSizes::for_disk(1 << 40, memory * MIB).memtable / MIB;
         assert_eq!([1, 8, 32, 320, 1_000_000].map(memtable), [1, 1, 6, 64, 64]);
     }
 }

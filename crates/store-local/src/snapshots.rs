@@ -1,10 +1,10 @@
-//! Which sequence numbers readers may still ask for.
+//! Read snapshots: the sequence numbers that readers may still use (epoch-based reclamation).
 //!
-//! A reader takes the sequence number of the last whole group and then the tables and memtables of that moment. In between,
-//! the maintenance threads must not drop what that number needs. A reader holds its *epoch* for that long:
+//! A reader takes the sequence number of the last published group, and then the current tables and memtables. In between, the
+//! maintenance threads must not drop versions that this number needs. A reader holds its *epoch* for that long:
 //!
 //! ```text
-//! reader       epoch E1 (floor 40) ──> visible 47 ──> tables as of 47 ──> E1 let go
+//! reader       epoch E1 (floor 40) ──> visible 47 ──> tables as of 47 ──> E1 dropped
 //! maintenance            E2 (floor 45) replaces E1: E1 is still held, so the watermark is 40, not 45
 //! ```
 //! The reader loads the epoch first and the visible number second, so the number is never below the epoch's floor.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
-/// Readers that began at or behind one sequence number.
+/// The readers that began at or after one sequence number.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     floor: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Epoch {
 
 /// A sequence number to read at, and the epoch that keeps it readable.
 pub(crate) struct ReadSnapshot {
-    /// Entries below this number are seen.
+    /// The reader sees entries below this number.
     pub(crate) seqno: u64,
     _epoch: Guard<Arc<Epoch>>,
 }
 
-/// All readers' sequence numbers.
+/// The published sequence number, and the epochs of all readers.
 pub(crate) struct Snapshots {
     visible: AtomicU64,
     current: ArcSwap<Epoch>,
@@ -37,35 +37,37 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Everything below `visible` is whole.
+    /// Publishes every entry below `visible`.
     pub(crate) fn new(visible: u64) -> Self {
         let current = ArcSwap::from_pointee(Epoch { floor: visible });
         Self { visible: AtomicU64::new(visible), current, older: Mutex::default() }
     }
 
-    /// The state after the last whole group.
-    pub(crate) fn take(&self) -> ReadSnapshot {
+    /// A snapshot of the last published group.
+    pub(crate) fn acquire(&self) -> ReadSnapshot {
+        // The epoch first: a number taken before it could fall below a watermark that a thread computes in between.
         let epoch = self.current.load();
         ReadSnapshot { seqno: self.visible(), _epoch: epoch }
     }
 
-    /// Entries below this number are seen.
+    /// New readers see entries below this number.
     pub(crate) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Lets readers see every entry up to `seqno`: its group is whole now.
+    /// Publishes the group of `seqno`: readers see every entry up to it.
     pub(crate) fn publish(&self, seqno: u64) {
+        // Release: a reader that loads this number sees the inserts before it.
         self.visible.store(seqno + 1, Ordering::Release);
     }
 
-    /// No reader asks below this number any more: what only such readers would see may be dropped.
+    /// The lowest number that a reader may use; versions that only lower numbers see may be dropped.
     pub(crate) fn watermark(&self) -> u64 {
         let mut older = self.older.lock();
         let next = Arc::new(Epoch { floor: self.visible() });
         let floor = next.floor;
         older.push_back(self.current.swap(next));
-        // After the swap no reader can take an epoch of the queue: one that is held here only is done with.
+        // After the swap no reader can take an epoch of the queue: one with a single reference has no readers.
         while older.front().is_some_and(|epoch| Arc::strong_count(epoch) == 1) {
             older.pop_front();
         }
@@ -78,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_holds_the_watermark_back_until_it_is_done() {
+    fn a_reader_holds_the_watermark_back_until_it_is_dropped() {
         let snapshots = Snapshots::new(1);
         snapshots.publish(39);
         assert_eq!(snapshots.watermark(), 40);
-        let early = snapshots.take();
+        let early = snapshots.acquire();
         snapshots.publish(44);
         assert_eq!((snapshots.watermark(), early.seqno), (40, 40));
-        let late = snapshots.take();
+        let late = snapshots.acquire();
         snapshots.publish(50);
         assert_eq!((snapshots.watermark(), late.seqno), (40, 45));
         drop(early);
@@ -101,7 +103,7 @@ mod tests {
             let snapshots = snapshots.clone();
             std::thread::spawn(move || {
                 for _ in 0..20_000 {
-                    let taken = snapshots.take();
+                    let taken = snapshots.acquire();
                     std::hint::spin_loop();
                     // The watermark of a moment while it is held.
                     assert!(snapshots.watermark() <= taken.seqno);

@@ -1,4 +1,4 @@
-//! The store: what callers hold. Reads run here, writes go to the committer.
+//! `LocalStore`, the handle that callers hold. Reads run on the caller's thread, writes go to the committer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::rows::changes_bytes;
 use larder_store::{
-    Batch, Change, Clock, Durability, EngineLimits, Error, Head, Kind, Layout, Micros, Options, Page, Partition,
-    PartitionPage, Purpose, ReadQuery, Result, Row, Stamp, Store, Swap, Table,
+    Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Micros,
+    Partition, PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Stamp, Store, Table,
 };
 use parking_lot::Mutex;
 
@@ -18,64 +18,64 @@ use crate::bulk::BulkRows;
 use crate::committer::Committer;
 use crate::disk_space::DiskSpace;
 use crate::journal::{Journal, JournalFile, JournalFiles};
-use crate::lanes::Lanes;
+use crate::lanes::CommitLanes;
 use crate::maintenance::{Maintenance, MaintenancePorts, MaintenanceThreads};
-use crate::open::{OpenError, OpenOptions, Opened, open};
-use crate::queue::{Done, Health, Queue, Work};
-use crate::spaces::{Space, Spaces};
-use crate::sweep::Cursor;
-use crate::tree::SpaceTree;
+use crate::open::{OpenError, OpenOptions, OpenedDirectory, open};
+use crate::queue::{CommitQueue, CommitReply, CommitterHealth, WriteCommand};
+use crate::sweep::SweepCursor;
+use crate::tree::EngineTree;
+use crate::trees::{TreeId, Trees};
 use crate::{keys, read};
 
 /// Largest body kept inside its row.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a close may write tables out.
-const SETTLE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+/// Longest time that a close spends on flushing memtables.
+const DRAIN_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The embedded engine. Cheap to clone; the data directory is closed with the last clone.
 ///
-/// Reads run on the calling thread: what is cached takes microseconds, what is not a read of the disk. Writes are queued for
-/// one thread and answered when readers see them or when they are on disk; waiting is bounded by the call's deadline.
+/// Reads run on the calling thread: a cached row takes microseconds, any other a disk read. Writes are queued for the
+/// committer, which replies when readers see them or when they are on disk; the call's deadline bounds the wait.
 #[derive(Clone)]
 pub struct LocalStore {
-    inner: Arc<Inner>,
+    inner: Arc<LocalStoreInner>,
 }
 
-struct Inner {
-    // Dropped in this order: the queue ends the committer, which is waited for, then the threads behind it, then the engine,
-    // then the lock.
-    queue: Option<Queue>,
+struct LocalStoreInner {
+    // The order of drops: the queue, which ends the committer; its thread; the maintenance threads; the trees; the lock. A lock
+    // released earlier would let a second server open files that are still written.
+    queue: Option<CommitQueue>,
     committer: Mutex<Option<JoinHandle<()>>>,
     maintenance: MaintenanceThreads,
-    spaces: Spaces,
+    trees: Trees,
     files: Arc<JournalFiles>,
-    health: Arc<Health>,
+    health: Arc<CommitterHealth>,
     clock: Arc<dyn Clock>,
     durable: bool,
     replayed: u64,
-    sweep: Mutex<Cursor>,
+    sweep: Mutex<SweepCursor>,
     space: Arc<DiskSpace>,
     _lock: Arc<std::fs::File>,
 }
 
-/// What the committer did since the store was opened.
+/// Counters of the committer since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stats {
+pub struct CommitterStats {
     /// Groups committed.
     pub groups: u64,
-    /// Requests written in them.
+    /// Requests written in these groups.
     pub batches: u64,
     /// Syncs.
     pub syncs: u64,
-    /// Requests waiting now.
+    /// Requests in the queue now.
     pub queued: usize,
-    /// Writes that the start found in the journal alone.
+    /// Writes that the start replayed, because they were in no table.
     pub replayed: u64,
 }
 
 impl LocalStore {
-    /// Opens a data directory, or makes one.
+    /// Opens a data directory, or creates one.
     ///
     /// Blocks: it reads and replays the journal.
     ///
@@ -85,7 +85,7 @@ impl LocalStore {
         Self::open_with(options, |journal| Box::new(journal))
     }
 
-    /// Opens a data directory with something between the committer and its journal.
+    /// Opens a data directory with a wrapper around its journal.
     pub(crate) fn open_with(
         options: OpenOptions,
         wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
@@ -94,41 +94,42 @@ impl LocalStore {
         Self::open_in(options, space, wrap)
     }
 
-    /// Opens a data directory on a disk with this space.
+    /// Opens a data directory whose writes `space` admits.
     pub(crate) fn open_in(
         options: OpenOptions,
         space: Arc<DiskSpace>,
         wrap: impl FnOnce(JournalFile) -> Box<dyn Journal>,
     ) -> std::result::Result<Self, OpenError> {
-        let Opened { spaces, files, journal, sizes, last, replayed, lock } = open(&options)?;
+        let OpenedDirectory { trees, files, journal, sizes, last, replayed, lock } = open(&options)?;
         let OpenOptions { dir, cache_bytes, durable, clock, .. } = options;
         let failed = |error| OpenError::io(&dir, "starting a thread", &error);
-        let health = Arc::new(Health::default());
-        let (queue, receiver) = Queue::new(health.clone());
+        let health = Arc::new(CommitterHealth::default());
+        let (queue, receiver) = CommitQueue::new(health.clone());
         let ports = MaintenancePorts { health: health.clone(), clock: clock.clone(), space: space.clone() };
-        let maintenance = Maintenance::new(spaces.clone(), files.clone(), ports, sizes);
+        let maintenance = Maintenance::new(trees.clone(), files.clone(), ports, sizes);
+        // The flusher runs before the committer, which may wait for memtable room at its first group.
         let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
         let committer = Committer {
             journal: wrap(journal),
-            spaces: spaces.clone(),
+            trees: trees.clone(),
             clock: clock.clone(),
             health: health.clone(),
             queue: receiver,
-            lanes: Lanes::new(),
+            lanes: CommitLanes::new(),
             maintenance: maintenance.shared().clone(),
-            last,
-            // What a killed process wrote may not be on disk yet: the first sync covers it.
-            synced: 0,
+            last_group: last,
+            // Frames of a killed process may be in the page cache only: the first sync covers them.
+            synced_group: 0,
             cache_bytes,
         };
         let thread = committer.start().map_err(failed)?;
         let committer = Mutex::new(Some(thread));
-        let sweep = Mutex::new(Cursor::default());
-        let inner = Inner {
+        let sweep = Mutex::new(SweepCursor::default());
+        let inner = LocalStoreInner {
             queue: Some(queue),
             committer,
             maintenance,
-            spaces,
+            trees,
             files,
             health,
             clock,
@@ -141,13 +142,13 @@ impl LocalStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Bulk rows in the same directory, written through the same journal.
+    /// The bulk rows in the same directory, written through the same journal.
     #[must_use]
     pub fn bulk_rows(&self) -> Arc<dyn BulkRows> {
         Arc::new(self.clone())
     }
 
-    /// The space of the disk: whatever else writes to the data directory has itself admitted there.
+    /// The admission of writes to the disk; other writers to the data directory must use it, too.
     #[must_use]
     pub fn disk_space(&self) -> Arc<DiskSpace> {
         self.inner.space.clone()
@@ -156,109 +157,113 @@ impl LocalStore {
     /// Bytes of tables and journals on disk; blob files come on top.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.inner.spaces.trees().iter().map(SpaceTree::disk_bytes).sum::<u64>() + self.inner.files.bytes()
+        self.inner.trees.all().iter().map(EngineTree::disk_bytes).sum::<u64>() + self.inner.files.bytes()
     }
 
     /// Counters for metrics.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        let Health { groups, batches, syncs, .. } = &*self.inner.health;
-        Stats {
+    pub fn stats(&self) -> CommitterStats {
+        let CommitterHealth { groups, batches, syncs, .. } = &*self.inner.health;
+        CommitterStats {
             groups: groups.load(Ordering::Relaxed),
             batches: batches.load(Ordering::Relaxed),
             syncs: syncs.load(Ordering::Relaxed),
-            queued: self.queue().length(),
+            queued: self.queue().depth(),
             replayed: self.inner.replayed,
         }
     }
 
-    /// Writes what is queued, syncs it and ends writing: later writes are answered `Poisoned`, reads go on. The directory can
-    /// be opened again when the last clone is dropped.
+    /// Writes the queued requests, syncs and ends writing: later writes get `Poisoned`, reads go on. The directory can be
+    /// opened again when the last clone is dropped.
     ///
     /// # Errors
     /// `Poisoned` when writing had ended before, or when the last sync failed.
     pub async fn close(&self) -> Result<()> {
-        self.queue().run(Work::Close, 0, true).await?;
+        self.queue().submit(WriteCommand::Close, 0, true).await?;
         let committer = self.inner.committer.lock().take();
-        // It has answered and has nothing left to do; a panic is in its health.
+        // The committer has replied and ends; a panic of it is in `health`.
         let _ = committer.map(JoinHandle::join);
         if self.inner.health.is_closed() {
-            self.settle().await;
+            self.drain_memtables().await;
         }
+        // The maintenance threads stop last: the drain needs the flusher.
         self.inner.maintenance.stop();
         Ok(())
     }
 
-    /// Leaves nothing to replay for the next open. Nothing is lost if this fails or takes too long.
-    async fn settle(&self) {
+    /// Flushes all memtables, so that the next open replays nothing. A failure or timeout loses nothing.
+    async fn drain_memtables(&self) {
         let inner = self.inner.clone();
-        let settled = tokio::task::spawn_blocking(move || inner.maintenance.settle(SETTLE_WITHIN));
-        if !matches!(settled.await, Ok(true)) {
-            tracing::warn!("the memtables were not all written to tables: the next start replays the journal");
+        let get_committed = tokio::task::spawn_blocking(move || inner.maintenance.drain(DRAIN_WITHIN));
+        if !matches!(get_committed.await, Ok(true)) {
+            tracing::warn!("flush of the memtables at close did not finish; the next start replays the journal");
         }
     }
 
-    /// Keeps every write in its memtable, so that tests meet journals that are long.
+    /// Keeps every write in its memtable, so that tests get long journals.
     #[cfg(test)]
     pub(crate) fn hold_memtables(&self) {
         self.inner.maintenance.shared().hold_memtables();
     }
 
-    pub(crate) fn spaces(&self) -> &Spaces {
-        &self.inner.spaces
+    pub(crate) fn trees(&self) -> &Trees {
+        &self.inner.trees
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.inner.clock
     }
 
-    pub(crate) fn cursor(&self) -> &Mutex<Cursor> {
+    pub(crate) fn cursor(&self) -> &Mutex<SweepCursor> {
         &self.inner.sweep
     }
 
     #[expect(clippy::expect_used, reason = "it is taken by drop alone")]
-    pub(crate) fn queue(&self) -> &Queue {
+    pub(crate) fn queue(&self) -> &CommitQueue {
         self.inner.queue.as_ref().expect("the queue is there until the store is dropped")
     }
 
-    /// Reads entries that are likely not in memory, so that the committer, who serves everybody, does not wait for the disk.
+    /// Reads an entry that is likely not in memory, so that the committer does not wait for the disk while all writers wait for
+    /// it.
     fn prefetch(&self, partition: &Partition) {
-        if partition.table.layout() == Layout::Packed && self.inner.health.cold.load(Ordering::Relaxed) {
-            let _ = self.spaces().get(Space::Packed, &keys::partition_key(partition));
+        if partition.table.layout() == Layout::Packed && self.inner.health.is_cold.load(Ordering::Relaxed) {
+            let _ = self.trees().get(TreeId::Packed, &keys::partition_key(partition));
         }
     }
 
-    async fn write(&self, work: Work, bytes: usize, options: &Options) -> Result<Done> {
+    async fn write(&self, work: WriteCommand, bytes: usize, options: &CallOptions) -> Result<CommitReply> {
         let durable = match options.durability {
             Durability::Buffered => false,
             Durability::Disk => self.inner.durable,
             Durability::Forced => true,
         };
-        let done = self.queue().run_until(options.deadline, work, bytes, durable);
-        self.admitted(options.purpose, bytes, done).await
+        let done = self.queue().submit_until(options.deadline, work, bytes, durable);
+        self.run_admitted(options.purpose, bytes, done).await
     }
 
-    /// Has work done if there is space for what it writes, and holds the space until it is answered.
+    /// Runs a write if the disk has space for it, and holds the space until the reply.
     ///
     /// # Errors
-    /// `Full`: nothing was queued; and what the work answers.
-    pub(crate) async fn admitted(
+    /// `Full`: nothing was queued; and the errors of the write.
+    pub(crate) async fn run_admitted(
         &self,
         purpose: Purpose,
         bytes: usize,
-        work: impl Future<Output = Result<Done>>,
-    ) -> Result<Done> {
-        let room = self.inner.space.admit_rows(purpose, bytes)?;
+        work: impl Future<Output = Result<CommitReply>>,
+    ) -> Result<CommitReply> {
+        let reservation = self.inner.space.admit_rows(purpose, bytes)?;
         let done = work.await;
+        // A full journal wrote nothing; after any other reply the bytes may be on disk.
         if !matches!(&done, Err(error) if error.kind == Kind::Full) {
-            room.spend_all();
+            reservation.spend_all();
         }
         done
     }
 }
 
-impl Drop for Inner {
+impl Drop for LocalStoreInner {
     fn drop(&mut self) {
+        // The committer ends when its queue is dropped; the join keeps the lock until its last sync is done.
         self.queue = None;
         let _ = self.committer.lock().take().map(JoinHandle::join);
     }
@@ -266,42 +271,43 @@ impl Drop for Inner {
 
 #[async_trait]
 impl Store for LocalStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, _options: &Options) -> Result<Page> {
-        read::page(self.spaces(), partition, query, self.clock().now())
+    async fn read(&self, partition: &Partition, query: &ReadQuery, _options: &CallOptions) -> Result<RowPage> {
+        read::read_page(self.trees(), partition, query, self.clock().now())
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         for part in &batch.partitions {
             check_table(part.partition.table, false)?;
             check_keys(&part.partition, &part.changes)?;
         }
         let bytes = check_bytes(batch.bytes())?;
         batch.partitions.iter().for_each(|part| self.prefetch(&part.partition));
-        self.write(Work::Apply(batch), bytes, options).await.map(drop)
+        self.write(WriteCommand::Apply(batch), bytes, options).await.map(drop)
     }
 
     async fn apply_if(
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
+        options: &CallOptions,
+    ) -> Result<CasResult> {
         check_table(partition.table, true)?;
         head.check(expected)?;
         check_keys(partition, &changes)?;
         check_key(partition, &head.row.name)?;
         let mut bytes = partition.key.len() + head.row.name.len() + head.row.value.len() + changes_bytes(&changes);
-        if let Some(shadow) = &head.shadow {
-            check_key(&shadow.partition, &shadow.name)?;
-            bytes += shadow.bytes();
+        if let Some(derived) = &head.derived {
+            check_key(&derived.partition, &derived.name)?;
+            bytes += derived.bytes();
         }
         let bytes = check_bytes(bytes)?;
         self.prefetch(partition);
-        let work = Work::Swap { partition: partition.clone(), expected, head: Box::new(head), changes };
+        let work =
+            WriteCommand::CompareAndSet { partition: partition.clone(), expected, head: Box::new(head), changes };
         match self.write(work, bytes, options).await? {
-            Done::Swapped(swap) => Ok(swap),
+            CommitReply::CompareAndSet(swap) => Ok(swap),
             done => Err(Error::new(Kind::Io, format!("the committer answered {done:?} to a swap"))),
         }
     }
@@ -311,12 +317,12 @@ impl Store for LocalStore {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        _options: &Options,
+        _options: &CallOptions,
     ) -> Result<PartitionPage> {
-        read::partitions(self.spaces(), table, after, limit, self.clock().now())
+        read::read_partitions(self.trees(), table, after, limit, self.clock().now())
     }
 
-    async fn now(&self, _options: &Options) -> Result<Micros> {
+    async fn now(&self, _options: &CallOptions) -> Result<Micros> {
         Ok(self.clock().now())
     }
 
@@ -328,7 +334,7 @@ impl Store for LocalStore {
             nodes: 1,
             replicated: false,
             syncs,
-            keeps_tombstones: false,
+            tombstones_slow_reads: false,
         }
     }
 
@@ -337,7 +343,7 @@ impl Store for LocalStore {
     }
 }
 
-/// Threads that compact: as many as leave a core to requests, four at most.
+/// Number of compactors: all cores but one, which is left to requests; four at most.
 fn compactors() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4))
 }

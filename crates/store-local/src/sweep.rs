@@ -1,61 +1,62 @@
-//! The slow pass that removes expired rows. Readers never see them; this gives back their room.
+//! The sweep of expired rows: a slow pass that frees their space. Readers never see them.
 
 use bytes::Bytes;
 use larder_store::{Purpose, Result};
 
-use crate::queue::{Done, Work};
+use crate::queue::{CommitReply, WriteCommand};
 use crate::read;
-use crate::spaces::Space;
 use crate::store::LocalStore;
+use crate::trees::TreeId;
 
-/// Entries looked at in one step, so that no request to the committer grows large.
+/// Most entries read in one step; bounds the request to the committer.
 const STEP_ENTRIES_MAX: usize = 1000;
 
-/// Where the pass stands.
+/// The position of the sweep.
 #[derive(Debug, Clone)]
-pub(crate) struct Cursor {
-    space: Space,
+pub(crate) struct SweepCursor {
+    tree_id: TreeId,
     from: Bytes,
 }
 
-impl Default for Cursor {
+impl Default for SweepCursor {
     fn default() -> Self {
-        Self { space: Space::Wide, from: first() }
+        Self { tree_id: TreeId::Wide, from: first() }
     }
 }
 
-/// What a step of the pass did.
+/// The result of one step of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Swept {
-    /// Entries looked at.
+pub struct SweepStep {
+    /// Entries read.
     pub seen: usize,
     /// Expired rows removed.
     pub removed: usize,
-    /// Whether a pass through all tables is complete; the next step begins a new one.
+    /// Whether a pass over all tables is complete; the next step begins a new one.
     pub complete: bool,
 }
 
 impl LocalStore {
-    /// Looks at the next entries, at most `limit` and at most a thousand, and removes the rows that expired. Wide rows first,
-    /// then packed entries. A row is removed by the committer, and only if it is still expired then.
+    /// Reads the next entries, at most `limit` and at most a thousand, and removes their expired rows: wide rows first, then
+    /// packed entries. The committer removes a row only if it is still expired by then.
     ///
     /// # Errors
-    /// As [`larder_store::Store::apply`]; the same entries come up again in the next pass.
-    pub async fn sweep_expired(&self, limit: usize) -> Result<Swept> {
+    /// As [`larder_store::Store::apply`]; the next pass reads the same entries again.
+    pub async fn sweep_expired(&self, limit: usize) -> Result<SweepStep> {
         let cursor = self.cursor().lock().clone();
         let limit = limit.clamp(1, STEP_ENTRIES_MAX);
-        let found = read::expired(self.spaces(), cursor.space, &cursor.from, limit, self.clock().now())?;
-        let complete = found.next.is_none() && cursor.space == Space::Packed;
-        *self.cursor().lock() = match (found.next, cursor.space) {
-            (Some(from), space) => Cursor { space, from },
-            (None, Space::Wide) => Cursor { space: Space::Packed, from: first() },
-            (None, Space::Packed | Space::Bulk) => Cursor::default(),
+        let found = read::find_expired(self.trees(), cursor.tree_id, &cursor.from, limit, self.clock().now())?;
+        let complete = found.next.is_none() && cursor.tree_id == TreeId::Packed;
+        // The cursor moves before the purge: a failing purge must not stop the sweep at one place.
+        *self.cursor().lock() = match (found.next, cursor.tree_id) {
+            (Some(from), tree_id) => SweepCursor { tree_id, from },
+            (None, TreeId::Wide) => SweepCursor { tree_id: TreeId::Packed, from: first() },
+            (None, TreeId::Packed | TreeId::Bulk) => SweepCursor::default(),
         };
-        let mut swept = Swept { seen: found.seen, removed: 0, complete };
+        let mut swept = SweepStep { seen: found.seen, removed: 0, complete };
         if !found.keys.is_empty() {
             let bytes = found.keys.iter().map(|(_, key)| key.len()).sum();
-            let done = self.queue().run(Work::Purge(found.keys), bytes, false);
-            if let Done::Purged(removed) = self.admitted(Purpose::Reclaim, bytes, done).await? {
+            let done = self.queue().submit(WriteCommand::Purge(found.keys), bytes, false);
+            if let CommitReply::Purged(removed) = self.run_admitted(Purpose::Reclaim, bytes, done).await? {
                 swept.removed = removed;
             }
         }
@@ -63,7 +64,7 @@ impl LocalStore {
     }
 }
 
-/// The first key behind the row of the last group.
+/// The first key of the first table.
 fn first() -> Bytes {
     Bytes::from_static(&[1])
 }

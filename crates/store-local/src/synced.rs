@@ -1,9 +1,9 @@
-//! The side file `synced`: the last group known to be on disk, kept beside the journal to tell a lost end from a torn one.
+//! The file `synced`: the number of the last synced group. A start uses it to tell a lost end of the journal from a torn one.
 //!
 //! ```text
 //! version 02 · group u64 · CRC-32 of both; numbers big endian
 //! ```
-//! It is overwritten after each sync of the journal and not synced itself: after a power cut it may be older than the
+//! The committer overwrites it after each sync of the journal and does not sync it: after a power cut it may be older than the
 //! journal, never newer.
 
 use std::fs::{File, OpenOptions};
@@ -12,13 +12,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, Decoder, Encoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 2;
 
-/// Its bytes.
+/// The bytes of the file.
 pub(crate) fn encode(group: u64) -> Bytes {
-    let mut bytes = Encoder::with_capacity(13);
+    let mut bytes = FieldEncoder::with_capacity(13);
     bytes.u8(VERSION);
     bytes.u64(group);
     let check = crc32fast::hash(bytes.written());
@@ -26,13 +26,13 @@ pub(crate) fn encode(group: u64) -> Bytes {
     bytes.finish()
 }
 
-/// Reads its bytes back.
+/// Decodes the bytes of the file.
 ///
 /// # Errors
 /// [`DecodeError`] for another version, length or checksum.
 pub(crate) fn decode(bytes: Bytes) -> Result<u64, DecodeError> {
     let checked = bytes.slice(..bytes.len().saturating_sub(4));
-    let mut rest = Decoder::new(bytes);
+    let mut rest = FieldDecoder::new(bytes);
     rest.version(VERSION)?;
     let group = rest.u64()?;
     if rest.raw(4)? != crc32fast::hash(&checked).to_be_bytes()[..] {
@@ -42,7 +42,7 @@ pub(crate) fn decode(bytes: Bytes) -> Result<u64, DecodeError> {
     Ok(group)
 }
 
-/// The side file, open.
+/// The file `synced`, open.
 pub(crate) struct SyncedFile {
     path: PathBuf,
     file: File,
@@ -50,10 +50,10 @@ pub(crate) struct SyncedFile {
 }
 
 impl SyncedFile {
-    /// Reads the side file of a data directory; `None` when there is none that can be read (then the log says so).
+    /// Reads the file of a data directory; `None` when it is missing, or damaged, which is logged.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(crate) fn read(dir: &Path) -> io::Result<Option<u64>> {
         let path = path(dir);
         let bytes = match std::fs::read(&path) {
@@ -61,16 +61,16 @@ impl SyncedFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let group = decode(bytes.into());
-        Ok(group
-            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "the number of the last synced group is not known"))
-            .ok())
+        let group = decode(bytes.into()).inspect_err(|error| {
+            tracing::warn!(%error, "read of the last synced group failed; this start checks less of the journal");
+        });
+        Ok(group.ok())
     }
 
-    /// Opens or makes the side file; `group` is known to be on disk.
+    /// Opens or creates the file; `group` is known to be on disk.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(crate) fn open(dir: &Path, group: u64) -> io::Result<Self> {
         let path = path(dir);
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
@@ -82,11 +82,12 @@ impl SyncedFile {
         self.group
     }
 
-    /// Notes that a group is on disk. The journal does not need it: a failure costs only a check.
+    /// Notes that a group is on disk. A failed write is only logged: it weakens a check, no data depends on it.
     pub(crate) fn write(&mut self, group: u64) {
         self.group = group;
         if let Err(error) = self.file.write_all_at(&encode(group), 0) {
-            tracing::warn!(path = %self.path.display(), %error, "the number of the last synced group was not written");
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "write of the last synced group failed; the next start checks less of the journal");
         }
     }
 }

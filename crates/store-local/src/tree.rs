@@ -1,4 +1,4 @@
-//! One tree of the engine below: its options, its memtables, and what of them is in no table yet.
+//! One LSM tree: its lsm-tree options, its memtables, and the bytes of them that are in no table yet.
 
 use std::collections::VecDeque;
 use std::panic::RefUnwindSafe;
@@ -19,13 +19,13 @@ use lsm_tree::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::proof::ProvenTables;
-use crate::spaces::{Space, is_damage, read_failed};
+use crate::trees::{TreeId, is_damage, read_error};
+use crate::verified_tables::VerifiedTables;
 
-/// Bytes that an entry costs beside its key and value: what the memtable itself counts.
+/// Bytes that an entry costs beside its key and value, as the memtable counts them.
 const ENTRY_OVERHEAD_BYTES: u64 = size_of::<InternalValue>() as u64;
 
-/// What the trees share.
+/// Options and resources that the trees share.
 pub(crate) struct TreeOptions {
     pub(crate) cache: Arc<Cache>,
     pub(crate) descriptors: Arc<DescriptorTable>,
@@ -33,25 +33,25 @@ pub(crate) struct TreeOptions {
     pub(crate) table_bytes: u64,
 }
 
-/// A tree, open.
-pub(crate) struct SpaceTree {
-    /// Which one.
-    pub(crate) space: Space,
-    /// The tree of the engine below.
-    pub(crate) below: AnyTree,
-    /// Its directory.
+/// An open tree.
+pub(crate) struct EngineTree {
+    /// The tree of the store.
+    pub(crate) id: TreeId,
+    /// The tree in lsm-tree.
+    pub(crate) lsm: AnyTree,
+    /// The tree's directory.
     pub(crate) dir: PathBuf,
     strategy: Arc<dyn CompactionStrategy + Send + Sync>,
-    /// Held shared by a flush and by a compaction, and alone by who removes what a failed one left.
-    pub(crate) at_work: RwLock<()>,
-    /// Whether a read or a compaction met wrong bytes since the start.
+    /// Held shared by a flush or compaction, and exclusively by the removal of a failed one's files.
+    pub(crate) file_lock: RwLock<()>,
+    /// Whether a read or a compaction found wrong bytes since the start.
     damaged: AtomicBool,
     l0_runs: AtomicUsize,
-    proven: ProvenTables,
+    verified: VerifiedTables,
     memtables: Mutex<Memtables>,
 }
 
-/// The memtables of a tree, by the first sequence number in each.
+/// The memtables of a tree, each with its first sequence number.
 #[derive(Default)]
 struct Memtables {
     active: Option<u64>,
@@ -59,62 +59,63 @@ struct Memtables {
     sealed: VecDeque<SealedMemtable>,
 }
 
-/// A memtable that takes no writes any more and is in no table yet.
+/// A memtable that takes no more writes and is in no table yet.
 #[derive(Clone)]
 pub(crate) struct SealedMemtable {
-    /// Its entries.
+    /// The entries.
     pub(crate) entries: Arc<Memtable>,
     first: u64,
     bytes: u64,
 }
 
-impl SpaceTree {
-    /// Opens or makes it.
+impl EngineTree {
+    /// Opens or creates a tree.
     ///
     /// # Errors
-    /// What the engine below answers.
-    pub(crate) fn open(space: Space, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
-        let below = config(space, dir, options).open()?;
-        let l0_runs = below.l0_run_count();
+    /// Any error of lsm-tree.
+    pub(crate) fn open(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> lsm_tree::Result<Self> {
+        let lsm = config(tree_id, dir, options).open()?;
+        let l0_runs = lsm.l0_run_count();
         let strategy = Arc::new(Leveled::default().with_table_target_size(options.table_bytes));
         Ok(Self {
-            space,
-            below,
+            id: tree_id,
+            lsm,
             dir: dir.to_owned(),
             strategy,
-            at_work: RwLock::new(()),
+            file_lock: RwLock::new(()),
             damaged: AtomicBool::new(false),
             l0_runs: AtomicUsize::new(l0_runs),
-            proven: ProvenTables::default(),
+            verified: VerifiedTables::default(),
             memtables: Mutex::default(),
         })
     }
 
-    /// Runs in level 0 when it was looked at last.
+    /// Runs in level 0, as counted by the last [`Self::refresh_l0_runs`].
     pub(crate) fn l0_runs(&self) -> usize {
         self.l0_runs.load(Ordering::Relaxed)
     }
 
     /// Counts the runs in level 0.
-    pub(crate) fn look_at_l0(&self) {
-        self.l0_runs.store(self.below.l0_run_count(), Ordering::Relaxed);
+    pub(crate) fn refresh_l0_runs(&self) {
+        self.l0_runs.store(self.lsm.l0_run_count(), Ordering::Relaxed);
     }
 
-    /// Puts an entry into the active memtable, which shares its bytes. One thread writes.
+    /// Inserts an entry into the active memtable, which shares its bytes. Only the committer's thread writes.
     pub(crate) fn insert(&self, key: &Bytes, value: Option<&Bytes>, seqno: u64) {
+        // The number is noted before the insert: a release of journals must not see entries without a first number.
         let mut memtables = self.memtables.lock();
         memtables.active.get_or_insert(seqno);
         memtables.active_bytes += (key.len() + value.map_or(0, Bytes::len)) as u64 + ENTRY_OVERHEAD_BYTES;
         drop(memtables);
         match value {
-            Some(value) => self.below.insert(key.clone(), value.clone(), seqno),
-            None => self.below.remove(key.clone(), seqno),
+            Some(value) => self.lsm.insert(key.clone(), value.clone(), seqno),
+            None => self.lsm.remove(key.clone(), seqno),
         };
     }
 
-    /// Bytes of its tables and of its large values.
+    /// Bytes of the tables and of the files of large values.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        self.below.disk_space()
+        self.lsm.disk_space()
     }
 
     /// Bytes of the active memtable.
@@ -134,10 +135,10 @@ impl SpaceTree {
         memtables.sealed.front().map(|sealed| sealed.first).or(memtables.active)
     }
 
-    /// Seals the active memtable, between two groups: a table then ends with a whole group.
+    /// Seals the active memtable. Callers do so between two groups, so that a table ends with a whole group.
     pub(crate) fn rotate(&self) {
         let mut memtables = self.memtables.lock();
-        let Some(entries) = self.below.rotate_memtable() else { return };
+        let Some(entries) = self.lsm.rotate_memtable() else { return };
         let first = memtables.active.take().unwrap_or(0);
         let bytes = std::mem::take(&mut memtables.active_bytes);
         memtables.sealed.push_back(SealedMemtable { entries, first, bytes });
@@ -148,70 +149,71 @@ impl SpaceTree {
         self.memtables.lock().sealed.front().cloned()
     }
 
-    /// Forgets the oldest sealed memtable: it is in a table.
-    pub(crate) fn flushed(&self) {
+    /// Drops the oldest sealed memtable, which is in a table now.
+    pub(crate) fn drop_flushed(&self) {
         self.memtables.lock().sealed.pop_front();
     }
 
     /// The greatest sequence number in its tables; every write up to it is in them.
     pub(crate) fn persisted(&self) -> Option<u64> {
-        self.below.get_highest_persisted_seqno()
+        self.lsm.get_highest_persisted_seqno()
     }
 
     /// Does one compaction, if one is due.
     ///
     /// # Errors
-    /// What the engine below answers; `Io` of kind `InvalidData` names a damaged table of large values.
+    /// Any error of lsm-tree; `Io` of kind `InvalidData` names a damaged table of large values.
     pub(crate) fn compact(&self, watermark: u64) -> lsm_tree::Result<()> {
-        let _at_work = self.at_work.read();
-        if self.space == Space::Bulk {
-            self.proven.prove(&self.below)?;
+        let _at_work = self.file_lock.read();
+        if self.id == TreeId::Bulk {
+            self.verified.verify_new(&self.lsm)?;
         }
-        self.below.compact(self.strategy.clone(), watermark)
+        self.lsm.compact(self.strategy.clone(), watermark)
     }
 
-    /// Its version: it changes with every flush and every compaction that did something.
+    /// The tree's version; every flush and every effective compaction changes it.
     pub(crate) fn version(&self) -> u64 {
-        self.below.current_version().id()
+        self.lsm.current_version().id()
     }
 
-    /// The first key behind the next damaged block, looking at `entries` entries of each table from `from` on; `None` when there
-    /// is none behind it. A merged iterator ends at a damaged block, a table's own goes on behind it.
-    pub(crate) fn behind_damage(&self, from: &[u8], entries: usize) -> Option<UserKey> {
-        let version = self.below.current_version();
+    /// The first key after the next damaged block, searching `entries` entries of each table from `from` on; `None` when there
+    /// is none. A merged iterator ends at a damaged block, a table's own continues after it.
+    pub(crate) fn key_after_damage(&self, from: &[u8], entries: usize) -> Option<UserKey> {
+        let version = self.lsm.current_version();
         let behind = version.iter_tables().filter_map(|table| {
             let mut entries = table.range(UserKey::from(from)..).take(entries);
             let _ = entries.find(std::result::Result::is_err)?;
-            table_key_behind(entries)
+            first_readable_key(entries)
         });
         behind.min()
     }
 
-    /// Notes wrong bytes; answers whether they are the first.
+    /// Notes damage; returns whether it is the first since the start.
     pub(crate) fn note_damage(&self) -> bool {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
 
-    /// The store's error for a refused read.
-    pub(crate) fn read_failed(&self, error: lsm_tree::Error) -> Error {
+    /// The store's error for a failed read; logs the first damage.
+    pub(crate) fn map_read_error(&self, error: lsm_tree::Error) -> Error {
         if is_damage(&error) && self.note_damage() {
             let dir = self.dir.display();
-            tracing::error!(%error, "a block in {dir} is damaged: its keys answer 500; `larder check` lists them");
+            tracing::error!(%error, "read of {dir} failed: a block is damaged; its keys answer 500, `larder check` lists them");
         }
-        read_failed(self.space, error)
+        read_error(self.id, error)
     }
 }
 
 /// The first key that can be read.
-fn table_key_behind(entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>) -> Option<UserKey> {
+fn first_readable_key(entries: impl Iterator<Item = lsm_tree::Result<InternalValue>>) -> Option<UserKey> {
     entries.flatten().map(|entry| entry.key.user_key).next()
 }
 
-/// Missing gets matter in packed and wide: their last level keeps its filters. Whoever asks for a bulk row has its name.
-fn config(space: Space, dir: &Path, options: &TreeOptions) -> Config {
+/// The lsm-tree options. Reads of absent keys are frequent in packed and wide, so their last level keeps Bloom filters; a
+/// reader of a bulk row knows that it exists.
+fn config(tree_id: TreeId, dir: &Path, options: &TreeOptions) -> Config {
     let bloom = |policy| FilterPolicyEntry::Bloom(policy);
-    // The engine below raises its own visible number at each change of version, which would show half a group: readers
-    // take theirs from `Snapshots`, and this counter is read by nobody.
+    // lsm-tree raises its own visible number at each change of version, which would show half a group. Readers take their
+    // number from `Snapshots`; this counter is unused.
     let config = Config::new(dir, options.seqnos.clone(), SequenceNumberCounter::default())
         .use_cache(options.cache.clone())
         .use_descriptor_table(Some(options.descriptors.clone()))
@@ -225,22 +227,22 @@ fn config(space: Space, dir: &Path, options: &TreeOptions) -> Config {
             CompressionType::None,
             CompressionType::Lz4,
         ]))
-        .expect_point_read_hits(space == Space::Bulk);
-    match space {
-        Space::Packed | Space::Wide => config,
-        Space::Bulk => config
+        .expect_point_read_hits(tree_id == TreeId::Bulk);
+    match tree_id {
+        TreeId::Packed | TreeId::Wide => config,
+        TreeId::Bulk => config
             .with_kv_separation(Some(KvSeparationOptions::default().file_target_size(options.table_bytes)))
-            .with_compaction_filter_factory(Some(Arc::new(SyncedBlobs(dir.join("blobs"))))),
+            .with_compaction_filter_factory(Some(Arc::new(BlobFolderSync(dir.join("blobs"))))),
     }
 }
 
-/// Syncs the folder of large values at the end of a compaction, before its result is named: the engine below syncs the files
-/// that it makes there, not their names.
-struct SyncedBlobs(PathBuf);
+/// Syncs the folder of large values at the end of a compaction, before a version names its result: lsm-tree syncs the files
+/// that it creates there, not their names.
+struct BlobFolderSync(PathBuf);
 
-impl RefUnwindSafe for SyncedBlobs {}
+impl RefUnwindSafe for BlobFolderSync {}
 
-impl Factory for SyncedBlobs {
+impl Factory for BlobFolderSync {
     fn name(&self) -> &str {
         "synced blobs"
     }
@@ -250,22 +252,23 @@ impl Factory for SyncedBlobs {
     }
 }
 
-impl CompactionFilter for SyncedBlobs {
+impl CompactionFilter for BlobFolderSync {
     fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
         Ok(Verdict::Keep)
     }
 
     fn finish(self: Box<Self>) {
         if let Err(error) = sync_dir(&self.0) {
-            tracing::error!(%error, path = %self.0.display(), "a folder of large values was not synced");
+            let path = self.0.display();
+            tracing::error!(%error, %path, "sync of large values failed; a power cut may lose those of the last compaction");
         }
     }
 }
 
-/// Waits until the names in a directory are on disk.
+/// Syncs a directory: the names in it are on disk once this returns.
 ///
 /// # Errors
-/// What the machine answers.
+/// Any I/O error.
 pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
     std::fs::File::open(path)?.sync_all()
 }

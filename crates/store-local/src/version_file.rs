@@ -1,12 +1,12 @@
-//! What a tree's directory says must be in it: the file `current`, and the version file that it names.
+//! The files that name a tree's tables: `current`, and the version file that it names.
 //!
 //! ```text
 //! current   version u64 · xxh3 (128 bits) of the version file · 00                       little endian
 //! v<N>      an archive; section `tables`: levels u8 · per level runs u8 · per run tables u32 · per table id u64 · 00 ·
 //!           xxh3 of its file u128 · sequence number u64; section `blob_files`: count u32 · per file id u64 · 00 · xxh3 u128
 //! ```
-//! These are the engine below's own files (lsm-tree 3.1, format 3). It believes them unchecked and takes a directory without
-//! `current` for a new one, so a start reads them first. The engine's version is pinned; a test holds this to what it writes.
+//! These are files of lsm-tree 3.1, format 3. lsm-tree does not verify them and takes a directory without `current` for a new
+//! one, so a start reads them first. The version of lsm-tree is pinned; a test compares this decoder with its files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,27 +20,27 @@ use crate::archive;
 
 const CURRENT_BYTES: usize = 25;
 
-/// A file of a tree with the checksum that its bytes must have.
+/// A file of a tree, with the checksum of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeFile {
-    /// Its id, which is its name.
+    /// The id, which is the file's name.
     pub(crate) id: u64,
-    /// Its path.
+    /// The path.
     pub(crate) path: PathBuf,
-    /// xxh3 of all its bytes.
+    /// xxh3 of all bytes.
     pub(crate) checksum: u128,
-    /// What is added to the sequence numbers in a table.
+    /// The offset of the sequence numbers in a table.
     pub(crate) global_seqno: u64,
-    /// Where a table is; `None` in files of large values.
+    /// The place of a table; `None` in files of large values.
     pub(crate) place: Option<TablePlace>,
 }
 
-/// Where a table is in its tree: an entry in a lower level is older than one of its key in a level above.
+/// The place of a table in its tree: a version in a lower level is older than a version of its key in a level above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     /// The level, from the top.
     pub(crate) level: u8,
-    /// The run in the level: its tables have no keys in common and are in the order of their keys.
+    /// The run in the level; its tables do not overlap and are sorted by key.
     pub(crate) run: u8,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct TreeFiles {
     pub(crate) blob_files: Vec<TreeFile>,
 }
 
-/// Reads what a tree's directory says.
+/// Reads the file list of a tree's directory.
 ///
 /// # Errors
 /// The line that names the file and what is wrong with it.
@@ -75,18 +75,19 @@ pub(crate) fn read(dir: &Path) -> Result<TreeFiles, String> {
     Ok(TreeFiles { version, ..files })
 }
 
-/// Reads one version's file without the checksum in `current`; `None` when it makes no sense, or names a table that is not there.
-pub(crate) fn read_unproven(dir: &Path, version: u64) -> Option<TreeFiles> {
+/// Reads a version file without the checksum in `current`; `None` when it does not decode, or names a table that does not
+/// exist.
+pub(crate) fn read_unverified(dir: &Path, version: u64) -> Option<TreeFiles> {
     let path = dir.join(format!("v{version}"));
     let files = catch_unwind(AssertUnwindSafe(|| decode_version(dir, &path))).ok()?.ok()?;
     files.tables.iter().all(|table| table.path.is_file()).then_some(TreeFiles { version, ..files })
 }
 
-/// The tables, and the files of large values, that version files up to this number name. One that cannot be read names none.
+/// The tables and the files of large values that version files up to this number name. An unreadable version file names none.
 ///
 /// # Errors
-/// What the machine answers.
-pub(crate) fn named_up_to(dir: &Path, last: u64) -> io::Result<(BTreeSet<u64>, BTreeSet<u64>)> {
+/// Any I/O error.
+pub(crate) fn files_named_up_to(dir: &Path, last: u64) -> io::Result<(BTreeSet<u64>, BTreeSet<u64>)> {
     let (mut tables, mut blob_files) = (BTreeSet::new(), BTreeSet::new());
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Every promise of the store, run against this engine.
+//! The conformance suite of the store, run against this engine.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use larder_store::conformance::{ManualClock, conformance};
 use larder_store_local::{LocalStore, OpenOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_engine_keeps_every_promise() {
+async fn the_embedded_engine_conforms() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
     let store = LocalStore::open(OpenOptions {

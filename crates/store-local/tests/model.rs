@@ -1,4 +1,4 @@
-//! Random changes against a map that does the same, with the store opened anew now and then.
+//! Random changes to a store and to a map as its model, with reopens.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod common;
@@ -6,26 +6,26 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use common::{TestClock, call, clock, open};
+use common::{SteppedClock, call, clock, open};
 use larder_store::{
-    Batch, Change, Durability, Kind, Order, Partition, PartitionChanges, Range, ReadQuery, Row, Store, Table,
+    Batch, Change, Durability, Kind, Partition, PartitionChanges, Range, ReadOrder, ReadQuery, Row, Store, Table,
 };
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
-type Model = BTreeMap<Partition, BTreeMap<Bytes, Row>>;
+type MapModel = BTreeMap<Partition, BTreeMap<Bytes, Row>>;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     Apply(Vec<PartitionChanges>),
-    Pass(u64),
+    AdvanceClock(u64),
     Sweep,
     Reopen,
 }
 
 fn partition() -> impl Strategy<Value = Partition> {
     (prop_oneof![Just(Table::Objects), Just(Table::Keys)], 0..3_u8)
-        .prop_map(|(table, key)| Partition::own(table, vec![b'p'; usize::from(key)]))
+        .prop_map(|(table, key)| Partition::new(table, vec![b'p'; usize::from(key)]))
 }
 
 fn name() -> impl Strategy<Value = Bytes> {
@@ -43,18 +43,20 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let part = (partition(), proptest::collection::vec(change(), 1..4), proptest::option::weighted(0.2, 1..4_usize))
-        .prop_map(|(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, seen: None });
+fn step() -> impl Strategy<Value = ModelStep> {
+    let part =
+        (partition(), proptest::collection::vec(change(), 1..4), proptest::option::weighted(0.2, 1..4_usize)).prop_map(
+            |(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, expected_rows: None },
+        );
     prop_oneof![
-        16 => proptest::collection::vec(part, 1..3).prop_map(Step::Apply),
-        2 => (1..10_u64).prop_map(Step::Pass),
-        2 => Just(Step::Sweep),
-        1 => Just(Step::Reopen),
+        16 => proptest::collection::vec(part, 1..3).prop_map(ModelStep::Apply),
+        2 => (1..10_u64).prop_map(ModelStep::AdvanceClock),
+        2 => Just(ModelStep::Sweep),
+        1 => Just(ModelStep::Reopen),
     ]
 }
 
-fn model_apply(model: &Model, parts: &[PartitionChanges], now: u64) -> Option<Model> {
+fn model_apply(model: &MapModel, parts: &[PartitionChanges], now: u64) -> Option<MapModel> {
     let mut model = model.clone();
     for part in parts {
         let rows = model.entry(part.partition.clone()).or_default();
@@ -77,14 +79,14 @@ fn model_apply(model: &Model, parts: &[PartitionChanges], now: u64) -> Option<Mo
     Some(model)
 }
 
-fn wanted(model: &Model, partition: &Partition, query: &ReadQuery, now: u64) -> Vec<Row> {
+fn expected_rows(model: &MapModel, partition: &Partition, query: &ReadQuery, now: u64) -> Vec<Row> {
     let rows = model.get(partition).into_iter().flat_map(|rows| rows.values()).filter(|row| row.is_live(now));
     let from = query.range.from.clone().unwrap_or_default();
     let mut rows: Vec<Row> = rows
         .filter(|row| row.name >= from && query.range.to.as_ref().is_none_or(|to| row.name < *to))
         .cloned()
         .collect();
-    if query.order == Order::Reverse {
+    if query.order == ReadOrder::Reverse {
         rows.reverse();
     }
     rows.truncate(query.limit);
@@ -105,24 +107,24 @@ fn queries() -> Vec<ReadQuery> {
     ];
     let mut queries = Vec::new();
     for range in ranges {
-        for (limit, order) in [(1, Order::Forward), (100, Order::Forward), (2, Order::Reverse)] {
+        for (limit, order) in [(1, ReadOrder::Forward), (100, ReadOrder::Forward), (2, ReadOrder::Reverse)] {
             queries.push(ReadQuery { range: range.clone(), limit, order });
         }
     }
     queries
 }
 
-async fn compare(store: &impl Store, model: &Model, clock: &TestClock) {
+async fn compare(store: &impl Store, model: &MapModel, clock: &SteppedClock) {
     let now = clock.0.load(Ordering::SeqCst);
     for table in [Table::Objects, Table::Keys] {
         let mut live = Vec::new();
         for length in 0..3_usize {
-            let partition = Partition::own(table, vec![b'p'; length]);
+            let partition = Partition::new(table, vec![b'p'; length]);
             for query in queries() {
                 let page = store.read(&partition, &query, &call(Durability::Disk)).await.unwrap();
-                assert_eq!(page.rows, wanted(model, &partition, &query, now), "{partition:?} {query:?}");
+                assert_eq!(page.rows, expected_rows(model, &partition, &query, now), "{partition:?} {query:?}");
             }
-            if !wanted(model, &partition, &ReadQuery::all(1), now).is_empty() {
+            if !expected_rows(model, &partition, &ReadQuery::all(1), now).is_empty() {
                 live.push(partition);
             }
         }
@@ -131,14 +133,14 @@ async fn compare(store: &impl Store, model: &Model, clock: &TestClock) {
     }
 }
 
-async fn run(steps: Vec<Step>) {
+async fn run(steps: Vec<ModelStep>) {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock();
     let mut store = open(dir.path(), &clock);
-    let mut model = Model::new();
+    let mut model = MapModel::new();
     for step in steps {
         match step {
-            Step::Apply(partitions) => {
+            ModelStep::Apply(partitions) => {
                 let after = model_apply(&model, &partitions, clock.0.load(Ordering::SeqCst));
                 let applied = store.apply(Batch { partitions }, &call(Durability::Buffered)).await;
                 match after {
@@ -146,11 +148,11 @@ async fn run(steps: Vec<Step>) {
                     None => assert!(matches!(applied.unwrap_err().kind, Kind::TooManyRows { .. })),
                 }
             }
-            Step::Pass(micros) => {
+            ModelStep::AdvanceClock(micros) => {
                 clock.0.fetch_add(micros, Ordering::SeqCst);
             }
-            Step::Sweep => while !store.sweep_expired(3).await.unwrap().complete {},
-            Step::Reopen => {
+            ModelStep::Sweep => while !store.sweep_expired(3).await.unwrap().complete {},
+            ModelStep::Reopen => {
                 drop(store);
                 store = open(dir.path(), &clock);
             }
@@ -165,7 +167,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_store_does_what_a_map_does(steps in proptest::collection::vec(step(), 1..40)) {
+    fn the_store_equals_its_model(steps in proptest::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(steps));
     }

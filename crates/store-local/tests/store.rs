@@ -1,4 +1,4 @@
-//! Reopening, exclusion, swaps, bulk rows, expiry.
+//! Reopening, locking, compare-and-set, bulk rows, expiry.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod common;
@@ -9,14 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{call, clock, open, options, row};
 use larder_store::{
-    Batch, Change, Durability, Head, Kind, Options, Partition, ReadQuery, Row, Shadow, Store, Swap, Table,
+    Batch, CallOptions, CasResult, Change, DerivedRow, Durability, HeadWrite, Kind, Partition, ReadQuery, Row, Store,
+    Table,
 };
 use larder_store_local::{LocalStore, OpenError};
 
 const DISK: Durability = Durability::Disk;
 
 fn partition(table: Table, key: impl AsRef<[u8]>) -> Partition {
-    Partition::own(table, Bytes::copy_from_slice(key.as_ref()))
+    Partition::new(table, Bytes::copy_from_slice(key.as_ref()))
 }
 
 async fn rows(store: &LocalStore, partition: &Partition) -> Vec<Row> {
@@ -24,7 +25,7 @@ async fn rows(store: &LocalStore, partition: &Partition) -> Vec<Row> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_many_writers_wrote_is_there_after_reopening() {
+async fn rows_of_many_writers_survive_a_reopen() {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock();
     let store = open(dir.path(), &clock);
@@ -73,7 +74,7 @@ async fn what_many_writers_wrote_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn swaps_of_one_head_follow_each_other() {
+async fn racing_compare_and_sets_of_a_head_apply_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
     for table in [Table::Consistent, Table::Catalogue] {
@@ -83,15 +84,15 @@ async fn swaps_of_one_head_follow_each_other() {
             async move { store.apply_if(&place, expected, row("head", stamp, b"h").into(), changes, &call(DISK)).await }
         };
         let other = || vec![Change::Put(row("other", 1, b"o"))];
-        assert_eq!(swap(None, 5, other()).await.unwrap(), Swap::Applied);
-        assert_eq!(swap(None, 6, vec![]).await.unwrap(), Swap::Conflict(Some(row("head", 5, b"h"))));
-        assert_eq!(swap(Some(4), 6, vec![]).await.unwrap(), Swap::Conflict(Some(row("head", 5, b"h"))));
+        assert_eq!(swap(None, 5, other()).await.unwrap(), CasResult::Applied);
+        assert_eq!(swap(None, 6, vec![]).await.unwrap(), CasResult::Conflict(Some(row("head", 5, b"h"))));
+        assert_eq!(swap(Some(4), 6, vec![]).await.unwrap(), CasResult::Conflict(Some(row("head", 5, b"h"))));
         assert_eq!(swap(Some(5), 5, vec![]).await.unwrap_err().kind, Kind::Misuse);
-        assert_eq!(swap(Some(5), 7, vec![]).await.unwrap(), Swap::Applied);
+        assert_eq!(swap(Some(5), 7, vec![]).await.unwrap(), CasResult::Applied);
         let racing = (0..20).map(|at| swap(Some(7), 8 + at, vec![])).map(tokio::spawn).collect::<Vec<_>>();
         let mut applied = 0;
-        for one in racing {
-            applied += usize::from(one.await.unwrap().unwrap() == Swap::Applied);
+        for attempt in racing {
+            applied += usize::from(attempt.await.unwrap().unwrap() == CasResult::Applied);
         }
         assert_eq!(applied, 1);
         assert_eq!(rows(&store, &place).await.len(), 2);
@@ -101,7 +102,7 @@ async fn swaps_of_one_head_follow_each_other() {
 }
 
 #[tokio::test]
-async fn a_refused_batch_leaves_nothing() {
+async fn a_refused_batch_changes_no_partition() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
     for table in [Table::Objects, Table::Keys] {
@@ -124,10 +125,10 @@ async fn a_refused_batch_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_passed_is_said() {
+async fn a_passed_deadline_answers_timed_out() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
-    let past = Options { deadline: tokio::time::Instant::now() - Duration::from_secs(1), ..call(DISK) };
+    let past = CallOptions { deadline: tokio::time::Instant::now() - Duration::from_secs(1), ..call(DISK) };
     let batch = Batch::of(partition(Table::Objects, "a"), vec![Change::Put(row("a", 1, b""))]);
     assert_eq!(store.apply(batch, &past).await.unwrap_err().kind, Kind::TimedOut);
 }
@@ -155,12 +156,16 @@ async fn expired_rows_are_swept() {
     assert_eq!(removed, 6);
     clock.0.store(1_000_000, Ordering::SeqCst);
     for table in [Table::Keys, Table::Objects] {
-        assert_eq!(rows(&store, &partition(table, "q")).await.len(), 2, "gone for good");
+        assert_eq!(
+            rows(&store, &partition(table, "q")).await.len(),
+            2,
+            "swept rows do not come back with an older clock"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_row_that_is_written_expired_hides_nothing_written_after_it() {
+async fn a_row_written_expired_does_not_hide_later_writes() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
     for table in [Table::Keys, Table::Objects] {
@@ -175,7 +180,7 @@ async fn a_row_that_is_written_expired_hides_nothing_written_after_it() {
 }
 
 #[tokio::test]
-async fn bulk_rows_are_written_listed_removed() {
+async fn bulk_rows_are_written_listed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock();
     let store = open(dir.path(), &clock);
@@ -196,7 +201,7 @@ async fn bulk_rows_are_written_listed_removed() {
 }
 
 #[tokio::test]
-async fn a_second_server_and_an_unknown_format_are_told_apart() {
+async fn a_second_server_and_an_unknown_format_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock();
     let store = open(dir.path(), &clock);
@@ -209,10 +214,10 @@ async fn a_second_server_and_an_unknown_format_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_creation_that_was_cut_short_is_begun_again() {
+async fn an_interrupted_creation_starts_again() {
     let (whole, clock) = (tempfile::tempdir().unwrap(), clock());
     drop(open(whole.path(), &clock));
-    // The file format comes last: without it nothing was ever answered.
+    // The file `format` comes last: without it the store never took a write.
     for missing in [&["format"][..], &["format", "manifest"], &["format", "manifest", "journal/00000001.jnl", "synced"]]
     {
         missing.iter().for_each(|name| drop(std::fs::remove_file(whole.path().join(name))));
@@ -226,7 +231,7 @@ async fn a_creation_that_was_cut_short_is_begun_again() {
 }
 
 #[tokio::test]
-async fn a_format_that_is_missing_where_data_is_starts_nothing_anew() {
+async fn a_directory_with_data_and_without_format_is_refused() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let store = open(dir.path(), &clock);
     let put = Batch::of(partition(Table::Objects, "p"), vec![Change::Put(row("r", 1, "v"))]);
@@ -240,15 +245,15 @@ async fn a_format_that_is_missing_where_data_is_starts_nothing_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_is_seen_neither_before_its_shadow_nor_old_after_it() {
+async fn a_reader_sees_no_head_before_its_derived_row_and_no_old_head_after_it() {
     const LAST: u64 = 20_000;
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let store = open(dir.path(), &clock);
     for table in [Table::Consistent, Table::Catalogue] {
         let at = partition(table, "head");
-        let shadows = partition(Table::Entries, table.name());
+        let derived_rows = partition(Table::Entries, table.name());
         let reader = {
-            let (store, at, shadows) = (store.clone(), at.clone(), shadows.clone());
+            let (store, at, derived_rows) = (store.clone(), at.clone(), derived_rows.clone());
             let read = async move |partition: &Partition| {
                 let query = ReadQuery::one(Bytes::new());
                 let page = store.read(partition, &query, &call(DISK)).await.unwrap();
@@ -258,21 +263,21 @@ async fn a_head_is_seen_neither_before_its_shadow_nor_old_after_it() {
                 let mut head = 0;
                 while head < LAST {
                     head = read(&at).await;
-                    let shadow = read(&shadows).await;
-                    assert!(shadow >= head, "{table:?}: the shadow at {shadow} beside the head at {head}");
-                    // The cache of entries once answered the head of before, a moment after the shadow.
+                    let derived = read(&derived_rows).await;
+                    assert!(derived >= head, "{table:?}: the derived row at {derived} beside the head at {head}");
+                    // The entry cache must not return the old head after a read of the new derived row.
                     let again = read(&at).await;
-                    assert!(again >= shadow, "{table:?}: the head at {again} after the shadow at {shadow}");
+                    assert!(again >= derived, "{table:?}: the head at {again} after the derived row at {derived}");
                     tokio::task::yield_now().await;
                 }
             })
         };
         let mut expected = None;
         for stamp in (2..=LAST).step_by(2) {
-            let shadow = Shadow { partition: shadows.clone(), name: Bytes::new(), value: Some(Bytes::new()) };
-            let head = Head { row: row("", stamp, "v"), shadow: Some(shadow) };
+            let derived = DerivedRow { partition: derived_rows.clone(), name: Bytes::new(), value: Some(Bytes::new()) };
+            let head = HeadWrite { row: row("", stamp, "v"), derived: Some(derived) };
             let swap = store.apply_if(&at, expected, head, Vec::new(), &call(Durability::Buffered)).await.unwrap();
-            assert_eq!(swap, Swap::Applied);
+            assert_eq!(swap, CasResult::Applied);
             expected = Some(stamp);
         }
         reader.await.unwrap();

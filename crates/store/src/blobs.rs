@@ -1,4 +1,5 @@
-//! Bodies too large for a row. A blob belongs to one row; it is written before the row that names it and removed after it.
+//! Bodies too large for a row. Each blob belongs to one row: a writer creates the blob before the row, and removes it
+//! after.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,81 +8,82 @@ use larder_model::content::BlobId;
 
 use crate::{Durability, Partition, Result};
 
-/// The row a blob belongs to: without it the blob is waste.
+/// The row that a blob belongs to: without that row the blob is garbage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobOwner {
-    /// Its partition.
+    /// Partition of the row.
     pub partition: Partition,
-    /// Its name.
+    /// Name of the row.
     pub row: Bytes,
 }
 
-/// A blob that can be read.
+/// A readable blob in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedBlob {
-    /// Its name.
+    /// Id of the blob.
     pub id: BlobId,
-    /// The row it belongs to.
+    /// The row that the blob belongs to.
     pub owner: BlobOwner,
-    /// Whether somebody may be about to write that row, or this blob anew: a sweeper leaves it alone.
+    /// Whether a writer may be about to write that row, or this blob again: a sweeper skips the blob.
     pub leased: bool,
 }
 
-/// Where blobs are kept.
+/// Storage of blobs.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Begins a blob. Until its writer is dropped or its lease ends no sweeper takes it for waste.
+    /// Starts a blob. No sweeper removes it until its writer is dropped or its lease ends.
     ///
     /// # Errors
     /// `Poisoned`, `Full`, `Io`.
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>>;
 
-    /// Opens a blob. It stays readable until the reader is dropped, whoever removes it.
+    /// Opens a blob. It stays readable until the reader is dropped, even if it is removed.
     ///
     /// # Errors
     /// `NoSuchBlob`, `Damaged`, `Io`.
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>>;
 
-    /// Removes a blob; one that is not there is no error.
+    /// Removes a blob; an absent blob is no error.
     ///
     /// # Errors
-    /// `Poisoned`, `Full`, `Io`; `TimedOut`: it may be removed nevertheless.
+    /// `Poisoned`, `Full`, `Io`; `TimedOut`: the blob may be removed nevertheless.
     async fn remove(&self, id: BlobId) -> Result<()>;
 
-    /// Blobs that can be read, in the order of their ids. Whether one is leased is looked at after it was seen, so one that is
-    /// not has its row, or never will.
+    /// Lists readable blobs in the order of their ids. The engine looks for leases after it has seen the blob. So the
+    /// row of a blob without a lease exists, or never will.
     ///
     /// # Errors
     /// `Io`.
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>>;
 
-    /// Whether blobs are taken: false once poisoned.
+    /// Whether the engine accepts blobs; `false` once poisoned.
     fn is_ready(&self) -> bool;
 }
 
-/// Writes one blob from front to back. Dropped without [`Self::finish`], nothing of it remains.
+/// Writes one blob from front to back. A writer dropped without [`Self::finish`] leaves nothing.
 #[async_trait]
 pub trait BlobWriter: Send {
-    /// Says how many bytes will come, where that is known: an engine short of room refuses now rather than half way.
+    /// Announces the number of bytes to come, where it is known. An engine short of space refuses here rather than half
+    /// way.
     ///
     /// # Errors
-    /// `Full`: nothing can be written any more.
+    /// `Full`: the engine accepts no more bytes.
     async fn announce(&mut self, bytes: u64) -> Result<()> {
         let _ = bytes;
         Ok(())
     }
 
-    /// Appends bytes; returns when there is room for more.
+    /// Appends bytes; returns when the writer can take more.
     ///
     /// # Errors
     /// `Full`, `Io`.
     async fn write(&mut self, bytes: Bytes) -> Result<()>;
 
-    /// Makes the blob readable, with more than [`Durability::Buffered`] on disk. The lease answered keeps sweepers away until it is dropped:
-    /// hold it until the row that names the blob is written.
+    /// Makes the blob readable; with [`Durability::Disk`] or stronger it is on disk. The returned lease keeps sweepers
+    /// away until dropped. Hold it until the row that names the blob is written.
     ///
     /// # Errors
-    /// `Full`, `Poisoned`, `Io`; `TimedOut`: it may become readable nevertheless, as waste.
+    /// `Full`, `Poisoned`, `Io`; `TimedOut`: the blob may become readable nevertheless, as garbage.
     async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>>;
 }
 
@@ -91,7 +93,7 @@ pub trait BlobReader: Send + Sync {
     /// Length in bytes.
     fn length(&self) -> u64;
 
-    /// Bytes from `offset`: at least one unless at the end, at most `max`, checked against their checksum.
+    /// Reads from `offset` at most `max` bytes, and at least one unless at the end. The bytes passed their checksum.
     ///
     /// # Errors
     /// `Damaged`, `Io`.

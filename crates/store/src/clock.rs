@@ -1,15 +1,15 @@
-//! Time, handed in: the simulation owns it.
+//! The clock, passed in by the caller, so that the simulation controls time.
 
 use std::time::Duration;
 
 use larder_model::rows::Micros;
 
-/// A source of time.
+/// A source of wall-clock and monotonic time.
 pub trait Clock: Send + Sync {
-    /// Wall clock in microseconds since 1970. It may be set back.
+    /// Wall clock in microseconds since 1970. An operator may set it back.
     fn now(&self) -> Micros;
 
-    /// Time since some fixed moment; never goes back, runs on while the process is stopped.
+    /// Time since a fixed moment. It never goes back, and it runs on while the process is stopped.
     fn monotonic(&self) -> Duration;
 }
 
@@ -19,21 +19,21 @@ pub struct SystemClock {
     start: std::time::Instant,
 }
 
-/// A duration in whole microseconds; the longest there is where it has more.
+/// A duration in whole microseconds, saturating.
 #[must_use]
 pub fn micros_of(time: Duration) -> Micros {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Default for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else takes")]
+    #[expect(clippy::disallowed_methods, reason = "every other component gets its time from this clock")]
     fn default() -> Self {
         Self { start: std::time::Instant::now() }
     }
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everything else takes")]
+    #[expect(clippy::disallowed_methods, reason = "every other component gets its time from this clock")]
     fn now(&self) -> Micros {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, micros_of)

@@ -1,35 +1,35 @@
-//! What callers must not do, found before anything is done.
+//! Checks of the caller's side of the [`crate::Store`] contract, made before a call does anything.
 
 use std::collections::BTreeSet;
 
 use larder_model::rows::changes_bytes;
 
-use crate::{Batch, Change, Error, Head, Kind, Layout, Partition, Result, Shadow, Stamp};
+use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Stamp};
 
-/// Refuses a page of nothing: a reader that goes on would never end.
-pub(crate) fn limit(limit: usize) -> Result<()> {
+/// Refuses a limit of 0: a reader that follows such pages never ends.
+pub(crate) fn check_limit(limit: usize) -> Result<()> {
     if limit == 0 { Err(misuse("a page of no rows")) } else { Ok(()) }
 }
 
 /// Refuses a batch that breaks the contract of `apply`.
-pub(crate) fn batch(batch: &Batch, bytes_max: usize) -> Result<()> {
+pub(crate) fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
     for one in &batch.partitions {
         if one.partition.table.is_guarded() {
             return Err(misuse(format!("apply on the guarded table {}", one.partition.table.name())));
         }
-        if one.seen.is_some() && one.partition.table.layout() != Layout::Packed {
+        if one.expected_rows.is_some() && one.partition.table.layout() != Layout::Packed {
             return Err(misuse(format!("rows seen in the wide table {}", one.partition.table.name())));
         }
-        changes(&one.changes)?;
+        check_changes(&one.changes)?;
     }
-    fits(batch.bytes(), bytes_max)
+    check_size(batch.bytes(), bytes_max)
 }
 
-/// Refuses a swap that breaks the contract of `apply_if`. The head is the last of `all`.
-pub(crate) fn swap(
+/// Refuses a compare-and-set that breaks the contract of `apply_if`. The head is the last of `all`.
+pub(crate) fn check_compare_and_set(
     partition: &Partition,
     expected: Option<Stamp>,
-    head: &Head,
+    head: &HeadWrite,
     all: &[Change],
     bytes_max: usize,
 ) -> Result<()> {
@@ -37,12 +37,12 @@ pub(crate) fn swap(
         return Err(misuse(format!("apply_if on the plain table {}", partition.table.name())));
     }
     head.check(expected)?;
-    changes(all)?;
-    let shadow = head.shadow.as_ref().map_or(0, Shadow::bytes);
-    fits(partition.key.len() + changes_bytes(all) + shadow, bytes_max)
+    check_changes(all)?;
+    let derived = head.derived.as_ref().map_or(0, DerivedRow::bytes);
+    check_size(partition.key.len() + changes_bytes(all) + derived, bytes_max)
 }
 
-fn changes(changes: &[Change]) -> Result<()> {
+fn check_changes(changes: &[Change]) -> Result<()> {
     let mut names = BTreeSet::new();
     for change in changes {
         let name = match change {
@@ -58,7 +58,7 @@ fn changes(changes: &[Change]) -> Result<()> {
     Ok(())
 }
 
-fn fits(bytes: usize, bytes_max: usize) -> Result<()> {
+fn check_size(bytes: usize, bytes_max: usize) -> Result<()> {
     if bytes > bytes_max {
         return Err(Error::new(Kind::TooLarge, format!("a batch of {bytes} bytes; {bytes_max} at most")));
     }

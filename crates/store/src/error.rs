@@ -1,40 +1,40 @@
-//! What an engine answers instead: few kinds, named after what the caller can do next.
+//! Errors of engines: few kinds, named after what the caller can do next.
 
 /// Result of a store call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed, by what the caller may do about it.
+/// Why a call failed, grouped by what the caller can do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Fewer replicas are up than the level asks: wait, or ask for less.
+    /// Fewer replicas are up than the level requires: wait, or ask for less.
     Unavailable {
         /// Replicas that are up.
         alive: u32,
-        /// Replicas that the level asks for.
+        /// Replicas that the level requires.
         required: u32,
     },
-    /// The deadline passed; a write may or may not have happened, and may be sent again as it is.
+    /// The deadline passed. A write may or may not have happened; the caller may send it again unchanged.
     TimedOut,
-    /// The batch is larger than the engine takes: send less.
+    /// The batch is larger than the engine accepts: send less.
     TooLarge,
     /// A partition would hold more rows than the batch allows.
     TooManyRows {
-        /// Rows it would hold.
+        /// Rows that the partition would hold.
         rows: usize,
     },
-    /// A partition holds other rows than the batch was made for; nothing was written: read again.
+    /// A partition holds other rows than the batch was made for. The engine wrote nothing: read again.
     Changed,
-    /// A write or sync failed earlier: no writes until the server is restarted.
+    /// An earlier write or sync failed: the engine refuses writes until a restart.
     Poisoned,
-    /// The disk is full: nothing was written.
+    /// The disk is full. The engine wrote nothing.
     Full,
-    /// There is no such blob (any more).
+    /// The blob does not exist, or was removed.
     NoSuchBlob,
-    /// Stored bytes are damaged or of an unknown version: never guessed at.
+    /// Stored bytes are damaged or have an unknown version; the engine never guesses.
     Damaged,
-    /// The call breaks the contract (a guarded table in `apply`, and the like): a defect of the caller.
+    /// The call breaks the contract (a guarded table in `apply`, and the like): a bug of the caller.
     Misuse,
-    /// Anything else from the machine below.
+    /// Any other failure of the operating system, the disk or the cluster.
     Io,
 }
 
@@ -42,23 +42,23 @@ pub enum Kind {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{context}")]
 pub struct Error {
-    /// What the caller may do.
+    /// Kind of the failure.
     pub kind: Kind,
-    /// What was being done, for the log.
+    /// The operation that failed, for the log.
     pub context: String,
-    /// What lay below.
+    /// The underlying error.
     #[source]
     pub source: Option<std::sync::Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// An error without a cause below.
+    /// An error without an underlying error.
     #[must_use]
     pub fn new(kind: Kind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
     }
 
-    /// An error with its cause; the text includes it.
+    /// An error with its underlying error; the text includes both.
     #[must_use]
     pub fn caused(
         kind: Kind,

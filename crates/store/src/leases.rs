@@ -1,4 +1,4 @@
-//! Blobs that no row names yet, and that no sweeper may take for waste.
+//! Leases on blobs that no row names yet: a sweeper must not remove them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,39 +7,40 @@ use parking_lot::Mutex;
 
 use larder_model::content::BlobId;
 
-/// Counts the holders of each blob. Kept in memory: after a restart nobody is writing.
+/// Counts the holders of each blob, in memory: after a restart no writer is left.
 #[derive(Debug, Clone, Default)]
-pub struct Leases {
+pub struct BlobLeases {
     held: Arc<Mutex<HashMap<BlobId, usize>>>,
 }
 
-/// Keeps one blob out of listings until dropped.
+/// Marks one blob as leased until dropped.
 #[derive(Debug)]
-pub struct Lease {
-    leases: Leases,
+pub struct BlobLease {
+    leases: BlobLeases,
     id: BlobId,
 }
 
-impl Leases {
-    /// Takes a lease; several may hold one blob.
+impl BlobLeases {
+    /// Takes a lease; one blob may have several.
     #[must_use]
-    pub fn hold(&self, id: BlobId) -> Lease {
+    pub fn acquire(&self, id: BlobId) -> BlobLease {
         *self.held.lock().entry(id).or_default() += 1;
-        Lease { leases: self.clone(), id }
+        BlobLease { leases: self.clone(), id }
     }
 
-    /// Whether anyone holds this blob. Ask after having seen the blob: then "no" means that its row is written, or never
-    /// will be.
+    /// Whether this blob has a lease. Ask after listing the blob: a writer drops its lease after it wrote the row. So
+    /// `false` then means that the row exists, or never will.
     #[must_use]
-    pub fn holds(&self, id: &BlobId) -> bool {
+    pub fn is_leased(&self, id: &BlobId) -> bool {
         self.held.lock().contains_key(id)
     }
 }
 
-impl Drop for Lease {
+impl Drop for BlobLease {
     fn drop(&mut self) {
         let mut held = self.leases.held.lock();
         if let Some(count) = held.get_mut(&self.id) {
+            // The blob stays leased until its last holder drops.
             *count -= 1;
             if *count == 0 {
                 held.remove(&self.id);
@@ -54,13 +55,13 @@ mod tests {
 
     #[test]
     fn a_blob_is_held_until_its_last_lease_is_dropped() {
-        let leases = Leases::default();
+        let leases = BlobLeases::default();
         let (one, other) = (BlobId([1; 24]), BlobId([2; 24]));
-        let (first, second) = (leases.hold(one), leases.clone().hold(one));
-        assert!(leases.holds(&one) && !leases.holds(&other));
+        let (first, second) = (leases.acquire(one), leases.clone().acquire(one));
+        assert!(leases.is_leased(&one) && !leases.is_leased(&other));
         drop(first);
-        assert!(leases.holds(&one));
+        assert!(leases.is_leased(&one));
         drop(second);
-        assert!(!leases.holds(&one) && leases.held.lock().is_empty());
+        assert!(!leases.is_leased(&one) && leases.held.lock().is_empty());
     }
 }

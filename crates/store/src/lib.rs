@@ -1,15 +1,16 @@
-//! Rows in partitions: the one interface between what Larder does and where it keeps things.
+//! Rows in partitions: the one interface between the gateway and the storage engines.
 //!
 //! ```text
 //! read(partition, range)                  one page of live rows, isolated
-//! apply(batch)                            plain tables: newer stamp wins, a partition changes whole
+//! apply(batch)                            plain tables: the newer stamp wins, a partition changes whole
 //! apply_if(partition, stamp, head, …)     guarded tables: linearizable compare-and-set on the head row
-//! partitions(table)                       everything, slowly: scrubbers and export
+//! partitions(table)                       every partition, slowly: for scrubbers and export
 //! ```
-//! Engines promise the same, byte for byte: [`conformance`] runs every promise against any of them. There is no downcast and
-//! no "supports X": what one engine does, all do. [`memory`] is the engine of the simulation and of `--engine memory`;
-//! [`wrappers`] count calls and inject faults behind the same trait; [`shadows`] is for engines that cannot write a head and
-//! its shadow in one commit. [`RateLimitedLog`] stands here because everything above can reach it.
+//! All engines make the same promises, and [`conformance`] checks each promise against any engine. There is no downcast
+//! and no capability query: every engine does the same things. [`memory`] is the engine of the simulation and of
+//! `--engine memory`. [`wrappers`] count calls and inject faults behind the same trait. [`derived_rows`] serves engines
+//! that cannot write a head and its derived row in one commit. [`RateLimitedLog`] is here because every crate above can
+//! reach it.
 
 mod blobs;
 mod clock;
@@ -18,14 +19,14 @@ mod error;
 mod log_limit;
 mod traits;
 
+pub mod cas_history;
 pub mod conformance;
-pub mod halving;
+pub mod derived_rows;
 pub mod leases;
 pub mod memory;
+pub mod range_bisect;
 pub mod replicas;
-pub mod shadows;
 pub mod wrappers;
-pub mod writers;
 
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
 pub use clock::{Clock, SystemClock, micros_of};
@@ -34,6 +35,6 @@ pub use larder_model::keyspace::{Layout, Partition, Table};
 pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
-    Durability, EngineLimits, Head, Level, Options, Order, Page, PartitionPage, Purpose, Range, ReadQuery, Shadow,
-    Stopped, Store, Swap,
+    CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite, PartitionPage, Purpose,
+    Range, ReadOrder, ReadQuery, RowPage, Stopped, Store,
 };

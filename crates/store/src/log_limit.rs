@@ -1,4 +1,4 @@
-//! Log lines of one kind, seldom: a failure that repeats a thousand times a second is one line in ten seconds, with a count.
+//! Rate limit for log lines: a failure that repeats a thousand times a second is one line in ten seconds, with a count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,36 +8,36 @@ use crate::micros_of;
 /// Time between two lines of one kind.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lets at most one log line of one kind pass in ten seconds, and counts those it holds back. Each kind has a value of its
-/// own, shared by all who meet that event.
+/// Admits at most one log line of one kind in ten seconds, and counts the lines it holds back. Each kind has a static
+/// value of its own, shared by every place that logs that event.
 #[derive(Debug, Default)]
 pub struct RateLimitedLog {
-    /// When the next line may pass, in microseconds.
+    /// When the next line is admitted, in microseconds.
     next: AtomicU64,
-    /// Lines held back since the last one that passed.
+    /// Lines held back since the last admitted one.
     left_out: AtomicU64,
 }
 
 /// The right to write one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmittedLine {
-    /// How many lines of this kind were held back before it, a field of the line; `None`: not one.
+    /// Lines of this kind held back before this one, a field of the line; `None` for zero.
     pub left_out: Option<u64>,
 }
 
 impl RateLimitedLog {
-    /// For one kind of line; the first passes.
+    /// The limit for one kind of line; the first line is admitted.
     #[must_use]
     pub const fn new() -> Self {
         Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Whether a line may be written `now`, a time that never goes back, such as [`Clock::monotonic`](crate::Clock::monotonic).
-    /// `None`: it is counted instead.
+    /// Admits a line `now`, a monotonic time such as [`Clock::monotonic`](crate::Clock::monotonic), or counts it and
+    /// returns `None`.
     pub fn admit(&self, now: Duration) -> Option<AdmittedLine> {
         let next = self.next.load(Ordering::Relaxed);
         let after = micros_of(now.saturating_add(INTERVAL));
-        // Of several threads that come at the same time one wins the exchange; the others are counted.
+        // When several threads log at once, one wins the exchange; the others are counted below.
         let is_due = || self.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if micros_of(now) >= next && is_due() {
             let left_out = self.left_out.swap(0, Ordering::Relaxed);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_one_kind_is_a_line_in_ten_seconds_and_none_is_lost_from_the_count() {
+    fn a_flood_of_lines_is_one_line_in_ten_seconds_and_a_full_count() {
         let log = RateLimitedLog::new();
         let lines: Vec<_> = (0..100_000).filter_map(|ms| log.admit(Duration::from_millis(ms))).collect();
         assert_eq!(lines.len(), 10);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn of_threads_that_come_at_once_one_writes_and_all_are_counted() {
+    fn one_of_several_threads_writes_and_the_others_are_counted() {
         let log = RateLimitedLog::new();
         let first = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| log.admit(Duration::ZERO))).collect();

@@ -1,4 +1,4 @@
-//! The trait every engine implements, and the values it takes and answers.
+//! The trait that every engine implements, with its arguments and results.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use crate::{Batch, Change, Error, Kind, Micros, Partition, Result, Row, Stamp, Table};
 
-/// How many replicas must agree. One machine is every replica at once.
+/// How many replicas must answer, as in Cassandra. On one machine every level is met by that machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// For writes: a promise of one machine to deliver it once a replica is up. Reads take it for [`Self::One`].
+pub enum ConsistencyLevel {
+    /// For writes: a hint on one node is enough; that node delivers it when a replica is up. Reads treat it as
+    /// [`Self::One`].
     Any,
     /// One replica.
     One,
@@ -19,35 +20,35 @@ pub enum Level {
     Three,
     /// More than half.
     Quorum,
-    /// All of them.
+    /// Every replica.
     All,
 }
 
-/// When a write may be answered.
+/// When the engine may answer a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// As soon as readers see it.
+    /// As soon as readers see the write.
     Buffered,
-    /// Once it is on disk, and with it all that readers saw before. An engine that was opened to answer earlier takes this for
-    /// [`Self::Buffered`].
+    /// Once the write is on disk, with everything that readers saw before it. An engine opened with a weaker setting
+    /// treats this as [`Self::Buffered`].
     Disk,
-    /// As [`Self::Disk`], however the engine was opened. An empty batch is a sync barrier: it waits for all that readers saw
-    /// before, so bytes that a file system removes for good may go after it.
+    /// As [`Self::Disk`], whatever the engine's setting. An empty batch is a sync barrier: it waits for all that
+    /// readers saw before. After the barrier a file may be removed for good.
     Forced,
 }
 
-/// What a write is for. An engine that runs out of room refuses the purposes in this order.
+/// Why a write is made. An engine that runs out of disk refuses the purposes in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
-    /// To keep what a client brings.
+    /// Stores data of a client.
     #[default]
     Data,
-    /// To remove something, now or later, or to keep the gateways running: what must pass for room to come back.
+    /// Removes data now or later, or keeps the gateways running. Such writes must succeed for space to come back.
     Reclaim,
 }
 
 impl Purpose {
-    /// Every purpose, the one refused first in front.
+    /// Every purpose; the engine refuses the first one first.
     pub const ALL: [Self; 2] = [Self::Data, Self::Reclaim];
 
     /// Name for metrics.
@@ -60,45 +61,45 @@ impl Purpose {
     }
 }
 
-/// What comes with every call.
+/// Options of one call.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct CallOptions {
     /// Replicas that must answer.
-    pub level: Level,
-    /// When to give up.
+    pub level: ConsistencyLevel,
+    /// The call fails with `TimedOut` at this moment.
     pub deadline: Instant,
-    /// For writes: when to answer.
+    /// For writes: when the engine may answer.
     pub durability: Durability,
-    /// For writes: what they are for.
+    /// For writes: why the write is made.
     pub purpose: Purpose,
 }
 
-impl Options {
-    /// Options of a read, or of a write that keeps what a client brings.
+impl CallOptions {
+    /// Options of a read, or of a write of client data.
     #[must_use]
-    pub fn new(level: Level, deadline: Instant, durability: Durability) -> Self {
+    pub fn new(level: ConsistencyLevel, deadline: Instant, durability: Durability) -> Self {
         Self { level, deadline, durability, purpose: Purpose::Data }
     }
 
-    /// The same call on behalf of a removal or of housekeeping.
+    /// The same options for a removal or for housekeeping.
     #[must_use]
     pub fn reclaiming(self) -> Self {
         Self { purpose: Purpose::Reclaim, ..self }
     }
 }
 
-/// Which rows of a partition, from and to their names.
+/// A half-open range of row names in a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Range {
-    /// First name wanted; `None` from the first row. Included.
+    /// First name of the range, included; `None` starts at the first row.
     pub from: Option<Bytes>,
-    /// First name not wanted any more; `None` to the last row.
+    /// First name past the range, excluded; `None` ends after the last row.
     pub to: Option<Bytes>,
 }
 
-/// Direction of a read.
+/// Order of the rows of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum ReadOrder {
     /// Ascending names.
     #[default]
     Forward,
@@ -114,87 +115,89 @@ pub struct ReadQuery {
     /// Most rows in the page; at least 1.
     pub limit: usize,
     /// Direction.
-    pub order: Order,
+    pub order: ReadOrder,
 }
 
 /// Why a page ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// There is nothing more in the range.
+    /// The range has no more rows.
     End,
-    /// The limit was reached; there may be more behind the last row.
+    /// The page reached its limit; more rows may follow the last one.
     Limit,
 }
 
-/// Rows of one moment.
+/// One page of a partition: an isolated read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// Live rows, in the order asked for.
+pub struct RowPage {
+    /// Live rows, in the order of the query.
     pub rows: Vec<Row>,
-    /// Why it ended.
+    /// Why the page ended.
     pub stopped: Stopped,
 }
 
-/// Partitions of a table.
+/// One page of the partitions of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionPage {
-    /// In the engine's own order. An engine on one machine does not know how many copies were asked for, and says
-    /// [`Partition::N_VAL`].
+    /// The partitions, in the engine's own order. An engine on one machine does not store the number of copies and
+    /// answers [`Partition::DEFAULT_N_VAL`].
     pub partitions: Vec<Partition>,
-    /// Where to go on; `None` at the end.
+    /// Cursor of the next page; `None` at the end.
     pub next: Option<Bytes>,
 }
 
-/// A head to be written.
+/// A head row to write, with the row derived from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
-    /// The row; its stamp is greater than the one it replaces, by two at least if it has a shadow: the one between is the
-    /// engine's.
+pub struct HeadWrite {
+    /// The row. Its stamp is greater than the one it replaces; with a derived row by at least two, since the engine
+    /// uses the stamp between.
     pub row: Row,
-    /// A row elsewhere that reads as the head says.
-    pub shadow: Option<Shadow>,
+    /// A row in another partition that follows this head.
+    pub derived: Option<DerivedRow>,
 }
 
-/// One row of a table of shadows that belongs to a head: whatever fails in between, whoever reads it sees what the head last
-/// written says, at the head's stamp. A head always names the same shadow, and nothing else writes that row.
+/// A row whose value a head decides, like an index entry. If one of the two writes fails, a reader still sees the
+/// value and the stamp of the last head. A head always names the same derived row, and no other writer changes that
+/// row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shadow {
-    /// Its partition, in one of [`Self::TABLES`].
+pub struct DerivedRow {
+    /// Partition of the row, in one of [`Self::TABLES`].
     pub partition: Partition,
-    /// Its name.
+    /// Name of the row.
     pub name: Bytes,
-    /// Its value; `None`: it is not there.
+    /// Value of the row; `None` when the row is absent.
     pub value: Option<Bytes>,
 }
 
-impl From<Row> for Head {
+impl From<Row> for HeadWrite {
     fn from(row: Row) -> Self {
-        Self { row, shadow: None }
+        Self { row, derived: None }
     }
 }
 
-impl Head {
-    /// Refuses a head that is not new enough to replace the one with the stamp `expected`, or whose shadow is out of place.
+impl HeadWrite {
+    /// Checks that the head is newer than the stamp `expected`, and that its derived row is in one of
+    /// [`DerivedRow::TABLES`].
     ///
     /// # Errors
     /// `Misuse`.
     pub fn check(&self, expected: Option<Stamp>) -> Result<()> {
-        let step = if self.shadow.is_some() { 2 } else { 1 };
+        let step = if self.derived.is_some() { 2 } else { 1 };
         if self.row.stamp < expected.map_or(step, |expected| expected.saturating_add(step)) {
             return Err(Error::new(Kind::Misuse, "a head that is not newer than the one it replaces"));
         }
-        match &self.shadow {
-            Some(Shadow { partition, .. }) if !Shadow::TABLES.contains(&partition.table) => {
-                Err(Error::new(Kind::Misuse, format!("a shadow in the table {}", partition.table.name())))
+        match &self.derived {
+            Some(DerivedRow { partition, .. }) if !DerivedRow::TABLES.contains(&partition.table) => {
+                Err(Error::new(Kind::Misuse, format!("a derived row in the table {}", partition.table.name())))
             }
             _ => Ok(()),
         }
     }
 
-    /// The change that writes the shadow with the head.
+    /// The change that writes the derived row in the same commit.
     #[must_use]
-    pub fn shadow_change(&self) -> Option<(Partition, Change)> {
-        let Shadow { partition, name, value } = self.shadow.clone()?;
+    pub fn derived_change(&self) -> Option<(Partition, Change)> {
+        let DerivedRow { partition, name, value } = self.derived.clone()?;
         let stamp = self.row.stamp;
         let change = match value {
             Some(value) => Change::Put(Row { name, value, stamp, expires: None }),
@@ -204,52 +207,52 @@ impl Head {
     }
 }
 
-impl Shadow {
-    /// The tables that hold shadows: plain and wide.
+impl DerivedRow {
+    /// The tables of derived rows, plain and wide.
     pub const TABLES: [Table; 2] = [Table::Entries, Table::UploadEntries];
 
-    /// Its part of a batch's bytes.
+    /// Bytes of the row, as a batch counts them.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.partition.key.len() + self.name.len() + self.value.as_ref().map_or(0, Bytes::len) + 16
     }
 }
 
-/// Outcome of an [`Store::apply_if`].
+/// Result of a [`Store::apply_if`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Swap {
-    /// The head had the expected stamp; head and changes are written.
+pub enum CasResult {
+    /// The head had the expected stamp. The engine wrote the new head and the changes.
     Applied,
-    /// It had not: this is the head now, if there is one. Nothing was written.
+    /// The head had another stamp. The engine wrote nothing; this is the current head, if there is one.
     Conflict(Option<Row>),
 }
 
-/// What an engine is made for.
+/// Limits and properties of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineLimits {
-    /// Bodies up to this many bytes are kept inside their row, larger ones as blobs.
+    /// Bodies up to this many bytes are stored inside their row, larger ones as blobs.
     pub inline_max: usize,
     /// Largest batch in bytes.
     pub batch_max: usize,
-    /// Machines that data is on.
+    /// Nodes that hold data.
     pub nodes: u32,
-    /// Whether every copy is on a machine of its own, so that there are as many as there are `nodes` and some may be down.
-    /// Otherwise one machine stands for all the copies anybody asks for.
+    /// Whether each copy is on a node of its own. Then there are at most `nodes` copies, and some may be down.
+    /// Otherwise one machine stands for every copy.
     pub replicated: bool,
-    /// Whether a write is on disk when it was answered [`Durability::Disk`].
+    /// Whether an answer to [`Durability::Disk`] means that the write is on disk.
     pub syncs: bool,
-    /// Whether what was removed weighs on reads until the engine has compacted it, and a row limit costs a read: writers then
-    /// overwrite their own rows rather than remove them, and set limits only where they expect to meet them.
-    pub keeps_tombstones: bool,
+    /// Whether tombstones slow reads down until compaction, and a row limit costs a read. Writers then overwrite their
+    /// own rows instead of removing them, and set a row limit only where they expect to reach it.
+    pub tombstones_slow_reads: bool,
 }
 
 impl Range {
-    /// The only name in the range, where there can be but one.
+    /// The single name that the range can hold; `None` for wider ranges.
     #[must_use]
-    pub fn only(&self) -> Option<Bytes> {
+    pub fn single_name(&self) -> Option<Bytes> {
         let from = self.from.clone().unwrap_or_default();
-        let behind = self.to.as_ref()?.strip_suffix(&[0])?;
-        (behind == from).then_some(from)
+        let next = self.to.as_ref()?.strip_suffix(&[0])?;
+        (next == from).then_some(from)
     }
 }
 
@@ -257,37 +260,37 @@ impl ReadQuery {
     /// All rows, up to `limit`.
     #[must_use]
     pub fn all(limit: usize) -> Self {
-        Self { range: Range::default(), limit, order: Order::Forward }
+        Self { range: Range::default(), limit, order: ReadOrder::Forward }
     }
 
     /// Rows whose names begin with `prefix`.
     #[must_use]
     pub fn prefix(prefix: Bytes, limit: usize) -> Self {
         let to = prefix_end(&prefix);
-        Self { range: Range { from: Some(prefix), to }, limit, order: Order::Forward }
+        Self { range: Range { from: Some(prefix), to }, limit, order: ReadOrder::Forward }
     }
 
     /// The row of this name. Engines find it faster than a range.
     #[must_use]
     pub fn one(name: Bytes) -> Self {
-        let to = Some(name_behind(&name));
-        Self { range: Range { from: Some(name), to }, limit: 1, order: Order::Forward }
+        let to = Some(name_after(&name));
+        Self { range: Range { from: Some(name), to }, limit: 1, order: ReadOrder::Forward }
     }
 
-    /// Rows behind `after`.
+    /// Rows that follow the name `after`.
     #[must_use]
     pub fn after(after: Option<&Bytes>, limit: usize) -> Self {
-        let from = after.map(|after| name_behind(after));
-        Self { range: Range { from, to: None }, limit, order: Order::Forward }
+        let from = after.map(|after| name_after(after));
+        Self { range: Range { from, to: None }, limit, order: ReadOrder::Forward }
     }
 }
 
-/// The name right behind this one.
-pub(crate) fn name_behind(name: &[u8]) -> Bytes {
+/// The smallest name greater than this one.
+pub(crate) fn name_after(name: &[u8]) -> Bytes {
     [name, &[0]].concat().into()
 }
 
-/// The first name behind all names that begin with `prefix`; `None` when there is no such name.
+/// The smallest name greater than every name that begins with `prefix`; `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=keep].to_vec();
@@ -295,42 +298,45 @@ fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     Some(end.into())
 }
 
-/// Partitions of ordered rows. Cheap to share; every call is bounded by its deadline.
+/// Partitions of ordered rows. Every call ends at its deadline.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// One page of live rows of one moment. Pages of one read are not isolated from each other.
+    /// Reads one page of live rows. A page is isolated; several pages of one read are not isolated from each other.
     ///
     /// # Errors
     /// `Unavailable`, `TimedOut`, `Damaged`, `Io`.
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page>;
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage>;
 
-    /// Writes to plain tables. The newer stamp wins; a removal names a row and takes what is not newer. Changes that name the
-    /// rows they were decided on (`seen`) are refused where others are there by now. One partition changes whole and is seen
-    /// whole. Several: all or none once answered; of an unanswered call pure additions may remain.
+    /// Writes to plain tables. The newer stamp wins; a removal names a row and removes every version that is not newer.
+    /// A change that names the rows it was decided on (`seen`) is refused when the partition holds other rows. Each
+    /// partition changes whole, and readers see it whole. Several partitions change all or none once the call is
+    /// answered; of an unanswered call pure additions may remain.
     ///
     /// # Errors
-    /// `TooManyRows`, `TooLarge` and `Changed` write nothing; `Misuse` for a guarded table; `Unavailable`, `TimedOut`, `Poisoned`,
-    /// `Full`, `Io`.
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()>;
+    /// `TooManyRows`, `TooLarge` and `Changed` write nothing; `Misuse` for a guarded table; `Unavailable`, `TimedOut`,
+    /// `Poisoned`, `Full`, `Io`.
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()>;
 
-    /// Linearizable compare-and-set on a partition of a guarded table: succeeds if the row of the head's name has the stamp
-    /// `expected` (`None`: is not there), and then writes `head`, which has a greater stamp, and `changes` with it. Its shadow
-    /// reads accordingly as soon as this is answered. An engine may give a head that has a shadow a greater stamp on its own,
-    /// and nothing else: who swaps against the old one meets a conflict and looks again.
+    /// Linearizable compare-and-set on a partition of a guarded table. It succeeds if the row named like the head has
+    /// the stamp `expected` (`None`: the row is absent). Then it writes `head`, which has a greater stamp, together
+    /// with `changes`. A reader sees the derived row accordingly as soon as the call is answered. An engine may raise
+    /// the stamp of a head with a derived row on its own; a writer that expects the old stamp gets a conflict and reads
+    /// again.
     ///
     /// # Errors
-    /// `Misuse` for a plain table, or what [`Head::check`] refuses; otherwise as [`Self::apply`]. After `TimedOut` read the head
-    /// through the same store: that decides, and what the read does not show will not come any more.
+    /// `Misuse` for a plain table or for a head that [`HeadWrite::check`] refuses; otherwise as [`Self::apply`]. After
+    /// `TimedOut` read the head through the same store. That read decides: a write that it does not show never happens
+    /// later.
     async fn apply_if(
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap>;
+        options: &CallOptions,
+    ) -> Result<CasResult>;
 
-    /// All partitions of a table, in pages. Slow: for scrubbers and export.
+    /// Lists the partitions of a table in pages. Slow: for scrubbers and export.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -339,19 +345,19 @@ pub trait Store: Send + Sync {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage>;
 
-    /// The engine's own clock, against which expiry is judged.
+    /// The engine's clock, which decides whether a row has expired.
     ///
     /// # Errors
     /// As [`Self::read`].
-    async fn now(&self, options: &Options) -> Result<Micros>;
+    async fn now(&self, options: &CallOptions) -> Result<Micros>;
 
-    /// What the engine is made for.
+    /// Limits and properties of the engine.
     fn limits(&self) -> EngineLimits;
 
-    /// Whether writes are taken: `false` once poisoned.
+    /// Whether the engine accepts writes; `false` once poisoned.
     fn is_ready(&self) -> bool;
 }
 
@@ -360,17 +366,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_of_one_name_is_known() {
-        let only = |from: Option<&'static str>, to: Option<&'static str>| {
-            Range { from: from.map(Bytes::from), to: to.map(Bytes::from) }.only()
+    fn only_a_range_of_one_name_has_a_single_name() {
+        let single = |from: Option<&'static str>, to: Option<&'static str>| {
+            Range { from: from.map(Bytes::from), to: to.map(Bytes::from) }.single_name()
         };
-        assert_eq!(only(Some("a"), Some("a\0")), Some("a".into()));
-        assert_eq!(only(None, Some("\0")), Some(Bytes::new()));
-        assert_eq!(ReadQuery::one("a\0".into()).range.only(), Some("a\0".into()));
+        assert_eq!(single(Some("a"), Some("a\0")), Some("a".into()));
+        assert_eq!(single(None, Some("\0")), Some(Bytes::new()));
+        assert_eq!(ReadQuery::one("a\0".into()).range.single_name(), Some("a\0".into()));
         for (from, to) in [("a", "a"), ("a", "b"), ("a", "a\0\0"), ("a", "a\x01"), ("b", "a\0"), ("", "a\0")] {
-            assert_eq!(only(Some(from), Some(to)), None, "{from:?} {to:?}");
+            assert_eq!(single(Some(from), Some(to)), None, "{from:?} {to:?}");
         }
-        assert_eq!(only(None, None), None);
-        assert_eq!(only(Some("a"), None), None);
+        assert_eq!(single(None, None), None);
+        assert_eq!(single(Some("a"), None), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the catalogue says that a copy needs to know: how many copies the types have.
+//! The catalogue's part that a transfer needs: the number of copies of each bucket type.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,28 @@ use larder_model::props::TypeRecord;
 use larder_model::rows::{CatalogueKey, CatalogueRow};
 use larder_store::{Partition, ReadQuery, Stopped};
 
-use crate::calls::read;
-use crate::{Ends, Error, Result};
+use crate::retry::read;
+use crate::{Error, Result, StorePair};
 
 const PAGE_ROWS: usize = 256;
 
-/// Copies of what is in each type, and whether it was created with an n_val of its own: otherwise it takes as many as there
-/// are.
+/// The n_val of each type, and whether the type was created with one. Without one a type takes the engine's number of copies.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Copies(pub(crate) BTreeMap<Bytes, (u8, bool)>);
+pub(crate) struct TypeCatalogue(pub(crate) BTreeMap<Bytes, (u8, bool)>);
 
-impl Copies {
-    /// Reads them.
+impl TypeCatalogue {
+    /// Reads the catalogue.
     ///
     /// # Errors
-    /// What the store answers; a catalogue that cannot be read.
-    pub(crate) async fn read(ends: &Ends) -> Result<Self> {
+    /// An error of the store, or a row of the catalogue that cannot be decoded.
+    pub(crate) async fn read(stores: &StorePair) -> Result<Self> {
         let what = "reading the catalogue of bucket types";
         let unreadable = |error: &dyn std::fmt::Display| Error::unreadable(what, error);
         let mut copies = BTreeMap::new();
         let mut after: Option<Bytes> = None;
         loop {
             let query = ReadQuery::after(after.as_ref(), PAGE_ROWS);
-            let page = read(ends, &Partition::catalogue(), &query).await?;
+            let page = read(stores, &Partition::catalogue(), &query).await?;
             for row in &page.rows {
                 if row.name.is_empty() {
                     continue;
@@ -48,8 +47,8 @@ impl Copies {
         }
     }
 
-    /// The partition with the number of copies it has: an engine on one machine does not know it.
-    pub(crate) fn place(&self, partition: Partition) -> Partition {
+    /// The partition with its type's number of copies, which an engine on one machine does not know.
+    pub(crate) fn with_copies(&self, partition: Partition) -> Partition {
         let Some(bucket_type) = partition.bucket_type() else { return partition };
         let n_val = self.0.get(&bucket_type).map_or(partition.n_val, |(copies, _)| *copies);
         Partition { n_val, ..partition }

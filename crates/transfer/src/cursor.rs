@@ -1,4 +1,4 @@
-//! Where a walk over a store stands: kept at the end of each segment, so that it can be gone on with.
+//! The position of a scan, stored at the end of each segment so that an export can resume.
 
 use std::collections::VecDeque;
 
@@ -8,75 +8,76 @@ use serde::{Deserialize, Serialize};
 
 use crate::scope::ORDER;
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Cursor {
-    /// Which of the tables in [`ORDER`]; behind the last are the blobs, and behind them the end.
+pub(crate) struct ScanCursor {
+    /// The index of the table in [`ORDER`]. The blobs come after the last table, and the end after the blobs.
     pub(crate) step: usize,
-    /// Whether the table's partitions were asked for.
+    /// Whether the table's first page of partitions was listed.
     pub(crate) listed: bool,
-    /// Where the engine goes on with the table's partitions, or the last blob that was taken.
-    pub(crate) next: Option<Name>,
-    /// Partitions of the last page that are still to be read.
-    pub(crate) rest: VecDeque<Place>,
-    /// The last row taken of the first of them.
-    pub(crate) within: Option<Name>,
+    /// The engine's position in the table's partitions, or the last blob taken.
+    pub(crate) next: Option<HexBytes>,
+    /// Listed partitions that are still to be read.
+    pub(crate) rest: VecDeque<PendingPartition>,
+    /// The last row taken of the first of `rest`.
+    pub(crate) within: Option<HexBytes>,
 }
 
 /// A partition of the cursor's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct PendingPartition {
     n_val: u8,
-    key: Name,
+    key: HexBytes,
 }
 
-/// Bytes, as hexadecimal digits.
+/// Bytes, written as hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Name(pub(crate) Bytes);
+pub(crate) struct HexBytes(pub(crate) Bytes);
 
-impl Cursor {
-    /// The number of the step that takes the blobs.
+impl ScanCursor {
+    /// The step of the blobs.
     pub(crate) const BLOBS: usize = ORDER.len();
 
     /// Begins the next step.
-    pub(crate) fn step_on(&mut self) {
+    pub(crate) fn begin_next_step(&mut self) {
         *self = Self { step: self.step + 1, ..Self::default() };
     }
 
-    /// Whether everything was taken.
-    pub(crate) fn is_at_the_end(&self) -> bool {
+    /// Whether the scan took everything.
+    pub(crate) fn is_at_end(&self) -> bool {
         self.step > Self::BLOBS
     }
 
-    /// The partition that is being read.
+    /// The partition being read.
     pub(crate) fn partition(&self) -> Option<Partition> {
-        self.rest.front().and_then(|place| self.partition_of(place))
+        self.rest.front().and_then(|pending| self.partition_of(pending))
     }
 
-    /// A partition that is still to be read.
-    pub(crate) fn partition_of(&self, place: &Place) -> Option<Partition> {
+    /// A listed partition.
+    pub(crate) fn partition_of(&self, pending: &PendingPartition) -> Option<Partition> {
         let table = *ORDER.get(self.step)?;
-        Some(Partition { table, n_val: place.n_val, key: place.key.0.clone() })
+        Some(Partition { table, n_val: pending.n_val, key: pending.key.0.clone() })
     }
 
-    /// Takes a page of partitions.
+    /// Stores a page of partitions.
     pub(crate) fn take_page(&mut self, partitions: Vec<Partition>, next: Option<Bytes>) {
         self.listed = true;
-        self.next = next.map(Name);
-        self.rest = partitions.into_iter().map(|one| Place { n_val: one.n_val, key: Name(one.key) }).collect();
+        self.next = next.map(HexBytes);
+        self.rest =
+            partitions.into_iter().map(|one| PendingPartition { n_val: one.n_val, key: HexBytes(one.key) }).collect();
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<HexBytes> for String {
+    fn from(name: HexBytes) -> Self {
         name.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for HexBytes {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -101,28 +102,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_back(bytes: Vec<u8>) {
-            let name = Name(bytes.into());
-            prop_assert_eq!(Name::try_from(String::from(name.clone())), Ok(name));
+        fn bytes_decode_from_their_hex_digits(bytes: Vec<u8>) {
+            let name = HexBytes(bytes.into());
+            prop_assert_eq!(HexBytes::try_from(String::from(name.clone())), Ok(name));
         }
 
         #[test]
-        fn any_text_is_a_name_or_an_error(text: String) {
-            let _ = Name::try_from(text);
+        fn arbitrary_text_decodes_or_fails_without_a_panic(text: String) {
+            let _ = HexBytes::try_from(text);
         }
     }
 
     #[test]
-    fn cursors_come_back_from_json() {
-        let mut cursor = Cursor::default();
+    fn a_cursor_decodes_from_its_json() {
+        let mut cursor = ScanCursor::default();
         cursor.take_page(vec![Partition { table: ORDER[0], n_val: 5, key: "\u{1}k".into() }], Some("n".into()));
-        cursor.within = Some(Name("row".into()));
+        cursor.within = Some(HexBytes("row".into()));
         let json = serde_json::to_vec(&cursor).unwrap();
-        assert_eq!(serde_json::from_slice::<Cursor>(&json).unwrap(), cursor);
+        assert_eq!(serde_json::from_slice::<ScanCursor>(&json).unwrap(), cursor);
         assert_eq!(cursor.partition().map(|one| (one.table, one.n_val)), Some((Table::Catalogue, 5)));
-        cursor.step = Cursor::BLOBS;
+        cursor.step = ScanCursor::BLOBS;
         assert_eq!(cursor.partition(), None);
-        cursor.step_on();
-        assert!(cursor.is_at_the_end());
+        cursor.begin_next_step();
+        assert!(cursor.is_at_end());
     }
 }

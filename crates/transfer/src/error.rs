@@ -1,4 +1,4 @@
-//! Why a transfer did not come to its end.
+//! Errors of a transfer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,37 +6,37 @@ use std::path::{Path, PathBuf};
 /// Result of a transfer.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, by what the operator does about it.
+/// An error, named after the operator's next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The engine failed, again and again: look after it, then give the same command again.
+    /// The engine failed repeatedly: repair it, then give the same command again.
     #[error("{what}: {source}")]
     Store {
-        /// What was being done.
+        /// The operation.
         what: &'static str,
-        /// What the engine says.
+        /// The engine's error.
         source: larder_store::Error,
     },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is not what was written.
+    /// A file's bytes are not those written.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// How.
+        /// The damage.
         what: String,
     },
-    /// It must not be done, and nothing was.
+    /// The transfer is not allowed; it wrote nothing.
     #[error("{0}")]
     Refused(String),
-    /// What is there is not what was exported: a line for each table that differs.
+    /// The store differs from the export: one line for each table.
     #[error("{}", .0.join("\n"))]
     Differs(Vec<String>),
 }
@@ -47,12 +47,12 @@ impl Error {
         Self::File { path: path.to_owned(), source }
     }
 
-    /// A file that is not what was written.
+    /// A file with damaged bytes.
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
-    /// Stored bytes that cannot be read.
+    /// Stored bytes that cannot be decoded.
     pub(crate) fn unreadable(what: &'static str, error: impl std::fmt::Display) -> Self {
         let source = larder_store::Error::new(larder_store::Kind::Damaged, error.to_string());
         Self::Store { what, source }

@@ -1,4 +1,4 @@
-//! A store into a folder.
+//! Exports a store into a folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,89 +10,93 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use crate::calls::{landed, patiently, patiently_on_disk, read};
-use crate::catalogue::Copies;
-use crate::cursor::Cursor;
-use crate::folder::{Complete, Folder, Manifest, TypeCopies};
-use crate::progress::{Phase, Progress};
-use crate::scan::{Scan, Step};
-use crate::scope::{How, ORDER, how};
-use crate::segment::{self, ExportId, Reader, Trailer, Writer};
+use crate::catalogue::TypeCatalogue;
+use crate::cursor::ScanCursor;
+use crate::folder::{ExportContents, ExportFolder, ExportManifest, TypeCopies};
+use crate::progress::{Phase, TransferProgress};
+use crate::retry::{join_result, read, with_durable_retries, with_retries};
+use crate::scan::{ScanStep, StoreScan};
+use crate::scope::{ORDER, TransferMethod, transfer_method};
+use crate::segment::{self, ExportId, SegmentReader, SegmentTrailer, SegmentWriter};
 use crate::totals::Totals;
-use crate::{Ends, Error, Result};
+use crate::{Error, Result, StorePair};
 
-/// A segment is ended behind the record that makes it as long as this, if nobody says otherwise. One blob is never cut, so it
-/// may make a segment longer.
+/// The default length of a segment: it ends after the record that reaches it. A segment never ends inside a blob, so it may be
+/// longer.
 pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
-/// Bytes handed to the disk at once.
+/// Bytes per write to the disk.
 const WRITE_BYTES: usize = 1024 * 1024;
-/// How long a store remembers an export that was begun, in microseconds: so long it may be gone on with.
-const REMEMBERED: u64 = 30 * 24 * 60 * 60 * 1_000_000;
-/// Partitions counted at once.
+/// How long a store remembers an unfinished export, in microseconds. An older one cannot resume.
+const RESUMABLE: u64 = 30 * 24 * 60 * 60 * 1_000_000;
+/// Partitions per page of the count.
 const COUNT_PARTITIONS: usize = 10_000;
 
-/// How to export.
+/// Options of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// Into which folder.
+    /// The target folder.
     pub dir: PathBuf,
-    /// Identity of the export if it is a new one: letters and digits that no other export has.
+    /// Identity of a new export: letters and digits that no other export has.
     pub id: [u8; 32],
-    /// What it is taken from, for people.
+    /// The exported node's name, for people.
     pub source: String,
-    /// When a segment is long enough; [`SEGMENT_BYTES`].
+    /// The length that ends a segment; usually [`SEGMENT_BYTES`].
     pub segment_bytes: u64,
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
     /// The identity of the export.
     pub id: String,
-    /// What there was.
+    /// Counts and checksums.
     pub totals: Totals,
-    /// Segments that were there before.
+    /// Segments of earlier, interrupted runs.
     pub resumed: u32,
-    /// Segments now.
+    /// Segments in all.
     pub segments: u32,
 }
 
-/// Writes everything `ends` keeps into a folder, or goes on where that was interrupted. What is written meanwhile may be in
-/// it or not: nobody should write.
+/// Writes everything in `stores` into a folder, or resumes an interrupted export. A write during the export may be in it or
+/// not, so clients should not write.
 ///
 /// # Errors
-/// [`Error`]; given again, it goes on. A folder with a complete export is refused: what was written since is not in it.
-pub async fn export(ends: &Ends, options: &ExportOptions, tell: impl Fn(Progress) + Send + Sync) -> Result<Exported> {
+/// [`Error`]; the same call resumes the export. A folder with a complete export is refused: later writes are not in it.
+pub async fn export(
+    stores: &StorePair,
+    options: &ExportOptions,
+    report: impl Fn(TransferProgress) + Send + Sync,
+) -> Result<Exported> {
     let dir = options.dir.clone();
-    let folder = disk(move || Folder::make(&dir)?.lock()).await?;
-    let manifest = begin(ends, &folder, options).await?;
+    let folder = run_blocking(move || ExportFolder::make(&dir)?.lock()).await?;
+    let manifest = begin(stores, &folder, options).await?;
     let id = manifest.id(&folder)?;
     let of = folder.clone();
-    let (resumed, Trailer { cursor, totals }) = disk(move || stands(&of, &id)).await?;
-    let counted = Counter::begin(ends.clone());
-    let mut scan = Scan::begin(ends.clone(), cursor, totals).await?;
+    let (resumed, SegmentTrailer { cursor, totals }) = run_blocking(move || resume_point(&of, &id)).await?;
+    let counted = PartitionCounter::begin(stores.clone());
+    let mut scan = StoreScan::begin(stores.clone(), cursor, totals).await?;
     let mut number = resumed;
-    while scan.cut().is_some_and(|cursor| !cursor.is_at_the_end()) {
+    while scan.safe_cursor().is_some_and(|cursor| !cursor.is_at_end()) {
         number += 1;
         let of = folder.clone();
-        let writer = disk(move || Writer::create(of, number, &id)).await?;
-        write_segment(&mut scan, writer, options.segment_bytes, &|scan| tell(told(scan, &counted))).await?;
+        let writer = run_blocking(move || SegmentWriter::create(of, number, &id)).await?;
+        write_segment(&mut scan, writer, options.segment_bytes, &|scan| report(progress_of(scan, &counted))).await?;
     }
-    let complete = Complete { types: types(scan.copies()), totals: scan.totals().clone(), segments: Vec::new() };
+    let complete = ExportContents { types: types(scan.copies()), totals: scan.totals().clone(), segments: Vec::new() };
     let totals = complete.totals.clone();
-    disk(move || end(&folder, manifest, complete, (number, id))).await?;
+    run_blocking(move || end(&folder, manifest, complete, (number, id))).await?;
     Ok(Exported { id: String::from_utf8_lossy(&id).into_owned(), totals, resumed, segments: number })
 }
 
-/// The manifest of a new export, or of the one that is gone on with.
-async fn begin(ends: &Ends, folder: &Folder, options: &ExportOptions) -> Result<Manifest> {
+/// The manifest of a new export, or of the interrupted one in the folder.
+async fn begin(stores: &StorePair, folder: &ExportFolder, options: &ExportOptions) -> Result<ExportManifest> {
     let of = folder.clone();
-    if let Some(manifest) = disk(move || of.manifest()).await? {
+    if let Some(manifest) = run_blocking(move || of.manifest()).await? {
         if manifest.complete.is_some() {
-            return Err(Error::Refused(is_complete(folder, &manifest)));
+            return Err(Error::Refused(complete_export_text(folder, &manifest)));
         }
         let id = manifest.id(folder)?;
-        let found = read(ends, &exports(), &ReadQuery::one(bytes::Bytes::copy_from_slice(&id))).await?;
+        let found = read(stores, &exports(), &ReadQuery::one(bytes::Bytes::copy_from_slice(&id))).await?;
         if found.rows.is_empty() {
             let line = "holds an unfinished export of another server's data, or one begun more than 30 days ago";
             return Err(Error::Refused(format!("{} {line}", folder.dir.display())));
@@ -100,24 +104,27 @@ async fn begin(ends: &Ends, folder: &Folder, options: &ExportOptions) -> Result<
         return Ok(manifest);
     }
     let of = folder.clone();
-    if disk(move || of.has_others()).await? {
+    if run_blocking(move || of.has_others()).await? {
         return Err(Error::Refused(format!("{} is not empty, and holds no export", folder.dir.display())));
     }
-    let store = &ends.store;
-    let now = patiently("asking for the time", |options| async move { store.now(&options).await }).await?;
+    let store = &stores.store;
+    let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
     let name = bytes::Bytes::copy_from_slice(&options.id);
-    let mark = Row { name, value: bytes::Bytes::from_static(&[1]), stamp: now.max(1), expires: Some(now + REMEMBERED) };
+    let mark = Row { name, value: bytes::Bytes::from_static(&[1]), stamp: now.max(1), expires: Some(now + RESUMABLE) };
     let batch = Batch::of(exports(), vec![Change::Put(mark)]);
     let batch = &batch;
-    patiently_on_disk("noting the export", |options| async move { store.apply(batch.clone(), &options).await }).await?;
-    let manifest = Manifest::new(&options.id, now, options.source.clone());
+    with_durable_retries("noting the export", |options| async move { store.apply(batch.clone(), &options).await })
+        .await?;
+    // The store's mark comes before the manifest. After a crash in between, the folder looks empty and the export starts anew;
+    // in the other order a manifest could stand for an export that its own store does not know.
+    let manifest = ExportManifest::new(&options.id, now, options.source.clone());
     let (of, whole) = (folder.clone(), manifest.clone());
-    disk(move || of.put_manifest(&whole)).await?;
+    run_blocking(move || of.put_manifest(&whole)).await?;
     Ok(manifest)
 }
 
-fn is_complete(folder: &Folder, manifest: &Manifest) -> String {
-    let (dir, Manifest { id, source, .. }) = (folder.dir.display(), manifest);
+fn complete_export_text(folder: &ExportFolder, manifest: &ExportManifest) -> String {
+    let (dir, ExportManifest { id, source, .. }) = (folder.dir.display(), manifest);
     let begun = OffsetDateTime::from_unix_timestamp_nanos(i128::from(manifest.begun) * 1000);
     let begun = begun.unwrap_or(OffsetDateTime::UNIX_EPOCH).truncate_to_second().format(&Rfc3339).unwrap_or_default();
     format!(
@@ -126,119 +133,126 @@ fn is_complete(folder: &Folder, manifest: &Manifest) -> String {
     )
 }
 
-/// Where a store notes the exports that were begun: they go on with the data they were begun with, or not at all.
+/// The store's marks of begun exports. An export resumes only with the store that it began with.
 fn exports() -> Partition {
-    Partition::own(Table::Marks, bytes::Bytes::from_static(b"exports"))
+    Partition::new(Table::Marks, bytes::Bytes::from_static(b"exports"))
 }
 
-/// How many segments are there, and what the last one says.
-fn stands(folder: &Folder, id: &ExportId) -> Result<(u32, Trailer)> {
+/// The number of whole segments, and the last one's trailer.
+fn resume_point(folder: &ExportFolder, id: &ExportId) -> Result<(u32, SegmentTrailer)> {
     match folder.segments()? {
-        0 => Ok((0, Trailer { cursor: Cursor::default(), totals: Totals::default() })),
-        count => Reader::open(&folder.dir, count, id).map(|(_, trailer, _)| (count, trailer)),
+        0 => Ok((0, SegmentTrailer { cursor: ScanCursor::default(), totals: Totals::default() })),
+        count => SegmentReader::open(&folder.dir, count, id).map(|(_, trailer, _)| (count, trailer)),
     }
 }
 
 /// Writes one segment.
 async fn write_segment(
-    scan: &mut Scan,
-    writer: Writer,
+    scan: &mut StoreScan,
+    writer: SegmentWriter,
     bytes_max: u64,
-    tell: &(dyn Fn(&Scan) + Send + Sync),
+    report: &(dyn Fn(&StoreScan) + Send + Sync),
 ) -> Result<()> {
-    let mut file = Behind::new(writer);
+    let mut file = WriteBehind::new(writer);
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     let mut bytes = 0;
     loop {
-        let cut = scan.cut();
-        if cut.is_some_and(|cursor| bytes >= bytes_max || cursor.is_at_the_end()) {
+        // A segment ends only where the scan can resume: an interrupted export continues from its trailer.
+        let safe_cursor = scan.safe_cursor();
+        if safe_cursor.is_some_and(|cursor| bytes >= bytes_max || cursor.is_at_end()) {
             break;
         }
         match scan.next().await? {
-            Step::Record(record) => {
+            ScanStep::Record(record) => {
                 let before = buffer.len();
                 segment::frame(&mut buffer, &record.encode());
                 bytes += (buffer.len() - before) as u64;
             }
-            Step::Counted | Step::End => {}
+            ScanStep::Counted | ScanStep::End => {}
         }
         if buffer.len() >= WRITE_BYTES {
             file.append(std::mem::take(&mut buffer)).await?;
             buffer.reserve(WRITE_BYTES * 2);
         }
-        tell(scan);
+        report(scan);
     }
-    let Some(cursor) = scan.cut().cloned() else { return Ok(()) };
-    let trailer = Trailer { cursor, totals: scan.totals().clone() };
+    let Some(cursor) = scan.safe_cursor().cloned() else { return Ok(()) };
+    let trailer = SegmentTrailer { cursor, totals: scan.totals().clone() };
     file.append(buffer).await?;
     let writer = file.settle().await?;
-    disk(move || writer.finish(&trailer)).await.map(drop)
+    run_blocking(move || writer.finish(&trailer)).await.map(drop)
 }
 
-/// A segment whose bytes are written while the next ones are gathered.
-struct Behind(JoinHandle<Result<Writer>>);
+/// A segment that writes its bytes in the background while the scan gathers the next ones.
+struct WriteBehind(JoinHandle<Result<SegmentWriter>>);
 
-impl Behind {
-    fn new(writer: Writer) -> Self {
+impl WriteBehind {
+    fn new(writer: SegmentWriter) -> Self {
         Self(spawn_blocking(move || Ok(writer)))
     }
 
-    /// Waits for the bytes before, then lets these be written.
+    /// Waits for the previous write, then starts the next one.
     async fn append(&mut self, bytes: Vec<u8>) -> Result<()> {
-        let mut writer = landed("writing a segment", (&mut self.0).await)?;
+        let mut writer = join_result("writing a segment", (&mut self.0).await)?;
         self.0 = spawn_blocking(move || writer.append(&bytes).map(|()| writer));
         Ok(())
     }
 
-    async fn settle(self) -> Result<Writer> {
-        landed("writing a segment", self.0.await)
+    async fn settle(self) -> Result<SegmentWriter> {
+        join_result("writing a segment", self.0.await)
     }
 }
 
-/// Looks once more at every segment and says that the export is complete.
-fn end(folder: &Folder, manifest: Manifest, mut complete: Complete, (count, id): (u32, ExportId)) -> Result<()> {
+/// Checks every segment once more and writes the complete manifest.
+fn end(
+    folder: &ExportFolder,
+    manifest: ExportManifest,
+    mut complete: ExportContents,
+    (count, id): (u32, ExportId),
+) -> Result<()> {
     for number in 1..=count {
-        let (_, _, digest) = Reader::open(&folder.dir, number, &id)?;
+        let (_, _, digest) = SegmentReader::open(&folder.dir, number, &id)?;
         complete.segments.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
     }
-    folder.put_manifest(&Manifest { complete: Some(complete), ..manifest })
+    // The manifest comes last: an import accepts no export whose segments were not all checked.
+    folder.put_manifest(&ExportManifest { complete: Some(complete), ..manifest })
 }
 
-fn types(copies: &Copies) -> Vec<TypeCopies> {
+fn types(copies: &TypeCatalogue) -> Vec<TypeCopies> {
     let asked = copies.0.iter().filter(|(_, (_, asked))| *asked);
     let of = |name: &bytes::Bytes, copies| TypeCopies { name: String::from_utf8_lossy(name).into_owned(), copies };
     asked.map(|(name, (copies, _))| of(name, *copies)).collect()
 }
 
-fn told(scan: &Scan, counted: &Counter) -> Progress {
+fn progress_of(scan: &StoreScan, counted: &PartitionCounter) -> TransferProgress {
     let totals = scan.totals();
-    Progress {
+    TransferProgress {
         phase: Phase::Export,
         table: scan.table(),
         rows: totals.rows(),
         blobs: totals.blobs.count,
         bytes: totals.bytes(),
-        // How many blobs there are no engine says without reading them all.
+        // No engine counts its blobs without reading them all, so their progress has no fraction.
         fraction: counted.fraction(totals.partitions).filter(|_| scan.table() != "blobs"),
     }
 }
 
-/// Counts the partitions while they are being exported: so there is something to measure progress by.
-struct Counter {
-    /// How many there are; 0 while that is not known.
+/// Counts the partitions during the export, as the total of its progress.
+struct PartitionCounter {
+    /// The total; 0 until it is known.
     all: Arc<AtomicU64>,
     _task: JoinSet<()>,
 }
 
-impl Counter {
-    fn begin(ends: Ends) -> Self {
+impl PartitionCounter {
+    fn begin(stores: StorePair) -> Self {
         let all = Arc::new(AtomicU64::new(0));
         let mut task = JoinSet::new();
         let found = Arc::clone(&all);
         task.spawn(async move {
-            match count(&ends).await {
+            match count(&stores).await {
                 Ok(count) => found.store(count, Ordering::Relaxed),
-                Err(error) => tracing::debug!(%error, "partitions were not counted"),
+                Err(error) => tracing::debug!(%error, "counting partitions failed: the export shows no percentage"),
             }
         });
         Self { all, _task: task }
@@ -250,15 +264,15 @@ impl Counter {
     }
 }
 
-async fn count(ends: &Ends) -> Result<u64> {
-    let (store, mut count) = (&ends.store, 0);
-    for table in ORDER.into_iter().filter(|table| how(*table) != How::Left) {
+async fn count(stores: &StorePair) -> Result<u64> {
+    let (store, mut count) = (&stores.store, 0);
+    for table in ORDER.into_iter().filter(|table| transfer_method(*table) != TransferMethod::Skipped) {
         let mut after = None;
         loop {
             let after_now = &after;
             let list =
                 |options| async move { store.partitions(table, after_now.clone(), COUNT_PARTITIONS, &options).await };
-            let page = patiently("counting partitions", list).await?;
+            let page = with_retries("counting partitions", list).await?;
             count += page.partitions.len() as u64;
             after = page.next;
             if after.is_none() {
@@ -270,7 +284,7 @@ async fn count(ends: &Ends) -> Result<u64> {
     Ok(count)
 }
 
-/// Runs what blocks where it may.
-pub(crate) async fn disk<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    landed("working on the folder", spawn_blocking(work).await)
+/// Runs file work on a thread that may block.
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    join_result("working on the folder", spawn_blocking(work).await)
 }

@@ -1,7 +1,7 @@
-//! The folder of an export: its manifest, and which segments are there.
+//! The folder of an export: its manifest and its segments.
 //!
 //! ```text
-//! manifest.json      format, id, when and from which engine; once complete: types, totals, every segment's digest
+//! manifest.json      format, id, start and source; once complete: types, totals, every segment's digest
 //! segment-000001 …   see [`crate::segment`]
 //! lock               held while an export writes
 //! ```
@@ -22,31 +22,31 @@ use crate::{Error, Result};
 
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
-/// How often, and how many times, a lock is tried: two seconds in all.
+/// The pause between two tries of the lock, and their number: two seconds in all.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const LOCK_TRIES: u32 = 40;
-/// The format that is written, and the only one that is read.
+/// The one format that this version writes and reads.
 const FORMAT: u32 = 1;
 
-/// What an export is.
+/// The manifest of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Manifest {
+pub(crate) struct ExportManifest {
     /// Format of the folder.
     pub(crate) format: u32,
     /// Identity of the export: 32 letters and digits.
     pub(crate) id: String,
-    /// When it was begun, in microseconds since 1970.
+    /// Start of the export, in microseconds since 1970.
     pub(crate) begun: Micros,
-    /// What it was taken from, for people.
+    /// The exported node's name, for people.
     pub(crate) source: String,
-    /// What is there, once it is complete.
-    pub(crate) complete: Option<Complete>,
+    /// The contents, once the export is complete.
+    pub(crate) complete: Option<ExportContents>,
 }
 
-/// What is in a complete export.
+/// The contents of a complete export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Complete {
-    /// The bucket types that were created with an n_val, and so ask for as many copies.
+pub(crate) struct ExportContents {
+    /// The bucket types created with an n_val, which a target must be able to hold.
     pub(crate) types: Vec<TypeCopies>,
     /// Counts and checksums.
     pub(crate) totals: Totals,
@@ -59,43 +59,43 @@ pub(crate) struct Complete {
 pub(crate) struct TypeCopies {
     /// Its name, for people.
     pub(crate) name: String,
-    /// Copies of what is in it.
+    /// The type's n_val.
     pub(crate) copies: u8,
 }
 
-impl Manifest {
-    /// Of a new export.
+impl ExportManifest {
+    /// The manifest of a new export.
     pub(crate) fn new(id: &ExportId, begun: Micros, source: String) -> Self {
         let id = String::from_utf8_lossy(id).into_owned();
         Self { format: FORMAT, id, begun, source, complete: None }
     }
 
     /// The export's identity.
-    pub(crate) fn id(&self, folder: &Folder) -> Result<ExportId> {
+    pub(crate) fn id(&self, folder: &ExportFolder) -> Result<ExportId> {
         let id = self.id.as_bytes().try_into();
         id.map_err(|_| Error::damaged(&folder.dir.join(MANIFEST), "its id has not 32 bytes"))
     }
 }
 
-/// A folder.
+/// The folder of an export.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder {
+pub(crate) struct ExportFolder {
     pub(crate) dir: PathBuf,
-    /// Locked as long as anybody may write, also whoever goes on in a thread of its own after the export was given up.
+    /// The lock. A thread that still writes after its export was given up keeps it until it ends.
     #[expect(dead_code, reason = "held, not read")]
     held: Option<Arc<File>>,
 }
 
-impl Folder {
-    /// The folder of this name; it is made if it is not there, for its owner alone: secrets will be in it.
+impl ExportFolder {
+    /// The folder of this name, created if it is missing. Only its owner may read it: it holds secrets.
     pub(crate) fn make(dir: &Path) -> Result<Self> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|error| Error::file(dir, error))?;
         Ok(Self { dir: dir.to_owned(), held: None })
     }
 
-    /// The folder of this name with a complete export in it.
-    pub(crate) fn open(dir: &Path) -> Result<(Self, Manifest, Complete)> {
+    /// The folder of this name, which holds a complete export.
+    pub(crate) fn open(dir: &Path) -> Result<(Self, ExportManifest, ExportContents)> {
         let folder = Self { dir: dir.to_owned(), held: None };
         let Some(manifest) = folder.manifest()? else {
             return Err(Error::Refused(format!("there is no export in {}", dir.display())));
@@ -107,8 +107,8 @@ impl Folder {
         Ok((folder, manifest, complete))
     }
 
-    /// Keeps everybody else from exporting into this folder as long as the answer or a copy of it lives. Blocks for a moment
-    /// when somebody is about to end.
+    /// Locks the folder against other exports while the result or a clone of it lives. Blocks up to two seconds for an export
+    /// that is about to end.
     pub(crate) fn lock(self) -> Result<Self> {
         let path = self.dir.join(LOCK);
         let file = File::create(&path).map_err(|error| Error::file(&path, error))?;
@@ -122,8 +122,8 @@ impl Folder {
         Err(Error::Refused(format!("another export into {} is running", self.dir.display())))
     }
 
-    /// What stands in the manifest, if there is one.
-    pub(crate) fn manifest(&self) -> Result<Option<Manifest>> {
+    /// The manifest, if there is one.
+    pub(crate) fn manifest(&self) -> Result<Option<ExportManifest>> {
         let path = self.dir.join(MANIFEST);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -137,14 +137,14 @@ impl Folder {
         serde_json::from_value(json).map(Some).map_err(|error| Error::damaged(&path, error.to_string()))
     }
 
-    /// Writes the manifest, whole or not at all.
-    pub(crate) fn put_manifest(&self, manifest: &Manifest) -> Result<()> {
+    /// Writes the manifest whole or not at all.
+    pub(crate) fn put_manifest(&self, manifest: &ExportManifest) -> Result<()> {
         let path = self.dir.join(MANIFEST);
         let json = serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(&path, error.into()))?;
         segment::write_whole(&path, &json)
     }
 
-    /// How many segments are there: from the first on, without a gap.
+    /// The number of segments, which have numbers from 1 without a gap.
     pub(crate) fn segments(&self) -> Result<u32> {
         let mut found = BTreeSet::new();
         for entry in fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))? {
@@ -158,20 +158,21 @@ impl Folder {
         }
     }
 
-    /// Whether anything is there that is not of an export.
+    /// Whether the folder holds files that belong to no export.
     pub(crate) fn has_others(&self) -> Result<bool> {
         let mut entries = fs::read_dir(&self.dir).map_err(|error| Error::file(&self.dir, error))?;
+        // A crash before the first whole manifest leaves the lock and a partial manifest; the export starts anew.
         Ok(entries
             .any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK && entry.file_name() != "manifest.part")))
     }
 }
 
-/// What a complete export holds, as text.
+/// The contents of a complete export, as text.
 ///
 /// # Errors
-/// There is none, or it was not finished.
+/// The folder holds no export, or an unfinished one.
 pub fn summary(dir: &Path) -> Result<String> {
-    let (_, manifest, complete) = Folder::open(dir)?;
+    let (_, manifest, complete) = ExportFolder::open(dir)?;
     Ok(format!("export {} of {}\n{}", manifest.id, manifest.source, complete.totals.text()))
 }
 
@@ -180,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_between_segments_is_named() {
+    fn a_missing_segment_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::make(dir.path()).unwrap();
+        let folder = ExportFolder::make(dir.path()).unwrap();
         for number in [1, 2, 4] {
             fs::write(dir.path().join(segment::name_of(number)), "").unwrap();
         }
@@ -194,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_is_not_guessed_at() {
+    fn an_unknown_manifest_format_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(MANIFEST), r#"{"format": 2}"#).unwrap();
-        let error = Folder::open(dir.path()).unwrap_err().to_string();
+        let error = ExportFolder::open(dir.path()).unwrap_err().to_string();
         assert!(error.contains("manifest.json is damaged: its format is not 1"), "{error}");
     }
 
     #[test]
-    fn one_export_writes_at_a_time() {
+    fn two_exports_never_write_into_one_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::make(dir.path()).unwrap();
+        let folder = ExportFolder::make(dir.path()).unwrap();
         let held = folder.clone().lock().unwrap();
         let copy = held.clone();
         drop(held);

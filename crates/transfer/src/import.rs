@@ -1,91 +1,97 @@
-//! A folder into a store.
+//! Imports an export's folder into a store.
 
 use std::path::Path;
 
 use larder_store::{Row, Table};
 
-use crate::calls::patiently;
-use crate::export::disk;
-use crate::folder::{Complete, Folder};
-use crate::marker::Marker;
-use crate::progress::{Phase, Progress, Tell};
-use crate::record::Record;
-use crate::scope::{How, ORDER, how};
-use crate::segment::{self, ExportId, Reader};
-use crate::sink::Sink;
-use crate::totals::{Total, Totals};
-use crate::{Ends, Error, Result, users};
+use crate::checkpoint::ImportCheckpoint;
+use crate::export::run_blocking;
+use crate::folder::{ExportContents, ExportFolder};
+use crate::progress::{Phase, ProgressCallback, TransferProgress};
+use crate::record::SegmentRecord;
+use crate::retry::with_retries;
+use crate::scope::{ORDER, TransferMethod, transfer_method};
+use crate::segment::{self, ExportId, SegmentReader};
+use crate::sink::RecordSink;
+use crate::totals::{TableTotal, Totals};
+use crate::{Error, Result, StorePair, users};
 
-/// Bytes of records read at once.
+/// Bytes of records per read.
 const READ_BYTES: usize = 2 * 1024 * 1024;
-/// How far ahead of the target's clock the newest row may be, in microseconds.
-const AHEAD_MAX: u64 = 60 * 1_000_000;
+/// The farthest that the newest row may be ahead of the target's clock, in microseconds.
+const CLOCK_AHEAD_MAX: u64 = 60 * 1_000_000;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// The identity of the export.
     pub id: String,
-    /// What it holds.
+    /// The export's counts and checksums.
     pub totals: Totals,
-    /// Segments that were in the target before.
+    /// Segments of earlier, interrupted runs.
     pub resumed: u32,
-    /// Segments there are.
+    /// Segments in all.
     pub segments: u32,
 }
 
-/// Writes the export in `dir` into a target that is empty, or goes on where that was interrupted. Nobody should use the
-/// target meanwhile. When this is answered everything is on disk; [`crate::verify`] says whether it is right.
+/// Writes the export in `dir` into an empty target, or resumes an interrupted import. Clients must not use the target until it
+/// returns; then everything is on disk, and [`crate::verify`] compares it with the export.
 ///
 /// # Errors
-/// [`Error`]; given again, it goes on. `Refused`: nothing was written.
-pub async fn import(ends: &Ends, dir: &Path, tell: impl Fn(Progress) + Send + Sync) -> Result<Imported> {
+/// [`Error`]; the same call resumes the import. `Refused`: the import wrote nothing.
+pub async fn import(
+    stores: &StorePair,
+    dir: &Path,
+    report: impl Fn(TransferProgress) + Send + Sync,
+) -> Result<Imported> {
     let path = dir.to_owned();
-    let (folder, id, complete) = disk(move || {
-        let (folder, manifest, complete) = Folder::open(&path)?;
+    let (folder, id, complete) = run_blocking(move || {
+        let (folder, manifest, complete) = ExportFolder::open(&path)?;
         Ok((folder.clone(), manifest.id(&folder)?, complete))
     })
     .await?;
     let text = String::from_utf8_lossy(&id).into_owned();
-    let mut marker = begin(ends, &text, &complete).await?;
-    let resumed = marker.segments;
+    let mut checkpoint = begin(stores, &text, &complete).await?;
+    let resumed = checkpoint.segments;
     let segments = u32::try_from(complete.segments.len()).unwrap_or(u32::MAX);
-    let store = &ends.store;
+    let store = &stores.store;
     for number in resumed + 1..=segments {
-        let now = patiently("asking for the time", |options| async move { store.now(&options).await }).await?;
-        let mut sink = Sink::new(ends.clone(), now);
-        put_segment(&mut sink, (&folder, &id, &complete), number, &tell).await?;
+        let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
+        let mut sink = RecordSink::new(stores.clone(), now);
+        put_segment(&mut sink, (&folder, &id, &complete), number, &report).await?;
+        // The checkpoint follows its rows: after a crash the import repeats a segment and never skips one.
         sink.drain().await?;
-        marker.segments = number;
-        marker.complete = number == segments;
-        marker.write(ends).await?;
+        checkpoint.segments = number;
+        checkpoint.complete = number == segments;
+        checkpoint.write(stores).await?;
     }
     Ok(Imported { id: text, totals: complete.totals, resumed, segments })
 }
 
-/// Where the import stands; a new one once nothing speaks against it.
-async fn begin(ends: &Ends, id: &str, complete: &Complete) -> Result<Marker> {
-    let before = Marker::read(ends).await?;
+/// The import's checkpoint: the stored one, or a new one after all checks pass.
+async fn begin(stores: &StorePair, id: &str, complete: &ExportContents) -> Result<ImportCheckpoint> {
+    let before = ImportCheckpoint::read(stores).await?;
     match &before {
-        Some(marker) if marker.id == id => return Ok(marker.clone()),
-        Some(marker) if !marker.complete => {
+        Some(checkpoint) if checkpoint.id == id => return Ok(checkpoint.clone()),
+        Some(checkpoint) if !checkpoint.complete => {
             let line =
-                format!("the import of another export ({}) was interrupted here: finish that one first", marker.id);
+                format!("the import of another export ({}) was interrupted here: finish that one first", checkpoint.id);
             return Err(Error::Refused(line));
         }
         Some(_) | None => {}
     }
-    refuse_types(ends, complete)?;
-    refuse_future(ends, complete).await?;
-    refuse_others(ends, complete).await?;
-    let mut marker = Marker::new(id, before.as_ref());
-    marker.write(ends).await?;
-    Ok(marker)
+    refuse_types(stores, complete)?;
+    refuse_future(stores, complete).await?;
+    refuse_others(stores, complete).await?;
+    // Before the first row: after a crash the checkpoint explains why the target is not empty.
+    let mut checkpoint = ImportCheckpoint::new(id, before.as_ref());
+    checkpoint.write(stores).await?;
+    Ok(checkpoint)
 }
 
-/// Refuses types that want more copies than there are machines.
-fn refuse_types(ends: &Ends, complete: &Complete) -> Result<()> {
-    let limits = ends.store.limits();
+/// Refuses types with more copies than the target has nodes.
+fn refuse_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
+    let limits = stores.store.limits();
     let too_many = complete.types.iter().filter(|one| limits.replicated && u32::from(one.copies) > limits.nodes);
     let named: Vec<_> = too_many.map(|one| format!("{} (n_val {})", one.name.escape_debug(), one.copies)).collect();
     if named.is_empty() {
@@ -95,12 +101,12 @@ fn refuse_types(ends: &Ends, complete: &Complete) -> Result<()> {
     Err(Error::Refused(format!("there are {nodes} nodes, too few for the copies these bucket types ask for: {named}")))
 }
 
-/// Refuses rows from a time that has not come: what is written after the import would be older.
-async fn refuse_future(ends: &Ends, complete: &Complete) -> Result<()> {
-    let store = &ends.store;
-    let now = patiently("asking for the time", |options| async move { store.now(&options).await }).await?;
+/// Refuses rows from the future: writes after the import would get older stamps than those rows and lose to them.
+async fn refuse_future(stores: &StorePair, complete: &ExportContents) -> Result<()> {
+    let store = &stores.store;
+    let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
     let ahead = complete.totals.greatest.saturating_sub(now);
-    if ahead <= AHEAD_MAX {
+    if ahead <= CLOCK_AHEAD_MAX {
         return Ok(());
     }
     let seconds = ahead / 1_000_000;
@@ -109,24 +115,24 @@ async fn refuse_future(ends: &Ends, complete: &Complete) -> Result<()> {
     )))
 }
 
-/// Refuses a target that has something already.
-async fn refuse_others(ends: &Ends, complete: &Complete) -> Result<()> {
+/// Refuses a target that holds data.
+async fn refuse_others(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let mut found = Vec::new();
-    let (store, blobs) = (&ends.store, &ends.blobs);
+    let (store, blobs) = (&stores.store, &stores.blobs);
     for table in ORDER.into_iter().filter(|table| !matches!(table, Table::Users | Table::Usage)) {
-        if how(table) == How::Shadow {
+        if transfer_method(table) == TransferMethod::Derived {
             continue;
         }
         let list = |options| async move { store.partitions(table, None, 1, &options).await };
-        let page = patiently("looking whether the target is empty", list).await?;
+        let page = with_retries("looking whether the target is empty", list).await?;
         if !page.partitions.is_empty() {
             found.push(table.name());
         }
     }
-    if complete.totals.of(Table::Users) != Total::default() && users::are_there(ends).await? {
+    if complete.totals.of(Table::Users) != TableTotal::default() && users::has_users(stores).await? {
         found.push(Table::Users.name());
     }
-    if !patiently("looking whether the target is empty", |_| blobs.list(None, 1)).await?.is_empty() {
+    if !with_retries("looking whether the target is empty", |_| blobs.list(None, 1)).await?.is_empty() {
         found.push("blobs");
     }
     if found.is_empty() {
@@ -137,65 +143,67 @@ async fn refuse_others(ends: &Ends, complete: &Complete) -> Result<()> {
 
 /// Writes the records of one segment.
 async fn put_segment(
-    sink: &mut Sink,
-    (folder, id, complete): (&Folder, &ExportId, &Complete),
+    sink: &mut RecordSink,
+    (folder, id, complete): (&ExportFolder, &ExportId, &ExportContents),
     number: u32,
-    tell: Tell<'_>,
+    report: ProgressCallback<'_>,
 ) -> Result<()> {
     let (dir, id) = (folder.dir.clone(), *id);
-    let (mut reader, before, digest) = disk(move || {
+    let (mut reader, before, digest) = run_blocking(move || {
         let before = match number {
             1 => Totals::default(),
             _ => segment::trailer(&dir.join(segment::name_of(number - 1)))?.0.totals,
         };
-        let (reader, _, digest) = Reader::open(&dir, number, &id)?;
+        let (reader, _, digest) = SegmentReader::open(&dir, number, &id)?;
         Ok((reader, before, digest))
     })
     .await?;
     let damaged = |what: String| Error::damaged(&folder.dir.join(segment::name_of(number)), what);
+    // The manifest's digest guards against a segment of another run, which is whole but holds other rows.
     let wanted = complete.segments.get(number as usize - 1);
     if wanted != Some(&digest.iter().map(|byte| format!("{byte:02x}")).collect()) {
         return Err(damaged("it is not the one in the manifest".to_owned()));
     }
-    let mut told = Told { rows: before.rows(), blobs: before.blobs.count, bytes: before.bytes(), table: "blobs" };
+    let mut counts =
+        ImportCounts { rows: before.rows(), blobs: before.blobs.count, bytes: before.bytes(), table: "blobs" };
     let all = complete.totals.bytes().max(1) as f64;
     loop {
         let records;
-        (reader, records) = disk(move || reader.records(READ_BYTES).map(|records| (reader, records))).await?;
+        (reader, records) = run_blocking(move || reader.records(READ_BYTES).map(|records| (reader, records))).await?;
         if records.is_empty() {
             return Ok(());
         }
         for bytes in records {
-            let record = Record::decode(bytes).map_err(|error| damaged(error.to_string()))?;
-            told.count(&record);
+            let record = SegmentRecord::decode(bytes).map_err(|error| damaged(error.to_string()))?;
+            counts.count(&record);
             sink.take(record).await?;
-            let Told { rows, blobs, bytes, table } = told;
+            let ImportCounts { rows, blobs, bytes, table } = counts;
             let fraction = Some((bytes as f64 / all).min(1.0));
-            tell(Progress { phase: Phase::Import, table, rows, blobs, bytes, fraction });
+            report(TransferProgress { phase: Phase::Import, table, rows, blobs, bytes, fraction });
         }
     }
 }
 
-/// What was taken so far.
-struct Told {
+/// Counts of an import so far.
+struct ImportCounts {
     rows: u64,
     blobs: u64,
     bytes: u64,
     table: &'static str,
 }
 
-impl Told {
-    fn count(&mut self, record: &Record) {
+impl ImportCounts {
+    fn count(&mut self, record: &SegmentRecord) {
         self.table = "blobs";
         match record {
-            Record::Rows(rows) => {
+            SegmentRecord::Rows(rows) => {
                 self.table = rows.partition.table.name();
                 self.rows += rows.rows.len() as u64;
                 let row = |row: &Row| (rows.partition.key.len() + row.name.len() + row.value.len()) as u64;
                 self.bytes += rows.rows.iter().map(row).sum::<u64>();
             }
-            Record::Blob(_) => self.blobs += 1,
-            Record::Piece(bytes) => self.bytes += bytes.len() as u64,
+            SegmentRecord::Blob(_) => self.blobs += 1,
+            SegmentRecord::Piece(bytes) => self.bytes += bytes.len() as u64,
         }
     }
 }

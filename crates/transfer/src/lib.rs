@@ -1,35 +1,35 @@
-//! Everything a store keeps, into a folder and out of it again: the way from one machine to many, and back.
+//! Export of everything in a store to a folder, and import from it: the way from one machine to many, and back.
 //!
 //! ```text
 //! store ── scan ──> records ──> segment-000001 … ──> manifest.json
 //!            │                        │
 //!            └─ totals, cursor ───────┘ (at the end of each segment)
 //!
-//! folder ── segments ──> apply, apply_if, blobs ──> target; the marker there says how far it has come
+//! folder ── segments ──> apply, apply_if, blobs ──> target, with the import's checkpoint
 //! ```
-//! - Rows are copied as they are, stamps and expiries with them: contexts that clients hold stay valid. Two things are made
-//!   anew: a head's shadow, which engines keep in different ways, and the rows of S3 users, which every server has some of.
-//! - A segment is there whole or not at all. What was interrupted goes on behind the last whole segment; repeating what was
-//!   done is harmless, because a row's stamp decides and a blob has its name for ever.
-//! - Rows go before the blobs they name, heads before what belongs to them: no sweeper ever sees a thing without its owner.
+//! - Rows are copied unchanged, with stamps and expiries, so the contexts of clients stay valid. Two kinds are rebuilt: a head's
+//!   derived row, which engines store in different ways, and the rows of S3 users, which every server already has.
+//! - A segment exists whole or not at all. An interrupted transfer resumes after the last whole segment. Repeated writes are
+//!   harmless: the greatest stamp of a row wins, and a blob keeps its name for ever.
+//! - Rows go before the blobs they name, and heads before their versions: no sweeper sees a blob or a version without its owner.
 //! - A checksum per table adds up a digest of each row, so the order in which an engine lists them does not matter.
 //! - Memory is bounded: pages of rows, pieces of blobs, a fixed number of calls at once.
 
-mod calls;
 mod catalogue;
+mod checkpoint;
 mod cursor;
+mod derived;
 mod error;
 mod export;
 mod folder;
 mod guarded;
 mod import;
-mod marker;
 mod progress;
 mod record;
+mod retry;
 mod scan;
 mod scope;
 mod segment;
-mod shadow;
 mod sink;
 mod totals;
 mod users;
@@ -39,7 +39,7 @@ pub use error::{Error, Result};
 pub use export::{ExportOptions, Exported, SEGMENT_BYTES, export};
 pub use folder::summary;
 pub use import::{Imported, import};
-pub use progress::{Phase, Progress};
+pub use progress::{Phase, TransferProgress};
 pub use totals::Totals;
 pub use verify::verify;
 
@@ -49,10 +49,10 @@ use larder_store::{Blobs, Store};
 
 /// A store and its blobs.
 #[derive(Clone)]
-pub struct Ends {
-    /// Where rows are.
+pub struct StorePair {
+    /// The rows.
     pub store: Arc<dyn Store>,
-    /// Where large bodies are.
+    /// The large bodies.
     pub blobs: Arc<dyn Blobs>,
 }
 

@@ -1,22 +1,22 @@
-//! How far a transfer has come.
+//! The progress of a transfer.
 
-/// What is being done.
+/// The phase of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// A store is written into a folder.
+    /// Store to folder.
     Export,
-    /// A folder is written into a store.
+    /// Folder to store.
     Import,
-    /// A store is compared with a folder.
+    /// Comparison of a store with a folder.
     Verify,
 }
 
-/// How far it has come.
+/// The progress of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    /// What is being done.
+pub struct TransferProgress {
+    /// The phase.
     pub phase: Phase,
-    /// Which table, or `blobs`.
+    /// The table being read, or `blobs`.
     pub table: &'static str,
     /// Rows so far.
     pub rows: u64,
@@ -24,12 +24,12 @@ pub struct Progress {
     pub blobs: u64,
     /// Bytes so far.
     pub bytes: u64,
-    /// How much of all that is, from 0 to 1, where it is known.
+    /// The part of the whole that is done, from 0 to 1, where the whole is known.
     pub fraction: Option<f64>,
 }
 
-/// Who is told.
-pub(crate) type Tell<'a> = &'a (dyn Fn(Progress) + Send + Sync);
+/// The function that receives progress.
+pub(crate) type ProgressCallback<'a> = &'a (dyn Fn(TransferProgress) + Send + Sync);
 
 impl Phase {
     /// Its name.

@@ -1,4 +1,4 @@
-//! What stands in a segment: rows of one partition, blobs, pieces of blobs.
+//! The records of a segment: rows of one partition, blobs, pieces of blobs.
 //!
 //! ```text
 //! rows    1 · table u8 · n_val u8 · partition key · guard · count · (name · value · stamp u64 · expires u64, 0: never)…
@@ -8,7 +8,7 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, Decoder, Encoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Partition, Row, Stamp, Table};
 
@@ -26,9 +26,9 @@ pub(crate) const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum SegmentRecord {
     /// Rows of one partition.
-    Rows(Rows),
+    Rows(PartitionRows),
     /// A blob; its bytes follow.
     Blob(BlobStart),
     /// The next bytes of the blob before.
@@ -37,23 +37,23 @@ pub(crate) enum Record {
 
 /// Rows of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rows {
-    /// Which partition.
+pub(crate) struct PartitionRows {
+    /// The partition.
     pub(crate) partition: Partition,
-    /// For guarded tables: where in the partition these rows are.
-    pub(crate) guard: Option<Guard>,
+    /// For guarded tables: the position of these rows in their partition.
+    pub(crate) guard: Option<GuardPosition>,
     /// The rows.
     pub(crate) rows: Vec<Row>,
 }
 
-/// Where rows of a guarded partition are.
+/// The position of rows in a guarded partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct GuardPosition {
     /// The stamp of the partition's head.
     pub(crate) head: Stamp,
-    /// Nothing of the partition came before.
+    /// Whether these are the first rows of the partition.
     pub(crate) first: bool,
-    /// Nothing of it follows; the first of the rows is the head.
+    /// Whether these are the last rows of the partition; the first of them is then its head.
     pub(crate) last: bool,
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct Guard {
 pub(crate) struct BlobStart {
     /// Its identity.
     pub(crate) id: BlobId,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) owner: BlobOwner,
     /// Its length in bytes.
     pub(crate) length: u64,
 }
 
-impl Record {
-    /// The form in a segment.
+impl SegmentRecord {
+    /// The record's bytes in a segment.
     pub(crate) fn encode(&self) -> Bytes {
         match self {
             Self::Rows(rows) => rows.encode(),
             Self::Blob(blob) => blob.encode(),
             Self::Piece(bytes) => {
-                let mut out = Encoder::with_capacity(bytes.len() + 1);
+                let mut out = FieldEncoder::with_capacity(bytes.len() + 1);
                 out.u8(PIECE);
                 out.raw(bytes);
                 out.finish()
@@ -83,14 +83,14 @@ impl Record {
         }
     }
 
-    /// Reads the form in a segment; names and values share its memory.
+    /// Decodes a record; names and values share the memory of `bytes`.
     ///
     /// # Errors
     /// [`DecodeError`].
     pub(crate) fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(bytes);
+        let mut rest = FieldDecoder::new(bytes);
         let record = match rest.u8()? {
-            ROWS => Self::Rows(Rows::take(&mut rest)?),
+            ROWS => Self::Rows(PartitionRows::take(&mut rest)?),
             BLOB => Self::Blob(BlobStart::take(&mut rest)?),
             PIECE => return Ok(Self::Piece(rest.rest())),
             _ => return Err(DecodeError::Invalid("record")),
@@ -100,19 +100,19 @@ impl Record {
     }
 }
 
-impl Rows {
-    /// Bytes of its rows.
+impl PartitionRows {
+    /// Bytes of the rows.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.iter().map(|row| row.name.len() + row.value.len() + 16).sum()
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(self.bytes() + 20 * self.rows.len() + self.partition.key.len() + 32);
+        let mut out = FieldEncoder::with_capacity(self.bytes() + 20 * self.rows.len() + self.partition.key.len() + 32);
         out.u8(ROWS);
         put_partition(&mut out, &self.partition);
         match self.guard {
             None => out.u8(0),
-            Some(Guard { head, first, last }) => {
+            Some(GuardPosition { head, first, last }) => {
                 out.u8(1);
                 out.u64(head);
                 out.u8(u8::from(first) * FIRST + u8::from(last) * LAST);
@@ -128,11 +128,11 @@ impl Rows {
         out.finish()
     }
 
-    fn take(rest: &mut Decoder) -> Result<Self, DecodeError> {
+    fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         let partition = partition(rest)?;
         let guard = match rest.u8()? {
             0 => None,
-            1 => Some((rest.u64()?, rest.u8()?)).map(|(head, flags)| Guard {
+            1 => Some((rest.u64()?, rest.u8()?)).map(|(head, flags)| GuardPosition {
                 head,
                 first: flags & FIRST != 0,
                 last: flags & LAST != 0,
@@ -157,7 +157,7 @@ impl Rows {
 
 impl BlobStart {
     fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(self.owner.partition.key.len() + self.owner.row.len() + 64);
+        let mut out = FieldEncoder::with_capacity(self.owner.partition.key.len() + self.owner.row.len() + 64);
         out.u8(BLOB);
         out.raw(&self.id.0);
         put_partition(&mut out, &self.owner.partition);
@@ -166,20 +166,20 @@ impl BlobStart {
         out.finish()
     }
 
-    fn take(rest: &mut Decoder) -> Result<Self, DecodeError> {
+    fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         let id = rest.raw(24)?.as_ref().try_into().map(BlobId).map_err(|_| DecodeError::Truncated)?;
         let owner = BlobOwner { partition: partition(rest)?, row: rest.bytes()? };
         Ok(Self { id, owner, length: rest.u64()? })
     }
 }
 
-fn put_partition(out: &mut Encoder, partition: &Partition) {
+fn put_partition(out: &mut FieldEncoder, partition: &Partition) {
     out.u8(partition.table.code());
     out.u8(partition.n_val);
     out.bytes(&partition.key);
 }
 
-fn partition(rest: &mut Decoder) -> Result<Partition, DecodeError> {
+fn partition(rest: &mut FieldDecoder) -> Result<Partition, DecodeError> {
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
     Ok(Partition { table, n_val: rest.u8()?, key: rest.bytes()? })
 }
@@ -199,7 +199,7 @@ mod tests {
             .prop_map(|(name, value, stamp, expires)| Row { name, value, stamp, expires })
     }
 
-    fn record() -> impl Strategy<Value = Record> {
+    fn record() -> impl Strategy<Value = SegmentRecord> {
         let partition = || {
             (0..Table::ALL.len(), any::<u8>(), text()).prop_map(|(at, n_val, key)| Partition {
                 table: Table::ALL[at],
@@ -209,50 +209,50 @@ mod tests {
         };
         let rows = (partition(), any::<(u64, bool, bool)>(), vec(row(), 1..5)).prop_map(
             |(partition, (head, first, last), rows)| {
-                let guard = partition.table.is_guarded().then_some(Guard { head, first, last });
-                Record::Rows(Rows { partition, guard, rows })
+                let guard = partition.table.is_guarded().then_some(GuardPosition { head, first, last });
+                SegmentRecord::Rows(PartitionRows { partition, guard, rows })
             },
         );
         let blob = (any::<[u8; 24]>(), partition(), text(), any::<u64>()).prop_map(|(id, partition, row, length)| {
-            Record::Blob(BlobStart { id: BlobId(id), owner: BlobOwner { partition, row }, length })
+            SegmentRecord::Blob(BlobStart { id: BlobId(id), owner: BlobOwner { partition, row }, length })
         });
-        prop_oneof![rows, blob, text().prop_map(Record::Piece)]
+        prop_oneof![rows, blob, text().prop_map(SegmentRecord::Piece)]
     }
 
     proptest! {
         #[test]
-        fn records_come_back(record in record()) {
-            prop_assert_eq!(Record::decode(record.encode()), Ok(record));
+        fn a_record_decodes_to_itself(record in record()) {
+            prop_assert_eq!(SegmentRecord::decode(record.encode()), Ok(record));
         }
 
         #[test]
-        fn any_bytes_are_a_record_or_an_error(bytes: Vec<u8>) {
-            let _ = Record::decode(bytes.into());
+        fn arbitrary_bytes_decode_or_fail_without_a_panic(bytes: Vec<u8>) {
+            let _ = SegmentRecord::decode(bytes.into());
         }
 
         #[test]
-        fn damaged_records_fail_or_decode_without_panic(record in record(), at: usize, bit in 0..8_u8) {
+        fn damaged_records_decode_or_fail_without_a_panic(record in record(), at: usize, bit in 0..8_u8) {
             let mut bytes = record.encode().to_vec();
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
-            let _ = Record::decode(bytes.into());
+            let _ = SegmentRecord::decode(bytes.into());
         }
     }
 
-    /// The stored form, byte for byte: a change here is a change of format and needs a new version.
+    /// The stored bytes of each record: another encoding is another format and needs a new version.
     #[test]
-    fn the_golden_records_still_open() {
+    fn the_encoding_of_records_does_not_change() {
         let partition = Partition { table: Table::Heads, n_val: 3, key: "k".into() };
         let head = Row { name: Bytes::new(), value: "v".into(), stamp: 9, expires: None };
-        let rows = Rows {
+        let rows = PartitionRows {
             partition: partition.clone(),
-            guard: Some(Guard { head: 9, first: true, last: true }),
+            guard: Some(GuardPosition { head: 9, first: true, last: true }),
             rows: vec![head],
         };
         let golden = b"\x01\x08\x03\x01k\x01\0\0\0\0\0\0\0\x09\x03\x01\0\x01v\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0";
-        assert_eq!(Record::Rows(rows).encode().as_ref(), golden);
+        assert_eq!(SegmentRecord::Rows(rows).encode().as_ref(), golden);
         let owner = BlobOwner { partition, row: "r".into() };
-        let blob = Record::Blob(BlobStart { id: BlobId([7; 24]), owner, length: 5 });
+        let blob = SegmentRecord::Blob(BlobStart { id: BlobId([7; 24]), owner, length: 5 });
         let golden = [&[2][..], &[7; 24], b"\x08\x03\x01k\x01r\0\0\0\0\0\0\0\x05"].concat();
         assert_eq!(blob.encode(), golden);
     }

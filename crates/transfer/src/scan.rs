@@ -1,76 +1,76 @@
-//! A walk over everything a store keeps, as records.
+//! A scan over everything in a store, as records.
 //!
-//! Partitions are read ahead, many at once and in pages; blobs too, the small ones whole. Between two records the walk can be
-//! cut and gone on with, but not inside a guarded partition, whose head comes last, nor inside a blob.
+//! It prefetches partitions, many at once and in pages, and small blobs. A scan can stop and resume between two records, except
+//! inside a guarded partition, whose head comes last, and inside a blob.
 
-mod ahead;
 mod blobs;
+mod prefetch;
 
-use larder_store::{Page, Row, Stopped, Table};
+use larder_store::{Row, RowPage, Stopped, Table};
 
-use crate::calls::patiently;
-use crate::catalogue::Copies;
-use crate::cursor::Cursor;
-use crate::record::{Guard, Record, Rows};
-use crate::scope::{How, ORDER, how};
+use crate::catalogue::TypeCatalogue;
+use crate::cursor::ScanCursor;
+use crate::record::{GuardPosition, PartitionRows, SegmentRecord};
+use crate::retry::with_retries;
+use crate::scope::{ORDER, TransferMethod, transfer_method};
 use crate::totals::Totals;
-use crate::{Ends, Error, Result};
+use crate::{Error, Result, StorePair};
 
-use ahead::Ahead;
 use blobs::BlobWalk;
+use prefetch::RowPrefetch;
 
-/// Partitions asked for at once.
+/// Partitions per page of the list.
 const PAGE_PARTITIONS: usize = 256;
 
-/// A walk.
-pub(crate) struct Scan {
-    ends: Ends,
-    copies: Copies,
-    cursor: Cursor,
+/// A scan of a store.
+pub(crate) struct StoreScan {
+    stores: StorePair,
+    copies: TypeCatalogue,
+    cursor: ScanCursor,
     totals: Totals,
-    ahead: Ahead,
+    prefetch: RowPrefetch,
     blobs: BlobWalk,
-    /// The head of the guarded partition that is being read, and whether nothing of it was answered yet.
+    /// The head of the guarded partition being read, and whether none of its rows was returned yet.
     head: Option<(Row, bool)>,
 }
 
-/// One step of a walk.
-pub(crate) enum Step {
+/// One step of a scan.
+pub(crate) enum ScanStep {
     /// A record.
-    Record(Record),
-    /// Rows that are looked at, but not copied.
+    Record(SegmentRecord),
+    /// Rows that were counted, but are not copied.
     Counted,
-    /// There is nothing more.
+    /// The end of the scan.
     End,
 }
 
-impl Scan {
-    /// A walk from this place on, with what was met before it.
+impl StoreScan {
+    /// A scan from this cursor on, with the totals before it.
     ///
     /// # Errors
-    /// What the store answers to who asks for the catalogue.
-    pub(crate) async fn begin(ends: Ends, cursor: Cursor, totals: Totals) -> Result<Self> {
-        let copies = Copies::read(&ends).await?;
-        let (ahead, blobs) = (Ahead::new(ends.clone()), BlobWalk::new(ends.clone()));
-        Ok(Self { ends, copies, cursor, totals, ahead, blobs, head: None })
+    /// The store's last error.
+    pub(crate) async fn begin(stores: StorePair, cursor: ScanCursor, totals: Totals) -> Result<Self> {
+        let copies = TypeCatalogue::read(&stores).await?;
+        let (prefetch, blobs) = (RowPrefetch::new(stores.clone()), BlobWalk::new(stores.clone()));
+        Ok(Self { stores, copies, cursor, totals, prefetch, blobs, head: None })
     }
 
-    /// Where it stands, if it can be cut here.
-    pub(crate) fn cut(&self) -> Option<&Cursor> {
+    /// The cursor, if the scan may stop and resume here.
+    pub(crate) fn safe_cursor(&self) -> Option<&ScanCursor> {
         (self.head.is_none() && !self.blobs.is_inside()).then_some(&self.cursor)
     }
 
-    /// What was met so far.
+    /// The totals so far.
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
     }
 
     /// The bucket types of the store.
-    pub(crate) fn copies(&self) -> &Copies {
+    pub(crate) fn copies(&self) -> &TypeCatalogue {
         &self.copies
     }
 
-    /// The name of what is being read.
+    /// The name of the table being read, or `blobs`.
     pub(crate) fn table(&self) -> &'static str {
         ORDER.get(self.cursor.step).map_or("blobs", |table| table.name())
     }
@@ -78,8 +78,8 @@ impl Scan {
     /// The next step.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(crate) async fn next(&mut self) -> Result<Step> {
+    /// The store's last error.
+    pub(crate) async fn next(&mut self) -> Result<ScanStep> {
         while let Some(&table) = ORDER.get(self.cursor.step) {
             if self.cursor.rest.is_empty() {
                 self.list(table).await?;
@@ -87,63 +87,65 @@ impl Scan {
                 return Ok(step);
             }
         }
-        if self.cursor.is_at_the_end() {
-            return Ok(Step::End);
+        if self.cursor.is_at_end() {
+            return Ok(ScanStep::End);
         }
         match self.blobs.next(&mut self.cursor, &mut self.totals, &self.copies).await? {
-            Some(record) => Ok(Step::Record(record)),
+            Some(record) => Ok(ScanStep::Record(record)),
             None => {
-                self.cursor.step_on();
-                Ok(Step::End)
+                self.cursor.begin_next_step();
+                Ok(ScanStep::End)
             }
         }
     }
 
-    /// The next page of partitions, or the next table.
+    /// Lists the next page of partitions, or moves on to the next table.
     async fn list(&mut self, table: Table) -> Result<()> {
         if self.cursor.listed && self.cursor.next.is_none() {
-            self.cursor.step_on();
+            self.cursor.begin_next_step();
             return Ok(());
         }
         let after = self.cursor.next.as_ref().map(|name| name.0.clone());
-        let (store, after) = (&self.ends.store, &after);
+        let (store, after) = (&self.stores.store, &after);
         let list = |options| async move { store.partitions(table, after.clone(), PAGE_PARTITIONS, &options).await };
-        let page = patiently("listing partitions", list).await?;
-        let partitions = page.partitions.into_iter().map(|one| self.copies.place(one)).collect();
+        let page = with_retries("listing partitions", list).await?;
+        let partitions = page.partitions.into_iter().map(|one| self.copies.with_copies(one)).collect();
         self.cursor.take_page(partitions, page.next);
         Ok(())
     }
 
-    /// The next page of rows of the first partition of the cursor; `None` if there are none.
-    async fn rows(&mut self, table: Table) -> Result<Option<Step>> {
+    /// The next page of rows of the cursor's first partition; `None` if it has none.
+    async fn rows(&mut self, table: Table) -> Result<Option<ScanStep>> {
         let Some(partition) = self.cursor.partition() else { return Ok(None) };
-        let Page { rows, stopped } = self.ahead.page(&self.cursor).await?;
+        let RowPage { rows, stopped } = self.prefetch.page(&self.cursor).await?;
         let ended = stopped == Stopped::End || rows.is_empty();
         let last = rows.last().map(|row| row.name.clone());
-        let (rows, guard) = match how(table) {
-            How::Guarded => self.guarded(table, rows, ended)?,
-            How::Rows | How::Shadow | How::Left => (rows, None),
+        let (rows, guard) = match transfer_method(table) {
+            TransferMethod::Guarded => self.guarded(table, rows, ended)?,
+            TransferMethod::Rows | TransferMethod::Derived | TransferMethod::Skipped => (rows, None),
         };
         if ended {
             self.totals.partitions += 1;
             self.cursor.rest.pop_front();
             self.cursor.within = None;
-            self.ahead.pop();
+            self.prefetch.pop();
         } else {
-            self.cursor.within = last.map(crate::cursor::Name);
+            self.cursor.within = last.map(crate::cursor::HexBytes);
         }
         if rows.is_empty() {
             return Ok(None);
         }
         rows.iter().for_each(|row| self.totals.row(&partition, row));
-        Ok(Some(match how(table) {
-            How::Shadow => Step::Counted,
-            How::Rows | How::Guarded | How::Left => Step::Record(Record::Rows(Rows { partition, guard, rows })),
+        Ok(Some(match transfer_method(table) {
+            TransferMethod::Derived => ScanStep::Counted,
+            TransferMethod::Rows | TransferMethod::Guarded | TransferMethod::Skipped => {
+                ScanStep::Record(SegmentRecord::Rows(PartitionRows { partition, guard, rows }))
+            }
         }))
     }
 
-    /// Keeps the head of a guarded partition back until its last rows, and then puts it in front of them.
-    fn guarded(&mut self, table: Table, mut rows: Vec<Row>, ended: bool) -> Result<(Vec<Row>, Option<Guard>)> {
+    /// Keeps the head of a guarded partition until its last rows, and puts it before them. An import then writes the head last.
+    fn guarded(&mut self, table: Table, mut rows: Vec<Row>, ended: bool) -> Result<(Vec<Row>, Option<GuardPosition>)> {
         if self.head.is_none() && !rows.is_empty() {
             let head = rows.remove(0);
             if table != Table::Consistent && !head.name.is_empty() {
@@ -152,12 +154,12 @@ impl Scan {
             self.head = Some((head, true));
         }
         let Some((head, first)) = self.head.take() else { return Ok((rows, None)) };
-        let guard = Guard { head: head.stamp, first, last: ended };
+        let guard = GuardPosition { head: head.stamp, first, last: ended };
         if ended {
             rows.insert(0, head);
         } else {
-            let nothing_yet = first && rows.is_empty();
-            self.head = Some((head, nothing_yet));
+            let is_untouched = first && rows.is_empty();
+            self.head = Some((head, is_untouched));
         }
         Ok((rows, Some(guard)))
     }

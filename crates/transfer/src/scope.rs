@@ -1,21 +1,21 @@
-//! Which tables are copied, in which order, and how.
+//! The tables of a transfer, their order, and how each one is copied.
 
 use larder_store::Table;
 
-/// How a table gets over.
+/// How a transfer copies a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum TransferMethod {
     /// Row by row.
     Rows,
     /// Partition by partition, its head last.
     Guarded,
-    /// Not at all: it comes with its heads. It is counted, so that it can be compared.
-    Shadow,
-    /// Not at all: it is about running processes.
-    Left,
+    /// Not copied: the heads rebuild these rows. They are counted for the comparison.
+    Derived,
+    /// Not copied: these rows belong to running processes.
+    Skipped,
 }
 
-/// The tables that are looked at, owners before what they own: so no sweeper takes for waste what is on its way.
+/// The tables in order, owners before what they own: a sweeper never takes rows of a running import for waste.
 pub(crate) const ORDER: [Table; 13] = [
     Table::Catalogue,
     Table::Users,
@@ -23,7 +23,7 @@ pub(crate) const ORDER: [Table; 13] = [
     Table::Keys,
     Table::Objects,
     Table::Consistent,
-    // Before the heads: looking at a shadow may make the engine settle it, and give its head a greater stamp.
+    // Before the heads: a read of a derived row may make the engine settle it, which raises its head's stamp.
     Table::Entries,
     Table::UploadEntries,
     Table::Heads,
@@ -33,23 +33,25 @@ pub(crate) const ORDER: [Table; 13] = [
     Table::Usage,
 ];
 
-/// How a table gets over. A new table has to be named here.
-pub(crate) fn how(table: Table) -> How {
+/// How a transfer copies this table. The match has no wildcard, so a new table must choose.
+pub(crate) fn transfer_method(table: Table) -> TransferMethod {
     match table {
-        Table::Catalogue | Table::Users | Table::Consistent | Table::Heads | Table::Uploads => How::Guarded,
-        Table::Objects | Table::Keys | Table::Buckets | Table::Manifests | Table::Parts | Table::Usage => How::Rows,
-        Table::Entries | Table::UploadEntries => How::Shadow,
-        Table::Members | Table::Marks | Table::Doomed => How::Left,
+        Table::Catalogue | Table::Users | Table::Consistent | Table::Heads | Table::Uploads => TransferMethod::Guarded,
+        Table::Objects | Table::Keys | Table::Buckets | Table::Manifests | Table::Parts | Table::Usage => {
+            TransferMethod::Rows
+        }
+        Table::Entries | Table::UploadEntries => TransferMethod::Derived,
+        Table::Members | Table::Marks | Table::GcMarks => TransferMethod::Skipped,
     }
 }
 
-/// Whether rows keep their stamps, so that these are compared too. Those of users do not: a new server has an admin already,
-/// and its rows are replaced.
+/// Whether rows keep their stamps, so that a comparison includes them. User rows do not: they replace the target's admin under
+/// new stamps.
 pub(crate) fn keeps_stamps(table: Table) -> bool {
     table != Table::Users
 }
 
-/// Whether a difference is one: a server goes on counting what its S3 users do.
+/// Whether a comparison includes the table. Usage is left out: the target's server goes on counting.
 pub(crate) fn is_compared(table: Table) -> bool {
     table != Table::Usage
 }
@@ -59,16 +61,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_is_looked_at_or_left_on_purpose() {
+    fn every_table_is_copied_or_skipped_on_purpose() {
         for table in Table::ALL {
-            assert_eq!(ORDER.contains(&table), how(table) != How::Left, "{table:?}");
-            assert_eq!(how(table) == How::Guarded, table.is_guarded(), "{table:?}");
-            assert_eq!(how(table) == How::Shadow, larder_store::Shadow::TABLES.contains(&table), "{table:?}");
+            assert_eq!(ORDER.contains(&table), transfer_method(table) != TransferMethod::Skipped, "{table:?}");
+            assert_eq!(transfer_method(table) == TransferMethod::Guarded, table.is_guarded(), "{table:?}");
+            assert_eq!(
+                transfer_method(table) == TransferMethod::Derived,
+                larder_store::DerivedRow::TABLES.contains(&table),
+                "{table:?}"
+            );
         }
     }
 
     #[test]
-    fn owners_go_first() {
+    fn owners_come_before_what_they_own() {
         let at = |table| ORDER.iter().position(|one| *one == table).unwrap();
         for (owner, owned) in [
             (Table::Catalogue, Table::Objects),

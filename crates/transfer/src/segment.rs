@@ -1,11 +1,11 @@
-//! A segment: records, and behind them where the walk stood and what there was so far.
+//! A segment: records, then a trailer with the scan's cursor and the totals so far.
 //!
 //! ```text
 //! "LARDEREX" · version u8 · number u32 · export id 32 bytes
 //! length u32 · record                          as many as there are
 //! 0 u32 · trailer JSON · its length u32 · SHA-256 of all before
 //! ```
-//! It is written under another name and gets its own once it is on disk: it is there whole or not at all.
+//! It is written as a `.part` file and renamed once it is on disk: a segment exists whole or not at all.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -15,8 +15,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::cursor::Cursor;
-use crate::folder::Folder;
+use crate::cursor::ScanCursor;
+use crate::folder::ExportFolder;
 use crate::totals::Totals;
 use crate::{Error, Result};
 
@@ -28,24 +28,24 @@ const DIGEST_BYTES: u64 = 32;
 const RECORD_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Longest trailer: a cursor holds a page of partitions, each with a key of up to 36 KiB, as digits.
 const TRAILER_BYTES_MAX: u32 = 16 * 1024 * 1024;
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 256 * 1024;
-/// What a file is called until it is whole.
+/// The extension of a file until it is whole.
 const PART: &str = "part";
 
 /// Identity of an export.
 pub(crate) type ExportId = [u8; 32];
 
-/// What stands behind the records.
+/// The trailer after the records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Trailer {
+pub(crate) struct SegmentTrailer {
     /// Where the next segment begins.
-    pub(crate) cursor: Cursor,
-    /// What there was up to here, from the first segment on.
+    pub(crate) cursor: ScanCursor,
+    /// The totals from the first segment up to here.
     pub(crate) totals: Totals,
 }
 
-/// The name of a segment.
+/// The file name of a segment.
 pub(crate) fn name_of(number: u32) -> String {
     format!("segment-{number:06}")
 }
@@ -58,18 +58,18 @@ pub(crate) fn number_of(name: &str) -> Option<u32> {
 
 /// A segment being written.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct SegmentWriter {
     file: File,
     part: PathBuf,
     path: PathBuf,
     digest: Sha256,
-    /// Nobody else writes here while this does.
-    _folder: Folder,
+    /// The lock of the folder: no other export writes here while this lives.
+    _folder: ExportFolder,
 }
 
-impl Writer {
-    /// Begins a segment; what is left of an earlier attempt is overwritten.
-    pub(crate) fn create(folder: Folder, number: u32, id: &ExportId) -> Result<Self> {
+impl SegmentWriter {
+    /// Begins a segment. The rest of an earlier attempt is overwritten.
+    pub(crate) fn create(folder: ExportFolder, number: u32, id: &ExportId) -> Result<Self> {
         let path = folder.dir.join(name_of(number));
         let part = path.with_extension(PART);
         let file = File::create(&part).map_err(|error| Error::file(&part, error))?;
@@ -84,12 +84,13 @@ impl Writer {
         self.file.write_all(bytes).map_err(|error| Error::file(&self.part, error))
     }
 
-    /// Ends the segment; it is on disk under its name when this returns. Answers its digest.
-    pub(crate) fn finish(mut self, trailer: &Trailer) -> Result<[u8; 32]> {
+    /// Ends the segment and returns its digest; the segment is then on disk under its name.
+    pub(crate) fn finish(mut self, trailer: &SegmentTrailer) -> Result<[u8; 32]> {
         let json = serde_json::to_vec(trailer).map_err(|error| Error::file(&self.part, error.into()))?;
         let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
         self.append(&[&0_u32.to_be_bytes()[..], &json, &length.to_be_bytes()].concat())?;
         let digest: [u8; 32] = self.digest.finalize().into();
+        // The digest and the sync come before the rename: after a crash the name never stands for a partial file.
         let put = |mut file: &File| file.write_all(&digest).and_then(|()| file.sync_all());
         put(&self.file).map_err(|error| Error::file(&self.part, error))?;
         publish(&self.part, &self.path)?;
@@ -97,15 +98,16 @@ impl Writer {
     }
 }
 
-/// Puts a record behind its length.
+/// Appends a record after its length.
 pub(crate) fn frame(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(&u32::try_from(record.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend_from_slice(record);
 }
 
-/// Gives a file that is on disk its name, and makes the name durable.
+/// Renames a file that is on disk, and makes the new name durable.
 fn publish(part: &Path, path: &Path) -> Result<()> {
     fs::rename(part, path).map_err(|error| Error::file(path, error))?;
+    // Without this sync a power cut may undo the rename after the export counted the segment.
     let dir = path.parent().unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| Error::file(dir, error))
 }
@@ -124,16 +126,16 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// The records of a whole segment.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct SegmentReader {
     file: BufReader<File>,
     path: PathBuf,
-    /// Bytes of records that are left, with the empty one at the end.
+    /// Bytes of records that are left, with the empty record at the end.
     left: u64,
 }
 
-impl Reader {
-    /// Opens a segment once its digest was found to be right, and answers what its trailer says.
-    pub(crate) fn open(dir: &Path, number: u32, id: &ExportId) -> Result<(Self, Trailer, [u8; 32])> {
+impl SegmentReader {
+    /// Opens a segment after a check of its digest, and returns its trailer and the digest.
+    pub(crate) fn open(dir: &Path, number: u32, id: &ExportId) -> Result<(Self, SegmentTrailer, [u8; 32])> {
         let path = dir.join(name_of(number));
         let (trailer, records_end) = trailer(&path)?;
         let digest = check(&path)?;
@@ -152,18 +154,18 @@ impl Reader {
         Ok((Self { file, path, left }, trailer, digest))
     }
 
-    /// The next records, about this many bytes of them; none at the end.
-    pub(crate) fn records(&mut self, about: usize) -> Result<Vec<Bytes>> {
+    /// The next records, at least `bytes_wanted` bytes of them where there are as many; none at the end.
+    pub(crate) fn records(&mut self, bytes_wanted: usize) -> Result<Vec<Bytes>> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        while bytes < about {
+        while bytes < bytes_wanted {
             let mut length = [0; 4];
             self.file.read_exact(&mut length).map_err(|error| Error::file(&self.path, error))?;
             let length = u32::from_be_bytes(length);
             let after = self.left.checked_sub(4 + u64::from(length)).filter(|_| length <= RECORD_BYTES_MAX);
             let Some(after) = after else { return Err(Error::damaged(&self.path, "a record that ends nowhere")) };
             if length == 0 {
-                // Asked again, it is at the same place.
+                // The empty record stays unread, so a further call finds the end again.
                 let back = self.file.seek_relative(-4);
                 back.map_err(|error| Error::file(&self.path, error))?;
                 break;
@@ -178,8 +180,8 @@ impl Reader {
     }
 }
 
-/// The trailer of a segment, and where its records end. The digest is not looked at.
-pub(crate) fn trailer(path: &Path) -> Result<(Trailer, u64)> {
+/// The trailer of a segment, and the offset where its records end. It does not check the digest.
+pub(crate) fn trailer(path: &Path) -> Result<(SegmentTrailer, u64)> {
     let io = |error| Error::file(path, error);
     let mut file = File::open(path).map_err(io)?;
     let all = file.metadata().map_err(io)?.len();
@@ -197,7 +199,7 @@ pub(crate) fn trailer(path: &Path) -> Result<(Trailer, u64)> {
     Ok((trailer, begin))
 }
 
-/// Reads a whole file and compares it with the digest at its end, which is answered.
+/// Reads a whole file, compares it with the digest at its end, and returns the digest.
 fn check(path: &Path) -> Result<[u8; 32]> {
     let io = |error| Error::file(path, error);
     let mut file = File::open(path).map_err(io)?;
@@ -211,12 +213,12 @@ fn check(path: &Path) -> Result<[u8; 32]> {
             count => digest.update(&buffer[..count]),
         }
     }
-    let mut said = [0; 32];
-    file.read_exact(&mut said).map_err(io)?;
-    if digest.finalize()[..] != said {
+    let mut stored = [0; 32];
+    file.read_exact(&mut stored).map_err(io)?;
+    if digest.finalize()[..] != stored {
         return Err(Error::damaged(path, "its checksum is wrong"));
     }
-    Ok(said)
+    Ok(stored)
 }
 
 #[cfg(test)]
@@ -226,24 +228,24 @@ mod tests {
 
     const ID: ExportId = [b'i'; 32];
 
-    fn write(dir: &Path, records: &[&[u8]]) -> (Trailer, [u8; 32]) {
-        let mut writer = Writer::create(Folder::make(dir).unwrap(), 1, &ID).unwrap();
+    fn write(dir: &Path, records: &[&[u8]]) -> (SegmentTrailer, [u8; 32]) {
+        let mut writer = SegmentWriter::create(ExportFolder::make(dir).unwrap(), 1, &ID).unwrap();
         for record in records {
             let mut framed = Vec::new();
             frame(&mut framed, record);
             writer.append(&framed).unwrap();
         }
-        let trailer = Trailer { cursor: Cursor::default(), totals: Totals::default() };
+        let trailer = SegmentTrailer { cursor: ScanCursor::default(), totals: Totals::default() };
         let digest = writer.finish(&trailer).unwrap();
         (trailer, digest)
     }
 
     #[test]
-    fn records_come_back_and_nothing_is_left_beside_them() {
+    fn a_segment_returns_its_records_and_leaves_no_part_file() {
         let dir = tempfile::tempdir().unwrap();
         let (trailer, digest) = write(dir.path(), &[b"one", b"three"]);
-        let (mut reader, found, said) = Reader::open(dir.path(), 1, &ID).unwrap();
-        assert_eq!((found, said), (trailer, digest));
+        let (mut reader, found, stored) = SegmentReader::open(dir.path(), 1, &ID).unwrap();
+        assert_eq!((found, stored), (trailer, digest));
         assert_eq!(reader.records(1).unwrap(), ["one"]);
         assert_eq!(reader.records(100).unwrap(), ["three"]);
         assert!(reader.records(100).unwrap().is_empty() && reader.records(100).unwrap().is_empty());
@@ -251,17 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn another_exports_segment_is_refused() {
+    fn a_segment_of_another_export_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &[]);
-        let refused = Reader::open(dir.path(), 1, &[b'j'; 32]).unwrap_err().to_string();
+        let refused = SegmentReader::open(dir.path(), 1, &[b'j'; 32]).unwrap_err().to_string();
         assert!(refused.contains("segment-000001") && refused.contains("another export"), "{refused}");
         fs::rename(dir.path().join(name_of(1)), dir.path().join(name_of(2))).unwrap();
-        assert!(matches!(Reader::open(dir.path(), 2, &ID), Err(Error::Damaged { .. })));
+        assert!(matches!(SegmentReader::open(dir.path(), 2, &ID), Err(Error::Damaged { .. })));
     }
 
     #[test]
-    fn names_have_numbers() {
+    fn segment_names_carry_their_numbers() {
         assert_eq!(number_of(&name_of(42)), Some(42));
         assert_eq!(number_of(&name_of(1_234_567)), Some(1_234_567));
         for name in ["segment-42", "segment-000042.part", "segment-", "manifest.json"] {
@@ -271,15 +273,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_damaged_segment_is_never_read(at: usize, bit in 0..8_u8, cut: bool) {
+        fn a_damaged_segment_is_refused_at_any_byte(at: usize, bit in 0..8_u8, is_cut: bool) {
             let dir = tempfile::tempdir().unwrap();
             write(dir.path(), &[b"one", &[7; 300]]);
             let path = dir.path().join(name_of(1));
             let mut bytes = fs::read(&path).unwrap();
             let at = at % bytes.len();
-            if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
+            if is_cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
             fs::write(&path, bytes).unwrap();
-            let refused = Reader::open(dir.path(), 1, &ID).map(|_| ()).unwrap_err().to_string();
+            let refused = SegmentReader::open(dir.path(), 1, &ID).map(|_| ()).unwrap_err().to_string();
             prop_assert!(refused.contains("segment-000001"), "{}", refused);
         }
     }

@@ -1,57 +1,57 @@
-//! Where records go: many calls at once, few bytes waiting.
+//! Writes records into the target store, with many calls at once and few bytes waiting.
 
 use bytes::Bytes;
 use larder_store::{Batch, BlobWriter, Durability, Micros, Partition, Row, Table};
 use tokio::task::JoinSet;
 
-use crate::calls::{bounded, landed, patiently};
-use crate::guarded::{self, in_parts};
-use crate::record::{BlobStart, PIECE_BYTES_MAX, Record, Rows};
-use crate::{Ends, Error, Result, users};
+use crate::guarded::{self, into_batches};
+use crate::record::{BlobStart, PIECE_BYTES_MAX, PartitionRows, SegmentRecord};
+use crate::retry::{join_result, with_retries, with_timeout};
+use crate::{Error, Result, StorePair, users};
 
 const BLOB: &str = "writing a large body";
-/// Calls at once.
+/// Most calls at once.
 const CALLS: usize = 32;
-/// Partitions and bytes written with one call: enough to spare calls, little enough to be spread over machines.
+/// Most partitions and bytes of one call: enough to spare calls, few enough to spread over the engine's nodes.
 const BATCH_PARTITIONS: usize = 32;
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// Takes the records of an export.
-pub(crate) struct Sink {
-    ends: Ends,
+/// Writes the records of an export into a target.
+pub(crate) struct RecordSink {
+    stores: StorePair,
     batch_max: usize,
-    /// Rows that expired before are left out.
+    /// The target's time; rows that expired before it are left out.
     pub(crate) now: Micros,
     tasks: JoinSet<Result<()>>,
     batch: Batch,
     bytes: usize,
-    blob: Option<Incoming>,
+    blob: Option<IncomingBlob>,
 }
 
-/// A blob on its way.
-struct Incoming {
+/// A blob being written.
+struct IncomingBlob {
     start: BlobStart,
     taken: u64,
-    /// Of a blob of several pieces.
+    /// The writer of a blob of several pieces.
     writer: Option<Box<dyn BlobWriter>>,
 }
 
-impl Sink {
-    pub(crate) fn new(ends: Ends, now: Micros) -> Self {
-        let batch_max = ends.store.limits().batch_max;
-        Self { ends, batch_max, now, tasks: JoinSet::new(), batch: Batch::default(), bytes: 0, blob: None }
+impl RecordSink {
+    pub(crate) fn new(stores: StorePair, now: Micros) -> Self {
+        let batch_max = stores.store.limits().batch_max;
+        Self { stores, batch_max, now, tasks: JoinSet::new(), batch: Batch::default(), bytes: 0, blob: None }
     }
 
-    /// Takes a record. What fails may be told by a later call.
-    pub(crate) async fn take(&mut self, record: Record) -> Result<()> {
+    /// Takes a record. A later call may return its error.
+    pub(crate) async fn take(&mut self, record: SegmentRecord) -> Result<()> {
         match record {
-            Record::Rows(rows) => self.rows(rows).await,
-            Record::Blob(start) if start.length == 0 => self.spawn_blob(start, Bytes::new()).await,
-            Record::Blob(start) => {
-                self.blob = Some(Incoming { start, taken: 0, writer: None });
+            SegmentRecord::Rows(rows) => self.rows(rows).await,
+            SegmentRecord::Blob(start) if start.length == 0 => self.spawn_blob(start, Bytes::new()).await,
+            SegmentRecord::Blob(start) => {
+                self.blob = Some(IncomingBlob { start, taken: 0, writer: None });
                 Ok(())
             }
-            Record::Piece(bytes) => self.piece(bytes).await,
+            SegmentRecord::Piece(bytes) => self.piece(bytes).await,
         }
     }
 
@@ -59,7 +59,7 @@ impl Sink {
     pub(crate) async fn drain(&mut self) -> Result<()> {
         self.flush().await?;
         while let Some(done) = self.tasks.join_next().await {
-            landed("writing rows", done)?;
+            join_result("writing rows", done)?;
         }
         if self.blob.is_some() {
             return Err(Error::unreadable(BLOB, "its bytes end too early"));
@@ -67,7 +67,7 @@ impl Sink {
         Ok(())
     }
 
-    async fn rows(&mut self, mut record: Rows) -> Result<()> {
+    async fn rows(&mut self, mut record: PartitionRows) -> Result<()> {
         let now = self.now;
         let is_live = |row: &Row| row.is_live(now);
         let Some(guard) = record.guard else {
@@ -79,13 +79,14 @@ impl Sink {
         }
         record.rows.retain(is_live);
         if !guard.first || record.partition.table == Table::Users {
+            // Later rows of a guarded partition must not overtake its first ones, which write the provisional head.
             self.drain().await?;
         }
-        let (ends, batch_max) = (self.ends.clone(), self.batch_max);
+        let (stores, batch_max) = (self.stores.clone(), self.batch_max);
         self.spawn(async move {
             match record.partition.table {
-                Table::Users => users::put(&ends, record, batch_max).await,
-                _ => guarded::put(&ends, record, batch_max).await,
+                Table::Users => users::put(&stores, record, batch_max).await,
+                _ => guarded::put(&stores, record, batch_max).await,
             }
         })
         .await
@@ -95,10 +96,11 @@ impl Sink {
         if rows.is_empty() {
             return Ok(());
         }
-        for changes in in_parts(rows, BATCH_BYTES.min(self.batch_max / 2)) {
+        for changes in into_batches(rows, BATCH_BYTES.min(self.batch_max / 2)) {
             let part = Batch::of(partition.clone(), changes);
             let more = part.bytes();
             let is_full = self.bytes + more > BATCH_BYTES || self.batch.partitions.len() >= BATCH_PARTITIONS;
+            // A batch names a partition once, so a second part of it starts a new batch.
             if is_full || self.batch.partitions.last().is_some_and(|last| last.partition == partition) {
                 self.flush().await?;
             }
@@ -112,11 +114,11 @@ impl Sink {
         if self.batch.partitions.is_empty() {
             return Ok(());
         }
-        let (batch, ends) = (std::mem::take(&mut self.batch), self.ends.clone());
+        let (batch, stores) = (std::mem::take(&mut self.batch), self.stores.clone());
         self.bytes = 0;
         self.spawn(async move {
-            let (store, batch) = (&ends.store, &batch);
-            patiently("writing rows", |options| async move { store.apply(batch.clone(), &options).await }).await
+            let (store, batch) = (&stores.store, &batch);
+            with_retries("writing rows", |options| async move { store.apply(batch.clone(), &options).await }).await
         })
         .await
     }
@@ -136,13 +138,14 @@ impl Sink {
         let failed = |source| Error::Store { what: BLOB, source };
         let mut writer = match incoming.writer.take() {
             Some(writer) => writer,
-            None => bounded(self.ends.blobs.create(incoming.start.id, incoming.start.owner.clone()))
+            None => with_timeout(self.stores.blobs.create(incoming.start.id, incoming.start.owner.clone()))
                 .await
                 .map_err(failed)?,
         };
-        bounded(writer.write(bytes)).await.map_err(failed)?;
+        with_timeout(writer.write(bytes)).await.map_err(failed)?;
         if incoming.taken == length {
-            bounded(writer.finish(Durability::Disk)).await.map_err(failed)?;
+            // The blob is on disk before the checkpoint counts it: a crash must not lose a counted blob.
+            with_timeout(writer.finish(Durability::Disk)).await.map_err(failed)?;
         } else {
             incoming.writer = Some(writer);
             self.blob = Some(incoming);
@@ -151,9 +154,9 @@ impl Sink {
     }
 
     async fn spawn_blob(&mut self, start: BlobStart, bytes: Bytes) -> Result<()> {
-        let ends = self.ends.clone();
+        let stores = self.stores.clone();
         self.spawn(async move {
-            let (blobs, start, bytes) = (&ends.blobs, &start, &bytes);
+            let (blobs, start, bytes) = (&stores.blobs, &start, &bytes);
             let write = |_| async move {
                 let mut writer = blobs.create(start.id, start.owner.clone()).await?;
                 if !bytes.is_empty() {
@@ -161,17 +164,17 @@ impl Sink {
                 }
                 writer.finish(Durability::Disk).await.map(drop)
             };
-            patiently(BLOB, write).await
+            with_retries(BLOB, write).await
         })
         .await
     }
 
-    /// Begins a call once there is room for it.
+    /// Starts a call once fewer than [`CALLS`] run.
     async fn spawn(&mut self, call: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
         while self.tasks.len() >= CALLS
             && let Some(done) = self.tasks.join_next().await
         {
-            landed("writing rows", done)?;
+            join_result("writing rows", done)?;
         }
         self.tasks.spawn(call);
         Ok(())

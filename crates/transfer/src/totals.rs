@@ -1,4 +1,4 @@
-//! What there is of each table: counts, and a checksum that does not depend on the order rows are met in.
+//! Counts and checksums of each table. A checksum does not depend on the order of the rows.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use sha2::{Digest, Sha256};
 
 use crate::scope;
 
-/// One table, or the blobs.
+/// The total of one table, or of the blobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Total {
-    /// Rows that stay, or blobs.
+pub struct TableTotal {
+    /// Rows without an expiry, or blobs.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Rows that expire, and so are counted and copied, but not compared.
+    /// Rows with an expiry: copied, but not compared.
     pub expiring: u64,
-    /// The sum of the digests of what stays, as 32 hexadecimal digits.
+    /// The sum of the digests of rows without an expiry, as 32 hexadecimal digits.
     #[serde(with = "hex")]
     pub sum: u128,
 }
 
-/// Everything.
+/// Totals of a whole store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// By the name of the table.
-    pub tables: BTreeMap<String, Total>,
-    /// The bodies beside the rows.
-    pub blobs: Total,
+    /// Totals by table name.
+    pub tables: BTreeMap<String, TableTotal>,
+    /// The total of the blobs.
+    pub blobs: TableTotal,
     /// The greatest stamp of any row.
     pub greatest: Stamp,
-    /// Partitions that were read.
+    /// Partitions read.
     pub partitions: u64,
 }
 
 impl Totals {
-    /// What there is of a table.
+    /// The total of a table.
     #[must_use]
-    pub fn of(&self, table: Table) -> Total {
+    pub fn of(&self, table: Table) -> TableTotal {
         self.tables.get(table.name()).copied().unwrap_or_default()
     }
 
@@ -47,7 +47,7 @@ impl Totals {
     pub(crate) fn row(&mut self, partition: &Partition, row: &Row) {
         let table = partition.table;
         if !self.tables.contains_key(table.name()) {
-            self.tables.insert(table.name().to_owned(), Total::default());
+            self.tables.insert(table.name().to_owned(), TableTotal::default());
         }
         let Some(total) = self.tables.get_mut(table.name()) else { return };
         if row.expires.is_some() {
@@ -81,11 +81,11 @@ impl Totals {
         self.tables.values().map(|total| total.bytes).sum::<u64>() + self.blobs.bytes
     }
 
-    /// A line for each table that is not the same in `found`.
+    /// A line for each table whose total differs in `found`.
     pub(crate) fn differences(&self, found: &Self) -> Vec<String> {
         let compared = scope::ORDER.into_iter().filter(|table| scope::is_compared(*table));
         let tables = compared.map(|table| (table, self.of(table), found.of(table)));
-        // Without users in the export the target keeps its own.
+        // An export without users leaves the target's own users in place.
         let tables = tables.filter(|(table, wanted, _)| *table != Table::Users || wanted.count > 0);
         let tables = tables.map(|(table, wanted, found)| (table.name(), wanted, found));
         let all = tables.chain([("blobs", self.blobs, found.blobs)]);
@@ -98,22 +98,22 @@ impl Totals {
         let tables = scope::ORDER.iter().map(|table| (table.name(), self.of(*table)));
         let mut out = format!("{:<16}{:>12}{:>10}{:>16}  {}\n", "table", "rows", "expiring", "bytes", "checksum");
         for (name, total) in tables.chain([("blobs", self.blobs)]) {
-            let Total { count, bytes, expiring, sum } = total;
+            let TableTotal { count, bytes, expiring, sum } = total;
             out.push_str(&format!("{name:<16}{count:>12}{expiring:>10}{bytes:>16}  {sum:032x}\n"));
         }
         out
     }
 }
 
-fn difference(name: &str, wanted: Total, found: Total) -> Option<String> {
+fn difference(name: &str, wanted: TableTotal, found: TableTotal) -> Option<String> {
     if (wanted.count, wanted.sum) == (found.count, found.sum) {
         return None;
     }
-    let Total { count, sum, .. } = wanted;
+    let TableTotal { count, sum, .. } = wanted;
     Some(format!("{name}: exported {count} with checksum {sum:032x}, found {} with {:032x}", found.count, found.sum))
 }
 
-/// The digest of a row at its place. The number of copies is not part of it: it follows from the type.
+/// The digest of a row and its address. It leaves out the number of copies, which follows from the type.
 fn digest_of(partition: &Partition, row: &Row) -> u128 {
     let stamp = if scope::keeps_stamps(partition.table) { row.stamp } else { 0 };
     let mut digest = Sha256::new();
@@ -126,11 +126,11 @@ fn digest_of(partition: &Partition, row: &Row) -> u128 {
     front(&digest.finalize())
 }
 
-/// The digest of a blob, made of its pieces.
+/// The digest of a blob, built from its pieces.
 pub(crate) struct BlobDigest(Sha256);
 
 impl BlobDigest {
-    /// Of a blob with this identity, owner and length.
+    /// The digest of a blob with this identity, owner and length.
     pub(crate) fn new(id: BlobId, owner: &BlobOwner, length: u64) -> Self {
         let mut digest = Sha256::new();
         digest.update(id.0);
@@ -143,12 +143,12 @@ impl BlobDigest {
         Self(digest)
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub(crate) fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// The digest of all of it.
+    /// The digest of the whole blob.
     pub(crate) fn finish(self) -> u128 {
         front(&self.0.finalize())
     }
@@ -158,7 +158,7 @@ fn front(digest: &[u8]) -> u128 {
     digest.iter().take(16).fold(0, |sum, &byte| (sum << 8) | u128::from(byte))
 }
 
-/// JSON numbers do not hold 128 bits everywhere.
+/// Hexadecimal text: not every JSON reader holds 128-bit numbers.
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
@@ -181,12 +181,12 @@ mod tests {
 
     fn totals<'a>(table: Table, rows: impl IntoIterator<Item = &'a Row>) -> Totals {
         let mut totals = Totals::default();
-        rows.into_iter().for_each(|row| totals.row(&Partition::own(table, "p"), row));
+        rows.into_iter().for_each(|row| totals.row(&Partition::new(table, "p"), row));
         totals
     }
 
     #[test]
-    fn the_order_does_not_matter_and_everything_else_does() {
+    fn a_checksum_ignores_the_order_and_sees_every_other_change() {
         let rows = [row("a", "1", 1, None), row("b", "2", 2, None)];
         let whole = totals(Table::Objects, &rows);
         assert_eq!(whole, totals(Table::Objects, rows.iter().rev()));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_is_counted_and_not_compared() {
+    fn expiring_rows_are_counted_and_not_compared() {
         let (stays, goes) = (row("a", "1", 1, None), row("b", "2", 2, Some(9)));
         let whole = totals(Table::Objects, [&stays, &goes]);
         assert_eq!(whole.of(Table::Objects).expiring, 1);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_come_back_from_json() {
+    fn totals_decode_from_their_json() {
         let mut whole = totals(Table::Heads, [&row("", "v", 7, None)]);
         whole.blob(5, u128::MAX - 1);
         let json = serde_json::to_vec(&whole).unwrap();

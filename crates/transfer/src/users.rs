@@ -1,58 +1,59 @@
-//! The users of the S3 interface: every server that serves S3 has made an admin when it was first started, so they are
-//! replaced, not added. Only the order of their stamps matters, so they get new ones where theirs are older than what is there.
+//! The users of the S3 interface. Each server with S3 creates an admin at its first start, so an import replaces the target's
+//! users. Readers use only the order of user stamps, so an imported row gets a new stamp where its own is not the newest.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use larder_store::{Change, Head, Kind, Partition, ReadQuery, Row, Stopped, Swap};
+use larder_store::{CasResult, Change, HeadWrite, Kind, Partition, ReadQuery, Row, Stopped};
 
-use crate::calls::{patiently, read};
-use crate::guarded::in_parts;
-use crate::record::{Guard, Rows};
-use crate::{Ends, Error, Result};
+use crate::guarded::into_batches;
+use crate::record::{GuardPosition, PartitionRows};
+use crate::retry::{read, with_retries};
+use crate::{Error, Result, StorePair};
 
 const WHAT: &str = "writing the S3 users";
-/// Rows of one user, the head among them: the admin made at the first start has no more.
+/// Rows of the admin that a first start creates, its head among them.
 const FIRST_ADMIN_ROWS: usize = 5;
 const PAGE_ROWS: usize = 1000;
 const ATTEMPTS: usize = 20;
 
-/// Whether there are more users than the admin every server makes.
+/// Whether the target has more users than the admin of its first start.
 ///
 /// # Errors
-/// What the store answers.
-pub(crate) async fn are_there(ends: &Ends) -> Result<bool> {
-    let page = read(ends, &Partition::users(), &ReadQuery::all(FIRST_ADMIN_ROWS + 1)).await?;
+/// An error of the store.
+pub(crate) async fn has_users(stores: &StorePair) -> Result<bool> {
+    let page = read(stores, &Partition::users(), &ReadQuery::all(FIRST_ADMIN_ROWS + 1)).await?;
     Ok(page.rows.len() > FIRST_ADMIN_ROWS)
 }
 
-/// Writes users. With the first of them all that are there go.
+/// Writes users. The first rows also remove every user that is not among them.
 ///
 /// # Errors
-/// What the store answers.
-pub(crate) async fn put(ends: &Ends, record: Rows, batch_max: usize) -> Result<()> {
-    let Rows { guard: Some(Guard { first, last, .. }), mut rows, .. } = record else { return Ok(()) };
+/// An error of the store.
+pub(crate) async fn put(stores: &StorePair, record: PartitionRows, batch_max: usize) -> Result<()> {
+    let PartitionRows { guard: Some(GuardPosition { first, last, .. }), mut rows, .. } = record else { return Ok(()) };
     let head = last.then(|| rows.remove(0));
     if first {
         let wanted: BTreeSet<Bytes> = rows.iter().map(|row| row.name.clone()).collect();
-        let gone: Vec<Row> = all(ends).await?.into_iter().filter(|row| !wanted.contains(&row.name)).collect();
+        let gone: Vec<Row> = all(stores).await?.into_iter().filter(|row| !wanted.contains(&row.name)).collect();
         let gone = gone.into_iter().filter(|row| !row.name.is_empty());
         let gone: Vec<Change> = gone.map(|row| Change::Remove { name: row.name, stamp: row.stamp }).collect();
-        swap(ends, &gone, None).await?;
+        compare_and_set(stores, &gone, None).await?;
     }
-    let mut parts = in_parts(rows, batch_max / 2);
+    // Until the last rows the target keeps the value of its own head, under a newer stamp.
+    let mut parts = into_batches(rows, batch_max / 2);
     let end = parts.pop().unwrap_or_default();
     for part in parts {
-        swap(ends, &part, None).await?;
+        compare_and_set(stores, &part, None).await?;
     }
-    swap(ends, &end, head.as_ref()).await
+    compare_and_set(stores, &end, head.as_ref()).await
 }
 
-async fn all(ends: &Ends) -> Result<Vec<Row>> {
+async fn all(stores: &StorePair) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     loop {
         let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-        let page = read(ends, &Partition::users(), &query).await?;
+        let page = read(stores, &Partition::users(), &query).await?;
         rows.extend(page.rows);
         if page.stopped == Stopped::End {
             return Ok(rows);
@@ -60,15 +61,15 @@ async fn all(ends: &Ends) -> Result<Vec<Row>> {
     }
 }
 
-/// Makes changes under a head that is newer than the one that is there, and newer than all rows: `head`, or the same again.
-async fn swap(ends: &Ends, changes: &[Change], head: Option<&Row>) -> Result<()> {
+/// Applies changes under a head newer than the current one and than all rows: `head`, or the current value again.
+async fn compare_and_set(stores: &StorePair, changes: &[Change], head: Option<&Row>) -> Result<()> {
     for _ in 0..ATTEMPTS {
-        let page = read(ends, &Partition::users(), &ReadQuery::one(Bytes::new())).await?;
+        let page = read(stores, &Partition::users(), &ReadQuery::one(Bytes::new())).await?;
         let current = page.rows.into_iter().next();
         let (expected, value) = match (&current, head) {
             (current, Some(head)) => (current.as_ref().map(|row| row.stamp), head.value.clone()),
             (Some(current), None) => (Some(current.stamp), current.value.clone()),
-            // Nobody is there yet, so nothing has to go.
+            // No user exists yet, so the changes remove none.
             (None, None) => (None, Bytes::from_static(&[1])),
         };
         let newest = changes.iter().map(|change| if let Change::Put(row) = change { row.stamp } else { 0 }).max();
@@ -78,16 +79,16 @@ async fn swap(ends: &Ends, changes: &[Change], head: Option<&Row>) -> Result<()>
             other => other.clone(),
         };
         let changes: Vec<Change> = changes.iter().map(restamped).collect();
-        let next = Head::from(Row { name: Bytes::new(), value, stamp, expires: None });
-        let (store, next, changes, partition) = (&ends.store, &next, &changes, &Partition::users());
+        let next = HeadWrite::from(Row { name: Bytes::new(), value, stamp, expires: None });
+        let (store, next, changes, partition) = (&stores.store, &next, &changes, &Partition::users());
         let try_it = |options| async move {
             match store.apply_if(partition, expected, next.clone(), changes.clone(), &options).await {
-                // Doing it once more does no harm.
+                // A timed-out write may have happened; a second one has the same result.
                 Err(error) if error.kind == Kind::TimedOut => Ok(None),
                 other => other.map(Some),
             }
         };
-        if patiently(WHAT, try_it).await? == Some(Swap::Applied) {
+        if with_retries(WHAT, try_it).await? == Some(CasResult::Applied) {
             return Ok(());
         }
     }

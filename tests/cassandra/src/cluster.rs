@@ -6,222 +6,223 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::node::Node;
-use crate::ports::Ports;
+use crate::node::CassandraNode;
+use crate::ports::CassandraPorts;
 use crate::{Error, Java, NODES_MAX, Result, jars};
 
 /// How long nodes may take to know each other once they answer.
-const MEET: Duration = Duration::from_secs(60);
-/// How often they are asked.
-const STEP: Duration = Duration::from_millis(200);
-/// The file that says what a cluster consists of, for whoever comes later.
-const NOTE: &str = "cluster";
+const PEERS_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Time between two checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The file that describes a cluster for later commands.
+const DESCRIPTION_FILE: &str = "cluster";
 
-/// How long nodes live.
+/// Lifetime of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
-    /// As long as the value that stands for them: they end with it, and with its process, in whatever way that ends.
+pub enum NodeLifetime {
+    /// As long as the value of the cluster: they end with it, and with its process, in whatever way that ends.
     Bound,
-    /// Until they are ended: by [`Cluster::open`] and [`Cluster::down`], also from another process.
+    /// Until [`CassandraCluster::down`], also of a cluster opened by another process.
     Detached,
 }
 
-/// What a cluster consists of.
+/// Options of a cluster.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Where its data is: a folder for each node is made there.
+pub struct ClusterOptions {
+    /// Directory of the data, with a folder for each node.
     pub dir: PathBuf,
-    /// How many nodes, 1 to [`NODES_MAX`].
+    /// Number of nodes, 1 to [`NODES_MAX`].
     pub nodes: usize,
-    /// Its ports.
-    pub ports: Ports,
-    /// Heap of each node, in MiB: 512 is enough for one that only tests use.
+    /// The ports.
+    pub ports: CassandraPorts,
+    /// Heap of each node, in MiB: 512 is enough for tests.
     pub heap_mib: u32,
-    /// How long it lives.
-    pub life: Life,
-    /// Whether a change of the schema is synced to disk. Without, tables are made far faster, and a node that is killed
-    /// loses those it made last: for one that is started once and thrown away.
-    pub keeps_schema: bool,
-    /// How many datacenters, `dc1` and so on: the nodes are in them in turn.
+    /// Lifetime of the nodes.
+    pub life: NodeLifetime,
+    /// Whether schema changes are synced to disk. Without syncs tables are created far faster, and a killed node loses
+    /// its last ones: for a cluster that is started once and thrown away.
+    pub syncs_schema: bool,
+    /// Number of datacenters, `dc1` and so on: the nodes are in them in turn.
     pub datacenters: usize,
-    /// Whom its nodes let in; `None`: everybody.
-    pub lock: Option<Lock>,
+    /// Authentication of clients; `None` for none.
+    pub auth: Option<ClientAuth>,
 }
 
-/// Nodes that let in, in TLS alone, who shows a certificate and says [`Lock::USER`] and [`Lock::PASSWORD`], and check what
-/// other users are allowed. Of one node: several could not be asked whether they know each other.
+/// Nodes that accept only TLS clients with a certificate, [`ClientAuth::USER`] and [`ClientAuth::PASSWORD`], and check
+/// the permissions of other users. For one node only: the peers of several could not be read.
 #[derive(Debug, Clone)]
-pub struct Lock {
-    /// The key of the nodes and their certificate, PEM.
+pub struct ClientAuth {
+    /// The key and certificate of the nodes, PEM.
     pub identity: PathBuf,
-    /// Who signs the certificates of clients, PEM.
+    /// The CA of client certificates, PEM.
     pub trusted: PathBuf,
 }
 
-impl Lock {
-    /// The user that a new cluster has.
+impl ClientAuth {
+    /// The user of a new cluster.
     pub const USER: &str = "cassandra";
-    /// Its password.
+    /// The password of that user.
     pub const PASSWORD: &str = "cassandra";
 }
 
-impl Options {
-    /// A cluster on free ports that ends with its value: what tests use. One of several nodes may be killed and started
-    /// again; of one node alone, that loses the tables it made last.
+impl ClusterOptions {
+    /// A cluster on free ports that ends with its value, for tests. A node of several may be killed and started again;
+    /// a single node then loses its last tables.
     ///
     /// # Errors
     /// When no ports are free.
     pub fn bound(dir: impl Into<PathBuf>, nodes: usize, heap_mib: u32) -> Result<Self> {
-        let detached = Self::detached(dir, nodes, Ports::free()?, heap_mib);
-        Ok(Self { life: Life::Bound, keeps_schema: nodes > 1, ..detached })
+        let detached = Self::detached(dir, nodes, CassandraPorts::free()?, heap_mib);
+        Ok(Self { life: NodeLifetime::Bound, syncs_schema: nodes > 1, ..detached })
     }
 
-    /// What `cargo xtask cassandra` starts: it stays.
+    /// The cluster of `cargo xtask cassandra`: it stays.
     #[must_use]
-    pub fn detached(dir: impl Into<PathBuf>, nodes: usize, ports: Ports, heap_mib: u32) -> Self {
-        let (dir, life) = (dir.into(), Life::Detached);
-        Self { dir, nodes, ports, heap_mib, life, keeps_schema: true, datacenters: 1, lock: None }
+    pub fn detached(dir: impl Into<PathBuf>, nodes: usize, ports: CassandraPorts, heap_mib: u32) -> Self {
+        let (dir, life) = (dir.into(), NodeLifetime::Detached);
+        Self { dir, nodes, ports, heap_mib, life, syncs_schema: true, datacenters: 1, auth: None }
     }
 }
 
-/// A cluster on 127.0.0.1 and the addresses behind it. Its methods may be called from several threads.
+/// A cluster on 127.0.0.1 and the following addresses. Its methods may be called from several threads.
 #[derive(Debug)]
-pub struct Cluster {
-    options: Options,
-    nodes: Vec<Node>,
+pub struct CassandraCluster {
+    options: ClusterOptions,
+    nodes: Vec<CassandraNode>,
 }
 
-/// Where the jars are, and the nodes of `cargo xtask cassandra`: below what cargo builds.
+/// Directory of the jars and of the nodes of `cargo xtask cassandra`: below cargo's target directory.
 #[must_use]
 pub(crate) fn home() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).join("target/cassandra")
 }
 
-impl Cluster {
-    /// Where the cluster of `cargo xtask cassandra` is.
+impl CassandraCluster {
+    /// Directory of the cluster of `cargo xtask cassandra`.
     #[must_use]
     pub fn home() -> PathBuf {
         home()
     }
 
-    /// Whether Cassandra is there already.
+    /// Whether Cassandra's jars are present.
     #[must_use]
     pub fn is_prepared() -> bool {
-        jars::are_in(&home())
+        jars::is_fetched(&home())
     }
 
-    /// Gets what is needed to start nodes, if it is not there: the first time on a machine it takes a minute.
+    /// Fetches what nodes need, if it is missing: about a minute on a new machine.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no Java or no Maven, or Maven cannot get Cassandra.
+    /// [`Error::Unavailable`] when Java or Maven is missing, or Maven cannot fetch Cassandra.
     pub fn prepare() -> Result<()> {
         Java::find()?;
         jars::fetch(&home()).map(drop)
     }
 
-    /// A cluster that is not started yet.
+    /// A cluster; nothing is started.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it is to have none or too many nodes.
-    pub fn new(options: Options) -> Result<Self> {
+    /// [`Error::Failed`] for a number of nodes out of range.
+    pub fn new(options: ClusterOptions) -> Result<Self> {
         let count = options.nodes;
         if !(1..=NODES_MAX).contains(&count) {
-            return Err(Error::failed(format!("{count} nodes: 1 to {NODES_MAX} can be had")));
+            return Err(Error::failed(format!("{count} nodes: 1 to {NODES_MAX} are possible")));
         }
-        let nodes = (1..=count).map(|number| Node::new(number, &options)).collect();
+        let nodes = (1..=count).map(|number| CassandraNode::new(number, &options)).collect();
         Ok(Self { options, nodes })
     }
 
-    /// The detached cluster that was started on `dir`, running or not.
+    /// The detached cluster in `dir`, running or not.
     ///
     /// # Errors
-    /// [`Error::Failed`] when none ever was.
+    /// [`Error::Failed`] when `dir` has no cluster.
     pub fn open(dir: &Path) -> Result<Self> {
-        let path = dir.join(NOTE);
+        let path = dir.join(DESCRIPTION_FILE);
         let text = fs::read_to_string(&path).map_err(|_| Error::failed("there is no cluster: `up` makes one"))?;
         let mut numbers = text.split_whitespace().map(str::parse::<u32>);
         let (Some(Ok(nodes)), Some(Ok(base)), Some(Ok(heap_mib))) = (numbers.next(), numbers.next(), numbers.next())
         else {
             return Err(Error::failed(format!("{}: not what `up` writes", path.display())));
         };
-        let ports = Ports::at(u16::try_from(base).unwrap_or(u16::MAX))?;
+        let ports = CassandraPorts::at(u16::try_from(base).unwrap_or(u16::MAX))?;
         let nodes = usize::try_from(nodes).unwrap_or(usize::MAX);
-        Self::new(Options::detached(dir, nodes, ports, heap_mib))
+        Self::new(ClusterOptions::detached(dir, nodes, ports, heap_mib))
     }
 
-    /// Starts the nodes that do not run, one after the other, and returns when all answer and know each other.
+    /// Starts the nodes that do not run, one after the other. Returns when all answer and know each other.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// As [`CassandraNode::start`].
     pub fn up(&self) -> Result<()> {
         self.up_with(|_| ())
     }
 
-    /// As [`Self::up`], and tells about each node when it is up.
+    /// As [`Self::up`], and calls `on_up` for each node that is up.
     ///
     /// # Errors
-    /// As [`Node::start`].
-    pub fn up_with(&self, mut told: impl FnMut(&Node)) -> Result<()> {
+    /// As [`CassandraNode::start`].
+    pub fn up_with(&self, mut on_up: impl FnMut(&CassandraNode)) -> Result<()> {
         let dir = &self.options.dir;
         fs::create_dir_all(dir).map_err(|error| Error::file(dir, &error))?;
-        let note = dir.join(NOTE);
+        let note = dir.join(DESCRIPTION_FILE);
         let text = format!("{} {} {}\n", self.nodes.len(), self.options.ports.base(), self.options.heap_mib);
+        // Written before the first node starts: a later command can stop a cluster whose start failed half way.
         fs::write(&note, text).map_err(|error| Error::file(&note, &error))?;
         for node in &self.nodes {
             node.start()?;
-            told(node);
+            on_up(node);
         }
-        self.nodes.iter().try_for_each(|node| self.wait_until_met(node))
+        self.nodes.iter().try_for_each(|node| self.wait_until_peers_known(node))
     }
 
-    /// Its nodes, the first one first.
+    /// The nodes, in the order of their numbers.
     #[must_use]
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[CassandraNode] {
         &self.nodes
     }
 
     /// Node `number`, counted from 1.
     ///
     /// # Errors
-    /// [`Error::Failed`] when there is none of this number.
-    pub fn node(&self, number: usize) -> Result<&Node> {
+    /// [`Error::Failed`] when there is no node of this number.
+    pub fn node(&self, number: usize) -> Result<&CassandraNode> {
         let node = number.checked_sub(1).and_then(|index| self.nodes.get(index));
         node.ok_or_else(|| Error::failed(format!("there is no node {number}")))
     }
 
-    /// What it consists of.
+    /// The options.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &ClusterOptions {
         &self.options
     }
 
-    /// Where its nodes answer clients.
+    /// The addresses for clients.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Node::address).collect()
+        self.nodes.iter().map(CassandraNode::address).collect()
     }
 
-    /// The addresses as the server's setting `--cassandra` wants them.
+    /// The addresses in the form of the server's setting `--cassandra`.
     #[must_use]
     pub fn contact_points(&self) -> String {
         let addresses: Vec<String> = self.addresses().iter().map(ToString::to_string).collect();
         addresses.join(",")
     }
 
-    /// Asks all nodes to end, and waits. Their data stays.
+    /// Stops all nodes in order, and waits. Their data stays.
     ///
     /// # Errors
-    /// As [`Node::end`].
+    /// As [`CassandraNode::end`].
     pub fn down(&self) -> Result<()> {
-        self.nodes.iter().try_for_each(Node::ask_to_end)?;
-        self.nodes.iter().try_for_each(Node::end)
+        self.nodes.iter().try_for_each(CassandraNode::ask_to_end)?;
+        self.nodes.iter().try_for_each(CassandraNode::end)
     }
 
-    fn wait_until_met(&self, node: &Node) -> Result<()> {
-        let (others, deadline) = (self.nodes.len() - 1, Instant::now() + MEET);
+    fn wait_until_peers_known(&self, node: &CassandraNode) -> Result<()> {
+        let (others, deadline) = (self.nodes.len() - 1, Instant::now() + PEERS_WAIT_MAX);
         loop {
-            // One that is alone is not asked: it may be locked.
+            // A single node is not queried: it may require authentication.
             let known = if others > 0 { node.peers()? } else { 0 };
             if known >= others {
                 return Ok(());
@@ -229,7 +230,7 @@ impl Cluster {
             if Instant::now() > deadline {
                 return Err(Error::failed(format!("node {} knows only {known} others", node.number())));
             }
-            thread::sleep(STEP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -1,16 +1,16 @@
-//! A connection that speaks just enough of Cassandra's protocol (version 4): for harnesses, which need no driver to learn
-//! whether a node answers, who its peers are, and to empty tables.
+//! A connection with just enough of Cassandra's protocol (version 4) for test harnesses: whether a node answers, its
+//! peers, and emptying tables.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What frames begin with: from us, and from the node.
+/// First byte of frames: of a request and of a response.
 const REQUEST: u8 = 0x04;
 const RESPONSE: u8 = 0x84;
-/// Most bytes of an answer: harnesses ask small questions.
+/// Most bytes of an answer: harnesses run small queries.
 const FRAME_MAX: usize = 16 << 20;
-/// Consistency level ONE: the tables of a node's own are asked, or there is one node.
+/// Consistency level ONE: the queries read a node's own tables, or there is one node.
 const ONE: [u8; 2] = [0, 1];
 
 mod opcode {
@@ -23,23 +23,23 @@ mod opcode {
     pub(super) const RESULT: u8 = 8;
 }
 
-/// The kind of a result that has rows.
+/// The kind of a result with rows.
 const ROWS: i32 = 2;
 
-/// A row: its columns in the order they were asked for; `None` is null.
-pub type Row = Vec<Option<Vec<u8>>>;
+/// A row: its columns in the order of the query; `None` is null.
+pub type CqlRow = Vec<Option<Vec<u8>>>;
 
 /// A connection to one node, without encryption or credentials.
 #[derive(Debug)]
-pub struct Cql {
+pub struct CqlConnection {
     stream: TcpStream,
 }
 
-impl Cql {
-    /// Connects; every answer has to come within this time.
+impl CqlConnection {
+    /// Connects; `within` is the timeout of every answer.
     ///
     /// # Errors
-    /// When the node does not answer, or asks who is there.
+    /// When the node does not answer, or requires credentials.
     pub fn connect(node: SocketAddr, within: Duration) -> io::Result<Self> {
         let mut cql = Self::open(node, within)?;
         let mut body = 1_u16.to_be_bytes().to_vec();
@@ -53,16 +53,16 @@ impl Cql {
 
     /// Whether the node answers within this time.
     #[must_use]
-    pub fn answers(node: SocketAddr, within: Duration) -> bool {
+    pub fn is_answering(node: SocketAddr, within: Duration) -> bool {
         Self::open(node, within).and_then(|mut cql| cql.ask(opcode::OPTIONS, &[], opcode::SUPPORTED)).is_ok()
     }
 
-    /// Runs a statement; its rows, all at once.
+    /// Runs a statement; answers all its rows.
     ///
     /// # Errors
-    /// What the node says is wrong with it, or that it does not answer.
-    pub fn query(&mut self, statement: &str) -> io::Result<Vec<Row>> {
-        let bytes = u32::try_from(statement.len()).map_err(|_| broken("the statement is too long"))?;
+    /// The node's error, or that it does not answer.
+    pub fn query(&mut self, statement: &str) -> io::Result<Vec<CqlRow>> {
+        let bytes = u32::try_from(statement.len()).map_err(|_| invalid_data("the statement is too long"))?;
         let mut body = bytes.to_be_bytes().to_vec();
         body.extend(statement.as_bytes());
         body.extend(ONE);
@@ -79,9 +79,9 @@ impl Cql {
         Ok(Self { stream })
     }
 
-    /// Sends a frame and reads the answer, which has to be of this kind.
+    /// Sends a frame and reads the answer, which must have the opcode `expected`.
     fn ask(&mut self, opcode: u8, body: &[u8], expected: u8) -> io::Result<Vec<u8>> {
-        let bytes = u32::try_from(body.len()).map_err(|_| broken("the frame is too long"))?;
+        let bytes = u32::try_from(body.len()).map_err(|_| invalid_data("the frame is too long"))?;
         let mut frame = vec![REQUEST, 0, 0, 0, opcode];
         frame.extend(bytes.to_be_bytes());
         frame.extend(body);
@@ -91,35 +91,35 @@ impl Cql {
         let [version, _, _, _, opcode, length @ ..] = head;
         let length = u32::from_be_bytes(length) as usize;
         if version != RESPONSE || length > FRAME_MAX {
-            return Err(broken("it is not a node of Cassandra"));
+            return Err(invalid_data("the answer is not from a Cassandra node"));
         }
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer)?;
         match opcode {
-            opcode::ERROR => Err(io::Error::other(complaint(&answer)?)),
+            opcode::ERROR => Err(io::Error::other(error_text(&answer)?)),
             opcode if opcode == expected => Ok(answer),
-            opcode => Err(broken(&format!("it answered with opcode {opcode}"))),
+            opcode => Err(invalid_data(&format!("it answered with opcode {opcode}"))),
         }
     }
 }
 
 fn length(bytes: usize) -> io::Result<u16> {
-    u16::try_from(bytes).map_err(|_| broken("a string is too long"))
+    u16::try_from(bytes).map_err(|_| invalid_data("a string is too long"))
 }
 
-fn broken(what: &str) -> io::Error {
+fn invalid_data(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 /// The text of an error.
-fn complaint(answer: &[u8]) -> io::Result<String> {
+fn error_text(answer: &[u8]) -> io::Result<String> {
     let mut input = Input(answer);
     input.number()?;
     Ok(String::from_utf8_lossy(input.string()?).into_owned())
 }
 
-/// The rows of a result; none when it is of a kind without.
-fn rows(answer: &[u8]) -> io::Result<Vec<Row>> {
+/// The rows of a result; none for a result without rows.
+fn rows(answer: &[u8]) -> io::Result<Vec<CqlRow>> {
     let mut input = Input(answer);
     if input.number()? != ROWS {
         return Ok(Vec::new());
@@ -128,12 +128,12 @@ fn rows(answer: &[u8]) -> io::Result<Vec<Row>> {
     let count = input.count()?;
     let mut rows = Vec::new();
     for _ in 0..count {
-        rows.push((0..columns).map(|_| input.value()).collect::<io::Result<Row>>()?);
+        rows.push((0..columns).map(|_| input.value()).collect::<io::Result<CqlRow>>()?);
     }
     Ok(rows)
 }
 
-/// Reads over what is said about the columns and returns how many there are.
+/// Skips the metadata of the columns; answers their number.
 fn metadata(input: &mut Input<'_>) -> io::Result<usize> {
     let flags = input.number()?;
     let columns = input.count()?;
@@ -158,12 +158,12 @@ fn metadata(input: &mut Input<'_>) -> io::Result<usize> {
     Ok(columns)
 }
 
-/// Bytes that are read from the front.
+/// Bytes, read from the front.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, bytes: usize) -> io::Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or_else(|| broken("an answer is cut short"))?;
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or_else(|| invalid_data("an answer is cut short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -179,7 +179,7 @@ impl<'a> Input<'a> {
     }
 
     fn count(&mut self) -> io::Result<usize> {
-        usize::try_from(self.number()?).map_err(|_| broken("a count is negative"))
+        usize::try_from(self.number()?).map_err(|_| invalid_data("a count is negative"))
     }
 
     fn string(&mut self) -> io::Result<&'a [u8]> {
@@ -194,13 +194,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads over the type of a column: only collections have more behind their number.
+    /// Skips the type of a column: only collections have more bytes after their number.
     fn kind(&mut self) -> io::Result<()> {
         match self.short()? {
             0x20 | 0x22 => self.kind(),
             0x21 => self.kind().and_then(|()| self.kind()),
             1..=0x1f => Ok(()),
-            other => Err(broken(&format!("a column is of type {other:#x}"))),
+            other => Err(invalid_data(&format!("a column is of type {other:#x}"))),
         }
     }
 }
@@ -226,15 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_answers_and_others_do_not() {
+    fn only_a_cassandra_node_counts_as_answering() {
         let within = Duration::from_secs(5);
-        assert!(Cql::answers(node(vec![0x84, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0]), within));
-        assert!(!Cql::answers(node(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), within));
-        assert!(!Cql::answers(node(vec![0x84, 0, 0]), within));
+        assert!(CqlConnection::is_answering(node(vec![0x84, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0]), within));
+        assert!(!CqlConnection::is_answering(node(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), within));
+        assert!(!CqlConnection::is_answering(node(vec![0x84, 0, 0]), within));
     }
 
     #[test]
-    fn rows_are_read_behind_every_kind_of_column() {
+    fn rows_are_read_after_every_kind_of_column() {
         let mut answer = vec![0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 1, b'k', 0, 1, b't'];
         answer.extend([0, 1, b'a', 0, 0x0d, 0, 1, b'b', 0, 0x21, 0, 0x0d, 0, 0x22, 0, 0x03]);
         answer.extend([0, 0, 0, 1, 0, 0, 0, 2, b'h', b'i', 0xff, 0xff, 0xff, 0xff]);
@@ -242,6 +242,6 @@ mod tests {
         for end in 4..answer.len() {
             assert!(rows(&answer[..end]).is_err(), "{end}");
         }
-        assert_eq!(rows(&[0, 0, 0, 1]).unwrap(), Vec::<Row>::new());
+        assert_eq!(rows(&[0, 0, 0, 1]).unwrap(), Vec::<CqlRow>::new());
     }
 }

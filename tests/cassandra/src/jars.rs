@@ -1,4 +1,4 @@
-//! Cassandra itself: its jars, through Maven, kept where the working copy keeps what is built.
+//! Cassandra's jars, fetched by Maven into cargo's target directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// What Maven is asked for.
+/// The artifact that Maven fetches.
 const GROUP: &str = "org.apache.cassandra";
 const ARTIFACT: &str = "cassandra-all";
 const VERSION: &str = "5.0.6";
-/// Names another version to run, such as 4.1.10.
+/// Environment variable for another version, such as 4.1.10.
 const OTHER: &str = "LARDER_TEST_CASSANDRA";
 
-/// The folder of the jars below `dir`, made when it is not there or holds another version.
+/// The folder of the jars below `dir`; fetches them if it is missing or has another version.
 ///
-/// Several processes may ask at the same time: one of them fetches.
+/// Several processes may call this concurrently: one of them fetches.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when there is no Maven or it cannot get the jars, with the first thing it complained about;
-/// [`Error::Failed`] for a version that is none.
+/// [`Error::Unavailable`] when Maven is missing or cannot fetch the jars, with its first error; [`Error::Failed`] for
+/// an invalid version.
 pub(crate) fn fetch(dir: &Path) -> Result<PathBuf> {
     let (lib, version) = (dir.join("lib"), version());
     if !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)) {
@@ -28,35 +28,37 @@ pub(crate) fn fetch(dir: &Path) -> Result<PathBuf> {
     fs::create_dir_all(dir).map_err(|error| Error::file(dir, &error))?;
     let lock = dir.join("lock");
     let lock = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(|e| Error::file(&lock, &e))?;
-    if are_in(dir) {
+    // Checked under the lock: another process may have fetched the jars while this one waited.
+    if is_fetched(dir) {
         return Ok(lib);
     }
     let _ = fs::remove_dir_all(&lib);
     let pom = dir.join("pom.xml");
     fs::write(&pom, project(&version)).map_err(|error| Error::file(&pom, &error))?;
     copy(&pom, &lib, &version)?;
+    // The stamp is written last: after a crash the jars are fetched again.
     let stamp = stamp(dir);
     fs::write(&stamp, version).map_err(|error| Error::file(&stamp, &error))?;
     drop(lock);
     Ok(lib)
 }
 
-/// Whether the jars are below `dir`, all of them.
-pub(crate) fn are_in(dir: &Path) -> bool {
+/// Whether all jars are below `dir`.
+pub(crate) fn is_fetched(dir: &Path) -> bool {
     fs::read_to_string(stamp(dir)).is_ok_and(|found| found == version())
 }
 
-/// Which Cassandra is wanted.
+/// The version of Cassandra to run.
 fn version() -> String {
     std::env::var(OTHER).unwrap_or_else(|_| VERSION.to_owned())
 }
 
-/// Written when all are there.
+/// The file that is written after all jars.
 fn stamp(dir: &Path) -> PathBuf {
     dir.join("lib/larder-stamp")
 }
 
-/// A project that needs nothing but Cassandra.
+/// A Maven project that depends only on Cassandra.
 fn project(version: &str) -> String {
     format!(
         "<project>\n  <modelVersion>4.0.0</modelVersion>\n  <groupId>larder</groupId>\n  \
@@ -79,16 +81,16 @@ fn copy(pom: &Path, lib: &Path, version: &str) -> Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    Err(Error::Unavailable(format!("Maven cannot get {ARTIFACT} {version}: {}", complaint(&text))))
+    Err(Error::Unavailable(format!("Maven cannot get {ARTIFACT} {version}: {}", first_error(&text))))
 }
 
-/// The first error in Maven's output; the first line may begin with a change of colour.
-fn complaint(text: &str) -> &str {
+/// The first error in Maven's output; its first line may begin with a colour code.
+fn first_error(text: &str) -> &str {
     let errors = text.lines().filter_map(|line| line.split_once("[ERROR] "));
-    errors.map(|(_, error)| error.trim()).find(|line| !line.is_empty()).unwrap_or("it does not say why")
+    errors.map(|(_, error)| error.trim()).find(|line| !line.is_empty()).unwrap_or("no reason given")
 }
 
-/// The agent by which Cassandra measures its objects, which belongs on the command line.
+/// The Java agent that Cassandra uses to measure objects.
 pub(crate) fn agent(lib: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(lib).map_err(|error| Error::file(lib, &error))?;
     let is_agent = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("jamm-"));
@@ -107,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_complaint_of_maven_is_told() {
+    fn the_first_error_of_maven_is_reported() {
         let text = "[WARNING] slow\n[ERROR] \n\u{1b}[0m[ERROR] Could not resolve cassandra-all\n[ERROR] more\n";
-        assert_eq!(complaint(text), "Could not resolve cassandra-all");
-        assert_eq!(complaint(""), "it does not say why");
+        assert_eq!(first_error(text), "Could not resolve cassandra-all");
+        assert_eq!(first_error(""), "no reason given");
     }
 }

@@ -1,27 +1,27 @@
-//! Which Java runs the nodes.
+//! The Java that runs the nodes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// The versions that Cassandra 5.0 runs on; 4.1 ran on 17.
+/// The versions that Cassandra 5.0 runs on; 4.1 runs on 11.
 const SUPPORTED: &[u32] = &[11, 17];
 
 /// A Java that can run Cassandra.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Java {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its major version.
+    /// The major version.
     pub major: u32,
 }
 
 impl Java {
-    /// The one of `JAVA_HOME`, else the first in `PATH`.
+    /// The Java of `JAVA_HOME`, else the first in `PATH`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is none, or one of a version that does not run Cassandra.
+    /// [`Error::Unavailable`] when there is no Java, or one whose version does not run Cassandra.
     pub fn find() -> Result<Self> {
         let home = std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty());
         let program = home.map_or_else(|| PathBuf::from("java"), |home| Path::new(&home).join("bin/java"));
@@ -42,7 +42,7 @@ impl Java {
     }
 }
 
-/// The major version in what `java -version` prints: before Java 9 it stood behind `1.`.
+/// The major version in the output of `java -version`: before Java 9 it follows `1.`.
 fn major(text: &str) -> Option<u32> {
     let quoted = text.split('"').nth(1)?;
     let mut numbers = quoted.split(['.', '-', '+', '_']);

@@ -1,24 +1,21 @@
-//! Nodes of Apache Cassandra on this machine, for tests and for trying: `cargo xtask cassandra`, the product tests and the
-//! load generator all start them here.
+//! Nodes of Apache Cassandra on this machine: `cargo xtask cassandra`, the product tests and the load generator start
+//! them here.
 //!
 //! ```text
-//! Java      which one runs them
-//! jars      Cassandra itself, through Maven, kept in the working copy
-//! Node      one of them: its files, its process, what state it is in
-//! Cluster   one to three of them on 127.0.0.1 to 127.0.0.3, started one after the other
-//! Cql       a connection that speaks just enough of the protocol to ask whether a node answers, and to tidy up
+//! Java               the Java that runs them
+//! jars               Cassandra itself, fetched by Maven into the working copy
+//! CassandraNode      one node: its files, its process, its state
+//! CassandraCluster   one to three nodes on 127.0.0.1 to 127.0.0.3, started one after the other
+//! CqlConnection      a connection with just enough of the protocol to check that a node answers, and to clean up
 //! ```
 //!
-//! Every wait has a deadline. A process is ended by its id, and only when it is the one that was started here.
+//! Every wait has a deadline. A process is killed by its id, and only if it is the one that was started here.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tools for tests: they run in real time, and find Java as the environment says"
-)]
+#![allow(clippy::disallowed_methods, reason = "tools for tests: they run in real time, and the environment names Java")]
 
 mod cluster;
+mod config;
 mod cql;
-mod files;
 mod jars;
 mod java;
 mod node;
@@ -29,25 +26,26 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-pub use cluster::{Cluster, Life, Lock, Options};
-pub use cql::{Cql, Row};
+pub use cluster::{CassandraCluster, ClientAuth, ClusterOptions, NodeLifetime};
+pub use cql::{CqlConnection, CqlRow};
 pub use java::Java;
-pub use node::{Node, State};
-pub use ports::Ports;
+pub use node::{CassandraNode, NodeState};
+pub use ports::CassandraPorts;
 
-/// Most nodes of a cluster here.
+/// Most nodes of a cluster.
 pub const NODES_MAX: usize = 3;
 
-/// Why there is no node.
+/// Why a node does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// This machine cannot run Cassandra: no Java, no Maven, or Maven cannot get it. Whoever tests says so and skips.
+    /// This machine cannot run Cassandra: Java or Maven is missing, or Maven cannot fetch it. A test reports this and
+    /// skips.
     Unavailable(String),
-    /// It should have worked.
+    /// An operation failed on a machine that can run Cassandra.
     Failed(String),
 }
 
-/// What is done here, or why it is not.
+/// Result of an operation on nodes.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -55,7 +53,7 @@ impl Error {
         Self::Failed(what.to_string())
     }
 
-    /// Something with a file did not work.
+    /// The error of a file operation.
     fn file(path: &Path, error: &io::Error) -> Self {
         Self::Failed(format!("{}: {error}", path.display()))
     }

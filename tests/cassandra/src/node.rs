@@ -1,4 +1,4 @@
-//! One node: its files, its process, what state it is in.
+//! One node: its files, its process and its state.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,64 +11,65 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::cluster::{Life, Lock, Options};
-use crate::cql::Cql;
-use crate::files::Told;
-use crate::ports::{Ports, address};
-use crate::process::Process;
+use crate::cluster::{ClientAuth, ClusterOptions, NodeLifetime};
+use crate::config::NodeConfig;
+use crate::cql::CqlConnection;
+use crate::ports::{CassandraPorts, address};
+use crate::process::NodeProcess;
 use crate::{Error, Java, Result, jars};
 
-/// How long a start may take: half a minute on two cores that do nothing else.
-const START: Duration = Duration::from_secs(240);
-/// How long an orderly end may take before it is ended the other way.
-const STOP: Duration = Duration::from_secs(30);
-/// How long a node has for a small answer.
-const ANSWER: Duration = Duration::from_secs(2);
-/// How often a condition is looked at.
-const STEP: Duration = Duration::from_millis(100);
+/// How long a start may take: half a minute on two idle cores.
+const START_MAX: Duration = Duration::from_secs(240);
+/// How long an orderly stop may take before the node is killed.
+const STOP_MAX: Duration = Duration::from_secs(30);
+/// Timeout of a small query.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Time between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Starts a node, notes its id, and ends it when whoever holds the other end of the input is gone: by whatever way.
-const GUARD: &str = r#"file=$1; shift
+/// Starts a node, writes its id to a file, and kills the node when the process at the other end of stdin is gone, in
+/// whatever way.
+const GUARD_SCRIPT: &str = r#"file=$1; shift
 "$@" </dev/null &
 echo $! >"$file.new" && mv "$file.new" "$file"
 read -r _
 kill -9 $! 2>/dev/null
 wait"#;
 
-/// What a node is doing.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It does not run.
+pub enum NodeState {
+    /// The node does not run.
     Down,
-    /// It runs and does not answer yet, or no more.
+    /// The node runs, and does not answer yet or any more.
     Silent,
-    /// It is held by [`Node::stop`].
+    /// The node is stopped by [`CassandraNode::stop`].
     Stopped,
-    /// It answers clients.
+    /// The node answers clients.
     Up,
 }
 
-/// One node of a cluster. It may be killed and started again by another thread than the one that asks how it is.
+/// One node of a cluster. Threads may kill, start and query it concurrently.
 #[derive(Debug)]
-pub struct Node {
+pub struct CassandraNode {
     number: usize,
     dir: PathBuf,
-    ports: Ports,
-    /// The seeds' addresses: those of the whole cluster, so that each may start while any other is down.
+    ports: CassandraPorts,
+    /// The seeds: all nodes of the cluster, so that each may start while any other is down.
     seeds: Vec<Ipv4Addr>,
     heap_mib: u32,
-    life: Life,
-    keeps_schema: bool,
-    /// Number of its datacenter, from 1.
+    life: NodeLifetime,
+    syncs_schema: bool,
+    /// Number of the datacenter, from 1.
     datacenter: usize,
-    lock: Option<Lock>,
-    /// Ends the node when this process ends.
+    auth: Option<ClientAuth>,
+    /// The guard that kills the node when this process ends.
     guard: Mutex<Option<Child>>,
 }
 
-impl Node {
-    /// Node `number`, counted from 1, of a cluster. Nothing is started.
-    pub(crate) fn new(number: usize, options: &Options) -> Self {
+impl CassandraNode {
+    /// Node `number` of a cluster, counted from 1. Nothing is started.
+    pub(crate) fn new(number: usize, options: &ClusterOptions) -> Self {
         Self {
             number,
             dir: options.dir.join(format!("node{number}")),
@@ -76,26 +77,26 @@ impl Node {
             seeds: (1..=options.nodes).map(address).collect(),
             heap_mib: options.heap_mib,
             life: options.life,
-            keeps_schema: options.keeps_schema,
+            syncs_schema: options.syncs_schema,
             datacenter: (number - 1) % options.datacenters + 1,
-            lock: options.lock.clone(),
+            auth: options.auth.clone(),
             guard: Mutex::default(),
         }
     }
 
-    /// Its number, from 1.
+    /// The number, from 1.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Where it answers clients.
+    /// The address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (address(self.number), self.ports.native()).into()
     }
 
-    /// Where its log is.
+    /// Path of the log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.dir.join("system.log")
@@ -104,63 +105,63 @@ impl Node {
     /// The id of its process, while it runs.
     #[must_use]
     pub fn pid(&self) -> Option<i32> {
-        self.process().map(Process::id)
+        self.process().map(NodeProcess::id)
     }
 
-    /// What it is doing; asks it, which takes up to two seconds.
+    /// The state of the node; the check takes up to two seconds.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> NodeState {
         match self.process() {
-            None => State::Down,
-            Some(process) if process.is_held => State::Stopped,
-            Some(_) if self.answers() => State::Up,
-            Some(_) => State::Silent,
+            None => NodeState::Down,
+            Some(process) if process.is_stopped => NodeState::Stopped,
+            Some(_) if self.is_answering() => NodeState::Up,
+            Some(_) => NodeState::Silent,
         }
     }
 
-    /// Bytes of its tables on disk.
+    /// Bytes of the tables on disk.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         bytes_below(&self.dir.join("data"))
     }
 
-    /// Starts it on the data it has, unless it runs, and waits until it answers clients.
+    /// Starts the node on its data, unless it runs, and waits until it answers clients.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without Java or jars; [`Error::Failed`] when a port is taken, or it does not answer in four
-    /// minutes, with what it said.
+    /// [`Error::Unavailable`] without Java or jars; [`Error::Failed`] when a port is in use, or the node does not
+    /// answer in four minutes, with its last error.
     pub fn start(&self) -> Result<()> {
         self.launch()?;
         self.wait_until_up()
     }
 
-    /// Starts it and does not wait.
+    /// Starts the node without waiting.
     pub(crate) fn launch(&self) -> Result<()> {
         if self.process().is_some() {
             return Ok(());
         }
         let (java, lib) = (Java::find()?, jars::fetch(crate::cluster::home().as_path())?);
-        if let Some(at) = self.ports.taken_of(self.number) {
-            return Err(Error::failed(format!("{at} is taken by something else: give another port base")));
+        if let Some(at) = self.ports.first_in_use_of(self.number) {
+            return Err(Error::failed(format!("{at} is in use: choose another port base")));
         }
         self.release();
         fs::create_dir_all(&self.dir).map_err(|error| Error::file(&self.dir, &error))?;
-        let told = self.told();
-        self.write("cassandra.yaml", &told.cassandra_yaml())?;
-        self.write("cassandra-rackdc.properties", &told.rackdc())?;
-        self.write("logback.xml", &told.logback())?;
-        let words = told.java(&lib, &jars::agent(&lib)?);
-        self.spawn(&java, &words)
+        let config = self.config();
+        self.write("cassandra.yaml", &config.cassandra_yaml())?;
+        self.write("cassandra-rackdc.properties", &config.rackdc())?;
+        self.write("logback.xml", &config.logback())?;
+        let args = config.java(&lib, &jars::agent(&lib)?);
+        self.spawn(&java, &args)
     }
 
-    /// Waits until it answers clients.
+    /// Waits until the node answers clients.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it ends instead, or takes more than four minutes, with what it said.
+    /// [`Error::Failed`] when the node ends, or takes more than four minutes, with its last error.
     pub fn wait_until_up(&self) -> Result<()> {
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_MAX;
         loop {
-            if self.answers() {
+            if self.is_answering() {
                 return Ok(());
             }
             let what = if self.process().is_none() {
@@ -168,108 +169,109 @@ impl Node {
             } else if Instant::now() > deadline {
                 "does not answer"
             } else {
-                thread::sleep(STEP);
+                thread::sleep(POLL_INTERVAL);
                 continue;
             };
-            return Err(Error::failed(format!("node {} {what}: {}", self.number, self.complaint())));
+            return Err(Error::failed(format!("node {} {what}: {}", self.number, self.last_error())));
         }
     }
 
-    /// Whether it takes clients. One that lets in who it knows is only listened for: it listens when it is ready.
-    fn answers(&self) -> bool {
-        match self.lock {
-            None => Cql::answers(self.address(), ANSWER),
-            Some(_) => TcpStream::connect_timeout(&self.address(), ANSWER).is_ok(),
+    /// Whether the node accepts clients. With authentication only the port is checked: a node listens when it is ready.
+    fn is_answering(&self) -> bool {
+        match self.auth {
+            None => CqlConnection::is_answering(self.address(), ANSWER_MAX),
+            Some(_) => TcpStream::connect_timeout(&self.address(), ANSWER_MAX).is_ok(),
         }
     }
 
-    /// Ends it at once, as a power cut does (SIGKILL), and waits until it is gone. It may be held, or not run at all.
+    /// Kills the node (SIGKILL), as a power cut does, and waits until it is gone. The node may be stopped, or not run
+    /// at all.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it is not gone in half a minute.
+    /// [`Error::Failed`] when the node is not gone in half a minute.
     pub fn kill(&self) -> Result<()> {
         if let Some(process) = self.process() {
             process.send(Signal::KILL)?;
         }
-        if !self.is_gone_within(STOP) {
+        if !self.is_gone_within(STOP_MAX) {
             return Err(Error::failed(format!("node {} does not end", self.number)));
         }
         self.release();
         Ok(())
     }
 
-    /// Asks it to end, and waits; one that takes more than half a minute, or is held, is killed.
+    /// Stops the node in order, and waits. A node that is stopped, or takes more than half a minute, is killed.
     ///
     /// # Errors
     /// As [`Self::kill`].
     pub fn end(&self) -> Result<()> {
         self.ask_to_end()?;
-        if self.process().is_some_and(|process| !process.is_held) {
-            self.is_gone_within(STOP);
+        if self.process().is_some_and(|process| !process.is_stopped) {
+            self.is_gone_within(STOP_MAX);
         }
         self.kill()
     }
 
-    /// Asks it to end (SIGTERM), unless it is held.
+    /// Sends SIGTERM, unless the node is stopped.
     pub(crate) fn ask_to_end(&self) -> Result<()> {
-        self.process().filter(|process| !process.is_held).map_or(Ok(()), |process| process.send(Signal::TERM))
+        self.process().filter(|process| !process.is_stopped).map_or(Ok(()), |process| process.send(Signal::TERM))
     }
 
-    /// Holds it (SIGSTOP), and returns when it is held: its connections stay, and nothing is answered.
+    /// Stops the node (SIGSTOP), and returns when it is stopped: its connections stay open, and no request is answered.
     ///
     /// # Errors
     /// [`Error::Failed`] when it does not run.
     pub fn stop(&self) -> Result<()> {
-        self.hold(Signal::STOP, true)
+        self.signal(Signal::STOP, true)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Continues a stopped node (SIGCONT).
     ///
     /// # Errors
     /// [`Error::Failed`] when it does not run.
     pub fn cont(&self) -> Result<()> {
-        self.hold(Signal::CONT, false)
+        self.signal(Signal::CONT, false)
     }
 
-    /// The addresses of the others that it knows.
+    /// Number of other nodes that this node knows.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it does not say.
+    /// [`Error::Failed`] when the node does not answer.
     pub fn peers(&self) -> Result<usize> {
-        let asked =
-            Cql::connect(self.address(), ANSWER).and_then(|mut cql| cql.query("SELECT peer FROM system.peers_v2"));
+        let asked = CqlConnection::connect(self.address(), ANSWER_MAX)
+            .and_then(|mut cql| cql.query("SELECT peer FROM system.peers_v2"));
         asked.map(|rows| rows.len()).map_err(|error| Error::failed(format!("node {}: {error}", self.number)))
     }
 
-    fn hold(&self, signal: Signal, held: bool) -> Result<()> {
+    fn signal(&self, signal: Signal, stopped: bool) -> Result<()> {
         let process = || self.process().ok_or_else(|| Error::failed(format!("node {} does not run", self.number)));
         process()?.send(signal)?;
-        let deadline = Instant::now() + ANSWER;
-        while process()?.is_held != held && Instant::now() < deadline {
-            thread::sleep(STEP / 100);
+        let deadline = Instant::now() + ANSWER_MAX;
+        while process()?.is_stopped != stopped && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL / 100);
         }
         Ok(())
     }
 
-    fn process(&self) -> Option<Process> {
-        Process::of(&self.pid_file(), &self.told().mark())
+    fn process(&self) -> Option<NodeProcess> {
+        NodeProcess::of(&self.pid_file(), &self.config().mark())
     }
 
     fn pid_file(&self) -> PathBuf {
         self.dir.join("pid")
     }
 
-    fn told(&self) -> Told<'_> {
-        Told {
+    fn config(&self) -> NodeConfig<'_> {
+        NodeConfig {
             dir: &self.dir,
             number: self.number,
             address: address(self.number),
             seeds: &self.seeds,
             ports: self.ports,
             heap_mib: self.heap_mib,
-            keeps_schema: self.keeps_schema,
+            syncs_schema: self.syncs_schema,
             datacenter: self.datacenter,
-            lock: self.lock.as_ref(),
+            auth: self.auth.as_ref(),
         }
     }
 
@@ -278,41 +280,43 @@ impl Node {
         fs::write(&path, text).map_err(|error| Error::file(&path, &error))
     }
 
-    /// A process group of its own: Ctrl-C is for whoever started it, who then ends it.
-    fn spawn(&self, java: &Java, words: &[String]) -> Result<()> {
+    /// Starts the process in a group of its own: Ctrl-C reaches only the parent, which then ends the node.
+    fn spawn(&self, java: &Java, args: &[String]) -> Result<()> {
         let pid_file = self.pid_file();
+        // An old id must not be taken for the new process.
         let _ = fs::remove_file(&pid_file);
         let out = self.dir.join("out.log");
-        let said = File::create(&out).and_then(|file| file.try_clone().map(|copy| (file, copy)));
-        let (stdout, stderr) = said.map_err(|error| Error::file(&out, &error))?;
+        let files = File::create(&out).and_then(|file| file.try_clone().map(|copy| (file, copy)));
+        let (stdout, stderr) = files.map_err(|error| Error::file(&out, &error))?;
         let mut command = match self.life {
-            Life::Bound => {
+            NodeLifetime::Bound => {
                 let mut guard = Command::new("sh");
-                guard.args(["-c", GUARD, "guard"]).arg(&pid_file).arg(&java.program).stdin(Stdio::piped());
+                guard.args(["-c", GUARD_SCRIPT, "guard"]).arg(&pid_file).arg(&java.program).stdin(Stdio::piped());
                 guard
             }
-            Life::Detached => {
+            NodeLifetime::Detached => {
                 let mut node = Command::new(&java.program);
                 node.stdin(Stdio::null());
                 node
             }
         };
-        command.args(words).current_dir(&self.dir).stdout(stdout).stderr(stderr).process_group(0);
+        command.args(args).current_dir(&self.dir).stdout(stdout).stderr(stderr).process_group(0);
         let child = command.spawn().map_err(|error| Error::failed(format!("{}: {error}", java.program.display())))?;
         match self.life {
-            Life::Detached => self.write("pid", &format!("{}\n", child.id()))?,
-            Life::Bound => *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(child),
+            // A bound node's guard writes the id itself.
+            NodeLifetime::Detached => self.write("pid", &format!("{}\n", child.id()))?,
+            NodeLifetime::Bound => *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(child),
         }
         self.wait_until_seen();
         Ok(())
     }
 
-    /// Waits until its process can be seen: the guard has to write down its id, and the kernel what it was started with.
-    /// One that ends at once is never seen, and whoever waits until it is up is told.
+    /// Waits until the process is visible: the guard has to write its id, and the kernel its command line. A process
+    /// that ends at once is never visible; then `wait_until_up` fails.
     fn wait_until_seen(&self) {
-        let deadline = Instant::now() + ANSWER;
+        let deadline = Instant::now() + ANSWER_MAX;
         while self.process().is_none() && Instant::now() < deadline {
-            thread::sleep(STEP / 10);
+            thread::sleep(POLL_INTERVAL / 10);
         }
     }
 
@@ -322,32 +326,33 @@ impl Node {
             if Instant::now() > deadline {
                 return false;
             }
-            thread::sleep(STEP / 10);
+            thread::sleep(POLL_INTERVAL / 10);
         }
         true
     }
 
-    /// Lets go of the guard, which ends the node if it still runs.
+    /// Closes the guard's stdin: the guard kills the node if it still runs.
     fn release(&self) {
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut guard) = guard {
+            // The guard's `read` ends when stdin closes; it then kills the node.
             drop(guard.stdin.take());
             let _ = guard.wait();
         }
     }
 
-    /// The last thing the node called an error, else the last line it said.
-    fn complaint(&self) -> String {
+    /// The last error in the node's log, else its last line of output.
+    fn last_error(&self) -> String {
         let text = |name: &str| fs::read_to_string(self.dir.join(name)).unwrap_or_default();
         let (log, out) = (text("system.log"), text("out.log"));
         let line = log.lines().rfind(|line| line.contains(" ERROR ")).or_else(|| out.lines().last());
-        let line = line.or_else(|| log.lines().last()).unwrap_or("it said nothing");
+        let line = line.or_else(|| log.lines().last()).unwrap_or("no output");
         format!("{line} ({})", self.log().display())
     }
 }
 
-impl Drop for Node {
-    /// What is bound to this process does not outlive it.
+impl Drop for CassandraNode {
+    /// A bound node does not outlive its value.
     fn drop(&mut self) {
         self.release();
     }
@@ -368,41 +373,41 @@ mod tests {
     use super::*;
 
     /// A node whose Java is a shell that waits.
-    fn waiting(dir: &Path) -> Node {
-        let node = Node::new(1, &Options::bound(dir, 1, 512).unwrap());
+    fn waiting(dir: &Path) -> CassandraNode {
+        let node = CassandraNode::new(1, &ClusterOptions::bound(dir, 1, 512).unwrap());
         fs::create_dir_all(&node.dir).unwrap();
         let java = Java { program: "sh".into(), major: 17 };
-        node.spawn(&java, &["-c".into(), "while :; do sleep 1; done".into(), node.told().mark()]).unwrap();
+        node.spawn(&java, &["-c".into(), "while :; do sleep 1; done".into(), node.config().mark()]).unwrap();
         node
     }
 
     #[test]
-    fn a_node_is_held_let_go_and_killed() {
+    fn a_node_is_stopped_continued_and_killed() {
         let dir = tempfile::tempdir().unwrap();
         let node = waiting(dir.path());
         assert!(node.pid().is_some());
         node.stop().unwrap();
-        assert_eq!(node.state(), State::Stopped);
+        assert_eq!(node.state(), NodeState::Stopped);
         node.cont().unwrap();
-        assert_eq!(node.state(), State::Silent);
+        assert_eq!(node.state(), NodeState::Silent);
         node.kill().unwrap();
-        assert_eq!((node.state(), node.pid()), (State::Down, None));
+        assert_eq!((node.state(), node.pid()), (NodeState::Down, None));
         assert!(node.stop().is_err());
     }
 
     #[test]
-    fn a_node_that_is_held_does_not_outlive_its_value() {
+    fn a_stopped_node_does_not_outlive_its_value() {
         let dir = tempfile::tempdir().unwrap();
         let node = waiting(dir.path());
         node.stop().unwrap();
-        let (file, mark) = (node.pid_file(), node.told().mark());
-        assert!(Process::of(&file, &mark).is_some());
+        let (file, mark) = (node.pid_file(), node.config().mark());
+        assert!(NodeProcess::of(&file, &mark).is_some());
         drop(node);
-        assert!(Process::of(&file, &mark).is_none());
+        assert!(NodeProcess::of(&file, &mark).is_none());
     }
 
     #[test]
-    fn what_ends_when_it_starts_is_told_with_its_last_words() {
+    fn a_node_that_ends_at_its_start_is_reported_with_its_last_line() {
         let dir = tempfile::tempdir().unwrap();
         let node = waiting(dir.path());
         node.kill().unwrap();

@@ -1,28 +1,28 @@
-//! Which ports a cluster uses. All its nodes use the same, each on its own address.
+//! The ports of a cluster. All nodes use the same ports, each on its own address.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 
 use crate::{Error, NODES_MAX, Result};
 
-/// Cassandra's own numbers: for clients, for other nodes, for its management.
+/// Cassandra's default ports: for clients, for other nodes, for management.
 const NATIVE: u16 = 9042;
 const STORAGE: u16 = 7000;
 const JMX: u16 = 7199;
-/// Where clusters of tests are looked for room: above Cassandra's own, below those the kernel hands out.
+/// Offsets for clusters of tests: above Cassandra's default ports, below the kernel's ephemeral ones.
 const TEST_BASES: std::ops::RangeInclusive<u16> = 10_000..=20_000;
 const TEST_STEP: usize = 250;
 
-/// The ports of a cluster: Cassandra's own numbers, all moved by the same distance.
+/// The ports of a cluster: Cassandra's default ports plus an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ports {
+pub struct CassandraPorts {
     base: u16,
 }
 
-impl Ports {
-    /// Cassandra's own numbers moved by `base`; 0 leaves them.
+impl CassandraPorts {
+    /// Cassandra's default ports plus `base`.
     ///
     /// # Errors
-    /// [`Error::Failed`] when that is beyond the last port.
+    /// [`Error::Failed`] above the last port.
     pub fn at(base: u16) -> Result<Self> {
         let last = u16::MAX - NATIVE;
         if base > last {
@@ -31,48 +31,48 @@ impl Ports {
         Ok(Self { base })
     }
 
-    /// Numbers that nothing on this machine listens on now: for tests, which must not meet a node of a user.
+    /// Ports that are free on this machine now: a test must not use a node of a user.
     ///
     /// # Errors
-    /// [`Error::Failed`] when none are left.
+    /// [`Error::Failed`] when no ports are free.
     pub fn free() -> Result<Self> {
         let all = TEST_BASES.step_by(TEST_STEP).map(|base| Self { base });
-        let mut free = all.filter(|ports| ports.taken(NODES_MAX).is_none());
+        let mut free = all.filter(|ports| ports.first_in_use(NODES_MAX).is_none());
         free.next().ok_or_else(|| Error::failed("no free ports for a cluster"))
     }
 
-    /// How far they are moved.
+    /// The offset.
     #[must_use]
     pub const fn base(self) -> u16 {
         self.base
     }
 
-    /// Where clients are answered.
+    /// The port for clients.
     #[must_use]
     pub const fn native(self) -> u16 {
         NATIVE + self.base
     }
 
-    /// Where other nodes are answered.
+    /// The port for other nodes.
     #[must_use]
     pub const fn storage(self) -> u16 {
         STORAGE + self.base
     }
 
-    /// Where a node's management answers, on 127.0.0.1 alone.
+    /// The port of a node's management, on 127.0.0.1 alone.
     #[must_use]
     pub fn jmx(self, number: usize) -> u16 {
         let above = u16::try_from(number.clamp(1, NODES_MAX) - 1).unwrap_or_default();
         JMX + self.base + above
     }
 
-    /// The first address that something listens on already.
-    pub(crate) fn taken(self, nodes: usize) -> Option<SocketAddr> {
-        (1..=nodes).find_map(|number| self.taken_of(number))
+    /// The first address that is in use already.
+    pub(crate) fn first_in_use(self, nodes: usize) -> Option<SocketAddr> {
+        (1..=nodes).find_map(|number| self.first_in_use_of(number))
     }
 
-    /// The same for one node.
-    pub(crate) fn taken_of(self, number: usize) -> Option<SocketAddr> {
+    /// The first address of one node that is in use already.
+    pub(crate) fn first_in_use_of(self, number: usize) -> Option<SocketAddr> {
         let own = address(number);
         let of_node = [(own, self.native()), (own, self.storage()), (Ipv4Addr::LOCALHOST, self.jmx(number))];
         let at = |(host, port): (Ipv4Addr, u16)| SocketAddr::V4(SocketAddrV4::new(host, port));
@@ -90,18 +90,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_listens_is_seen_and_gone_round() {
-        let ports = Ports::free().unwrap();
+    fn ports_in_use_are_found_and_avoided() {
+        let ports = CassandraPorts::free().unwrap();
         let taken = TcpListener::bind(("127.0.0.2", ports.storage())).unwrap();
-        assert_eq!(ports.taken(1), None);
-        assert_eq!(ports.taken(2), Some(taken.local_addr().unwrap()));
-        assert_ne!(Ports::free().unwrap(), ports);
+        assert_eq!(ports.first_in_use(1), None);
+        assert_eq!(ports.first_in_use(2), Some(taken.local_addr().unwrap()));
+        assert_ne!(CassandraPorts::free().unwrap(), ports);
     }
 
     #[test]
-    fn numbers_are_moved_together() {
-        let ports = Ports::at(10_000).unwrap();
+    fn all_ports_have_one_offset() {
+        let ports = CassandraPorts::at(10_000).unwrap();
         assert_eq!((ports.native(), ports.storage(), ports.jmx(1), ports.jmx(3)), (19_042, 17_000, 17_199, 17_201));
-        assert!(Ports::at(60_000).is_err());
+        assert!(CassandraPorts::at(60_000).is_err());
     }
 }

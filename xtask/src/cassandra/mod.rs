@@ -1,19 +1,20 @@
-//! A cluster of Apache Cassandra on this machine, for trying: it goes on after this program. What tests use is in `stage`.
+//! A cluster of Apache Cassandra on this machine, for trying: it runs on after this program ends. `stage` has the clusters of
+//! the tests.
 
 pub(crate) mod stage;
 
-use larder_cassandra_nodes::{Cluster, NODES_MAX, Node, Options, Ports, State};
+use larder_cassandra_nodes::{CassandraCluster, CassandraNode, CassandraPorts, ClusterOptions, NODES_MAX, NodeState};
 
 use crate::shell::Result;
 
-/// Heap of a node unless told otherwise, in MiB.
+/// Heap of a node without `--heap`, in MiB.
 const HEAP_MIB: u32 = 768;
 
-/// What is done with the cluster.
+/// An action on the cluster or on one of its nodes.
 #[derive(Debug, Clone, clap::Subcommand)]
-pub(crate) enum What {
-    /// Start its nodes, or those of them that do not run, and wait until they answer.
-    Up(Up),
+pub(crate) enum CassandraCommand {
+    /// Start the nodes that do not run, and wait until they answer.
+    Up(UpArgs),
     /// End all nodes; their data stays in target/cassandra.
     Down,
     /// End a node at once (SIGKILL).
@@ -31,100 +32,108 @@ pub(crate) enum What {
         /// Which, counted from 1.
         node: usize,
     },
-    /// Show every node: its process, what it is doing, where it answers, how much it holds.
+    /// Show every node: its process, its address, its state and the size of its data.
     Status,
 }
 
-/// What is started.
+/// The cluster to start.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Up {
-    /// How many nodes, on 127.0.0.1 to 127.0.0.3; as many as there were, else one.
+pub(crate) struct UpArgs {
+    /// How many nodes, on 127.0.0.1 to 127.0.0.3; without it as many as the last time, or one.
     #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
     nodes: Option<u8>,
     /// Added to Cassandra's own port numbers, of which 9042 is the one for clients.
     #[arg(long, env = "LARDER_CASSANDRA_PORT_BASE", value_name = "NUMBER")]
     port_base: Option<u16>,
-    /// Heap of each node in MiB, 768 unless told otherwise.
+    /// Heap of each node in MiB; without it 768.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..=65_536))]
     heap: Option<u32>,
 }
 
-/// Does it.
+/// Runs a command.
 ///
 /// # Errors
-/// When Cassandra cannot be run here, or a node does not do what it is told.
-pub(crate) fn cassandra(what: &What) -> Result<()> {
+/// When this machine cannot run Cassandra, or a node does not reach the state of the command.
+pub(crate) fn cassandra(what: &CassandraCommand) -> Result<()> {
     let done = match what {
-        What::Up(told) => return up(told),
-        What::Down => Cluster::open(&Cluster::home()).and_then(|cluster| cluster.down()),
-        What::Kill { node } => with(*node, Node::kill),
-        What::Stop { node } => with(*node, Node::stop),
-        What::Cont { node } => with(*node, Node::cont),
-        What::Status => Cluster::open(&Cluster::home()).map(|cluster| print!("{}", status(&cluster))),
+        CassandraCommand::Up(args) => return up(args),
+        CassandraCommand::Down => CassandraCluster::open(&CassandraCluster::home()).and_then(|cluster| cluster.down()),
+        CassandraCommand::Kill { node } => with(*node, CassandraNode::kill),
+        CassandraCommand::Stop { node } => with(*node, CassandraNode::stop),
+        CassandraCommand::Cont { node } => with(*node, CassandraNode::cont),
+        CassandraCommand::Status => {
+            CassandraCluster::open(&CassandraCluster::home()).map(|cluster| print!("{}", status(&cluster)))
+        }
     };
     done.map_err(|error| error.to_string())
 }
 
-fn with(number: usize, act: fn(&Node) -> larder_cassandra_nodes::Result<()>) -> larder_cassandra_nodes::Result<()> {
-    act(Cluster::open(&Cluster::home())?.node(number)?)
+fn with(
+    number: usize,
+    act: fn(&CassandraNode) -> larder_cassandra_nodes::Result<()>,
+) -> larder_cassandra_nodes::Result<()> {
+    act(CassandraCluster::open(&CassandraCluster::home())?.node(number)?)
 }
 
-/// What is not said is as it was the last time.
-fn up(told: &Up) -> Result<()> {
+/// Starts the nodes; an option that is not given keeps its value of the last time.
+fn up(args: &UpArgs) -> Result<()> {
     let text = |error: larder_cassandra_nodes::Error| error.to_string();
-    let before = Cluster::open(&Cluster::home()).ok();
-    let options = options(told, before.as_ref()).map_err(text)?;
+    let before = CassandraCluster::open(&CassandraCluster::home()).ok();
+    let options = options(args, before.as_ref()).map_err(text)?;
     if let Some(before) = before.as_ref().map(|before| before.options().nodes).filter(|before| *before > options.nodes)
     {
         return Err(fewer(options.nodes, before));
     }
     if before.is_some_and(|before| before.options().ports != options.ports && before.nodes().iter().any(runs)) {
-        return Err("it runs on other ports: `down` ends it".to_owned());
+        return Err("the cluster runs on other ports: end it with `down` first".to_owned());
     }
-    if !Cluster::is_prepared() {
-        println!("getting Cassandra through Maven: this once it takes a minute");
+    if !CassandraCluster::is_prepared() {
+        println!("Maven downloads Cassandra: this takes a minute, the first time only");
     }
-    Cluster::prepare().map_err(text)?;
-    let cluster = Cluster::new(options).map_err(text)?;
+    CassandraCluster::prepare().map_err(text)?;
+    let cluster = CassandraCluster::new(options).map_err(text)?;
     cluster.up_with(|node| println!("node {} answers on {}", node.number(), node.address())).map_err(text)?;
     println!("try:  larder --engine cassandra --cassandra {}", cluster.contact_points());
     Ok(())
 }
 
-/// A cluster does not forget its nodes: those that are not started count as down.
+/// The error of fewer nodes than before: a cluster keeps its nodes, and one that is not started counts as down.
 fn fewer(wanted: usize, before: usize) -> String {
-    let home = Cluster::home();
-    format!("a cluster of {before} nodes is in {}: `up {before}`, or remove its node* for {wanted} new", home.display())
+    let home = CassandraCluster::home();
+    format!(
+        "{} holds a cluster of {before} nodes: run `up {before}`, or remove its node* for {wanted} new nodes",
+        home.display()
+    )
 }
 
-fn runs(node: &Node) -> bool {
+fn runs(node: &CassandraNode) -> bool {
     node.pid().is_some()
 }
 
-fn options(told: &Up, before: Option<&Cluster>) -> larder_cassandra_nodes::Result<Options> {
-    let before = before.map(Cluster::options);
-    let ports = match (told.port_base, before) {
-        (Some(base), _) => Ports::at(base)?,
+fn options(args: &UpArgs, before: Option<&CassandraCluster>) -> larder_cassandra_nodes::Result<ClusterOptions> {
+    let before = before.map(CassandraCluster::options);
+    let ports = match (args.port_base, before) {
+        (Some(base), _) => CassandraPorts::at(base)?,
         (None, Some(before)) => before.ports,
-        (None, None) => Ports::at(0)?,
+        (None, None) => CassandraPorts::at(0)?,
     };
     let had = before.map_or(1, |before| before.nodes);
-    let nodes = told.nodes.map_or(had, usize::from).min(NODES_MAX);
-    let heap_mib = told.heap.or(before.map(|before| before.heap_mib)).unwrap_or(HEAP_MIB);
-    Ok(Options::detached(Cluster::home(), nodes, ports, heap_mib))
+    let nodes = args.nodes.map_or(had, usize::from).min(NODES_MAX);
+    let heap_mib = args.heap.or(before.map(|before| before.heap_mib)).unwrap_or(HEAP_MIB);
+    Ok(ClusterOptions::detached(CassandraCluster::home(), nodes, ports, heap_mib))
 }
 
 /// A line for each node.
-fn status(cluster: &Cluster) -> String {
+fn status(cluster: &CassandraCluster) -> String {
     cluster.nodes().iter().map(|node| line(node.number(), node) + "\n").collect()
 }
 
-fn line(number: usize, node: &Node) -> String {
+fn line(number: usize, node: &CassandraNode) -> String {
     let state = match node.state() {
-        State::Down => "down",
-        State::Silent => "starting, or does not answer",
-        State::Stopped => "stopped",
-        State::Up => "up",
+        NodeState::Down => "down",
+        NodeState::Silent => "starting, or does not answer",
+        NodeState::Stopped => "stopped",
+        NodeState::Up => "up",
     };
     let pid = node.pid().map_or_else(|| "-".to_owned(), |pid| pid.to_string());
     let mib = node.data_bytes().div_ceil(1 << 20);

@@ -1,26 +1,27 @@
-//! What the test run does over Cassandra: over one node that is started for it, and over clusters that tests start themselves.
+//! The Cassandra stages of a test run: one over a node that the stage starts, one over clusters that tests start themselves.
 
 use std::fs;
 
-use larder_cassandra_nodes::{Cluster, Error, Options};
+use larder_cassandra_nodes::{CassandraCluster, ClusterOptions, Error};
 
+use crate::product::with_product_paths;
+use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
-use crate::stages::{self, Ended};
 
-/// Where the data of the one node is, until the run ends.
+/// The data folder of the one node, until the run ends.
 const DATA: &str = "target/cassandra/test";
 /// Its heap in MiB.
 const HEAP_MIB: u32 = 768;
-/// Product tests that run at a time: each has a server of its own, and all have one node.
+/// Product tests that run at a time: each has a server of its own, and all share one node.
 const THREADS: &str = "4";
-/// Tests that start clusters of their own.
+/// The tests that start clusters of their own.
 const CLUSTERS: &str = "clusters";
 
-/// Conformance, and the product tests, over one node.
+/// Runs conformance and the product tests over one node.
 ///
 /// # Errors
-/// When something fails, the node included.
-pub(crate) fn one_node(shell: &Shell) -> Result<Ended> {
+/// When a test fails, or the node does not start.
+pub(crate) fn one_node(shell: &Shell) -> Result<StageEnd> {
     if let Some(skipped) = cannot_run()? {
         return Ok(skipped);
     }
@@ -28,39 +29,40 @@ pub(crate) fn one_node(shell: &Shell) -> Result<Ended> {
     let _ = fs::remove_dir_all(&dir);
     let done = over_one_node(shell, &dir);
     let _ = fs::remove_dir_all(&dir);
-    done.map(|()| Ended::Passed)
+    done.map(|()| StageEnd::Passed)
 }
 
-/// The node ends with the value that stands for it, or with this process.
+/// Runs the tests. The node ends with its value, or with this process.
 fn over_one_node(shell: &Shell, dir: &std::path::Path) -> Result<()> {
-    let cluster = Options::bound(dir, 1, HEAP_MIB).and_then(Cluster::new).map_err(|error| error.to_string())?;
+    let cluster =
+        ClusterOptions::bound(dir, 1, HEAP_MIB).and_then(CassandraCluster::new).map_err(|error| error.to_string())?;
     cluster.up().map_err(|error| error.to_string())?;
     println!("a node of Cassandra answers on {}", cluster.contact_points());
-    let shell = shell.clone().with("LARDER_CASSANDRA", cluster.contact_points());
+    let shell = shell.clone().with_variable("LARDER_CASSANDRA", cluster.contact_points());
     let conformance = shell.cargo(&["test", "-p", "larder-store-cassandra", "--no-fail-fast"]);
-    let shell = stages::told(shell).with("LARDER_TEST_ENGINE", "cassandra");
+    let shell = with_product_paths(shell).with_variable("LARDER_TEST_ENGINE", "cassandra");
     let product = shell.cargo(&["test", "-p", "larder-tests", "--no-fail-fast", "--", "--test-threads", THREADS]);
     conformance.and(product)
 }
 
-/// Nodes that fail, gateways that fail.
+/// Runs the tests whose nodes and gateways fail.
 ///
 /// # Errors
 /// When a test fails.
-pub(crate) fn clusters(shell: &Shell) -> Result<Ended> {
+pub(crate) fn clusters(shell: &Shell) -> Result<StageEnd> {
     if let Some(skipped) = cannot_run()? {
         return Ok(skipped);
     }
-    let shell = stages::told(shell.clone()).with("LARDER_TEST_CLUSTERS", "1");
+    let shell = with_product_paths(shell.clone()).with_variable("LARDER_TEST_CLUSTERS", "1");
     shell.cargo(&["test", "-p", "larder-tests", "--test", CLUSTERS, "--", "--test-threads", "1"])?;
-    Ok(Ended::Passed)
+    Ok(StageEnd::Passed)
 }
 
-/// Why there is no Cassandra on this machine.
-fn cannot_run() -> Result<Option<Ended>> {
-    match Cluster::prepare() {
+/// The cause when this machine cannot run Cassandra.
+fn cannot_run() -> Result<Option<StageEnd>> {
+    match CassandraCluster::prepare() {
         Ok(()) => Ok(None),
-        Err(Error::Unavailable(why)) => Ok(Some(Ended::Skipped(format!("no test over Cassandra: {why}")))),
+        Err(Error::Unavailable(why)) => Ok(Some(StageEnd::Skipped(format!("no test over Cassandra: {why}")))),
         Err(Error::Failed(why)) => Err(why),
     }
 }

@@ -1,29 +1,29 @@
-//! Documents that tell the truth: the changelog has a place for what comes, commands and links exist.
+//! Documents match the repository: the changelog has a place for the next release, commands and links exist.
 
-use super::{File, Problem};
+use super::{SourceFile, TidyProblem};
 
-/// Cargo's own words that our documents may use.
+/// Cargo's own subcommands that our documents may use.
 const CARGO: &[&str] = &["build", "run", "test", "clippy", "fmt", "doc", "install", "deny", "nextest"];
-/// Documents whose commands people type.
+/// Documents whose commands a reader types.
 const GUIDES: &[&str] = &["README.md", "CONTRIBUTING.md"];
 
-pub(super) fn check(files: &[File], tasks: &[String]) -> Vec<Problem> {
+pub(super) fn check(files: &[SourceFile], tasks: &[String]) -> Vec<TidyProblem> {
     let named = |path: &str| files.iter().find(|file| file.path == path);
     let mut problems = Vec::new();
     match named("CHANGELOG.md") {
         Some(file) if file.text.lines().any(is_unreleased) => {}
-        Some(file) => problems.push(Problem::at(file, 1, "has no section `## Unreleased`")),
-        None => problems.push(Problem::missing("CHANGELOG.md", "is missing")),
+        Some(file) => problems.push(TidyProblem::at(file, 1, "has no section `## Unreleased`")),
+        None => problems.push(TidyProblem::missing("CHANGELOG.md", "is missing")),
     }
-    let words = Words {
+    let known = KnownCommands {
         tasks,
         aliases: named(".cargo/config.toml").map_or("", |file| &file.text),
         admin: named("crates/kv-admin/src/help.txt").map_or("", |file| &file.text),
     };
     for path in GUIDES {
         match named(path) {
-            Some(file) => problems.extend(commands(file, &words)),
-            None => problems.push(Problem::missing(path, "is missing")),
+            Some(file) => problems.extend(commands(file, &known)),
+            None => problems.push(TidyProblem::missing(path, "is missing")),
         }
     }
     problems.extend(files.iter().filter(|file| file.path.ends_with(".md")).flat_map(|file| links(file, files)));
@@ -34,16 +34,16 @@ fn is_unreleased(line: &str) -> bool {
     line == "## Unreleased" || line == "## [Unreleased]"
 }
 
-/// What commands may say.
-struct Words<'a> {
+/// The commands that exist.
+struct KnownCommands<'a> {
     tasks: &'a [String],
     aliases: &'a str,
     admin: &'a str,
 }
 
-impl Words<'_> {
-    /// What is wrong with a line that is typed in a shell.
-    fn wrong(&self, line: &str) -> Option<String> {
+impl KnownCommands<'_> {
+    /// The problem of a line that is typed in a shell.
+    fn problem(&self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split_whitespace().skip_while(|word| *word == "$").collect();
         let alias = |word: &str| self.aliases.lines().any(|line| line.starts_with(&format!("{word} =")));
         match words.as_slice() {
@@ -53,13 +53,13 @@ impl Words<'_> {
             ["cargo", word, ..] if !CARGO.contains(word) && !alias(word) => {
                 Some(format!("cargo {word}: no such alias"))
             }
-            ["cargo", "kv-admin", rest @ ..] => self.wrong_for_admin(rest),
-            [program, rest @ ..] if program.ends_with("kv-admin") => self.wrong_for_admin(rest),
+            ["cargo", "kv-admin", rest @ ..] => self.admin_problem(rest),
+            [program, rest @ ..] if program.ends_with("kv-admin") => self.admin_problem(rest),
             _ => None,
         }
     }
 
-    fn wrong_for_admin(&self, words: &[&str]) -> Option<String> {
+    fn admin_problem(&self, words: &[&str]) -> Option<String> {
         let word = words.iter().find(|word| !word.starts_with('-') && !word.contains('/'))?;
         let known = self.admin.split(|char: char| !(char.is_alphanumeric() || char == '-')).any(|known| known == *word);
         (!known && !self.admin.is_empty()).then(|| format!("kv-admin {word}: no such command"))
@@ -67,21 +67,21 @@ impl Words<'_> {
 }
 
 /// Commands in the fenced blocks of a guide that do not exist.
-fn commands(file: &File, words: &Words<'_>) -> Vec<Problem> {
+fn commands(file: &SourceFile, known: &KnownCommands<'_>) -> Vec<TidyProblem> {
     let mut fenced = false;
     let mut problems = Vec::new();
     for (number, line) in file.lines() {
         if line.starts_with("```") {
             fenced = !fenced;
-        } else if fenced && let Some(what) = words.wrong(line) {
-            problems.push(Problem::at(file, number, what));
+        } else if fenced && let Some(what) = known.problem(line) {
+            problems.push(TidyProblem::at(file, number, what));
         }
     }
     problems
 }
 
-/// Links to files of the repository that are not there.
-fn links(file: &File, files: &[File]) -> Vec<Problem> {
+/// Links to files that the repository does not hold.
+fn links(file: &SourceFile, files: &[SourceFile]) -> Vec<TidyProblem> {
     let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let broken = |target: &str| {
         let path = target.split('#').next().unwrap_or_default();
@@ -95,7 +95,7 @@ fn links(file: &File, files: &[File]) -> Vec<Problem> {
     let numbered =
         file.lines().flat_map(|(number, line)| targets(line).into_iter().map(move |target| (number, target)));
     let bad = numbered.filter(|(_, target)| broken(target));
-    bad.map(|(number, target)| Problem::at(file, number, format!("{target}: no such file"))).collect()
+    bad.map(|(number, target)| TidyProblem::at(file, number, format!("{target}: no such file"))).collect()
 }
 
 /// A path relative to a folder, without `.` and `..`.
@@ -114,7 +114,7 @@ fn join(folder: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{file, said};
+    use crate::tidy::{file, shown};
 
     fn repository(readme: &str) -> Vec<String> {
         let files = [
@@ -125,7 +125,7 @@ mod tests {
             file("docs/format.md", "[up](../README.md#top)\n"),
             file("README.md", readme),
         ];
-        said(&check(&files, &["test".to_owned()]))
+        shown(&check(&files, &["test".to_owned()]))
     }
 
     #[test]
@@ -143,15 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_somewhere() {
+    fn targets_of_links_exist() {
         assert_eq!(repository("[a](docs/format.md) [b](https://example.net/x) [c](docs/)\n"), [""; 0]);
         assert_eq!(repository("[a](docs/none.md)\n"), ["README.md:1: docs/none.md: no such file"]);
     }
 
     #[test]
-    fn the_changelog_has_a_place_for_what_comes() {
+    fn the_changelog_has_a_place_for_the_next_release() {
         let files = [file("CHANGELOG.md", "# Changelog\n"), file("README.md", ""), file("CONTRIBUTING.md", "")];
-        assert_eq!(said(&check(&files, &[])), ["CHANGELOG.md:1: has no section `## Unreleased`"]);
+        assert_eq!(shown(&check(&files, &[])), ["CHANGELOG.md:1: has no section `## Unreleased`"]);
         assert_eq!(check(&[], &[]).len(), 3);
     }
 }

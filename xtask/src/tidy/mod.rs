@@ -1,21 +1,33 @@
 //! Rules of this repository that no other tool knows.
 //!
-//! Each rule is a pure function from the files to what is wrong with them; only this file touches the disk.
+//! Each check is a pure function from the files to their problems; only this file reads the disk and runs git.
 //!
 //! ```text
-//! edges       which of our crates may use which, and that each takes the workspace's lints
-//! length      a file has one noun: at most 500 lines without its tests
-//! words       what does not belong in finished code
-//! layout      spaces, tabs, ends of files
-//! documents   the changelog's head, and that commands and links in documents are real
+//! dependencies  the allowed directions between our crates, and the lints of the workspace in each
+//! length        a file has one noun: at most 500 lines without its tests
+//! banned_text   notes of unfinished code, registries, and addresses that are open to others
+//! layout        spaces, tabs, ends of files
+//! documents     the changelog's head, and that commands and links in documents are real
+//! homonyms      a type name is defined in one file
+//! vocabulary    names and prose use the field's words
+//! openings      a sentence names its subject first
+//! cycles        files of a crate import in one direction, except in listed groups
+//! commits       subjects of commits are at most 72 characters
+//! density       comments per 100 lines of code, shown only
 //! ```
 
+mod banned_text;
+mod commits;
+mod cycles;
+mod density;
+mod dependencies;
 mod documents;
-mod edges;
+mod homonyms;
 mod layout;
 mod length;
+mod openings;
 mod source;
-mod words;
+mod vocabulary;
 
 use std::fmt;
 use std::fs;
@@ -24,23 +36,23 @@ use crate::shell::{Result, Shell};
 
 /// A file of the repository.
 #[derive(Debug, Clone)]
-pub(crate) struct File {
+pub(crate) struct SourceFile {
     /// Its path from the root.
     path: String,
-    /// What is in it.
+    /// Its content.
     text: String,
 }
 
-/// Something that is not as it should be.
+/// A line that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Problem {
+struct TidyProblem {
     path: String,
     line: usize,
     what: String,
 }
 
-impl Problem {
-    fn at(file: &File, line: usize, what: impl Into<String>) -> Self {
+impl TidyProblem {
+    fn at(file: &SourceFile, line: usize, what: impl Into<String>) -> Self {
         Self { path: file.path.clone(), line, what: what.into() }
     }
 
@@ -49,7 +61,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for TidyProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}: {}", self.path, self.line, self.what)
     }
@@ -58,48 +70,64 @@ impl fmt::Display for Problem {
 /// Checks every rule.
 ///
 /// # Errors
-/// What is wrong, a line each.
+/// The problems, a line each.
 pub(crate) fn tidy(shell: &Shell) -> Result<()> {
     let files = files(shell)?;
-    let mut problems = check(&files);
+    println!("tidy: {}", density::summary(&files));
+    let mut problems = [check(&files), commits(shell)].concat();
     problems.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     if problems.is_empty() {
-        println!("tidy: {} files, nothing to say", files.len());
+        println!("tidy: {} files, no problems", files.len());
         return Ok(());
     }
     let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
     Err(format!("{lines}tidy: {} problems", problems.len()))
 }
 
-fn check(files: &[File]) -> Vec<Problem> {
+fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
     let tasks = crate::task_names();
     [
-        edges::check(files),
+        dependencies::check(files),
         length::check(files),
-        words::check(files),
+        banned_text::check(files),
         layout::check(files),
         documents::check(files, &tasks),
+        homonyms::check(files),
+        vocabulary::check(files),
+        openings::check(files),
+        cycles::check(files),
     ]
     .concat()
 }
 
+/// The subjects of commits; a copy without their history is not checked.
+fn commits(shell: &Shell) -> Vec<TidyProblem> {
+    match shell.output("git", &["log", "--format=%h %s", &format!("{}..HEAD", commits::SINCE)]) {
+        Ok(log) => commits::check(&log),
+        Err(_) => {
+            println!("tidy: subjects of commits are not checked: no history since {}", commits::SINCE);
+            Vec::new()
+        }
+    }
+}
+
 /// Every text file that git tracks or would track.
-fn files(shell: &Shell) -> Result<Vec<File>> {
+fn files(shell: &Shell) -> Result<Vec<SourceFile>> {
     let listed = shell.output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
     let paths = listed.split('\0').filter(|path| !path.is_empty());
     let read = paths.filter_map(|path| {
         let text = String::from_utf8(fs::read(shell.root().join(path)).ok()?).ok()?;
-        Some(File { path: path.to_owned(), text })
+        Some(SourceFile { path: path.to_owned(), text })
     });
     Ok(read.collect())
 }
 
 #[cfg(test)]
-fn file(path: &str, text: &str) -> File {
-    File { path: path.to_owned(), text: text.to_owned() }
+fn file(path: &str, text: &str) -> SourceFile {
+    SourceFile { path: path.to_owned(), text: text.to_owned() }
 }
 
 #[cfg(test)]
-fn said(problems: &[Problem]) -> Vec<String> {
+fn shown(problems: &[TidyProblem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }

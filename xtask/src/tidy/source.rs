@@ -1,14 +1,14 @@
-//! Which lines of a Rust file are tests.
+//! The lines of a Rust file, split into code and tests.
 
-use super::File;
+use super::SourceFile;
 
-impl File {
+impl SourceFile {
     /// Whether it is Rust.
     pub(super) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it holds nothing but tests.
+    /// Whether it holds tests only.
     pub(super) fn is_test(&self) -> bool {
         let parts: Vec<&str> = self.path.split('/').collect();
         self.is_rust()

@@ -1,14 +1,14 @@
-//! What can be tried without an S3 server: the text, and the reads against the bare one.
+//! Tests of a run without a real S3 server: the texts, and the measurements against a fake one.
 
 use clap::Parser as _;
 
 use super::*;
-use crate::s3::face::size;
+use crate::s3::report_style::size;
 
 #[test]
 fn sizes_are_powers_of_two() {
     assert_eq!(VALUE_BYTES.map(size), ["4 KiB", "1 MiB", "64 MiB"]);
-    assert_eq!(Section::Cells(VALUE_BYTES[0]).name(), "4kib");
+    assert_eq!(BenchSection::Cells(VALUE_BYTES[0]).name(), "4kib");
 }
 
 #[test]
@@ -27,21 +27,21 @@ fn an_account_is_made_of_letters() {
 }
 
 #[test]
-fn the_report_says_what_it_is() {
-    let mut report = Report { face: FACE, ..Report::default() };
+fn the_report_names_its_command() {
+    let mut report = BenchReport { style: STYLE, ..BenchReport::default() };
     let text = report.markdown();
     assert!(text.contains("cargo xtask bench s3") && !text.contains("bench kv"), "{text}");
     assert!(text.contains("| MB/s |"), "{text}");
 }
 
 #[tokio::test]
-async fn promises_are_measured_and_reported() {
+async fn targets_are_measured_and_reported() {
     let scratch = tempfile::tempdir().unwrap();
-    let plan = Plan { parts: [10, 11, 30], pages: 3, keys: 1_500, uploads: 2, ..Plan::new(true, None) };
-    let values = Arc::new(Values::new(100_000));
-    let report = Report { face: FACE, ..Report::default() };
-    let mut run = Run { plan, values, report, scratch: scratch.path().to_owned() };
-    for section in [Section::Paging, Section::Listing, Section::Uploads] {
+    let plan = S3Plan { parts: [10, 11, 30], pages: 3, keys: 1_500, uploads: 2, ..S3Plan::new(true, None) };
+    let values = Arc::new(ValuePool::new(100_000));
+    let report = BenchReport { style: STYLE, ..BenchReport::default() };
+    let mut run = S3Run { plan, values, report, scratch: scratch.path().to_owned() };
+    for section in [BenchSection::Paging, BenchSection::Listing, BenchSection::Uploads] {
         let mut subject = crate::s3::fake::start().await.with_bucket(section.name());
         subject.pid = None;
         subject.make().await.unwrap();
@@ -54,11 +54,11 @@ async fn promises_are_measured_and_reported() {
 }
 
 #[tokio::test]
-async fn a_server_elsewhere_needs_a_key() {
+async fn a_run_against_a_url_needs_a_key() {
     let scratch = tempfile::tempdir().unwrap();
     let scratch = scratch.path().to_str().unwrap();
-    let cli = crate::Cli::parse_from(["x", "s3", "--url", "http://127.0.0.1:1", "--scratch", scratch]);
-    let crate::Command::S3(mut options) = cli.command else { panic!("another command") };
+    let cli = crate::GeneratorArgs::parse_from(["x", "s3", "--url", "http://127.0.0.1:1", "--scratch", scratch]);
+    let crate::GeneratorCommand::S3(mut options) = cli.command else { panic!("another command") };
     (options.key, options.secret) = (None, None);
     let refused = super::run(options).await.unwrap_err().to_string();
     assert!(refused.contains("--key and --secret, or AWS_ACCESS_KEY_ID"), "{refused}");

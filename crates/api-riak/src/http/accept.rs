@@ -1,32 +1,32 @@
-//! Content negotiation as Riak's server does it: of what is offered, the one the client wants most.
+//! Content negotiation with the rules of Riak's webmachine: it chooses the offer that the client prefers.
 
 use hyper::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName};
 
 /// An item of an `Accept*` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wish {
+struct AcceptItem {
     /// Its name without parameters.
     name: String,
-    /// Its parameters but the weight, sorted.
+    /// Its parameters without the weight, sorted.
     params: Vec<String>,
-    /// How much it is wanted, in thousandths.
+    /// Its weight (`q`), in thousandths.
     weight: u16,
 }
 
-/// The one of `offered` that the `Accept` header wants most; the first one without the header.
+/// The index of the offer that the `Accept` header prefers; the first offer without the header.
 #[must_use]
 pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
-    let wishes = match headers.get(ACCEPT).map(|value| value.as_bytes()) {
+    let items = match headers.get(ACCEPT).map(|value| value.as_bytes()) {
         None | Some(b"*/*") => return Some(0),
-        Some(_) => wishes(headers, &ACCEPT),
+        Some(_) => accepted_items(headers, &ACCEPT),
     };
-    let offered: Vec<Wish> = offered.iter().filter_map(|media| wish(media)).collect();
-    let refused = |media: &Wish| wishes.iter().any(|wish| wish.weight == 0 && is_same(&wish.name, &media.name));
-    let wanted = wishes.iter().filter(|wish| wish.weight > 0);
-    wanted.flat_map(|wish| offered.iter().position(|media| fits(wish, media) && !refused(media))).next()
+    let offered: Vec<AcceptItem> = offered.iter().filter_map(|media| parse_item(media)).collect();
+    let refused = |media: &AcceptItem| items.iter().any(|item| item.weight == 0 && is_same(&item.name, &media.name));
+    let wanted = items.iter().filter(|item| item.weight > 0);
+    wanted.flat_map(|item| offered.iter().position(|media| fits(item, media) && !refused(media))).next()
 }
 
-/// Whether a value in this charset is wanted; one without a charset always is.
+/// Whether the client accepts a value in this charset; a value without a charset always passes.
 #[must_use]
 pub(super) fn takes_charset(headers: &HeaderMap, charset: Option<&[u8]>) -> bool {
     let Some(charset) = charset.filter(|_| headers.contains_key(ACCEPT_CHARSET)) else { return true };
@@ -34,7 +34,7 @@ pub(super) fn takes_charset(headers: &HeaderMap, charset: Option<&[u8]>) -> bool
     takes(headers, &ACCEPT_CHARSET, charset.trim_matches('"'), "iso-8859-1")
 }
 
-/// Whether a value in this encoding is wanted; `None` is as it is.
+/// Whether the client accepts a value in this encoding; `None` is `identity`.
 #[must_use]
 pub(super) fn takes_encoding(headers: &HeaderMap, encoding: Option<&[u8]>) -> bool {
     if !headers.contains_key(ACCEPT_ENCODING) {
@@ -44,10 +44,10 @@ pub(super) fn takes_encoding(headers: &HeaderMap, encoding: Option<&[u8]>) -> bo
     takes(headers, &ACCEPT_ENCODING, &encoding, "identity")
 }
 
-/// Whether `one` is named, or let pass by `*`, or is the `default` that need not be named.
+/// Whether the header names `one`, allows it by `*`, or need not name it because it is `default`.
 fn takes(headers: &HeaderMap, header: &HeaderName, one: &str, default: &str) -> bool {
-    let wishes = wishes(headers, header);
-    let weight = |name: &str| wishes.iter().find(|wish| wish.name.eq_ignore_ascii_case(name)).map(|wish| wish.weight);
+    let items = accepted_items(headers, header);
+    let weight = |name: &str| items.iter().find(|item| item.name.eq_ignore_ascii_case(name)).map(|item| item.weight);
     match (weight(one), weight("*")) {
         (Some(weight), _) => weight > 0,
         (None, Some(weight)) => weight > 0,
@@ -55,9 +55,9 @@ fn takes(headers: &HeaderMap, header: &HeaderName, one: &str, default: &str) -> 
     }
 }
 
-/// Whether a media range such as `text/*` takes in a media type. As webmachine compares them: `*` is any, and the parameters
-/// of a range are those of the type, no more and no fewer.
-fn fits(range: &Wish, media: &Wish) -> bool {
+/// Whether a media range such as `text/*` matches a media type. As in webmachine, `*` matches any type, and the parameters of
+/// the range must equal those of the type.
+fn fits(range: &AcceptItem, media: &AcceptItem) -> bool {
     let name = match range.name.strip_suffix("/*") {
         Some("*") if range.params.is_empty() => return true,
         Some("*") => true,
@@ -71,18 +71,18 @@ fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// The items of a header, the most wanted first, equals in their order.
-fn wishes(headers: &HeaderMap, header: &HeaderName) -> Vec<Wish> {
-    let mut wishes = Vec::new();
+/// The items of a header by falling weight; equal weights keep their order.
+fn accepted_items(headers: &HeaderMap, header: &HeaderName) -> Vec<AcceptItem> {
+    let mut items = Vec::new();
     for value in headers.get_all(header) {
         let text = String::from_utf8_lossy(value.as_bytes());
-        wishes.extend(text.split(',').filter_map(wish));
+        items.extend(text.split(',').filter_map(parse_item));
     }
-    wishes.sort_by_key(|wish| std::cmp::Reverse(wish.weight));
-    wishes
+    items.sort_by_key(|item| std::cmp::Reverse(item.weight));
+    items
 }
 
-fn wish(item: &str) -> Option<Wish> {
+fn parse_item(item: &str) -> Option<AcceptItem> {
     let mut parts = item.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?.to_owned();
     let (mut weight, mut params) = (1000, Vec::new());
@@ -94,10 +94,10 @@ fn wish(item: &str) -> Option<Wish> {
         }
     }
     params.sort();
-    Some(Wish { name, params, weight })
+    Some(AcceptItem { name, params, weight })
 }
 
-/// A weight; one that cannot be read counts as full.
+/// A weight; an unreadable one counts as 1.
 fn thousandths(text: &str) -> u16 {
     let weight: f32 = text.trim().parse().unwrap_or(1.0);
     let weight = if weight.is_finite() { weight.clamp(0.0, 1.0) } else { 1.0 };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_wanted_is_chosen() {
+    fn the_preferred_offer_is_chosen() {
         check("*/*", Some("text/plain"));
         check("*", Some("text/plain"));
         check("", None);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_and_charsets_are_taken_or_not() {
+    fn encodings_and_charsets_are_accepted_by_their_headers() {
         let encoding = |accept: &str, stored: Option<&str>| {
             takes_encoding(&headers(&ACCEPT_ENCODING, accept.as_bytes()), stored.map(str::as_bytes))
         };
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_read(value in proptest::collection::vec(b' '..=b'~', 0..40), stored: Vec<u8>) {
+        fn arbitrary_headers_parse_without_a_panic(value in proptest::collection::vec(b' '..=b'~', 0..40), stored: Vec<u8>) {
             let _ = media(&headers(&ACCEPT, &value), &["text/plain", "multipart/mixed"]);
             let _ = takes_charset(&headers(&ACCEPT_CHARSET, &value), Some(&stored));
             let _ = takes_encoding(&headers(&ACCEPT_ENCODING, &value), Some(&stored));

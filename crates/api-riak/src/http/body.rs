@@ -1,5 +1,4 @@
-//! Bodies: requests come in collected or as a stream, answers go out whole or in pieces. Never more than a piece of a large
-//! one is held.
+//! Bodies. Requests are collected or streamed; answers go out whole or in pieces. A large body never is in memory as a whole.
 
 use std::io;
 use std::pin::Pin;
@@ -17,55 +16,55 @@ use md5::{Digest as _, Md5};
 
 use larder_admission::MemorySpent;
 use larder_gateway::Error;
-use larder_gateway::body::{BodyError, ByteStream, Download, Upload};
-use larder_http_edge::{ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, held_by_pieces, held_by_stream};
+use larder_gateway::body::{BodyError, ByteStream, GetBody, PutBody};
+use larder_http_edge::{ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, response_memory, upload_memory};
 
-/// Bodies announced up to this length are collected before the gateway sees them.
+/// Bodies with an announced length up to this are collected before the gateway sees them.
 const COLLECT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The pieces of an answer.
-pub(super) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+pub(super) type BodyPieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// The body of an answer.
-pub struct Body(Kind);
+pub struct RiakBody(RiakBodySource);
 
-enum Kind {
+enum RiakBodySource {
     Full(Bytes),
-    Pieces { pieces: Pieces, length: Option<u64>, memory: u64 },
+    Pieces { pieces: BodyPieces, length: Option<u64>, memory: u64 },
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for RiakBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Kind::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
-            Kind::Pieces { length, .. } => write!(f, "Body(pieces of {length:?})"),
+            RiakBodySource::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            RiakBodySource::Pieces { length, .. } => write!(f, "Body(pieces of {length:?})"),
         }
     }
 }
 
-impl Body {
+impl RiakBody {
     /// No bytes.
     #[must_use]
     pub fn empty() -> Self {
         Self::full(Bytes::new())
     }
 
-    /// All of it at once.
+    /// A body in memory.
     #[must_use]
     pub fn full(bytes: Bytes) -> Self {
-        Self(Kind::Full(bytes))
+        Self(RiakBodySource::Full(bytes))
     }
 
-    /// A piece at a time; without a length it goes out chunked.
+    /// A body in pieces; without a length it goes out chunked.
     #[must_use]
-    pub fn pieces(pieces: Pieces, length: Option<u64>) -> Self {
-        Self(Kind::Pieces { pieces, length, memory: held_by_pieces(length) })
+    pub fn pieces(pieces: BodyPieces, length: Option<u64>) -> Self {
+        Self(RiakBodySource::Pieces { pieces, length, memory: response_memory(length) })
     }
 
-    /// The same, with so many bytes in memory beside the piece that is sent.
+    /// The same body, with so many bytes in memory besides the piece being sent.
     #[must_use]
-    pub(super) fn beside(mut self, bytes: u64) -> Self {
-        if let Kind::Pieces { memory, .. } = &mut self.0 {
+    pub(super) fn with_extra_memory(mut self, bytes: u64) -> Self {
+        if let RiakBodySource::Pieces { memory, .. } = &mut self.0 {
             *memory += bytes;
         }
         self
@@ -73,53 +72,53 @@ impl Body {
 
     /// `length` bytes of a value from `offset`.
     #[must_use]
-    pub fn part(download: Download, offset: u64, length: u64) -> Self {
+    pub fn part(download: GetBody, offset: u64, length: u64) -> Self {
         match download {
-            Download::Bytes(bytes) => {
+            GetBody::Bytes(bytes) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let to = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(bytes.len());
                 Self::full(bytes.slice(from..to))
             }
-            blob => Self::pieces(read(blob, offset, length), Some(length)),
+            blob => Self::pieces(read_pieces(blob, offset, length), Some(length)),
         }
     }
 
     /// All of a value.
     #[must_use]
-    pub fn of(download: Download) -> Self {
+    pub fn of(download: GetBody) -> Self {
         let length = download.length();
         Self::part(download, 0, length)
     }
 
-    /// Bytes of memory that it holds while it is sent.
+    /// Bytes of memory that the body holds while it is sent.
     #[must_use]
     pub(super) fn memory(&self) -> u64 {
         match &self.0 {
-            Kind::Full(bytes) => bytes.len() as u64,
-            Kind::Pieces { memory, .. } => *memory,
+            RiakBodySource::Full(bytes) => bytes.len() as u64,
+            RiakBodySource::Pieces { memory, .. } => *memory,
         }
     }
 
-    /// The bytes, when they are all here.
+    /// The bytes of a body in memory; `None` for pieces.
     #[must_use]
     pub fn into_full(self) -> Option<Bytes> {
         match self.0 {
-            Kind::Full(bytes) => Some(bytes),
-            Kind::Pieces { .. } => None,
+            RiakBodySource::Full(bytes) => Some(bytes),
+            RiakBodySource::Pieces { .. } => None,
         }
     }
 }
 
-/// The pieces of `length` bytes of a value from `offset`. Damage found on the way breaks the answer off: never wrong bytes.
+/// The pieces of `length` bytes of a value from `offset`. Damage on the way breaks the answer off: clients get no wrong bytes.
 #[must_use]
-pub(super) fn read(download: Download, offset: u64, length: u64) -> Pieces {
+pub(super) fn read_pieces(download: GetBody, offset: u64, length: u64) -> BodyPieces {
     let pieces = stream::unfold((download, offset, length), |(mut download, offset, left)| async move {
         if left == 0 {
             return None;
         }
         let max = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
         let piece = download.piece(offset, max).await.map_err(|error| {
-            tracing::error!(%error, "an object's body broke off while it was sent");
+            tracing::error!(%error, "read of an object's body failed: the answer is broken off");
             io::Error::other(error)
         });
         match piece {
@@ -134,65 +133,65 @@ pub(super) fn read(download: Download, offset: u64, length: u64) -> Pieces {
     Box::pin(pieces)
 }
 
-impl HttpBody for Body {
+impl HttpBody for RiakBody {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut self.0 {
-            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Pieces { pieces, .. } => {
+            RiakBodySource::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            RiakBodySource::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            RiakBodySource::Pieces { pieces, .. } => {
                 pieces.as_mut().poll_next(cx).map(|piece| piece.map(|one| one.map(Frame::data)))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Full(bytes) if bytes.is_empty())
+        matches!(&self.0, RiakBodySource::Full(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Pieces { length: Some(length), .. } => SizeHint::with_exact(*length),
-            Kind::Pieces { length: None, .. } => SizeHint::default(),
+            RiakBodySource::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            RiakBodySource::Pieces { length: Some(length), .. } => SizeHint::with_exact(*length),
+            RiakBodySource::Pieces { length: None, .. } => SizeHint::default(),
         }
     }
 }
 
-/// The body of a put: collected when it is short, else as a stream. `max` is the longest an object may be.
+/// The body of a put: collected when it is short, else as a stream. `max` is the longest object.
 ///
 /// # Errors
-/// The announced length is greater than `max`, a short body broke off, or there is no memory for it now.
-pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64) -> Result<Upload, Error> {
+/// The announced length exceeds `max`, a short body broke off, or there is no memory for the body now.
+pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64) -> Result<PutBody, Error> {
     let length = body.length();
     if let Some(bytes) = length.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
-    let check = Check::of(headers)?;
+    let check = Md5Check::of(headers)?;
     if length.is_some_and(|length| length <= COLLECT_BYTES_MAX) {
         let bytes = collect(body, COLLECT_BYTES_MAX).await?;
         return match check.is_none_or(|check| check.of_all(&bytes)) {
-            true => Ok(Upload::Bytes(bytes)),
+            true => Ok(PutBody::Bytes(bytes)),
             false => Err(Error::BrokenBody(MISMATCH.into())),
         };
     }
-    let body = body.admit(held_by_stream(length)).await.map_err(busy)?;
-    Ok(Upload::Stream { stream: Box::new(Streamed { body, check }), length })
+    let body = body.admit(upload_memory(length)).await.map_err(busy)?;
+    Ok(PutBody::Stream { stream: Box::new(UploadStream { body, check }), length })
 }
 
-/// All of it. One piece, which is what a short body comes in, is not copied.
+/// Collects a body. A single piece, the usual form of a short body, is not copied.
 ///
 /// # Errors
-/// It is longer than `max`, broke off, or there is no memory for it now.
+/// The body exceeds `max` or broke off, or there is no memory for it now.
 pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, Error> {
     let announced = body.length();
     if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
     let body = body.admit(announced.unwrap_or(max)).await.map_err(busy)?;
-    let mut body = Streamed { body, check: None };
+    let mut body = UploadStream { body, check: None };
     let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
     if body.body.is_at_end() {
         return within(first.len(), max).map(|()| first);
@@ -220,13 +219,13 @@ fn broken(error: BodyError) -> Error {
 
 const MISMATCH: &str = "The body does not match its Content-MD5 header";
 
-/// What a `Content-MD5` header promises, and the hash so far.
-struct Check {
+/// The digest of a `Content-MD5` header, and the hash so far.
+struct Md5Check {
     expected: [u8; 16],
     hash: Md5,
 }
 
-impl Check {
+impl Md5Check {
     fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
         let Some(value) = headers.get("content-md5") else { return Ok(None) };
         let decoded = STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
@@ -244,14 +243,14 @@ impl Check {
     }
 }
 
-/// A request's body as the gateway reads it.
-struct Streamed {
+/// A request's body as a stream for the gateway, checked against its `Content-MD5`.
+struct UploadStream {
     body: PacedIncoming,
-    check: Option<Check>,
+    check: Option<Md5Check>,
 }
 
 #[async_trait]
-impl ByteStream for Streamed {
+impl ByteStream for UploadStream {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         match self.body.next().await {
             Ok(Some(bytes)) => {
@@ -261,7 +260,7 @@ impl ByteStream for Streamed {
                 Some(Ok(bytes))
             }
             Ok(None) => {
-                let held = self.check.take().is_none_or(Check::holds);
+                let held = self.check.take().is_none_or(Md5Check::holds);
                 if held { None } else { Some(Err(BodyError(MISMATCH.into()))) }
             }
             Err(IncomingError::TooSlow) => Some(Err(BodyError("The request body did not arrive in time".into()))),

@@ -1,4 +1,4 @@
-//! The buckets of a type, and the old resource that shows properties and keys of a bucket at once.
+//! The buckets of a type, and the old resource with the properties and keys of a bucket.
 
 use std::sync::Arc;
 
@@ -8,38 +8,38 @@ use hyper::StatusCode;
 use larder_gateway::Gateway;
 
 use super::accept;
-use super::call::Call;
-use super::listing::{Lister, Mode, Of};
+use super::call::RiakCall;
+use super::listing::{Lister, ListingMode, ListingTarget};
 use super::params::timeout;
 use super::props;
-use super::reply::{Fault, Reply, json, page};
+use super::reply::{RiakFault, RiakResponse, json, page};
 
 /// GET and HEAD of `/buckets`, `/types/T/buckets` and `/riak`.
 ///
 /// # Errors
-/// A bad `timeout`; what the gateway answers.
-pub(super) async fn get(call: &Call<'_>, gateway: &Arc<Gateway>) -> Result<Reply, Fault> {
+/// An invalid `timeout`, or an error of the gateway.
+pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
     let timeout = timeout(&call.query)?;
     if accept::media(call.headers, &["application/json"]).is_none() {
         return Ok(page(StatusCode::NOT_ACCEPTABLE));
     }
     let bucket_type = call.bucket_type();
-    match Mode::asked(&call.query, "buckets") {
-        Mode::None => match call.gateway.type_props(&bucket_type).await {
+    match ListingMode::from_query(&call.query, "buckets") {
+        ListingMode::None => match call.gateway.type_props(&bucket_type).await {
             Ok(_) => Ok(json(StatusCode::OK, r#"{"buckets":[]}"#)),
-            Err(error) => props::unknown_is_a_page(error),
+            Err(error) => props::unknown_type_page(error),
         },
-        mode => Lister::new(gateway, Of::Buckets(bucket_type), timeout).reply(mode, Bytes::new()).await,
+        mode => Lister::new(gateway, ListingTarget::Buckets(bucket_type), timeout).reply(mode, Bytes::new()).await,
     }
 }
 
-/// GET and HEAD of `/riak/B`: properties unless `props=false`, keys if `keys` asks for them.
+/// GET and HEAD of `/riak/B`: properties unless `props=false`, and keys if `keys` asks for them.
 ///
 /// # Errors
-/// A bad `timeout`; what the gateway answers.
-pub(super) async fn get_old(call: &Call<'_>, gateway: &Arc<Gateway>) -> Result<Reply, Fault> {
-    let (mode, with_props) = (Mode::asked(&call.query, "keys"), !call.query.is("props", "false"));
-    if mode == Mode::None && !with_props {
+/// An invalid `timeout`, or an error of the gateway.
+pub(super) async fn get_old(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
+    let (mode, with_props) = (ListingMode::from_query(&call.query, "keys"), !call.query.is("props", "false"));
+    if mode == ListingMode::None && !with_props {
         return Ok(page(StatusCode::NOT_FOUND));
     }
     let timeout = timeout(&call.query)?;
@@ -49,10 +49,12 @@ pub(super) async fn get_old(call: &Call<'_>, gateway: &Arc<Gateway>) -> Result<R
     let bucket = call.bucket()?;
     let shown = if with_props { props::object(&call.gateway.bucket_props(&bucket).await?) } else { "{}".into() };
     let head = match mode {
-        Mode::None => return Ok(json(StatusCode::OK, shown)),
-        Mode::Stream => shown,
-        // The members without the braces around them.
-        Mode::Whole => shown.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default().to_owned(),
+        ListingMode::None => return Ok(json(StatusCode::OK, shown)),
+        ListingMode::Stream => shown,
+        // The members without the object's braces.
+        ListingMode::Whole => {
+            shown.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default().to_owned()
+        }
     };
-    Lister::new(gateway, Of::Keys(bucket), timeout).reply(mode, Bytes::from(head)).await
+    Lister::new(gateway, ListingTarget::Keys(bucket), timeout).reply(mode, Bytes::from(head)).await
 }

@@ -1,4 +1,4 @@
-//! A request on its way through: what its line and headers say, decoded where it is asked for.
+//! A request without its body. Names are decoded on demand.
 
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderValue, ORIGIN, REFERER};
@@ -8,14 +8,14 @@ use larder_gateway::{Error, Gateway};
 use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
 
 use super::path::{self, Segments};
-use super::query::Query;
-use super::routes::{Part, Route};
+use super::query::QueryParams;
+use super::routes::{PathPart, Route};
 
 /// A request without its body.
-pub(super) struct Call<'a> {
-    /// Who carries it out.
+pub(super) struct RiakCall<'a> {
+    /// The gateway.
     pub gateway: &'a Gateway,
-    /// The route it took.
+    /// The matched route.
     pub route: &'static Route,
     /// Its method.
     pub method: &'a Method,
@@ -24,26 +24,26 @@ pub(super) struct Call<'a> {
     /// The segments of its path.
     pub segments: Segments<'a>,
     /// Its parameters.
-    pub query: Query<'a>,
+    pub query: QueryParams<'a>,
 }
 
-impl Call<'_> {
-    /// Whether the answer goes without its body.
+impl RiakCall<'_> {
+    /// Whether the request is a HEAD, whose answer has no body.
     #[must_use]
     pub(super) fn is_head(&self) -> bool {
         self.method == Method::HEAD
     }
 
-    /// The raw segment where the route has `part`; empty when it has none.
+    /// The raw segment at the position of `part` in the route; empty when the route has none.
     #[must_use]
-    pub(super) fn raw(&self, part: Part) -> &str {
+    pub(super) fn raw(&self, part: PathPart) -> &str {
         self.route.place(part).map(|place| self.segments.raw(place)).unwrap_or_default()
     }
 
     /// The bucket type, `default` when the path names none.
     #[must_use]
     pub(super) fn bucket_type(&self) -> Bytes {
-        match self.route.place(Part::Type) {
+        match self.route.place(PathPart::Type) {
             Some(place) => path::name(self.segments.raw(place)),
             None => Bytes::from_static(DEFAULT_TYPE),
         }
@@ -54,7 +54,7 @@ impl Call<'_> {
     /// # Errors
     /// A name is too long.
     pub(super) fn bucket(&self) -> Result<BucketAddress, Error> {
-        Ok(BucketAddress::new(self.bucket_type(), path::name(self.raw(Part::Bucket)))?)
+        Ok(BucketAddress::new(self.bucket_type(), path::name(self.raw(PathPart::Bucket)))?)
     }
 
     /// The object.
@@ -62,10 +62,10 @@ impl Call<'_> {
     /// # Errors
     /// A name is too long.
     pub(super) fn address(&self) -> Result<Address, Error> {
-        Ok(Address::new(self.bucket()?, path::name(self.raw(Part::Key)))?)
+        Ok(Address::new(self.bucket()?, path::name(self.raw(PathPart::Key)))?)
     }
 
-    /// Whether a browser sent it for a page of somebody else (Riak KV HTTP reference §0.3).
+    /// Whether a browser sent the request for another site's page (Riak KV HTTP reference §0.3).
     #[must_use]
     pub(super) fn is_foreign(&self) -> bool {
         let null_origin = self.headers.get(ORIGIN).is_some_and(|origin| origin == "null");
@@ -81,7 +81,7 @@ impl Call<'_> {
     }
 }
 
-/// All values of a header as one, joined as a server joins repeated lines.
+/// All values of a header, joined with commas.
 #[must_use]
 pub(super) fn joined(headers: &HeaderMap, name: &str) -> Option<Bytes> {
     let mut values = headers.get_all(name).iter();

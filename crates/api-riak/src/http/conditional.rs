@@ -1,4 +1,4 @@
-//! Conditional headers, decoded. What they are held against is decided by the model (Riak KV HTTP reference §0.1).
+//! Decodes conditional headers; the model evaluates them (Riak KV HTTP reference §0.1).
 
 use std::time::UNIX_EPOCH;
 
@@ -8,9 +8,9 @@ use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 
 use larder_gateway::Error;
-use larder_model::causality::{Conditions, ContextError, Matcher};
+use larder_model::causality::{Conditions, ContextError, EtagMatcher};
 
-/// The conditions of a request; dates that cannot be read are none.
+/// The conditions of a request; an invalid date counts as absent.
 #[must_use]
 pub(super) fn conditions(headers: &HeaderMap) -> Conditions {
     Conditions {
@@ -25,7 +25,7 @@ pub(super) fn conditions(headers: &HeaderMap) -> Conditions {
 /// A context in a header.
 ///
 /// # Errors
-/// It is not base64.
+/// The header is not base64.
 pub(super) fn context(headers: &HeaderMap, name: &str) -> Result<Option<Bytes>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     match STANDARD.decode(value.as_bytes()) {
@@ -34,7 +34,7 @@ pub(super) fn context(headers: &HeaderMap, name: &str) -> Result<Option<Bytes>, 
     }
 }
 
-fn matcher(headers: &HeaderMap, name: &HeaderName) -> Option<Matcher> {
+fn matcher(headers: &HeaderMap, name: &HeaderName) -> Option<EtagMatcher> {
     if !headers.contains_key(name) {
         return None;
     }
@@ -42,14 +42,14 @@ fn matcher(headers: &HeaderMap, name: &HeaderName) -> Option<Matcher> {
     for value in headers.get_all(name) {
         let text = String::from_utf8_lossy(value.as_bytes());
         if text.trim() == "*" {
-            return Some(Matcher::Any);
+            return Some(EtagMatcher::Any);
         }
         tags.extend(text.split(',').map(tag).map(str::to_owned));
     }
-    Some(Matcher::Tags(tags))
+    Some(EtagMatcher::Tags(tags))
 }
 
-/// An entity tag without its quotes and its mark of weakness.
+/// An entity tag without its quotes and without `W/`.
 pub(super) fn tag(text: &str) -> &str {
     let text = text.trim();
     let text = text.strip_prefix("W/").unwrap_or(text);
@@ -73,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn tags_lose_their_quotes() {
-        let tags = |tags: &[&str]| Some(Matcher::Tags(tags.iter().map(|&tag| tag.to_owned()).collect()));
+    fn entity_tags_lose_their_quotes() {
+        let tags = |tags: &[&str]| Some(EtagMatcher::Tags(tags.iter().map(|&tag| tag.to_owned()).collect()));
         assert_eq!(read(IF_MATCH, b"\"a\", W/\"b\",c").if_match, tags(&["a", "b", "c"]));
-        assert_eq!(read(IF_NONE_MATCH, b" * ").if_none_match, Some(Matcher::Any));
+        assert_eq!(read(IF_NONE_MATCH, b" * ").if_none_match, Some(EtagMatcher::Any));
         assert!(conditions(&HeaderMap::new()).is_empty());
     }
 
     #[test]
-    fn dates_are_seconds() {
+    fn dates_decode_to_seconds() {
         let date = b"Thu, 01 Jan 1970 00:01:40 GMT";
         assert_eq!(read(IF_MODIFIED_SINCE, date).if_modified_since, Some(100));
         assert_eq!(read(IF_UNMODIFIED_SINCE, date).if_unmodified_since, Some(100));
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_condition_is_read(value in proptest::collection::vec(b' '..=b'~', 0..40)) {
+        fn arbitrary_conditions_decode_without_a_panic(value in proptest::collection::vec(b' '..=b'~', 0..40)) {
             for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
                 let _ = read(name, &value);
             }

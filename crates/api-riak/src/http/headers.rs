@@ -1,4 +1,4 @@
-//! What the headers of a put say about its value, and the headers a value is answered with.
+//! The headers of a put that describe its value, and the headers of an answer with a value.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,42 +6,42 @@ use std::collections::btree_map::Entry;
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
-use larder_model::content::{Content, Term};
+use larder_model::content::{KvContent, Term};
 
 use super::call::joined;
-use super::reply::Fault;
+use super::reply::RiakFault;
 
 const META: &str = "x-riak-meta-";
 const INDEX: &str = "x-riak-index-";
-/// What a value without a media type is.
+/// The media type of a value without one.
 pub(super) const OCTETS: &str = "application/octet-stream";
 
 /// Media type and charset of a request.
 ///
 /// # Errors
 /// 400: there is no `Content-Type`.
-pub(super) fn content_type(headers: &HeaderMap) -> Result<(Bytes, Option<Bytes>), Fault> {
-    let header = headers.get(CONTENT_TYPE).ok_or_else(|| Fault::bad("Missing Content-Type request header"))?;
+pub(super) fn content_type(headers: &HeaderMap) -> Result<(Bytes, Option<Bytes>), RiakFault> {
+    let header = headers.get(CONTENT_TYPE).ok_or_else(|| RiakFault::bad("Missing Content-Type request header"))?;
     let mut words = header.as_bytes().split(|byte| matches!(byte, b';' | b' ')).filter(|word| !word.is_empty());
     let media = words.next().unwrap_or_default();
     let charset = words.find_map(|word| word.strip_prefix(b"charset="));
     Ok((Bytes::copy_from_slice(media), charset.map(Bytes::copy_from_slice)))
 }
 
-/// Whether a media type is one: two words and a slash.
+/// Checks the form of a media type: two words and a slash.
 ///
 /// # Errors
 /// 415 with Riak's text.
-pub(super) fn check_media(media: &[u8]) -> Result<(), Fault> {
+pub(super) fn check_media(media: &[u8]) -> Result<(), RiakFault> {
     if media.iter().filter(|byte| **byte == b'/').count() == 1 {
         return Ok(());
     }
     let media = String::from_utf8_lossy(media);
     let text = format!("\"{media}\" is not a valid media type for the Content-type header.\n");
-    Err(Fault::text_of(hyper::StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+    Err(RiakFault::text_of(hyper::StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
-/// User metadata: names as Riak's server writes them, each word with a capital; repeated ones joined.
+/// User metadata. Names are capitalised word by word, as in Riak; repeated headers are joined.
 #[must_use]
 pub(super) fn meta(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
     let names = headers.keys().filter(|name| name.as_str().starts_with(META));
@@ -57,11 +57,11 @@ fn capitalised(name: &str) -> String {
     name.chars().map(word).collect()
 }
 
-/// Secondary-index terms. A header's value holds several when a comma and a blank part them.
+/// Secondary-index terms. A comma and a blank separate several values in one header.
 ///
 /// # Errors
-/// 400 with a line for each field or value that is none.
-pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, Fault> {
+/// 400 with a line for each invalid field or value.
+pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
     let mut terms = Vec::new();
     let mut bad = Vec::new();
     for name in headers.keys() {
@@ -69,11 +69,11 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, Fault> {
         let value = joined(headers, name.as_str()).unwrap_or_default();
         read_terms(field, &value, &mut terms, &mut bad);
     }
-    if bad.is_empty() { Ok(terms) } else { Err(Fault::bad(bad)) }
+    if bad.is_empty() { Ok(terms) } else { Err(RiakFault::bad(bad)) }
 }
 
 fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
-    // The name before the type may not be empty.
+    // `_int` and `_bin` need a name before them.
     let is_typed = |suffix| field.strip_suffix(suffix).is_some_and(|name| !name.is_empty());
     let is_integer = is_typed("_int");
     if !(is_integer || is_typed("_bin") || matches!(field, "$key" | "$bucket")) {
@@ -94,7 +94,7 @@ fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u
     }
 }
 
-/// Splits at every comma that a blank follows; the blank belongs to the separator.
+/// Splits at every comma before a blank; the blank belongs to the separator.
 fn values(value: &Bytes) -> Vec<Bytes> {
     let mut values = Vec::new();
     let mut from = 0;
@@ -121,7 +121,7 @@ fn integer(text: &Bytes) -> Option<Bytes> {
 
 /// `Content-Type` of a value: media type and charset.
 #[must_use]
-pub(super) fn media_header(content: &Content) -> Vec<u8> {
+pub(super) fn media_header(content: &KvContent) -> Vec<u8> {
     let media = content.content_type.as_deref().unwrap_or(OCTETS.as_bytes());
     match &content.charset {
         Some(charset) => [media, b"; charset=", charset].concat(),
@@ -129,13 +129,13 @@ pub(super) fn media_header(content: &Content) -> Vec<u8> {
     }
 }
 
-/// `Content-Encoding` of a value; Riak's server leaves the name of doing nothing out.
+/// `Content-Encoding` of a value; Riak leaves out `identity`.
 #[must_use]
-pub(super) fn encoding(content: &Content) -> Option<&Bytes> {
+pub(super) fn encoding(content: &KvContent) -> Option<&Bytes> {
     content.encoding.as_ref().filter(|encoding| encoding.as_ref() != b"identity")
 }
 
-/// Header names that only the server sets: metadata of these names, which other protocols can store, is not sent.
+/// Whether only the server sets this header. Metadata with such a name, which other protocols can store, is not sent.
 fn is_reserved(name: &HeaderName) -> bool {
     use hyper::header as h;
     let reserved = [
@@ -161,8 +161,8 @@ fn is_reserved(name: &HeaderName) -> bool {
     reserved.contains(name)
 }
 
-/// Adds the headers that describe a value: type, encoding, metadata, index terms. What no header can carry is left out.
-pub(super) fn describe(content: &Content, headers: &mut HeaderMap) {
+/// Adds the headers of a value: type, encoding, metadata, index terms. It leaves out values that no header can carry.
+pub(super) fn add_content_headers(content: &KvContent, headers: &mut HeaderMap) {
     insert(headers, CONTENT_TYPE, media_header(content));
     if let Some(encoding) = encoding(content) {
         insert(headers, CONTENT_ENCODING, encoding.clone());
@@ -197,7 +197,7 @@ fn by_field(terms: &[Term]) -> BTreeMap<&[u8], Vec<u8>> {
     fields
 }
 
-/// Sets a header if its value is one.
+/// Sets a header, if the value is valid for one.
 pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: impl Into<Bytes>) {
     if let Ok(value) = HeaderValue::from_maybe_shared(value.into()) {
         headers.insert(name, value);

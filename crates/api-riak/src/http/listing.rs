@@ -1,11 +1,11 @@
-//! Listings on their way out: a page of names at a time, never all of them in memory.
+//! Answers with listings: one page of names at a time, so that a listing of any length takes little memory.
 //!
 //! ```text
-//! whole   {"keys":["a","b",…]}             one object, its array written as the pages come
-//! stream  {"keys":["a"]}{"keys":["b"]}…    an object a page, an empty one at the end
+//! whole   {"keys":["a","b",…]}             one object; its array is sent as pages arrive
+//! stream  {"keys":["a"]}{"keys":["b"]}…    one object per page, an empty one at the end
 //! ```
-//! A deadline that passes before the first page makes `{"error":"timeout"}`. Later a stream ends with it; a whole listing breaks
-//! off, so that no client takes a part for all.
+//! A deadline before the first page gives `{"error":"timeout"}`. A later one ends a stream with it, and breaks a whole listing
+//! off, so that no client takes a part for the whole.
 
 use std::io;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use larder_gateway::views::Listing;
 use larder_gateway::{Error, Gateway};
 use larder_model::address::BucketAddress;
 
-use super::body::Body;
-use super::path::listed;
-use super::query::Query;
-use super::reply::{Fault, JSON, Reply, VARY_ENCODING, json, not_found_page, with_body};
+use super::body::RiakBody;
+use super::path::listed_name;
+use super::query::QueryParams;
+use super::reply::{JSON, RiakFault, RiakResponse, VARY_ENCODING, json, not_found_page, with_body};
 
-/// How a listing is answered.
+/// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// Not at all.
+pub(super) enum ListingMode {
+    /// No listing.
     None,
-    /// As one JSON object.
+    /// One JSON object.
     Whole,
-    /// As an object a page.
+    /// One object per page.
     Stream,
 }
 
-impl Mode {
-    /// What the parameter `name` asks for.
+impl ListingMode {
+    /// The form that the parameter `name` asks for.
     #[must_use]
-    pub(super) fn asked(query: &Query<'_>, name: &str) -> Self {
+    pub(super) fn from_query(query: &QueryParams<'_>, name: &str) -> Self {
         match query.get(name) {
             Some(b"true") => Self::Whole,
             Some(b"stream") => Self::Stream,
@@ -48,67 +48,67 @@ impl Mode {
     }
 }
 
-/// What is listed.
+/// The subject of a listing.
 #[derive(Debug, Clone)]
-pub(super) enum Of {
+pub(super) enum ListingTarget {
     /// Keys of a bucket.
     Keys(BucketAddress),
     /// Buckets of a type.
     Buckets(Bytes),
 }
 
-/// A listing under way.
+/// A running listing.
 pub(super) struct Lister {
     gateway: Arc<Gateway>,
-    of: Of,
-    ends: Option<Duration>,
+    target: ListingTarget,
+    deadline: Option<Duration>,
 }
 
 impl Lister {
-    /// Begins one that has to end within `timeout`.
+    /// A listing that must end within `timeout`.
     #[must_use]
-    pub(super) fn new(gateway: &Arc<Gateway>, of: Of, timeout: Option<Duration>) -> Self {
-        let ends = timeout.map(|timeout| gateway.monotonic().saturating_add(timeout));
-        Self { gateway: Arc::clone(gateway), of, ends }
+    pub(super) fn new(gateway: &Arc<Gateway>, target: ListingTarget, timeout: Option<Duration>) -> Self {
+        let deadline = timeout.map(|timeout| gateway.monotonic().saturating_add(timeout));
+        Self { gateway: Arc::clone(gateway), target, deadline }
     }
 
     fn word(&self) -> &'static str {
-        match self.of {
-            Of::Keys(_) => "keys",
-            Of::Buckets(_) => "buckets",
+        match self.target {
+            ListingTarget::Keys(_) => "keys",
+            ListingTarget::Buckets(_) => "buckets",
         }
     }
 
     async fn page(&self, after: Option<Bytes>) -> Result<Listing, Error> {
-        let timeout = self.ends.map(|ends| ends.saturating_sub(self.gateway.monotonic()));
+        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.monotonic()));
         if timeout == Some(Duration::ZERO) {
             return Err(Error::TimedOut);
         }
-        match &self.of {
-            Of::Keys(bucket) => self.gateway.list_keys(bucket, after, timeout).await,
-            Of::Buckets(bucket_type) => self.gateway.list_buckets(bucket_type, after, timeout).await,
+        match &self.target {
+            ListingTarget::Keys(bucket) => self.gateway.list_keys(bucket, after, timeout).await,
+            ListingTarget::Buckets(bucket_type) => self.gateway.list_buckets(bucket_type, after, timeout).await,
         }
     }
 
-    /// The answer. `head` is what the old bucket resource puts first: members without braces for a whole listing, an
+    /// The answer. `head` is the part that the old bucket resource sends first: members without braces for a whole listing, an
     /// object for a stream.
     ///
     /// # Errors
-    /// What the gateway answers to the first page, but for an unknown type, which is the page of a 404.
-    pub(super) async fn reply(self, mode: Mode, head: Bytes) -> Result<Reply, Fault> {
+    /// The gateway's error for the first page; an unknown type gets the 404 page instead.
+    pub(super) async fn reply(self, mode: ListingMode, head: Bytes) -> Result<RiakResponse, RiakFault> {
         let first = match self.page(None).await {
             Ok(first) => first,
             Err(Error::UnknownType(_)) => return Ok(not_found_page()),
             Err(Error::TimedOut) => return Ok(json(StatusCode::OK, TIMEOUT)),
             Err(error) => return Err(error.into()),
         };
-        if mode == Mode::Whole && first.next.is_none() {
+        if mode == ListingMode::Whole && first.next.is_none() {
             let body = [start(&head, self.word()), names(&first.names), b"]}".to_vec()].concat();
             return Ok(json(StatusCode::OK, body));
         }
         let body = match mode {
-            Mode::Stream => self.stream(first, head),
-            Mode::Whole | Mode::None => self.whole(first, head),
+            ListingMode::Stream => self.stream(first, head),
+            ListingMode::Whole | ListingMode::None => self.whole(first, head),
         };
         let mut reply = with_body(StatusCode::OK, body);
         reply.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -116,14 +116,14 @@ impl Lister {
         Ok(reply)
     }
 
-    fn whole(self, first: Listing, head: Bytes) -> Body {
+    fn whole(self, first: Listing, head: Bytes) -> RiakBody {
         let opening = start(&head, self.word());
-        // Pages may be empty, the last one above all: a comma stands only between names.
-        let pieces = stream::try_unfold(Some((self, Step::Page(opening, first), false)), |state| async move {
+        // Pages may be empty, most of all the last one, so a comma stands only between names.
+        let pieces = stream::try_unfold(Some((self, ListingStep::Page(opening, first), false)), |state| async move {
             let Some((lister, step, mut wrote)) = state else { return Ok(None) };
             let (mut piece, page) = match step {
-                Step::Page(opening, page) => (opening, page),
-                Step::After(after) => (Vec::new(), lister.page(Some(after)).await.map_err(broken_off)?),
+                ListingStep::Page(opening, page) => (opening, page),
+                ListingStep::After(after) => (Vec::new(), lister.page(Some(after)).await.map_err(broken_off)?),
             };
             if wrote && !page.names.is_empty() {
                 piece.push(b',');
@@ -131,7 +131,7 @@ impl Lister {
             wrote |= !page.names.is_empty();
             piece.extend(names(&page.names));
             let next = match page.next {
-                Some(after) => Some((lister, Step::After(after), wrote)),
+                Some(after) => Some((lister, ListingStep::After(after), wrote)),
                 None => {
                     piece.extend_from_slice(b"]}");
                     None
@@ -139,21 +139,21 @@ impl Lister {
             };
             Ok(Some((Bytes::from(piece), next)))
         });
-        Body::pieces(Box::pin(pieces), None)
+        RiakBody::pieces(Box::pin(pieces), None)
     }
 
-    fn stream(self, first: Listing, head: Bytes) -> Body {
-        let pieces = stream::unfold(Some((self, Step::Page(head.to_vec(), first))), |state| async move {
+    fn stream(self, first: Listing, head: Bytes) -> RiakBody {
+        let pieces = stream::unfold(Some((self, ListingStep::Page(head.to_vec(), first))), |state| async move {
             let (lister, step) = state?;
             let word = lister.word();
             let (mut piece, page) = match step {
-                Step::Page(opening, page) => (opening, Ok(page)),
-                Step::After(after) => (Vec::new(), lister.page(Some(after)).await),
+                ListingStep::Page(opening, page) => (opening, Ok(page)),
+                ListingStep::After(after) => (Vec::new(), lister.page(Some(after)).await),
             };
             let next = match page {
                 Ok(page) => {
                     piece.extend(object(word, &page.names));
-                    page.next.map(|after| (lister, Step::After(after)))
+                    page.next.map(|after| (lister, ListingStep::After(after)))
                 }
                 Err(error) => {
                     piece.extend(failure(&error));
@@ -165,11 +165,11 @@ impl Lister {
             }
             Some((Ok(Bytes::from(piece)), next))
         });
-        Body::pieces(Box::pin(pieces), None)
+        RiakBody::pieces(Box::pin(pieces), None)
     }
 }
 
-enum Step {
+enum ListingStep {
     Page(Vec<u8>, Listing),
     After(Bytes),
 }
@@ -184,11 +184,11 @@ fn failure(error: &Error) -> Vec<u8> {
 }
 
 fn broken_off(error: Error) -> io::Error {
-    tracing::warn!(%error, "a listing broke off");
+    tracing::warn!(%error, "read of a listing's page failed: the answer is broken off");
     io::Error::other(error)
 }
 
-/// Up to the array's first name.
+/// The text before the array's first name.
 fn start(head: &[u8], word: &str) -> Vec<u8> {
     let comma: &[u8] = if head.is_empty() { b"" } else { b"," };
     [b"{", head, comma, format!("\"{word}\":[").as_bytes()].concat()
@@ -212,7 +212,7 @@ fn names(list: &[Bytes]) -> Vec<u8> {
 
 /// A name as a JSON string.
 fn write_name(name: &[u8], out: &mut Vec<u8>) {
-    out.extend(serde_json::Value::from(listed(name)).to_string().into_bytes());
+    out.extend(serde_json::Value::from(listed_name(name)).to_string().into_bytes());
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_json() {
+    fn listed_names_are_json() {
         let list = [Bytes::from("a\"b"), Bytes::from("п"), Bytes::from_static(b"\xff/")];
         assert_eq!(
             String::from_utf8(object("keys", &list)).unwrap(),
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_is_json(list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..8), 0..4)) {
+        fn arbitrary_names_are_listed_as_json(list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..8), 0..4)) {
             let list: Vec<Bytes> = list.into_iter().map(Bytes::from).collect();
             let object: serde_json::Value = serde_json::from_slice(&object("keys", &list)).unwrap();
             prop_assert_eq!(object["keys"].as_array().unwrap().len(), list.len());

@@ -1,11 +1,11 @@
 //! Riak's HTTP API.
 //!
 //! ```text
-//! server ── a connection ──> mod: route, method, checks that all share ──> one file per resource ──> gateway
+//! server ── a connection ──> mod: route, method, common checks ──> one file per resource ──> gateway
 //!                              path query headers: decoders, pure             reply body: encoders
 //! ```
-//! Decoders take any bytes and answer; the path is split before it is decoded; checks come in Riak's order (HTTP reference
-//! §0.1). No request ends the server: a panic is an answer 500 and a line in the log.
+//! Decoders accept arbitrary bytes. The path is split before it is decoded, and checks run in Riak's order (HTTP reference
+//! §0.1). No request ends the server: a panic becomes a 500 and a log line.
 
 mod accept;
 mod body;
@@ -45,15 +45,15 @@ use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 
-pub use body::Body;
-pub use reply::Reply;
+pub use body::RiakBody;
+pub use reply::RiakResponse;
 pub use server::{HttpSettings, serve};
 
-use call::Call;
+use call::RiakCall;
 use path::Segments;
-use query::Query;
-use reply::{Fault, page};
-use routes::{Match, Resource, Route};
+use query::QueryParams;
+use reply::{RiakFault, page};
+use routes::{Resource, Route, RouteMatch};
 
 /// Answers requests over one gateway.
 #[derive(Clone)]
@@ -69,45 +69,48 @@ pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
 }
 
 impl HttpService {
-    /// Answers one request, whatever happens in it.
-    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
-        match AssertUnwindSafe(self.carry_out(requester, request)).catch_unwind().await {
+    /// Answers one request, and turns a panic into a 500.
+    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
+        match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
-                if let Fault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_))) = &fault {
-                    tracing::error!(%error, "a request failed");
+                if let RiakFault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_))) = &fault {
+                    tracing::error!(%error, "request failed: the client gets an error of the server");
                 }
                 fault.into_reply()
             }
             Err(panic) => {
                 let reason =
                     panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-                tracing::error!(reason = reason.unwrap_or("unknown"), "a request panicked: this is a bug");
-                self.gateway.event(Event::Panicked);
+                tracing::error!(
+                    reason = reason.unwrap_or("unknown"),
+                    "request panicked: the client gets 500, this is a bug"
+                );
+                self.gateway.count_event(Event::Panicked);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }
     }
 
-    async fn carry_out(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<Reply, Fault> {
+    async fn dispatch(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<RiakResponse, RiakFault> {
         let (request, body) = request.into_parts();
         let body = ArrivingBody::new(PacedIncoming::new(body), requester);
         let segments = Segments::of(request.uri.path());
         let route = route(&segments, &request.method)?;
-        let call = Call {
+        let call = RiakCall {
             gateway: &self.gateway,
             route,
             method: &request.method,
             headers: &request.headers,
             segments,
-            query: Query::of(request.uri.query()),
+            query: QueryParams::of(request.uri.query()),
         };
         if call.is_foreign() {
-            return Err(Fault::page(StatusCode::FORBIDDEN));
+            return Err(RiakFault::page(StatusCode::FORBIDDEN));
         }
         match (route.resource, call.method) {
             (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,
-            // A box keeps what every request moves small: a get needs far less room than these.
+            // Boxes keep the future small that every request moves: a get needs far less room than these.
             (Resource::Object, &Method::DELETE) => Box::pin(delete::delete(&call)).await,
             (Resource::Object, _) => Box::pin(put::put(&call, body)).await,
             (Resource::NewObject, _) => Box::pin(put::post_new(&call, body)).await,
@@ -115,9 +118,9 @@ impl HttpService {
         }
     }
 
-    async fn other(&self, call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
+    async fn other(&self, call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
         match call.route.resource {
-            Resource::Object | Resource::NewObject => Err(Fault::page(StatusCode::NOT_FOUND)),
+            Resource::Object | Resource::NewObject => Err(RiakFault::page(StatusCode::NOT_FOUND)),
             Resource::Keys => keys::get(call, &self.gateway).await,
             Resource::Buckets => buckets::get(call, &self.gateway).await,
             Resource::OldBucket if *call.method != Method::PUT => buckets::get_old(call, &self.gateway).await,
@@ -135,13 +138,13 @@ impl HttpService {
     }
 }
 
-/// The route of a request: 404, 501 and 405 are decided here.
-fn route(segments: &Segments<'_>, method: &Method) -> Result<&'static Route, Fault> {
+/// The route of a request; 404, 501 and 405 are decided here.
+fn route(segments: &Segments<'_>, method: &Method) -> Result<&'static Route, RiakFault> {
     match routes::find(segments, method) {
-        Match::Route(route) => Ok(route),
-        Match::None => Err(Fault::page(StatusCode::NOT_FOUND)),
-        Match::NotAllowed(_) if !is_known(method) => Err(reply::unknown_method(method.as_str()).into()),
-        Match::NotAllowed(route) => Err(reply::not_allowed(&route.allow()).into()),
+        RouteMatch::Route(route) => Ok(route),
+        RouteMatch::None => Err(RiakFault::page(StatusCode::NOT_FOUND)),
+        RouteMatch::NotAllowed(_) if !is_known(method) => Err(reply::unknown_method(method.as_str()).into()),
+        RouteMatch::NotAllowed(route) => Err(reply::not_allowed(&route.allow()).into()),
     }
 }
 

@@ -7,28 +7,28 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 
-use larder_gateway::body::Download;
-use larder_gateway::kv::Found;
+use larder_gateway::body::GetBody;
+use larder_gateway::kv::FetchedObject;
 use larder_model::causality::Sibling;
 
-use super::body::{Body, Pieces, read};
+use super::body::{BodyPieces, RiakBody, read_pieces};
 use super::headers::{encoding, insert, media_header};
 use super::links;
-use super::object::{Place, http_date};
-use super::reply::{Reply, with_body};
+use super::object::{LinkContext, http_date};
+use super::reply::{RiakResponse, with_body};
 
-/// Bodies up to this length go out in one piece.
+/// Answers up to this length go out in one piece.
 const WHOLE_BYTES_MAX: u64 = 64 * 1024;
 
-/// An answer with a part for each value; only its length when the bodies were not asked for.
+/// An answer with a part for each value; without bodies it has only its length.
 #[must_use]
-pub(super) fn siblings(place: &Place, found: Found, boundary: &str) -> Reply {
-    let heads: Vec<Bytes> = found.versions.siblings.iter().map(|one| head(one, place, boundary)).collect();
+pub(super) fn siblings(context: &LinkContext, found: FetchedObject, boundary: &str) -> RiakResponse {
+    let heads: Vec<Bytes> = found.versions.siblings.iter().map(|one| head(one, context, boundary)).collect();
     let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let bodies: u64 = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
     let length = bodies + (heads.iter().map(Bytes::len).sum::<usize>() + end.len()) as u64;
     let mut reply = if found.bodies.len() < heads.len() {
-        let mut reply = with_body(StatusCode::OK, Body::empty());
+        let mut reply = with_body(StatusCode::OK, RiakBody::empty());
         reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         reply
     } else {
@@ -38,14 +38,14 @@ pub(super) fn siblings(place: &Place, found: Found, boundary: &str) -> Reply {
     reply
 }
 
-fn head(sibling: &Sibling, place: &Place, boundary: &str) -> Bytes {
+fn head(sibling: &Sibling, context: &LinkContext, boundary: &str) -> Bytes {
     let content = &sibling.content;
     let mut out = format!("\r\n--{boundary}\r\n").into_bytes();
     line(&mut out, b"Content-Type", &media_header(content));
     if let Some(encoding) = encoding(content) {
         line(&mut out, b"Content-Encoding", encoding);
     }
-    line(&mut out, b"Link", &links::render(&content.links, place.style, &place.bucket));
+    line(&mut out, b"Link", &links::render(&content.links, context.style, &context.bucket));
     line(&mut out, b"Etag", sibling.vtag().as_bytes());
     line(&mut out, b"Last-Modified", http_date(sibling.modified()).as_bytes());
     for (name, value) in &content.meta {
@@ -58,7 +58,7 @@ fn head(sibling: &Sibling, place: &Place, boundary: &str) -> Bytes {
     out.into()
 }
 
-/// A header line. What would break out of it, which other protocols can store, is left out.
+/// A header line. Bytes that would break the line, which other protocols can store, leave it out.
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let breaks = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
     if breaks(name) || breaks(value) || name.contains(&b':') {
@@ -69,35 +69,35 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-fn body(heads: Vec<Bytes>, bodies: Vec<Download>, end: Bytes, length: u64) -> Body {
-    let mut parts: VecDeque<Download> = VecDeque::with_capacity(2 * heads.len() + 1);
+fn body(heads: Vec<Bytes>, bodies: Vec<GetBody>, end: Bytes, length: u64) -> RiakBody {
+    let mut parts: VecDeque<GetBody> = VecDeque::with_capacity(2 * heads.len() + 1);
     for (head, body) in heads.into_iter().zip(bodies) {
-        parts.extend([Download::Bytes(head), body]);
+        parts.extend([GetBody::Bytes(head), body]);
     }
-    parts.push_back(Download::Bytes(end));
+    parts.push_back(GetBody::Bytes(end));
     if let Some(whole) = whole(&parts, length) {
-        return Body::full(whole);
+        return RiakBody::full(whole);
     }
-    let in_memory = |part: &Download| if let Download::Bytes(bytes) = part { bytes.len() as u64 } else { 0 };
+    let in_memory = |part: &GetBody| if let GetBody::Bytes(bytes) = part { bytes.len() as u64 } else { 0 };
     let memory = parts.iter().map(in_memory).sum();
-    Body::pieces(pieces(parts), Some(length)).beside(memory)
+    RiakBody::pieces(pieces(parts), Some(length)).with_extra_memory(memory)
 }
 
-/// All parts in one piece, when they are short and in memory.
-fn whole(parts: &VecDeque<Download>, length: u64) -> Option<Bytes> {
+/// All parts in one piece, if they are short and in memory.
+fn whole(parts: &VecDeque<GetBody>, length: u64) -> Option<Bytes> {
     let mut whole = Vec::with_capacity(usize::try_from(length).ok().filter(|_| length <= WHOLE_BYTES_MAX)?);
     for part in parts {
-        let Download::Bytes(bytes) = part else { return None };
+        let GetBody::Bytes(bytes) = part else { return None };
         whole.extend_from_slice(bytes);
     }
     Some(whole.into())
 }
 
-fn pieces(parts: VecDeque<Download>) -> Pieces {
+fn pieces(parts: VecDeque<GetBody>) -> BodyPieces {
     let filled = parts.into_iter().filter(|part| part.length() > 0);
     let pieces = filled.map(|part| {
         let length = part.length();
-        read(part, 0, length)
+        read_pieces(part, 0, length)
     });
     Box::pin(stream::iter(pieces.collect::<Vec<_>>()).flatten())
 }

@@ -1,4 +1,4 @@
-//! GET and HEAD of an object, and the answers that show a value, which puts with `returnbody` give too.
+//! GET and HEAD of an object, and the answers with values, which puts with `returnbody` use too.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,83 +11,80 @@ use hyper::header::{
 };
 
 use larder_gateway::Error;
-use larder_gateway::body::Download;
-use larder_gateway::kv::{Found, GetObject};
-use larder_model::causality::{Current, Failed, Sibling};
-use larder_model::content::Content;
+use larder_gateway::body::GetBody;
+use larder_gateway::kv::{FetchedObject, KvGet};
+use larder_model::causality::{CurrentValue, FailedCondition, Sibling};
+use larder_model::content::KvContent;
 
-use super::body::Body;
-use super::call::Call;
+use super::body::RiakBody;
+use super::call::RiakCall;
 use super::conditional;
-use super::headers::{OCTETS, describe, insert};
-use super::links::{self, Style};
-use super::params::Params;
-use super::range::Span;
+use super::headers::{OCTETS, add_content_headers, insert};
+use super::links::{self, LinkStyle};
+use super::params::ObjectParams;
+use super::range::ByteRange;
 use super::reply::{
-    DELETED, Fault, Reply, STEPPED_DOWN, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text, with_body,
+    DELETED, DOWNGRADED, RiakFault, RiakResponse, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text,
+    with_body,
 };
-use super::routes::Part;
+use super::routes::PathPart;
 use super::{accept, multipart, path};
 
-/// Media types that siblings come in: the first is the default.
+/// Media types of siblings; the first is the default.
 const SIBLING_MEDIA: [&str; 2] = ["text/plain", "multipart/mixed"];
 
-/// Where a value is shown: what its links and its answer depend on.
-pub(super) struct Place {
+/// The form and the bucket of an object's links.
+pub(super) struct LinkContext {
     /// Form of the links.
-    pub style: Style,
+    pub style: LinkStyle,
     /// The bucket.
     pub bucket: Bytes,
 }
 
-impl Place {
-    /// Of the object of a request.
+impl LinkContext {
+    /// The context of the request's object.
     #[must_use]
-    pub(super) fn of(call: &Call<'_>) -> Self {
-        let style = if call.route.is_old() { Style::Riak } else { Style::Buckets };
-        Self { style, bucket: path::name(call.raw(Part::Bucket)) }
+    pub(super) fn of(call: &RiakCall<'_>) -> Self {
+        let style = if call.route.is_old() { LinkStyle::Riak } else { LinkStyle::Buckets };
+        Self { style, bucket: path::name(call.raw(PathPart::Bucket)) }
     }
 }
 
 /// GET and HEAD.
 ///
 /// # Errors
-/// A parameter, a header or the gateway refuses.
-pub(super) async fn get(call: &Call<'_>) -> Result<Reply, Fault> {
-    let params = Params::of(&call.query)?;
-    let request = GetObject {
-        address: call.address()?,
-        quorums: params.quorums,
-        bodies: !call.is_head(),
-        timeout: params.timeout,
-    };
+/// An invalid parameter or header, or an error of the gateway.
+pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
+    let params = ObjectParams::of(&call.query)?;
+    let request =
+        KvGet { address: call.address()?, quorums: params.quorums, bodies: !call.is_head(), timeout: params.timeout };
     let found = call.gateway.get(request).await?;
-    let stepped_down = found.stepped_down;
-    let mut reply = show(call, found)?;
-    if stepped_down {
-        reply.headers_mut().insert(STEPPED_DOWN, HeaderValue::from_static("true"));
+    let downgraded = found.downgraded;
+    let mut reply = found_response(call, found)?;
+    if downgraded {
+        reply.headers_mut().insert(DOWNGRADED, HeaderValue::from_static("true"));
     }
     Ok(reply)
 }
 
-/// The answer: nothing, one value, or siblings.
-fn show(call: &Call<'_>, found: Found) -> Result<Reply, Fault> {
+/// The answer: not found, one value, or siblings.
+fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
     if found.versions.siblings.is_empty() {
-        return Ok(missing(&found));
+        return Ok(not_found_response(&found));
     }
     let several = found.versions.siblings.len() > 1;
     match call.query.get("vtag") {
         None if several => show_siblings(call, found),
-        None => show_one(call, found, 0),
+        None => show_value(call, found, 0),
         Some(vtag) => {
-            let place = found.versions.siblings.iter().position(|one| one.vtag().as_bytes() == vtag);
-            place.map_or_else(|| Ok(not_found_page()), |place| show_one(call, found, place))
+            let index = found.versions.siblings.iter().position(|one| one.vtag().as_bytes() == vtag);
+            index.map_or_else(|| Ok(not_found_page()), |index| show_value(call, found, index))
         }
     }
 }
 
-/// 404; of a tombstone its context too, which a client needs to write the key again without a sibling.
-fn missing(found: &Found) -> Reply {
+/// 404. A tombstone's answer has its context, with which a client can write the key again without a sibling.
+fn not_found_response(found: &FetchedObject) -> RiakResponse {
     let mut reply = text(StatusCode::NOT_FOUND, "not found\n");
     if found.versions.deleted {
         reply.headers_mut().insert(DELETED, HeaderValue::from_static("true"));
@@ -96,51 +93,57 @@ fn missing(found: &Found) -> Reply {
     reply
 }
 
-fn show_one(call: &Call<'_>, found: Found, place: usize) -> Result<Reply, Fault> {
-    let Some(sibling) = found.versions.siblings.get(place) else { return Ok(not_found_page()) };
+fn show_value(call: &RiakCall<'_>, found: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
+    let Some(sibling) = found.versions.siblings.get(index) else { return Ok(not_found_page()) };
     negotiate(call.headers, &sibling.content)?;
     let etag = sibling.vtag();
-    if let Some(reply) = refuse(call, &found, &etag, sibling.modified())? {
+    if let Some(reply) = check_conditions(call, &found, &etag, sibling.modified())? {
         return Ok(with_vary(reply, vary_of(&sibling.content)));
     }
-    let span = if call.is_head() { None } else { Span::asked(call.headers, sibling.content.body.length(), &etag) };
-    Ok(one(&Place::of(call), found, place, &etag, span))
+    let span =
+        if call.is_head() { None } else { ByteRange::from_headers(call.headers, sibling.content.body.length(), &etag) };
+    Ok(value_response(&LinkContext::of(call), found, index, &etag, span))
 }
 
-fn show_siblings(call: &Call<'_>, found: Found) -> Result<Reply, Fault> {
+fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
     let media = accept::media(call.headers, &SIBLING_MEDIA);
-    let media = media.ok_or_else(|| Fault::page(StatusCode::NOT_ACCEPTABLE))?;
+    let media = media.ok_or_else(|| RiakFault::page(StatusCode::NOT_ACCEPTABLE))?;
     let etag = found.versions.etag().unwrap_or_default();
     let modified = found.versions.modified().unwrap_or_default();
-    if let Some(reply) = refuse(call, &found, &etag, modified)? {
+    if let Some(reply) = check_conditions(call, &found, &etag, modified)? {
         return Ok(with_vary(reply, Some(VARY_BOTH)));
     }
-    let mut reply = siblings(&Place::of(call), found, media == 1);
+    let mut reply = siblings_response(&LinkContext::of(call), found, media == 1);
     reply.headers_mut().insert(VARY, VARY_BOTH);
     Ok(reply)
 }
 
-/// What `Accept`, `Accept-Charset` and `Accept-Encoding` say of a value (Riak KV HTTP reference §0.1).
-fn negotiate(headers: &HeaderMap, content: &Content) -> Result<(), Fault> {
+/// Checks `Accept`, `Accept-Charset` and `Accept-Encoding` against a value (Riak KV HTTP reference §0.1).
+fn negotiate(headers: &HeaderMap, content: &KvContent) -> Result<(), RiakFault> {
     let media = content.content_type.as_deref().map(String::from_utf8_lossy);
     let media = accept::media(headers, &[media.as_deref().unwrap_or(OCTETS)]).is_some();
     let charset = accept::takes_charset(headers, content.charset.as_deref());
     if media && charset && accept::takes_encoding(headers, content.encoding.as_deref()) {
         return Ok(());
     }
-    Err(Fault::page(StatusCode::NOT_ACCEPTABLE))
+    Err(RiakFault::page(StatusCode::NOT_ACCEPTABLE))
 }
 
-/// The answer when a condition of a read does not hold.
-fn refuse(call: &Call<'_>, found: &Found, etag: &str, modified: u64) -> Result<Option<Reply>, Fault> {
+/// The answer to a read whose condition fails; `None` if all hold.
+fn check_conditions(
+    call: &RiakCall<'_>,
+    found: &FetchedObject,
+    etag: &str,
+    modified: u64,
+) -> Result<Option<RiakResponse>, RiakFault> {
     let conditions = conditional::conditions(call.headers);
     if conditions.is_empty() {
         return Ok(None);
     }
-    let current = Current { etag: Some(etag), modified: modified / 1_000_000, context: &found.versions.context };
+    let current = CurrentValue { etag: Some(etag), modified: modified / 1_000_000, context: &found.versions.context };
     match conditions.check(current, true, call.gateway.now() / 1_000_000) {
         Ok(()) => Ok(None),
-        Err(Failed::NotModified) => {
+        Err(FailedCondition::NotModified) => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
             set_etag(&mut reply, etag);
             Ok(Some(reply))
@@ -149,9 +152,15 @@ fn refuse(call: &Call<'_>, found: &Found, etag: &str, modified: u64) -> Result<O
     }
 }
 
-/// 200 or 206 with one value of what was found, whose entity tag is `etag`. Without its body when bodies were not asked for.
+/// 200 or 206 with the value at `index`, whose entity tag is `etag`. A read without bodies gets the headers alone.
 #[must_use]
-pub(super) fn one(place: &Place, mut found: Found, index: usize, etag: &str, span: Option<Span>) -> Reply {
+pub(super) fn value_response(
+    link_context: &LinkContext,
+    mut found: FetchedObject,
+    index: usize,
+    etag: &str,
+    span: Option<ByteRange>,
+) -> RiakResponse {
     let Some(sibling) = found.versions.siblings.get(index) else { return not_found_page() };
     let size = sibling.content.body.length();
     let download = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
@@ -160,12 +169,12 @@ pub(super) fn one(place: &Place, mut found: Found, index: usize, etag: &str, spa
     set_times(&mut reply, etag, sibling.modified());
     set_context(&mut reply, found.context.as_ref());
     let headers = reply.headers_mut();
-    describe(content, headers);
-    insert(headers, LINK, links::render(&content.links, place.style, &place.bucket));
+    add_content_headers(content, headers);
+    insert(headers, LINK, links::render(&content.links, link_context.style, &link_context.bucket));
     with_vary(reply, vary_of(content))
 }
 
-fn value(download: Option<Download>, size: u64, span: Option<Span>) -> Reply {
+fn value(download: Option<GetBody>, size: u64, span: Option<ByteRange>) -> RiakResponse {
     let Some(download) = download else {
         let mut reply = empty(StatusCode::OK);
         reply.headers_mut().reserve(10);
@@ -173,24 +182,24 @@ fn value(download: Option<Download>, size: u64, span: Option<Span>) -> Reply {
         return reply;
     };
     let Some(span) = span else {
-        let mut reply = with_body(StatusCode::OK, Body::of(download));
+        let mut reply = with_body(StatusCode::OK, RiakBody::of(download));
         reply.headers_mut().reserve(10);
         return reply;
     };
-    let mut reply = with_body(StatusCode::PARTIAL_CONTENT, Body::part(download, span.from, span.length));
+    let mut reply = with_body(StatusCode::PARTIAL_CONTENT, RiakBody::part(download, span.from, span.length));
     insert(reply.headers_mut(), CONTENT_RANGE, span.header(size));
     reply.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     reply
 }
 
-/// 300 with the values as parts of a multipart body, or with a list of their tags. What parts the body is their common entity
-/// tag: no value could know it when it was written, and it is the same for the same values.
+/// 300 with the values as parts of a multipart body, or with a list of their tags. The boundary is their common entity tag: no
+/// value can contain it, since it depends on all of them, and equal values have an equal one.
 #[must_use]
-pub(super) fn siblings(place: &Place, found: Found, as_parts: bool) -> Reply {
+pub(super) fn siblings_response(link_context: &LinkContext, found: FetchedObject, as_parts: bool) -> RiakResponse {
     let (etag, modified) = (found.versions.etag().unwrap_or_default(), found.versions.modified().unwrap_or_default());
     let context = found.context.clone();
     let mut reply = match as_parts {
-        true => multipart::siblings(place, found, &etag),
+        true => multipart::siblings(link_context, found, &etag),
         false => tags(&found.versions.siblings),
     };
     *reply.status_mut() = StatusCode::MULTIPLE_CHOICES;
@@ -199,7 +208,7 @@ pub(super) fn siblings(place: &Place, found: Found, as_parts: bool) -> Reply {
     with_vary(reply, Some(VARY_ENCODING))
 }
 
-fn tags(siblings: &[Sibling]) -> Reply {
+fn tags(siblings: &[Sibling]) -> RiakResponse {
     let mut list = String::from("Siblings:\n");
     for sibling in siblings {
         list.push_str(&sibling.vtag());
@@ -208,39 +217,39 @@ fn tags(siblings: &[Sibling]) -> Reply {
     super::reply::typed(StatusCode::MULTIPLE_CHOICES, TEXT, list)
 }
 
-/// Which of [`SIBLING_MEDIA`] a write that shows siblings answers with: a write is never refused for its `Accept`.
+/// Whether a write shows siblings as multipart. A write is never refused for its `Accept`.
 #[must_use]
 pub(super) fn wants_multipart(headers: &HeaderMap) -> bool {
     accept::media(headers, &SIBLING_MEDIA) == Some(1)
 }
 
-/// A moment as HTTP writes it.
+/// A time in HTTP's form.
 #[must_use]
 pub(super) fn http_date(micros: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(micros / 1_000_000))
 }
 
-fn set_times(reply: &mut Reply, etag: &str, modified: u64) {
+fn set_times(reply: &mut RiakResponse, etag: &str, modified: u64) {
     set_etag(reply, etag);
     insert(reply.headers_mut(), LAST_MODIFIED, http_date(modified));
 }
 
-fn set_etag(reply: &mut Reply, etag: &str) {
+fn set_etag(reply: &mut RiakResponse, etag: &str) {
     insert(reply.headers_mut(), ETAG, ["\"", etag, "\""].concat());
 }
 
-fn set_context(reply: &mut Reply, context: Option<&Bytes>) {
+fn set_context(reply: &mut RiakResponse, context: Option<&Bytes>) {
     if let Some(context) = context {
         insert(reply.headers_mut(), VCLOCK, STANDARD.encode(context));
     }
 }
 
-/// A value with a stored encoding is sent as it is; any other might have been encoded.
-fn vary_of(content: &Content) -> Option<HeaderValue> {
+/// `Vary` of a value. A value with a stored encoding is sent as it is; Riak might compress any other.
+fn vary_of(content: &KvContent) -> Option<HeaderValue> {
     content.encoding.is_none().then_some(VARY_ENCODING)
 }
 
-fn with_vary(mut reply: Reply, vary: Option<HeaderValue>) -> Reply {
+fn with_vary(mut reply: RiakResponse, vary: Option<HeaderValue>) -> RiakResponse {
     if let Some(vary) = vary {
         reply.headers_mut().insert(VARY, vary);
     }

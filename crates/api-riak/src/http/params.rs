@@ -1,4 +1,4 @@
-//! The query parameters of object requests: all are checked on every method, with Riak's words for each.
+//! The query parameters of object requests. Every method checks all of them, with Riak's text for each error.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use larder_gateway::Error;
 use larder_gateway::kv::Quorums;
 use larder_model::props::Quorum;
 
-use super::query::Query;
-use super::reply::Fault;
+use super::query::QueryParams;
+use super::reply::RiakFault;
 
 /// The parameters of an object request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Params {
+pub(super) struct ObjectParams {
     /// Replica counts.
     pub quorums: Quorums,
-    /// Own deadline.
+    /// The request's own deadline.
     pub timeout: Option<Duration>,
-    /// Whether a put answers what a read would show.
+    /// Whether a put returns the object.
     pub return_body: bool,
 }
 
-impl Params {
-    /// Reads and checks them.
+impl ObjectParams {
+    /// Parses and checks the parameters.
     ///
     /// # Errors
-    /// 400 with the text of each parameter of the first group that has a bad one; a deadline that has passed already.
-    pub(super) fn of(query: &Query<'_>) -> Result<Self, Fault> {
+    /// 400 with the texts of the first group with invalid parameters; a deadline that has already passed.
+    pub(super) fn of(query: &QueryParams<'_>) -> Result<Self, RiakFault> {
         if query.is_empty() {
             return Ok(Self::default());
         }
@@ -40,19 +40,19 @@ impl Params {
     }
 }
 
-/// The `timeout` parameter; a negative one is zero.
+/// The `timeout` parameter; a negative one counts as zero.
 ///
 /// # Errors
-/// 400 when it is no number.
-pub(super) fn timeout(query: &Query<'_>) -> Result<Option<Duration>, Fault> {
+/// 400: not a number.
+pub(super) fn timeout(query: &QueryParams<'_>) -> Result<Option<Duration>, RiakFault> {
     let Some(value) = query.get("timeout") else { return Ok(None) };
     match integer(value) {
         Some(millis) => Ok(Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))),
-        None => Err(Fault::bad(format!("Bad timeout value {}\n", printed(value)))),
+        None => Err(RiakFault::bad(format!("Bad timeout value {}\n", printed(value)))),
     }
 }
 
-fn quorums(query: &Query<'_>) -> Result<Quorums, Fault> {
+fn quorums(query: &QueryParams<'_>) -> Result<Quorums, RiakFault> {
     let mut quorums = Quorums::default();
     let mut bad = String::new();
     for (name, place) in [
@@ -75,10 +75,10 @@ fn quorums(query: &Query<'_>) -> Result<Quorums, Fault> {
             }
         }
     }
-    if bad.is_empty() { Ok(quorums) } else { Err(Fault::bad(bad)) }
+    if bad.is_empty() { Ok(quorums) } else { Err(RiakFault::bad(bad)) }
 }
 
-/// A replica count; the inner `None` is the bucket's. Negative numbers pass in Riak and mean nothing: the bucket's, too.
+/// A replica count; the inner `None` is the bucket's default. Riak accepts negative numbers, which also mean the default.
 fn quorum(value: &[u8]) -> Option<Option<Quorum>> {
     match value {
         b"default" | b"backend" => Some(None),
@@ -92,8 +92,8 @@ fn quorum(value: &[u8]) -> Option<Option<Quorum>> {
     }
 }
 
-/// `sync_on_write` says how many replicas must have the write on disk, which is what dw says here.
-fn sync_on_write(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> {
+/// `sync_on_write`: how many replicas must have the write on disk, which is the meaning of dw here.
+fn sync_on_write(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<(), RiakFault> {
     let Some(value) = query.get("sync_on_write") else { return Ok(()) };
     match value.to_ascii_lowercase().as_slice() {
         b"default" | b"backend" => {}
@@ -101,7 +101,7 @@ fn sync_on_write(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> 
         b"one" => {}
         b"all" => quorums.dw = Some(Quorum::All),
         _ => {
-            return Err(Fault::bad(
+            return Err(RiakFault::bad(
                 "sync_on_write query parameter must be one of the following words: [default,backend,one,all]\n",
             ));
         }
@@ -109,9 +109,9 @@ fn sync_on_write(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> 
     Ok(())
 }
 
-fn booleans(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> {
+fn booleans(query: &QueryParams<'_>, quorums: &mut Quorums) -> Result<(), RiakFault> {
     let mut bad = String::new();
-    // `asis` is checked and has no meaning here: contexts are not counted up.
+    // `asis` is checked and then ignored: the server creates all contexts.
     let mut asis = None;
     for (name, place) in
         [("basic_quorum", &mut quorums.basic_quorum), ("notfound_ok", &mut quorums.notfound_ok), ("asis", &mut asis)]
@@ -127,10 +127,10 @@ fn booleans(query: &Query<'_>, quorums: &mut Quorums) -> Result<(), Fault> {
             }
         }
     }
-    if bad.is_empty() { Ok(()) } else { Err(Fault::bad(bad)) }
+    if bad.is_empty() { Ok(()) } else { Err(RiakFault::bad(bad)) }
 }
 
-/// A decimal number with an optional sign. One too large for the type is as large as can be.
+/// A decimal number with an optional sign; one that does not fit is cut to the largest.
 fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -140,7 +140,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     Some(if text.starts_with(b"-") { -value } else { value })
 }
 
-/// A value as Riak prints it: quoted text, or the list of its bytes when it is no text.
+/// A value in Riak's error texts: quoted text, or a list of bytes for anything else.
 fn printed(value: &[u8]) -> String {
     if !value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return format!("{value:?}").replace(' ', "");
@@ -156,16 +156,16 @@ mod tests {
 
     #[track_caller]
     fn refused(query: &str, text: &str) {
-        let fault = Params::of(&Query::of(Some(query))).unwrap_err();
+        let fault = ObjectParams::of(&QueryParams::of(Some(query))).unwrap_err();
         assert_eq!(fault.text(), text, "{query}");
     }
 
-    fn taken(query: &str) -> Params {
-        Params::of(&Query::of(Some(query))).unwrap()
+    fn taken(query: &str) -> ObjectParams {
+        ObjectParams::of(&QueryParams::of(Some(query))).unwrap()
     }
 
     #[test]
-    fn every_bad_one_is_named() {
+    fn every_invalid_parameter_is_named() {
         let words = "query parameter must be an integer or one of the following words: 'one', 'quorum' or 'all'\n";
         refused("r=foo", &format!("r {words}"));
         refused("r=", &format!("r {words}"));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn good_ones_are_taken() {
+    fn valid_parameters_are_parsed() {
         let params = taken("r=1&w=all&dw=0&pr=default&notfound_ok=TRUE&returnbody=true&timeout=50&foo=bar");
         assert_eq!(params.quorums.r, Some(Quorum::Count(1)));
         assert_eq!(params.quorums.w, Some(Quorum::All));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_in_the_past_has_passed() {
+    fn a_timeout_of_zero_times_out_at_once() {
         for query in ["timeout=0", "timeout=-5"] {
             refused(query, "request timed out\n");
         }
@@ -205,11 +205,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_parameters_are_answered(name in "(timeout|r|dw|asis|sync_on_write)", value: Vec<u8>) {
+        fn arbitrary_parameters_parse_without_a_panic(name in "(timeout|r|dw|asis|sync_on_write)", value: Vec<u8>) {
             let mut query = format!("{name}=").into_bytes();
             crate::http::path::quote_form(&value, &mut query);
             let query = String::from_utf8(query).unwrap();
-            let _ = Params::of(&Query::of(Some(&query)));
+            let _ = ObjectParams::of(&QueryParams::of(Some(&query)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Paths: split first, decoded afterwards, so that an escaped slash belongs to a name.
+//! Paths are split first and decoded afterwards, so that an escaped slash belongs to a name.
 //!
-//! Names are decoded as Riak does it, like form values: `%XX` is a byte, `+` is a space, an escape that is none stays as it
-//! is. Empty segments do not count: a trailing slash changes nothing and an empty bucket or key cannot be said.
+//! Names are decoded as form values, as in Riak: `%XX` is a byte, `+` is a space, an invalid escape stays as it is. Empty
+//! segments do not count: a trailing slash changes nothing, and no path names an empty bucket or key.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use larder_model::address::DEFAULT_TYPE;
 
-/// Most segments that a route looks at; what follows is only counted.
+/// Most segments that a route examines; further ones are only counted.
 pub(super) const SEGMENTS_MAX: usize = 8;
 
 /// The raw segments of a path.
@@ -20,7 +20,7 @@ pub(super) struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Splits a path as it came.
+    /// Splits a raw path.
     #[must_use]
     pub(super) fn of(path: &'a str) -> Self {
         let mut segments = Self { parts: [""; SEGMENTS_MAX], count: 0 };
@@ -33,13 +33,13 @@ impl<'a> Segments<'a> {
         segments
     }
 
-    /// How many there are.
+    /// The number of segments.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The raw segment at `index`, empty when there is none.
+    /// The raw segment at `index`; empty when the path has fewer.
     #[must_use]
     pub(super) fn raw(&self, index: usize) -> &'a str {
         self.parts.get(index).copied().unwrap_or_default()
@@ -54,38 +54,38 @@ pub(super) fn name(segment: &str) -> Bytes {
     }
     match unquote(segment.as_bytes()) {
         Cow::Borrowed(raw) => Bytes::copy_from_slice(raw),
-        Cow::Owned(decoded) => Bytes::from(marked(&decoded).unwrap_or(decoded)),
+        Cow::Owned(decoded) => Bytes::from(unmark(&decoded).unwrap_or(decoded)),
     }
 }
 
-/// Stands in a listing before a name that is no UTF-8 and is shown percent-encoded: U+FFFD, which means just that.
-const NO_TEXT: &[u8] = "\u{FFFD}".as_bytes();
+/// The mark of a percent-encoded name in a listing: U+FFFD stands before a name that is not UTF-8.
+const NON_UTF8_MARK: &[u8] = "\u{FFFD}".as_bytes();
 
-/// A name as a listing shows it. JSON takes text alone, so a name that is none is percent-encoded behind a mark; what is
-/// listed leads back to its name in a path, quoted as any other. A text that looks like this is marked, too.
+/// A name as a listing shows it. JSON holds text only, so a name that is not UTF-8 is marked and percent-encoded; a path with
+/// the listed text, quoted as usual, leads to the name. A text that looks like a marked name is marked too.
 #[must_use]
-pub(super) fn listed(name: &[u8]) -> Cow<'_, str> {
+pub(super) fn listed_name(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
-        Ok(text) if marked(name).is_none() => Cow::Borrowed(text),
+        Ok(text) if unmark(name).is_none() => Cow::Borrowed(text),
         _ => {
-            let mut listed = NO_TEXT.to_vec();
-            quote_segment(name, &mut listed);
-            Cow::Owned(String::from_utf8_lossy(&listed).into_owned())
+            let mut listed_name = NON_UTF8_MARK.to_vec();
+            quote_segment(name, &mut listed_name);
+            Cow::Owned(String::from_utf8_lossy(&listed_name).into_owned())
         }
     }
 }
 
-/// The name that a listing shows like this, if it is one that a listing marks.
-fn marked(text: &[u8]) -> Option<Vec<u8>> {
-    let quoted = text.strip_prefix(NO_TEXT)?;
+/// The name of a marked text of a listing; `None` if a listing would not mark it like this.
+fn unmark(text: &[u8]) -> Option<Vec<u8>> {
+    let quoted = text.strip_prefix(NON_UTF8_MARK)?;
     if std::str::from_utf8(quoted).is_err() {
-        // It stood in the path as it was listed, without being quoted once more.
+        // The client sent the listed text without quoting it.
         return Some(quoted.to_vec());
     }
     let name = unquote(quoted).into_owned();
     let mut again = Vec::with_capacity(quoted.len());
     quote_segment(&name, &mut again);
-    let is_shown_so = again == quoted && (std::str::from_utf8(&name).is_err() || marked(&name).is_some());
+    let is_shown_so = again == quoted && (std::str::from_utf8(&name).is_err() || unmark(&name).is_some());
     is_shown_so.then_some(name)
 }
 
@@ -112,12 +112,12 @@ pub(super) fn unquote(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// Appends a name as a form value, as Riak writes names in `Link`: a space becomes `+`.
+/// Appends a name as a form value, as Riak writes it in `Link`: a space becomes `+`.
 pub(super) fn quote_form(name: &[u8], out: &mut Vec<u8>) {
     quote(name, true, out);
 }
 
-/// Appends a name as a path segment: every reserved byte escaped, no `+`.
+/// Appends a name as a path segment: it escapes every reserved byte and writes no `+`.
 pub(super) fn quote_segment(name: &[u8], out: &mut Vec<u8>) {
     quote(name, false, out);
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_form_values() {
+    fn names_decode_as_form_values() {
         check("plain", b"plain");
         check("a%2Fb%20c%3f", b"a/b c?");
         check("a+b", b"a b");
@@ -167,20 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_and_its_escape_were_once_the_same_in_a_listing() {
-        let names: [&[u8]; 6] = [b"\xff", b"%FF", b"a\xff/", "п".as_bytes(), "\u{FFFD}x".as_bytes(), NO_TEXT];
+    fn a_listing_distinguishes_a_byte_from_its_escape() {
+        let names: [&[u8]; 6] = [b"\xff", b"%FF", b"a\xff/", "п".as_bytes(), "\u{FFFD}x".as_bytes(), NON_UTF8_MARK];
         for name in names {
             let mut quoted = Vec::new();
-            quote_segment(listed(name).as_bytes(), &mut quoted);
+            quote_segment(listed_name(name).as_bytes(), &mut quoted);
             check(&String::from_utf8(quoted).unwrap(), name);
             if std::str::from_utf8(name).is_err() {
-                check(&listed(name), name);
+                check(&listed_name(name), name);
             }
         }
-        assert_eq!(listed(b"a\xff/"), "\u{FFFD}a%FF%2F");
-        assert_eq!((listed(b"%FF"), listed("\u{FFFD}x".as_bytes())), ("%FF".into(), "\u{FFFD}x".into()));
+        assert_eq!(listed_name(b"a\xff/"), "\u{FFFD}a%FF%2F");
+        assert_eq!((listed_name(b"%FF"), listed_name("\u{FFFD}x".as_bytes())), ("%FF".into(), "\u{FFFD}x".into()));
         // A text that looks like a marked name is marked itself.
-        assert_eq!(listed("\u{FFFD}%FF".as_bytes()), "\u{FFFD}%EF%BF%BD%25FF");
+        assert_eq!(listed_name("\u{FFFD}%FF".as_bytes()), "\u{FFFD}%EF%BF%BD%25FF");
         check("%EF%BF%BD%25EF%25BF%25BD%2525FF", "\u{FFFD}%FF".as_bytes());
     }
 
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_is_read(path: String) {
+        fn arbitrary_paths_decode_without_a_panic(path: String) {
             let segments = Segments::of(&path);
             for index in 0..segments.count() {
                 let _ = name(segments.raw(index));
@@ -203,7 +203,7 @@ mod tests {
         }
 
         #[test]
-        fn names_come_back(bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
+        fn a_quoted_name_decodes_to_itself(bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
             for quote in [quote_form, quote_segment] {
                 let mut quoted = Vec::new();
                 quote(&bytes, &mut quoted);

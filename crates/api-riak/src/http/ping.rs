@@ -1,14 +1,14 @@
-//! Whether the server answers at all.
+//! `/ping`: whether the server answers.
 
 use hyper::StatusCode;
 
 use super::accept;
-use super::call::Call;
-use super::reply::{HTML, Reply, page, typed};
+use super::call::RiakCall;
+use super::reply::{HTML, RiakResponse, page, typed};
 
 /// `OK`.
 #[must_use]
-pub(super) fn get(call: &Call<'_>) -> Reply {
+pub(super) fn get(call: &RiakCall<'_>) -> RiakResponse {
     match accept::media(call.headers, &["text/html"]) {
         Some(_) => typed(StatusCode::OK, HTML, "OK"),
         None => page(StatusCode::NOT_ACCEPTABLE),

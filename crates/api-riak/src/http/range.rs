@@ -1,22 +1,22 @@
-//! Byte ranges of a value. One that cannot be had, and several at once, are answered with the whole value, as Riak does.
+//! Byte ranges of a value. An unsatisfiable range, and several at once, get the whole value, as in Riak.
 
 use hyper::header::{HeaderMap, HeaderValue, IF_RANGE, RANGE};
 
 use super::conditional;
 
-/// Bytes of a value: from where, and how many.
+/// A range of a value's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct ByteRange {
     /// First byte.
     pub from: u64,
     /// Number of bytes, at least one.
     pub length: u64,
 }
 
-impl Span {
-    /// The part of a value of `size` bytes and this entity tag that is asked for; `None` is all of it.
+impl ByteRange {
+    /// The range that a request asks for, of a value of `size` bytes with this entity tag; `None`: the whole value.
     #[must_use]
-    pub(super) fn asked(headers: &HeaderMap, size: u64, etag: &str) -> Option<Self> {
+    pub(super) fn from_headers(headers: &HeaderMap, size: u64, etag: &str) -> Option<Self> {
         let range = headers.get(RANGE)?.to_str().ok()?;
         let is_other = |tag: &HeaderValue| tag.to_str().map_or(true, |tag| conditional::tag(tag) != etag);
         if headers.get(IF_RANGE).is_some_and(is_other) {
@@ -47,7 +47,7 @@ impl Span {
     }
 }
 
-/// A number, or none for no digits at all; the outer `None` is for what is no number.
+/// A number; the inner `None` is an empty text, the outer one is no number.
 fn number(text: &str) -> Option<Option<u64>> {
     let text = text.trim();
     if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
@@ -60,7 +60,11 @@ mod tests {
 
     #[track_caller]
     fn check(range: &str, size: u64, span: Option<(u64, u64)>) {
-        assert_eq!(Span::parse(range, size), span.map(|(from, length)| Span { from, length }), "{range} of {size}");
+        assert_eq!(
+            ByteRange::parse(range, size),
+            span.map(|(from, length)| ByteRange { from, length }),
+            "{range} of {size}"
+        );
     }
 
     #[test]
@@ -77,21 +81,21 @@ mod tests {
         check("bytes=0-1,3-4", 6, None);
         check("items=0-1", 6, None);
         check("bytes=-", 6, None);
-        assert_eq!(Span { from: 0, length: 2 }.header(6), "bytes 0-1/6");
+        assert_eq!(ByteRange { from: 0, length: 2 }.header(6), "bytes 0-1/6");
     }
 
     #[test]
-    fn another_version_is_answered_whole() {
+    fn a_range_of_another_version_gets_the_whole_value() {
         let mut headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-0"))]);
         headers.insert(IF_RANGE, HeaderValue::from_static("\"old\""));
-        assert_eq!(Span::asked(&headers, 6, "new"), None);
-        assert!(Span::asked(&headers, 6, "old").is_some());
+        assert_eq!(ByteRange::from_headers(&headers, 6, "new"), None);
+        assert!(ByteRange::from_headers(&headers, 6, "old").is_some());
     }
 
     proptest! {
         #[test]
-        fn spans_lie_within(range in "bytes=[0-9]{0,20}-[0-9]{0,20}", size: u64) {
-            if let Some(span) = Span::parse(&range, size) {
+        fn ranges_lie_within_the_value(range in "bytes=[0-9]{0,20}-[0-9]{0,20}", size: u64) {
+            if let Some(span) = ByteRange::parse(&range, size) {
                 prop_assert!(span.length > 0 && span.from.checked_add(span.length).is_some_and(|end| end <= size));
             }
         }

@@ -1,4 +1,4 @@
-//! Answers: how they are put together, and the default pages of Riak's server.
+//! Builders of answers, and the default pages of Riak's server.
 
 use bytes::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY};
@@ -6,11 +6,11 @@ use hyper::{Response, StatusCode};
 
 use larder_gateway::Error;
 
-use super::body::Body;
-use crate::errors::{self, Form};
+use super::body::RiakBody;
+use crate::errors::{self, BodyForm};
 
-/// An answer on its way out.
-pub type Reply = Response<Body>;
+/// An HTTP answer.
+pub type RiakResponse = Response<RiakBody>;
 
 /// Media type of texts.
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
@@ -18,40 +18,40 @@ pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 pub(super) const HTML: HeaderValue = HeaderValue::from_static("text/html");
 /// Media type of JSON.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// What an object's answer depends on.
+/// `Vary` of an object's answer.
 pub(super) const VARY_ENCODING: HeaderValue = HeaderValue::from_static("Accept-Encoding");
-/// What the answer of siblings depends on.
+/// `Vary` of an answer with siblings.
 pub(super) const VARY_BOTH: HeaderValue = HeaderValue::from_static("Accept, Accept-Encoding");
 
-/// Marks the answer of fewer replicas than were asked for.
-pub(super) const STEPPED_DOWN: HeaderName = HeaderName::from_static("x-larder-stepped-down");
+/// Marks an answer from fewer replicas than requested.
+pub(super) const DOWNGRADED: HeaderName = HeaderName::from_static("x-larder-stepped-down");
 /// The context of an object.
 pub(super) const VCLOCK: HeaderName = HeaderName::from_static("x-riak-vclock");
 /// Marks a tombstone.
 pub(super) const DELETED: HeaderName = HeaderName::from_static("x-riak-deleted");
 
-/// Why a request is not answered as it hoped: an error of the gateway, or a refusal that is an answer already.
+/// A request's failure: an error of the gateway, or a finished refusal.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// From below.
+pub(super) enum RiakFault {
+    /// An error of the gateway.
     Gateway(Error),
-    /// From here.
-    Reply(Box<Reply>),
+    /// A refusal of this crate.
+    Response(Box<RiakResponse>),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for RiakFault {
     fn from(error: Error) -> Self {
         Self::Gateway(error)
     }
 }
 
-impl From<Reply> for Fault {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(Box::new(reply))
+impl From<RiakResponse> for RiakFault {
+    fn from(reply: RiakResponse) -> Self {
+        Self::Response(Box::new(reply))
     }
 }
 
-impl Fault {
+impl RiakFault {
     /// 400 with a text.
     pub(super) fn bad(text: impl Into<Bytes>) -> Self {
         Self::text_of(StatusCode::BAD_REQUEST, text)
@@ -68,8 +68,8 @@ impl Fault {
         page(status).into()
     }
 
-    /// The same, found after the checks of the request: Riak has settled on a media type by then and says what that depends on.
-    /// What its checks find is left as it is, and so is a failure of the server, which is to be logged.
+    /// Adds `Vary` to a failure after the request's checks: Riak has chosen a media type by then. Failures of the checks
+    /// themselves, and failures of the server, which must be logged, stay unchanged.
     #[must_use]
     pub(super) fn after_checks(self) -> Self {
         if let Self::Gateway(error) = &self {
@@ -85,23 +85,23 @@ impl Fault {
 
     /// The answer.
     #[must_use]
-    pub(super) fn into_reply(self) -> Reply {
+    pub(super) fn into_reply(self) -> RiakResponse {
         match self {
             Self::Gateway(error) => of_error(&error),
-            Self::Reply(reply) => *reply,
+            Self::Response(reply) => *reply,
         }
     }
 }
 
 /// The answer to an error of the gateway.
 #[must_use]
-pub(super) fn of_error(error: &Error) -> Reply {
+pub(super) fn of_error(error: &Error) -> RiakResponse {
     let answer = errors::http(error);
     let mut reply = match answer.form {
-        Form::Text => text(answer.status, answer.body),
-        Form::Json => json(answer.status, answer.body),
-        Form::Page => page(answer.status),
-        Form::Empty => empty(answer.status),
+        BodyForm::Text => text(answer.status, answer.body),
+        BodyForm::Json => json(answer.status, answer.body),
+        BodyForm::Page => page(answer.status),
+        BodyForm::Empty => empty(answer.status),
     };
     if matches!(error, Error::Condition(_)) {
         reply.headers_mut().insert(VARY, VARY_ENCODING);
@@ -112,34 +112,34 @@ pub(super) fn of_error(error: &Error) -> Reply {
     reply
 }
 
-/// An answer without a body.
+/// An empty answer.
 #[must_use]
-pub(super) fn empty(status: StatusCode) -> Reply {
-    with_body(status, Body::empty())
+pub(super) fn empty(status: StatusCode) -> RiakResponse {
+    with_body(status, RiakBody::empty())
 }
 
-/// An answer without headers.
+/// An answer with a body and no headers.
 #[must_use]
-pub(super) fn with_body(status: StatusCode, body: Body) -> Reply {
+pub(super) fn with_body(status: StatusCode, body: RiakBody) -> RiakResponse {
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
     reply
 }
 
-/// An answer of this media type.
-pub(super) fn typed(status: StatusCode, media: HeaderValue, body: impl Into<Bytes>) -> Reply {
-    let mut reply = with_body(status, Body::full(body.into()));
+/// An answer with a body of this media type.
+pub(super) fn typed(status: StatusCode, media: HeaderValue, body: impl Into<Bytes>) -> RiakResponse {
+    let mut reply = with_body(status, RiakBody::full(body.into()));
     reply.headers_mut().insert(CONTENT_TYPE, media);
     reply
 }
 
-/// A text.
-pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+/// A text answer.
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> RiakResponse {
     typed(status, TEXT, body)
 }
 
-/// JSON.
-pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> RiakResponse {
     let mut reply = typed(status, JSON, body);
     reply.headers_mut().insert(VARY, VARY_ENCODING);
     reply
@@ -147,7 +147,7 @@ pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
 
 /// 204 with a media type, as Riak sends it.
 #[must_use]
-pub(super) fn done(media: HeaderValue) -> Reply {
+pub(super) fn done(media: HeaderValue) -> RiakResponse {
     let mut reply = empty(StatusCode::NO_CONTENT);
     reply.headers_mut().insert(CONTENT_TYPE, media);
     reply.headers_mut().insert(VARY, VARY_ENCODING);
@@ -156,21 +156,21 @@ pub(super) fn done(media: HeaderValue) -> Reply {
 
 /// The default page of a status.
 #[must_use]
-pub(super) fn page(status: StatusCode) -> Reply {
+pub(super) fn page(status: StatusCode) -> RiakResponse {
     typed(status, HTML, page_text(status))
 }
 
-/// 404 with its page, for a resource that was looked for.
+/// 404 with its page, after a lookup.
 #[must_use]
-pub(super) fn not_found_page() -> Reply {
+pub(super) fn not_found_page() -> RiakResponse {
     let mut reply = page(StatusCode::NOT_FOUND);
     reply.headers_mut().insert(VARY, VARY_ENCODING);
     reply
 }
 
-/// 405 with the methods there are.
+/// 405 with the allowed methods.
 #[must_use]
-pub(super) fn not_allowed(allow: &str) -> Reply {
+pub(super) fn not_allowed(allow: &str) -> RiakResponse {
     let mut reply = page(StatusCode::METHOD_NOT_ALLOWED);
     if let Ok(allow) = HeaderValue::from_str(allow) {
         reply.headers_mut().insert(ALLOW, allow);
@@ -178,9 +178,9 @@ pub(super) fn not_allowed(allow: &str) -> Reply {
     reply
 }
 
-/// 501 for a method nobody knows.
+/// 501 for an unknown method.
 #[must_use]
-pub(super) fn unknown_method(method: &str) -> Reply {
+pub(super) fn unknown_method(method: &str) -> RiakResponse {
     let body = format!(
         "<html><head><title>501 Not Implemented</title></head><body><h1>Not Implemented</h1>The server does not \
          support the {method:?} method.<br><P><HR><ADDRESS>mochiweb+webmachine web server</ADDRESS></body></html>"
@@ -204,8 +204,8 @@ fn page_text(status: StatusCode) -> Bytes {
 }
 
 #[cfg(test)]
-impl Fault {
-    /// The body of the answer, for tests.
+impl RiakFault {
+    /// The answer's body, for tests.
     pub(crate) fn text(self) -> String {
         let body = self.into_reply().into_body();
         String::from_utf8(body.into_full().unwrap_or_default().to_vec()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The list of resources at `/`, by which old clients find their way.
+//! The list of resources at `/`, from which old clients take their paths.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, LINK, VARY};
 
 use super::accept;
-use super::call::Call;
+use super::call::RiakCall;
 use super::headers::insert;
-use super::reply::{HTML, JSON, Reply, page, typed};
-use super::routes::{Part, ROUTES};
+use super::reply::{HTML, JSON, RiakResponse, page, typed};
+use super::routes::{PathPart, ROUTES};
 
-/// Name and first segment of every resource, as HTML or JSON. As in Riak, a name has a member for each of its paths.
+/// The name and first segment of every resource, as HTML or JSON. As in Riak, a name has a member for each of its paths.
 #[must_use]
-pub(super) fn get(call: &Call<'_>) -> Reply {
+pub(super) fn get(call: &RiakCall<'_>) -> RiakResponse {
     let resources = resources();
     let mut reply = match accept::media(call.headers, &["text/html", "application/json"]) {
         None => return page(StatusCode::NOT_ACCEPTABLE),
@@ -27,8 +27,8 @@ pub(super) fn get(call: &Call<'_>) -> Reply {
 }
 
 fn resources() -> BTreeSet<(&'static str, &'static str)> {
-    let first = |parts: &[Part]| match parts.first() {
-        Some(Part::Word(word)) => *word,
+    let first = |parts: &[PathPart]| match parts.first() {
+        Some(PathPart::Word(word)) => *word,
         _ => "",
     };
     ROUTES.iter().filter(|route| !route.name.is_empty()).map(|route| (route.name, first(route.parts))).collect()

@@ -1,4 +1,4 @@
-//! One table of routes: dispatching, 405 with `Allow`, the listing at `/` and the documentation read it.
+//! The table of routes, for dispatch, for 405 with `Allow`, and for the list of resources at `/`.
 
 use hyper::Method;
 
@@ -8,8 +8,8 @@ use super::path::Segments;
 
 /// One segment of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// This word.
+pub enum PathPart {
+    /// A fixed word.
     Word(&'static str),
     /// Name of a bucket type.
     Type,
@@ -17,13 +17,13 @@ pub enum Part {
     Bucket,
     /// A key.
     Key,
-    /// Any one segment.
+    /// One arbitrary segment.
     Any,
     /// One or more segments; always the last part.
     Rest,
 }
 
-/// What answers a route.
+/// The resource of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Get, put or delete of an object.
@@ -54,7 +54,7 @@ pub enum Resource {
     LinkWalk,
     /// A data type.
     DataType,
-    /// What has no rules of its own until it is built.
+    /// A feature that is not built and has no checks of its own.
     NotBuilt(Feature),
 }
 
@@ -62,27 +62,27 @@ pub enum Resource {
 #[derive(Debug)]
 pub struct Route {
     /// The pattern.
-    pub parts: &'static [Part],
+    pub parts: &'static [PathPart],
     /// Allowed methods, in the order that `Allow` lists them.
     pub methods: &'static [Method],
-    /// Who answers.
+    /// Its resource.
     pub resource: Resource,
-    /// Riak's name of the resource, as `/` lists it; empty for one that `/` does not list.
+    /// Riak's name of the resource at `/`; empty for one that `/` does not list.
     pub name: &'static str,
 }
 
-/// What the table says of a request.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Match {
-    /// This route.
+pub(super) enum RouteMatch {
+    /// A route for path and method.
     Route(&'static Route),
-    /// The path is known, the method is not allowed on it.
+    /// A route for the path, which does not allow the method.
     NotAllowed(&'static Route),
-    /// No such path.
+    /// No route for the path.
     None,
 }
 
-use Part::{Any, Bucket, Key, Rest, Type, Word};
+use PathPart::{Any, Bucket, Key, Rest, Type, Word};
 
 const READ: &[Method] = &[Method::GET, Method::HEAD];
 const READ_POST: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
@@ -96,19 +96,24 @@ const SEARCH: &[Method] = &[Method::GET, Method::HEAD, Method::POST];
 const SEARCH_INDEX: &[Method] = &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE];
 const SEARCH_SCHEMA: &[Method] = &[Method::GET, Method::HEAD, Method::PUT];
 
-const fn route(parts: &'static [Part], methods: &'static [Method], resource: Resource, name: &'static str) -> Route {
+const fn route(
+    parts: &'static [PathPart],
+    methods: &'static [Method],
+    resource: Resource,
+    name: &'static str,
+) -> Route {
     Route { parts, methods, resource, name }
 }
 
-const fn fold(parts: &'static [Part]) -> Route {
+const fn fold(parts: &'static [PathPart]) -> Route {
     route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_aaefold")
 }
 
-const fn queue(parts: &'static [Part]) -> Route {
+const fn queue(parts: &'static [PathPart]) -> Route {
     route(parts, READ, Resource::NotBuilt(Feature::Folds), "riak_kv_wm_queue")
 }
 
-const fn search(parts: &'static [Part], methods: &'static [Method]) -> Route {
+const fn search(parts: &'static [PathPart], methods: &'static [Method]) -> Route {
     route(parts, methods, Resource::NotBuilt(Feature::Search), "")
 }
 
@@ -120,7 +125,7 @@ const INDEX: &str = "riak_kv_wm_index";
 const LINKS: &str = "riak_kv_wm_link_walker";
 const DATA_TYPES: &str = "riak_kv_wm_crdt";
 
-/// Every route; the first whose pattern fits and whose methods allow the request answers it.
+/// All routes. The first one that matches path and method answers.
 pub static ROUTES: &[Route] = &[
     route(&[Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
     route(&[Word("types"), Type, Word("buckets"), Bucket, Word("keys"), Key], OBJECT, Resource::Object, OBJECTS),
@@ -190,16 +195,16 @@ pub static ROUTES: &[Route] = &[
     queue(&[Word("queuename"), Any]),
 ];
 
-/// Looks a request up.
+/// Looks up the route of a request.
 #[must_use]
-pub(super) fn find(segments: &Segments<'_>, method: &Method) -> Match {
-    let mut other = Match::None;
+pub(super) fn find(segments: &Segments<'_>, method: &Method) -> RouteMatch {
+    let mut other = RouteMatch::None;
     for route in ROUTES.iter().filter(|route| route.fits(segments)) {
         if route.methods.contains(method) {
-            return Match::Route(route);
+            return RouteMatch::Route(route);
         }
-        if matches!(other, Match::None) {
-            other = Match::NotAllowed(route);
+        if matches!(other, RouteMatch::None) {
+            other = RouteMatch::NotAllowed(route);
         }
     }
     other
@@ -212,20 +217,20 @@ impl Route {
         if count != self.parts.len() && !(open && count > self.parts.len()) {
             return false;
         }
-        let same = |(index, part): (usize, &Part)| match part {
+        let same = |(index, part): (usize, &PathPart)| match part {
             Word(word) => segments.raw(index) == *word,
             Type | Bucket | Key | Any | Rest => true,
         };
         self.parts.iter().enumerate().all(same)
     }
 
-    /// Where `part` is in the pattern.
+    /// The position of `part` in the pattern.
     #[must_use]
-    pub fn place(&self, part: Part) -> Option<usize> {
+    pub fn place(&self, part: PathPart) -> Option<usize> {
         self.parts.iter().position(|one| *one == part)
     }
 
-    /// Whether it is one of the old `/riak` paths.
+    /// Whether it is an old `/riak` path.
     #[must_use]
     pub fn is_old(&self) -> bool {
         self.parts.first() == Some(&Word("riak"))
@@ -240,7 +245,7 @@ impl Route {
     /// The pattern as text, such as `/buckets/{bucket}/keys/{key}`.
     #[must_use]
     pub fn pattern(&self) -> String {
-        let part = |part: &Part| match part {
+        let part = |part: &PathPart| match part {
             Word(word) => format!("/{word}"),
             Type => "/{type}".into(),
             Bucket => "/{bucket}".into(),
@@ -260,15 +265,15 @@ mod tests {
     fn check(method: &str, path: &str, expected: &str) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let found = match find(&Segments::of(path), &method) {
-            Match::Route(route) => format!("{:?}", route.resource),
-            Match::NotAllowed(route) => route.allow(),
-            Match::None => "none".into(),
+            RouteMatch::Route(route) => format!("{:?}", route.resource),
+            RouteMatch::NotAllowed(route) => route.allow(),
+            RouteMatch::None => "none".into(),
         };
         assert_eq!(found, expected, "{method} {path}");
     }
 
     #[test]
-    fn paths_find_their_resources() {
+    fn a_path_finds_its_resource() {
         check("GET", "/", "Root");
         check("GET", "/ping/", "Ping");
         check("PUT", "/buckets/b/keys/k", "Object");
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_not_allowed_are_listed() {
+    fn a_method_not_allowed_gets_the_allowed_ones() {
         check("OPTIONS", "/buckets/b/keys/k", "HEAD, GET, POST, PUT, DELETE");
         check("PUT", "/buckets/b/keys/", "GET, HEAD");
         check("DELETE", "/types/t/props", "HEAD, GET, PUT");
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn open_patterns_end_the_table_rows_they_are_in() {
+    fn open_patterns_are_open_at_their_end_only() {
         for route in ROUTES {
             let before_last = &route.parts[..route.parts.len().saturating_sub(1)];
             assert!(!before_last.contains(&Rest), "{}", route.pattern());

@@ -1,52 +1,52 @@
-//! The listener.
+//! The listener of Riak's HTTP API.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use larder_http_edge::{Face, Requester, Wire};
+use larder_http_edge::{ConnectionHandler, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
 use larder_gateway::{Error, Gateway};
 
-pub use larder_http_edge::Settings as HttpSettings;
+pub use larder_http_edge::ConnectionSettings as HttpSettings;
 
-use super::body::Body;
-use super::{HttpService, Reply, reply, service};
+use super::body::RiakBody;
+use super::{HttpService, RiakResponse, reply, service};
 
-impl Face for HttpService {
-    type Body = Body;
+impl ConnectionHandler for HttpService {
+    type Body = RiakBody;
 
-    const WIRE: Wire = Wire {
+    const DIALECT: HttpDialect = HttpDialect {
         name: "http",
-        // An object can have many index fields.
+        // An object may have many index fields.
         headers_max: 256,
         // Metadata and a percent-encoded address.
         header_bytes_max: 192 * 1024,
         title_case: true,
-        turned_away: ("text/plain", "Error:\noverload\n\n"),
+        overload_response: ("text/plain", "Error:\noverload\n\n"),
     };
 
     fn settings(&self) -> HttpSettings {
         self.settings.clone()
     }
 
-    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Reply {
+    async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
         self.answer(requester, request).await
     }
 
-    fn memory_of(answer: &Body) -> u64 {
+    fn memory_of(answer: &RiakBody) -> u64 {
         answer.memory()
     }
 
-    fn busy(&self) -> Reply {
+    fn busy(&self) -> RiakResponse {
         reply::of_error(&Error::Overloaded { retry_after: 1 })
     }
 }
 
-/// Serves `listener` until `shutdown`: then nothing new is accepted, requests under way are finished, and what is not
-/// finished by the deadline is broken off.
+/// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
+/// those that run past the deadline.
 pub async fn serve(
     listener: TcpListener,
     gateway: Arc<Gateway>,

@@ -7,12 +7,12 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
 use super::accept;
-use super::call::Call;
-use super::reply::{JSON, Reply, TEXT, VARY_BOTH, page, typed};
+use super::call::RiakCall;
+use super::reply::{JSON, RiakResponse, TEXT, VARY_BOTH, page, typed};
 
-/// `/stats`: one JSON object, or for `text/plain` the same with a line for each statistic.
+/// `/stats`: one JSON object; for `text/plain` the same object with a line for each statistic.
 #[must_use]
-pub(super) fn get(call: &Call<'_>) -> Reply {
+pub(super) fn get(call: &RiakCall<'_>) -> RiakResponse {
     let media = accept::media(call.headers, &["application/json", "text/plain"]);
     let stats = call.gateway.stats().into_iter().map(|(name, value)| (name.to_owned(), value));
     let stats = Value::Object(stats.collect::<Map<_, _>>());
@@ -21,7 +21,7 @@ pub(super) fn get(call: &Call<'_>) -> Reply {
         Some(0) => typed(StatusCode::OK, JSON, stats.to_string()),
         Some(_) => typed(StatusCode::OK, TEXT, pretty(&stats)),
     };
-    // Riak packs the answer of a GET only.
+    // Riak compresses the answer to a GET only.
     let vary = if call.is_head() { HeaderValue::from_static("Accept") } else { VARY_BOTH };
     reply.headers_mut().insert(VARY, vary);
     reply
@@ -29,7 +29,7 @@ pub(super) fn get(call: &Call<'_>) -> Reply {
 
 fn pretty(stats: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    // Writing to a vector does not fail.
+    // A write to a vector does not fail.
     let _ = stats.serialize(&mut Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    ")));
     out.push(b'\n');
     out
@@ -37,7 +37,7 @@ fn pretty(stats: &Value) -> Vec<u8> {
 
 /// `/metrics`.
 #[must_use]
-pub(super) fn metrics(call: &Call<'_>) -> Reply {
+pub(super) fn metrics(call: &RiakCall<'_>) -> RiakResponse {
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     typed(StatusCode::OK, media, call.gateway.metrics_text())
 }

@@ -4,18 +4,18 @@ use hyper::{Method, StatusCode};
 use larder_http_edge::ArrivingBody;
 
 use super::accept;
-use super::call::Call;
-use super::props::{asked, object, unknown_is_a_page};
-use super::reply::{Fault, JSON, Reply, done, json, page};
+use super::call::RiakCall;
+use super::props::{object, read_props, unknown_type_page};
+use super::reply::{JSON, RiakFault, RiakResponse, done, json, page};
 
 /// GET, HEAD and PUT of `/types/T/props`.
 ///
 /// # Errors
-/// The body, or the gateway, refuses.
-pub(super) async fn answer(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Reply, Fault> {
+/// An invalid body, or an error of the gateway.
+pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
     let name = call.bucket_type();
     if *call.method == Method::PUT {
-        let props = asked(call.headers, body, "bucket type").await?;
+        let props = read_props(call.headers, body, "bucket type").await?;
         call.gateway.update_type(&name, &props).await?;
         return Ok(done(JSON));
     }
@@ -24,6 +24,6 @@ pub(super) async fn answer(call: &Call<'_>, body: ArrivingBody<'_>) -> Result<Re
     }
     match call.gateway.type_props(&name).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
-        Err(error) => unknown_is_a_page(error),
+        Err(error) => unknown_type_page(error),
     }
 }

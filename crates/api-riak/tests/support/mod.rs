@@ -13,22 +13,22 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use larder_api_riak::http::{HttpSettings, serve};
-use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 
-/// Longest wait for anything.
+/// Longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
-pub(crate) struct Server {
+pub(crate) struct RiakServer {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) address: SocketAddr,
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl RiakServer {
     pub(crate) async fn start() -> Self {
         Self::start_with(Config::default(), HttpSettings::default()).await
     }
@@ -39,7 +39,7 @@ impl Server {
         Self::start_over(memory.clone(), memory, clock, config, settings).await
     }
 
-    /// A server whose rows are in another store than its blobs.
+    /// A server that stores rows in `store` and bodies in `blobs`.
     pub(crate) async fn start_over(
         store: Arc<dyn Store>,
         blobs: Arc<MemoryStore>,
@@ -47,15 +47,8 @@ impl Server {
         config: Config,
         settings: HttpSettings,
     ) -> Self {
-        let ports = Ports {
-            random: |bytes| bytes.fill(7),
-            store,
-            blobs,
-            clock,
-            actor: 7,
-            engine: Arc::new("memory"),
-            rules: Rules::default(),
-        };
+        let ports =
+            GatewayPorts { random: |bytes| bytes.fill(7), store, blobs, clock, actor: 7, engine: Arc::new("memory") };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -66,8 +59,8 @@ impl Server {
         Self { gateway, address, end, task }
     }
 
-    pub(crate) async fn connect(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.unwrap(), read: Vec::new() }
+    pub(crate) async fn connect(&self) -> RiakClient {
+        RiakClient { stream: TcpStream::connect(self.address).await.unwrap(), read: Vec::new() }
     }
 
     pub(crate) async fn make_type(&self, name: &str, props: &str, active: bool) {
@@ -85,20 +78,20 @@ impl Server {
     }
 }
 
-/// An answer as it came over the wire.
-pub(crate) struct Response {
+/// A received answer.
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Response {
+impl RawResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(one, _)| one.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-impl std::fmt::Display for Response {
+impl std::fmt::Display for RawResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.status)?;
         for (name, value) in &self.headers {
@@ -109,29 +102,29 @@ impl std::fmt::Display for Response {
 }
 
 /// A connection.
-pub(crate) struct Client {
+pub(crate) struct RiakClient {
     pub(crate) stream: TcpStream,
     read: Vec<u8>,
 }
 
-impl Client {
-    /// Sends a request and takes its answer; on a new connection when the server closed the old one.
-    pub(crate) async fn send(&mut self, server: &Server, request: &[u8], is_head: bool) -> Response {
+impl RiakClient {
+    /// Sends a request and receives its answer; reconnects when the server closes.
+    pub(crate) async fn send(&mut self, server: &RiakServer, request: &[u8], is_head: bool) -> RawResponse {
         self.stream.write_all(request).await.unwrap();
         let response = self.receive(is_head).await.expect("no answer");
         if response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
             *self = server.connect().await;
         }
         let headers = response.headers.into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("connection"));
-        Response { headers: headers.collect(), ..response }
+        RawResponse { headers: headers.collect(), ..response }
     }
 
-    /// Takes an answer; `None` when the connection ends before one begins.
-    pub(crate) async fn receive(&mut self, is_head: bool) -> Option<Response> {
+    /// Receives an answer; `None` when the connection ends before one begins.
+    pub(crate) async fn receive(&mut self, is_head: bool) -> Option<RawResponse> {
         tokio::time::timeout(PATIENCE, self.next(is_head)).await.expect("no answer in time")
     }
 
-    async fn next(&mut self, is_head: bool) -> Option<Response> {
+    async fn next(&mut self, is_head: bool) -> Option<RawResponse> {
         let end = loop {
             match self.read.windows(4).position(|four| four == b"\r\n\r\n") {
                 Some(end) => break end,
@@ -147,7 +140,7 @@ impl Client {
         let headers: Vec<_> = lines
             .map(|line| split(line).unwrap_or_else(|| (line.trim_end_matches(':').into(), String::new())))
             .collect();
-        let mut response = Response { status, headers, body: Vec::new() };
+        let mut response = RawResponse { status, headers, body: Vec::new() };
         let bare = is_head || matches!(status, 100 | 204 | 304);
         if !bare && response.header("transfer-encoding").is_some() {
             response.body = self.chunks().await;
@@ -157,7 +150,7 @@ impl Client {
         Some(response)
     }
 
-    /// Reads on; false at the end.
+    /// Reads more bytes; false at the end.
     async fn more(&mut self) -> bool {
         self.stream.read_buf(&mut self.read).await.is_ok_and(|count| count > 0)
     }

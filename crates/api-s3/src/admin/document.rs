@@ -1,81 +1,81 @@
-//! Users as documents, in JSON and XML, and what clients ask to be changed of them.
+//! User documents in JSON and XML, and the changes that clients send.
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::ETAG;
 use larder_gateway::objects::users::UserChange;
 use larder_model::objects::User;
-use larder_model::objects::checksum::Md5;
+use larder_model::objects::checksum::Md5Hasher;
 use serde_json::{Value as Json, json};
 
-use super::Form;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::DocumentFormat;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// What a document says of a user; unknown fields do not count.
+/// The user fields of a client's document; unknown fields are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct UserFields {
     pub(super) email: Option<String>,
     pub(super) name: Option<String>,
     pub(super) enabled: Option<bool>,
     pub(super) new_secret: bool,
 }
 
-impl Said {
-    /// The change of a user it asks for.
-    pub(super) fn change(self) -> UserChange {
+impl UserFields {
+    /// The change that the document requests.
+    pub(super) fn into_change(self) -> UserChange {
         UserChange { name: self.name, email: self.email, enabled: self.enabled, new_secret: self.new_secret }
     }
 }
 
-/// Reads a document. `media` is its type; without one it is looked at.
+/// Parses a document. `media` is its type; without one the content decides.
 ///
 /// # Errors
 /// 400 `InvalidUserUpdate`.
-pub(super) fn read(media: Option<&str>, document: &[u8]) -> Result<Said, Fault> {
+pub(super) fn read(media: Option<&str>, document: &[u8]) -> Result<UserFields, S3Error> {
     let media = media.unwrap_or_default().to_ascii_lowercase();
     let looks_like_json = document.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let is_json = media.starts_with("application/json") || (looks_like_json && !media.contains("xml"));
     if is_json { read_json(document) } else { read_xml(document).map_err(|_| Code::InvalidUserUpdate.into()) }
 }
 
-fn read_json(document: &[u8]) -> Result<Said, Fault> {
+fn read_json(document: &[u8]) -> Result<UserFields, S3Error> {
     let json: Json = serde_json::from_slice(document).map_err(|_| Code::InvalidUserUpdate)?;
     let fields = json.as_object().ok_or(Code::InvalidUserUpdate)?;
     let text = |name: &str| match fields.get(name) {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(Fault::from(Code::InvalidUserUpdate)),
+        Some(_) => Err(S3Error::from(Code::InvalidUserUpdate)),
     };
     let new_secret = match fields.get("new_key_secret") {
         None | Some(Json::Null) => false,
         Some(value) => value.as_bool().or_else(|| value.as_str().map(is_true)).ok_or(Code::InvalidUserUpdate)?,
     };
     let enabled = text("status")?.map(|status| enabled(&status)).transpose()?;
-    Ok(Said { email: text("email")?, name: text("name")?, enabled, new_secret })
+    Ok(UserFields { email: text("email")?, name: text("name")?, enabled, new_secret })
 }
 
-fn read_xml(document: &[u8]) -> Result<Said, Fault> {
-    let mut said = Said::default();
-    let mut xml = Reader::any(document)?;
-    if !xml.child()?.is_some_and(|root| root == "User" || root == "UserUpdate") {
+fn read_xml(document: &[u8]) -> Result<UserFields, S3Error> {
+    let mut fields = UserFields::default();
+    let mut xml = XmlReader::new(document)?;
+    if !xml.next_child()?.is_some_and(|root| root == "User" || root == "UserUpdate") {
         return Err(Code::InvalidUserUpdate.into());
     }
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
-            "Email" => said.email = Some(xml.text()?.trim().to_owned()),
-            "Name" => said.name = Some(xml.text()?.trim().to_owned()),
-            "Status" => said.enabled = Some(enabled(xml.text()?.trim())?),
-            "NewKeySecret" => said.new_secret = is_true(xml.text()?.trim()),
+            "Email" => fields.email = Some(xml.text()?.trim().to_owned()),
+            "Name" => fields.name = Some(xml.text()?.trim().to_owned()),
+            "Status" => fields.enabled = Some(enabled(xml.text()?.trim())?),
+            "NewKeySecret" => fields.new_secret = is_true(xml.text()?.trim()),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
-    Ok(said)
+    xml.expect_end()?;
+    Ok(fields)
 }
 
-fn enabled(status: &str) -> Result<bool, Fault> {
+fn enabled(status: &str) -> Result<bool, S3Error> {
     match status {
         "enabled" => Ok(true),
         "disabled" => Ok(false),
@@ -87,30 +87,30 @@ fn is_true(text: &str) -> bool {
     text.eq_ignore_ascii_case("true")
 }
 
-/// An answer with a user's document.
-pub(super) fn answer(status: StatusCode, user: &User, form: Form) -> Reply {
-    let (mut reply, text) = match form {
-        Form::Json => {
+/// A response with a user document.
+pub(super) fn user_response(status: StatusCode, user: &User, format: DocumentFormat) -> S3Response {
+    let (mut response, text) = match format {
+        DocumentFormat::Json => {
             let text = Bytes::from(json(user).to_string());
-            (reply::json(status, text.clone()), text)
+            (response::json(status, text.clone()), text)
         }
-        Form::Xml => {
-            let mut xml = Xml::bare("User");
+        DocumentFormat::Xml => {
+            let mut xml = XmlWriter::without_namespace("User");
             write_fields(&mut xml, user);
             let text = xml.finish();
-            (reply::xml(status, text.clone()), text)
+            (response::xml(status, text.clone()), text)
         }
     };
-    reply::set(&mut reply, ETAG, etag(&text));
-    reply
+    response::set(&mut response, ETAG, etag(&text));
+    response
 }
 
 /// The entity tag of a document.
 pub(super) fn etag(text: &[u8]) -> String {
-    format!("\"{:032x}\"", u128::from_be_bytes(Md5::of(text)))
+    format!("\"{:032x}\"", u128::from_be_bytes(Md5Hasher::of(text)))
 }
 
-/// A user in JSON, its secret included: who may read it is the user or an administrator.
+/// A user in JSON with its secret; readers are the user or an administrator.
 pub(super) fn json(user: &User) -> Json {
     json!({
         "email": user.email,
@@ -123,13 +123,13 @@ pub(super) fn json(user: &User) -> Json {
     })
 }
 
-/// Writes the fields of a user, its secret included.
-pub(super) fn write_fields(xml: &mut Xml, user: &User) {
+/// Writes the fields of a user with its secret.
+pub(super) fn write_fields(xml: &mut XmlWriter, user: &User) {
     xml.text("Email", &user.email).text("DisplayName", &user.display_name).text("Name", &user.name);
     xml.text("KeyId", &user.key_id).text("KeySecret", &user.secret).text("Id", &user.id).text("Status", status(user));
 }
 
-/// Whether the user is enabled, in the words of the documents.
+/// The status of a user in documents.
 pub(super) fn status(user: &User) -> &'static str {
     if user.enabled { "enabled" } else { "disabled" }
 }
@@ -155,34 +155,35 @@ pub(super) mod tests {
         }
     }
 
-    fn text(form: Form) -> String {
-        let reply = answer(StatusCode::OK, &user(), form);
-        assert_eq!(reply.headers()["etag"].len(), 34);
-        String::from_utf8(reply.into_body().into_full().unwrap().to_vec()).unwrap()
+    fn text(format: DocumentFormat) -> String {
+        let response = user_response(StatusCode::OK, &user(), format);
+        assert_eq!(response.headers()["etag"].len(), 34);
+        String::from_utf8(response.into_body().into_bytes().unwrap().to_vec()).unwrap()
     }
 
     #[test]
-    fn documents() {
+    fn a_user_is_written_in_json_and_xml() {
         let expected = "<User><Email>foo@b</Email><DisplayName>foo</DisplayName><Name>Foo &amp; Bar</Name>\
             <KeyId>KEY</KeyId>\
             <KeySecret>s==</KeySecret><Id>id</Id><Status>enabled</Status></User>";
-        assert!(text(Form::Xml).ends_with(expected), "{}", text(Form::Xml));
+        assert!(text(DocumentFormat::Xml).ends_with(expected), "{}", text(DocumentFormat::Xml));
         let expected = "{\"email\":\"foo@b\",\"display_name\":\"foo\",\"name\":\"Foo & Bar\",\"key_id\":\"KEY\",\
             \"key_secret\":\"s==\",\"id\":\"id\",\"status\":\"enabled\"}";
-        assert_eq!(text(Form::Json), expected);
+        assert_eq!(text(DocumentFormat::Json), expected);
     }
 
     #[test]
-    fn what_clients_say() {
-        let said = Said { email: Some("a@b".into()), name: Some("Foo".into()), enabled: Some(false), new_secret: true };
+    fn user_documents_are_parsed_or_refused() {
+        let fields =
+            UserFields { email: Some("a@b".into()), name: Some("Foo".into()), enabled: Some(false), new_secret: true };
         let json = br#"{"email":"a@b","name":"Foo","status":"disabled","new_key_secret":true,"colour":"red"}"#;
-        assert_eq!(read(Some("application/json; charset=utf-8"), json).unwrap(), said);
-        assert_eq!(read(None, json).unwrap(), said);
+        assert_eq!(read(Some("application/json; charset=utf-8"), json).unwrap(), fields);
+        assert_eq!(read(None, json).unwrap(), fields);
         let xml = b"<?xml version=\"1.0\"?><User><Email>a@b</Email><Name>Foo</Name><Status>disabled</Status>\
             <NewKeySecret>true</NewKeySecret><Colour/></User>";
-        assert_eq!(read(Some("application/xml"), xml).unwrap(), said);
-        assert_eq!(read(None, xml).unwrap(), said);
-        assert_eq!(read(None, b"<UserUpdate/>").unwrap(), Said::default());
+        assert_eq!(read(Some("application/xml"), xml).unwrap(), fields);
+        assert_eq!(read(None, xml).unwrap(), fields);
+        assert_eq!(read(None, b"<UserUpdate/>").unwrap(), UserFields::default());
         for bad in [
             "",
             "{",

@@ -1,12 +1,11 @@
-//! The administrator's interface of Riak CS: its users, its usage reports, its statistics, under `/riak-cs/` and
-//! through the
-//! buckets `riak-cs` and `usage`.
+//! The admin API of Riak CS: users, usage reports and statistics, under `/riak-cs/` and through the buckets `riak-cs`
+//! and `usage`.
 //!
 //! ```text
-//! user, users  create, read, update, remove, list      document  how a user is written, in JSON and XML
-//! usage        what users did and what they store      status    ping, stats, info
+//! user, users  create, read, update, delete, list      document  users in JSON and XML
+//! usage        accesses and storage of users           status    ping, stats, info
 //! ```
-//! A user may see and change itself, an administrator everybody.
+//! A user may read and change itself; an administrator, every user.
 
 mod document;
 mod status;
@@ -17,55 +16,55 @@ mod users;
 use hyper::header::{ACCEPT, HeaderMap};
 use larder_gateway::objects::Error;
 
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::operations::Op;
-use crate::reply::Reply;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::operations::S3Operation;
+use crate::response::S3Response;
 
-/// How an answer is written.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum DocumentFormat {
     Json,
     Xml,
 }
 
-/// Carries an operation of the administrator's out.
+/// Runs an admin operation.
 ///
 /// # Errors
-/// Every refusal.
-pub(crate) async fn run(call: &Call) -> Result<Reply, Fault> {
+/// Every S3 error.
+pub(crate) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     match call.operation.op {
-        Op::AdminPing | Op::AdminHeadPing => Ok(status::ping(call)),
-        Op::AdminStats => status::stats(call),
-        Op::AdminInfo => status::info(call),
-        Op::AdminCreateUser => user::create(call).await,
-        Op::AdminReadUser | Op::AdminHeadUser => user::read(call).await,
-        Op::AdminUpdateUser => user::update(call).await,
-        Op::AdminDeleteUser => user::delete(call).await,
-        Op::AdminListUsers => users::list(call).await,
-        Op::AdminUsage => usage::report(call).await,
+        S3Operation::AdminPing | S3Operation::AdminHeadPing => Ok(status::ping(call)),
+        S3Operation::AdminStats => status::stats(call),
+        S3Operation::AdminInfo => status::info(call),
+        S3Operation::AdminCreateUser => user::create(call).await,
+        S3Operation::AdminReadUser | S3Operation::AdminHeadUser => user::read(call).await,
+        S3Operation::AdminUpdateUser => user::update(call).await,
+        S3Operation::AdminDeleteUser => user::delete(call).await,
+        S3Operation::AdminListUsers => users::list(call).await,
+        S3Operation::AdminUsage => usage::report(call).await,
         _ => Err(Code::NotImplemented.into()),
     }
 }
 
-/// Refuses who is no administrator.
-fn admin_only(call: &Call) -> Result<(), Fault> {
-    if call.caller.signed()?.admin { Ok(()) } else { Err(Error::AccessDenied.into()) }
+/// Refuses callers who are not administrators.
+fn admin_only(call: &S3Call) -> Result<(), S3Error> {
+    if call.caller.require_user()?.admin { Ok(()) } else { Err(Error::AccessDenied.into()) }
 }
 
-/// Refuses who is neither an administrator nor the user of this key.
-fn self_or_admin(call: &Call, key_id: &str) -> Result<(), Fault> {
-    let user = call.caller.signed()?;
+/// Refuses callers who are neither administrators nor the user of this key.
+fn self_or_admin(call: &S3Call, key_id: &str) -> Result<(), S3Error> {
+    let user = call.caller.require_user()?;
     if user.admin || user.key_id == key_id { Ok(()) } else { Err(Error::AccessDenied.into()) }
 }
 
-/// The form that `Accept` asks for.
-fn form(headers: &HeaderMap, default: Form) -> Form {
+/// The format that `Accept` asks for.
+fn accepted_format(headers: &HeaderMap, default: DocumentFormat) -> DocumentFormat {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let medias = accept.split(',').map(|media| media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
     let known = medias.filter_map(|media| match media.as_str() {
-        "application/json" => Some(Form::Json),
-        "application/xml" | "text/xml" => Some(Form::Xml),
+        "application/json" => Some(DocumentFormat::Json),
+        "application/xml" | "text/xml" => Some(DocumentFormat::Xml),
         _ => None,
     });
     known.into_iter().next().unwrap_or(default)
@@ -78,13 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_that_is_known() {
-        let of =
-            |accept: &'static str| form(&[(ACCEPT, HeaderValue::from_static(accept))].into_iter().collect(), Form::Xml);
-        assert_eq!(of("application/json"), Form::Json);
-        assert_eq!(of("text/html, Application/JSON;q=0.9, application/xml"), Form::Json);
-        assert_eq!(of("text/xml"), Form::Xml);
-        assert_eq!(of("*/*"), Form::Xml);
-        assert_eq!(form(&HeaderMap::new(), Form::Json), Form::Json);
+    fn the_first_known_format_wins() {
+        let of = |accept: &'static str| {
+            accepted_format(&[(ACCEPT, HeaderValue::from_static(accept))].into_iter().collect(), DocumentFormat::Xml)
+        };
+        assert_eq!(of("application/json"), DocumentFormat::Json);
+        assert_eq!(of("text/html, Application/JSON;q=0.9, application/xml"), DocumentFormat::Json);
+        assert_eq!(of("text/xml"), DocumentFormat::Xml);
+        assert_eq!(of("*/*"), DocumentFormat::Xml);
+        assert_eq!(accepted_format(&HeaderMap::new(), DocumentFormat::Json), DocumentFormat::Json);
     }
 }

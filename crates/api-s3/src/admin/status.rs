@@ -6,20 +6,20 @@ use serde_json::{Map, Value as Json, json};
 
 use super::admin_only;
 use super::document::etag;
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 
-/// Whether requests are served: told to everybody.
-pub(super) fn ping(call: &Call) -> Reply {
+/// Whether requests are served; needs no signature.
+pub(super) fn ping(call: &S3Call) -> S3Response {
     if !call.objects.gateway().is_ready() {
-        return reply::empty(StatusCode::SERVICE_UNAVAILABLE);
+        return response::empty(StatusCode::SERVICE_UNAVAILABLE);
     }
-    reply::typed(StatusCode::OK, HeaderValue::from_static("text/html"), "OK")
+    response::typed(StatusCode::OK, HeaderValue::from_static("text/html"), "OK")
 }
 
-/// The statistics, those of Riak KV among them.
-pub(super) fn stats(call: &Call) -> Result<Reply, Fault> {
+/// The statistics, including those of Riak KV.
+pub(super) fn stats(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let stats = call.objects.gateway().stats().into_iter().map(|(name, value)| (name.to_owned(), value));
     let stats = Json::Object(stats.collect::<Map<_, _>>());
@@ -27,16 +27,16 @@ pub(super) fn stats(call: &Call) -> Result<Reply, Fault> {
     let (media, text) = if plain {
         (HeaderValue::from_static("text/plain"), format!("{stats:#}\n"))
     } else {
-        (reply::JSON, stats.to_string())
+        (response::JSON, stats.to_string())
     };
     let tag = etag(text.as_bytes());
-    let mut reply = reply::typed(StatusCode::OK, media, text);
-    reply::set(&mut reply, ETAG, tag);
-    Ok(reply)
+    let mut response = response::typed(StatusCode::OK, media, text);
+    response::set(&mut response, ETAG, tag);
+    Ok(response)
 }
 
-/// What runs here.
-pub(super) fn info(call: &Call) -> Result<Reply, Fault> {
+/// Version and uptime.
+pub(super) fn info(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let version = env!("CARGO_PKG_VERSION");
     let info = json!({
@@ -45,5 +45,5 @@ pub(super) fn info(call: &Call) -> Result<Reply, Fault> {
         "uptime": format!("{} seconds", call.objects.gateway().monotonic().as_secs()),
         "storage_info": [],
     });
-    Ok(reply::json(StatusCode::OK, info.to_string()))
+    Ok(response::json(StatusCode::OK, info.to_string()))
 }

@@ -1,4 +1,4 @@
-//! `/riak-cs/usage/KEY`: what a user did, hour by hour, and what its buckets hold.
+//! `/riak-cs/usage/KEY`: accesses of a user by hour, and the storage of its buckets.
 
 mod report;
 mod request;
@@ -6,48 +6,50 @@ mod request;
 use hyper::StatusCode;
 use larder_gateway::objects::Error;
 
-use super::{Form, self_or_admin};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use super::{DocumentFormat, self_or_admin};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 use crate::route::USAGE_BUCKET;
-use crate::xml::Xml;
+use crate::xml::XmlWriter;
 
-use report::Report;
-use request::Request;
+use report::UsageReport;
+use request::UsageRequest;
 
-pub(super) async fn report(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
     let path = String::from_utf8_lossy(&call.key);
     let rest = if call.bucket == USAGE_BUCKET { &*path } else { path.strip_prefix("usage").unwrap_or_default() };
-    let form = super::form(&call.headers, Form::Json);
-    let request = match Request::of(rest, &call.query, form, call.now) {
+    let format = super::accepted_format(&call.headers, DocumentFormat::Json);
+    let request = match UsageRequest::of(rest, &call.query, format, call.now) {
         Ok(request) => request,
-        Err(message) => return Ok(refused(StatusCode::BAD_REQUEST, message, form)),
+        Err(message) => return Ok(refused(StatusCode::BAD_REQUEST, message, format)),
     };
     self_or_admin(call, &request.key_id)?;
     let user = match call.objects.user_of_key(&request.key_id).await {
         Ok(user) => user,
-        Err(Error::UnknownKey(_)) => return Ok(refused(StatusCode::NOT_FOUND, "Unknown user", request.form)),
+        Err(Error::UnknownKey(_)) => return Ok(refused(StatusCode::NOT_FOUND, "Unknown user", request.format)),
         Err(error) => return Err(error.into()),
     };
     let access =
         if request.access { Some(call.objects.usage(&user.key_id, request.from, request.to).await?) } else { None };
     let storage = if request.storage { Some(call.objects.storage_of(&user.id).await?) } else { None };
-    let report = Report { access, storage, now: call.now, to: request.to };
-    Ok(match request.form {
-        Form::Json => reply::json(StatusCode::OK, report.json().to_string()),
-        Form::Xml => reply::document(report.xml()),
+    let report = UsageReport { access, storage, now: call.now, to: request.to };
+    Ok(match request.format {
+        DocumentFormat::Json => response::json(StatusCode::OK, report.json().to_string()),
+        DocumentFormat::Xml => response::document(report.xml()),
     })
 }
 
-/// A refusal as Riak CS's reports have it.
-fn refused(status: StatusCode, message: &str, form: Form) -> Reply {
-    match form {
-        Form::Json => reply::json(status, serde_json::json!({ "Error": { "Message": message } }).to_string()),
-        Form::Xml => {
-            let mut xml = Xml::bare("Error");
+/// An error in the format of Riak CS usage reports.
+fn refused(status: StatusCode, message: &str, format: DocumentFormat) -> S3Response {
+    match format {
+        DocumentFormat::Json => {
+            response::json(status, serde_json::json!({ "Error": { "Message": message } }).to_string())
+        }
+        DocumentFormat::Xml => {
+            let mut xml = XmlWriter::without_namespace("Error");
             xml.text("Message", message);
-            reply::xml(status, xml.finish())
+            response::xml(status, xml.finish())
         }
     }
 }
@@ -57,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals() {
-        let text = |form| {
-            let reply = refused(StatusCode::NOT_FOUND, "Unknown user", form);
-            assert_eq!(reply.status(), StatusCode::NOT_FOUND);
-            String::from_utf8(reply.into_body().into_full().unwrap().to_vec()).unwrap()
+    fn errors_are_written_in_json_and_xml() {
+        let text = |format| {
+            let response = refused(StatusCode::NOT_FOUND, "Unknown user", format);
+            assert_eq!(response.status(), StatusCode::NOT_FOUND);
+            String::from_utf8(response.into_body().into_bytes().unwrap().to_vec()).unwrap()
         };
-        assert_eq!(text(Form::Json), "{\"Error\":{\"Message\":\"Unknown user\"}}");
-        assert!(text(Form::Xml).ends_with("<Error><Message>Unknown user</Message></Error>"));
+        assert_eq!(text(DocumentFormat::Json), "{\"Error\":{\"Message\":\"Unknown user\"}}");
+        assert!(text(DocumentFormat::Xml).ends_with("<Error><Message>Unknown user</Message></Error>"));
     }
 }

@@ -7,76 +7,81 @@ use hyper::header::LOCATION;
 use larder_gateway::objects::Error;
 use larder_model::objects::User;
 
-use super::document::{Said, answer};
-use super::{Form, admin_only, document, form, self_or_admin};
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
+use super::document::{UserFields, user_response};
+use super::{DocumentFormat, accepted_format, admin_only, document, self_or_admin};
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
 
-pub(super) async fn create(call: &Call) -> Result<Reply, Fault> {
-    let anybody = call.settings.anonymous_user_creation && call.caller.user.is_none();
-    if !anybody {
+pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
+    let is_open_to_all = call.settings.anonymous_user_creation && call.caller.user.is_none();
+    if !is_open_to_all {
         admin_only(call)?;
     }
-    let said = said(call).await?;
+    let fields = read_fields(call).await?;
     let missing = |name: &str| {
-        Fault::new(Code::MissingParameter, format!("The field {name} is missing.")).with("ParameterName", name)
+        S3Error::new(Code::MissingParameter, format!("The field {name} is missing.")).with("ParameterName", name)
     };
-    let email = said.email.ok_or_else(|| missing("email"))?;
-    let name = said.name.ok_or_else(|| missing("name"))?;
+    let email = fields.email.ok_or_else(|| missing("email"))?;
+    let name = fields.name.ok_or_else(|| missing("name"))?;
     let user = call.objects.create_user(&email, &name, false, None).await?;
-    let mut reply = answer(StatusCode::CREATED, &user, form(&call.headers, Form::Xml));
-    reply::set(&mut reply, LOCATION, "/riak-cs/user");
-    Ok(reply)
+    let mut response = user_response(StatusCode::CREATED, &user, accepted_format(&call.headers, DocumentFormat::Xml));
+    response::set(&mut response, LOCATION, "/riak-cs/user");
+    Ok(response)
 }
 
-pub(super) async fn read(call: &Call) -> Result<Reply, Fault> {
-    let user = asked(call).await?;
-    Ok(answer(StatusCode::OK, &user, form(&call.headers, Form::Xml)))
+pub(super) async fn read(call: &S3Call) -> Result<S3Response, S3Error> {
+    let user = requested_user(call).await?;
+    Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
 }
 
-pub(super) async fn update(call: &Call) -> Result<Reply, Fault> {
-    let user = asked(call).await.map_err(unknown)?;
-    let mut said = said(call).await?;
-    if said.enabled == Some(true) && !call.caller.signed()?.admin {
-        // Whoever could sign was enabled then, but may have been disabled while the body came.
+pub(super) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
+    let user = requested_user(call).await.map_err(no_such_user)?;
+    let mut fields = read_fields(call).await?;
+    if fields.enabled == Some(true) && !call.caller.require_user()?.admin {
+        // The caller was enabled when its signature was verified. An administrator may have disabled it while the body
+        // arrived; a stale request must not enable it again.
         if !user.enabled {
             return Err(Error::AccessDenied.into());
         }
-        said.enabled = None;
+        fields.enabled = None;
     }
-    let user = call.objects.update_user(&user.key_id, said.change()).await.map_err(|error| unknown(error.into()))?;
-    Ok(answer(StatusCode::OK, &user, form(&call.headers, Form::Xml)))
+    let user = call
+        .objects
+        .update_user(&user.key_id, fields.into_change())
+        .await
+        .map_err(|error| no_such_user(error.into()))?;
+    Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
-    let user = asked(call).await.map_err(unknown)?;
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
+    let user = requested_user(call).await.map_err(no_such_user)?;
     call.objects.delete_user(&user.key_id).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-/// The user that the path names; without a key who asks.
-async fn asked(call: &Call) -> Result<Arc<User>, Fault> {
-    let Some(key_id) = key_of(&call.key) else { return Ok(Arc::clone(call.caller.signed()?)) };
+/// The user that the path names; without a key, the caller.
+async fn requested_user(call: &S3Call) -> Result<Arc<User>, S3Error> {
+    let Some(key_id) = key_of(&call.key) else { return Ok(Arc::clone(call.caller.require_user()?)) };
     self_or_admin(call, &key_id)?;
     Ok(call.objects.user_of_key(&key_id).await?)
 }
 
-/// The access key id behind `user/`.
+/// The access key id after `user/`.
 fn key_of(path: &[u8]) -> Option<String> {
     let path = String::from_utf8_lossy(path);
     let (_, key) = path.split_once('/')?;
     Some(key.trim_end_matches('/').to_owned()).filter(|key| !key.is_empty())
 }
 
-async fn said(call: &Call) -> Result<Said, Fault> {
+async fn read_fields(call: &S3Call) -> Result<UserFields, S3Error> {
     let document = call.take_body().document().await?;
     document::read(call.header("content-type"), &document)
 }
 
-/// Who is changed is not who signed: then a key that nobody has is a user that is not there.
-fn unknown(fault: Fault) -> Fault {
-    if fault.code == Code::InvalidAccessKeyId { Code::NoSuchUser.into() } else { fault }
+/// An unknown key names the user to be changed, not the signer, so the error is `NoSuchUser`.
+fn no_such_user(error: S3Error) -> S3Error {
+    if error.code == Code::InvalidAccessKeyId { Code::NoSuchUser.into() } else { error }
 }
 
 #[cfg(test)]
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_path() {
+    fn the_path_names_a_user_or_the_caller() {
         for (path, key) in [
             ("user", None),
             ("user/", None),
@@ -97,8 +102,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_nobody_has() {
-        assert_eq!(unknown(Error::UnknownKey("K".into()).into()).code, Code::NoSuchUser);
-        assert_eq!(unknown(Error::AccessDenied.into()).code, Code::AccessDenied);
+    fn an_unknown_key_is_no_such_user() {
+        assert_eq!(no_such_user(Error::UnknownKey("K".into()).into()).code, Code::NoSuchUser);
+        assert_eq!(no_such_user(Error::AccessDenied.into()).code, Code::AccessDenied);
     }
 }

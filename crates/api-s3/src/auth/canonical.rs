@@ -1,4 +1,4 @@
-//! The alphabet of signatures: encodings, hashes, headers put into one line.
+//! Building blocks of signatures: encodings, hashes and canonical headers.
 
 use hmac::{Hmac, Mac as _};
 use hyper::header::HeaderMap;
@@ -6,9 +6,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-/// What is escaped in a query: all but letters, digits and `-._~`.
+/// Characters escaped in a query: all but letters, digits and `-._~`.
 pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What is escaped in a path: the same but for the slash.
+/// Characters escaped in a path: the same without the slash.
 pub const PATH: &AsciiSet = &QUERY.remove(b'/');
 
 /// Lower-case hexadecimal digits.
@@ -18,7 +18,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-/// 32 bytes written as 64 hexadecimal digits.
+/// Parses 64 hexadecimal digits.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     let mut bytes = [0; 32];
@@ -32,34 +32,34 @@ pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// SHA-256 as hexadecimal digits.
+/// SHA-256 in hexadecimal digits.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
 /// HMAC with SHA-256.
-#[expect(clippy::expect_used, reason = "keys of any length are taken")]
+#[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
 pub(super) fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts keys of any length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }
 
 /// HMAC with SHA-1.
-#[expect(clippy::expect_used, reason = "keys of any length are taken")]
+#[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
 pub(super) fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
-    let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("a key of any length");
+    let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC accepts keys of any length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }
 
-/// The values of a header as one: each trimmed, runs of white space within one space, joined with commas.
+/// The values of a header joined with commas, each trimmed, with runs of white space folded into one space.
 pub(super) fn folded(headers: &HeaderMap, name: &str) -> Vec<u8> {
     joined(headers, name, fold)
 }
 
-/// The values of a header as one, joined with commas, each as `append` puts it.
-pub(super) fn joined(headers: &HeaderMap, name: &str, append: Append) -> Vec<u8> {
+/// The values of a header joined with commas, each formatted by `append`.
+pub(super) fn joined(headers: &HeaderMap, name: &str, append: AppendValue) -> Vec<u8> {
     let mut line = Vec::new();
     for (index, value) in headers.get_all(name).iter().enumerate() {
         if index > 0 {
@@ -70,15 +70,15 @@ pub(super) fn joined(headers: &HeaderMap, name: &str, append: Append) -> Vec<u8>
     line
 }
 
-/// Puts a header's value behind a line.
-pub(super) type Append = fn(&mut Vec<u8>, &[u8]);
+/// Appends a header's value to a line.
+pub(super) type AppendValue = fn(&mut Vec<u8>, &[u8]);
 
-/// Appends a value, trimmed.
+/// Appends a trimmed value.
 pub(super) fn trim(line: &mut Vec<u8>, value: &[u8]) {
     line.extend_from_slice(value.trim_ascii());
 }
 
-/// Appends a value, trimmed, runs of white space within as one space.
+/// Appends a trimmed value with runs of white space folded into one space.
 pub(super) fn fold(line: &mut Vec<u8>, value: &[u8]) {
     let words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     for (index, word) in words.enumerate() {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_are_read_as_they_are_written() {
+    fn hexadecimal_digits_are_read_back() {
         let bytes: [u8; 32] = Sha256::digest(b"x").into();
         assert_eq!(unhex(&hex(&bytes)), Some(bytes));
         assert_eq!(unhex(&hex(&bytes).to_uppercase()), Some(bytes));

@@ -1,112 +1,112 @@
-//! Bodies that come in chunks (`aws-chunked`), with or without a signature for each, with or without headers behind the last.
+//! Decoder of `aws-chunked` bodies, with or without chunk signatures and trailing headers.
 //!
 //! ```text
 //! <hex size>[;chunk-signature=<64 hex>] CRLF <bytes> CRLF … 0[;chunk-signature=…] CRLF {name:value CRLF} [CRLF] CRLF
 //! ```
-//! The bytes of a chunk pass through as they come, without a copy; its signature is known to hold only at its end, so nothing of
-//! a body may count before [`Decoder::finish`].
+//! Chunk bytes pass through without a copy as they arrive. A chunk's signature is verified at its end, so a body must
+//! not be used before [`ChunkedDecoder::finish`] succeeds.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::errors::{Code, Fault};
+use crate::errors::{Code, S3Error};
 
 use super::canonical::{hex, hmac_sha256, sha256_hex, unhex};
 
-/// Longest line of a chunk's size or of a trailing header.
+/// Longest size line or trailing header line.
 const LINE_BYTES_MAX: usize = 4096;
-/// Most headers behind the last chunk.
+/// Most trailing headers.
 const TRAILERS_MAX: usize = 16;
 
-/// Signs the chunks of one body, each with the signature before it.
+/// Computes the chunk signatures of one body; each covers the signature before it.
 #[derive(Clone)]
-pub struct Signer {
+pub struct ChunkSigner {
     key: [u8; 32],
     date: String,
     scope: String,
     previous: String,
 }
 
-impl std::fmt::Debug for Signer {
+impl std::fmt::Debug for ChunkSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Signer({} {})", self.date, self.scope)
     }
 }
 
-impl Signer {
-    /// A signer that begins with the signature of the headers, the `seed`.
+impl ChunkSigner {
+    /// A signer that starts from the signature of the headers, the `seed`.
     pub(super) fn new(key: [u8; 32], date: String, scope: String, seed: String) -> Self {
         Self { key, date, scope, previous: seed }
     }
 
-    /// Whether `given` signs a chunk of this hash; the next one builds on it.
-    fn chunk(&mut self, given: &str, hash: &[u8]) -> bool {
+    /// Verifies the signature of a chunk with this hash and advances the chain.
+    fn verify_chunk(&mut self, given: &str, hash: &[u8]) -> bool {
         let kind = "AWS4-HMAC-SHA256-PAYLOAD";
         let text =
             format!("{kind}\n{}\n{}\n{}\n{}\n{}", self.date, self.scope, self.previous, sha256_hex(b""), hex(hash));
-        self.next(given, &text)
+        self.verify_next(given, &text)
     }
 
-    /// Whether `given` signs these trailing headers.
-    fn trailer(&mut self, given: &str, lines: &[u8]) -> bool {
+    /// Verifies the signature of the trailing headers.
+    fn verify_trailer(&mut self, given: &str, lines: &[u8]) -> bool {
         let kind = "AWS4-HMAC-SHA256-TRAILER";
         let text = format!("{kind}\n{}\n{}\n{}\n{}", self.date, self.scope, self.previous, sha256_hex(lines));
-        self.next(given, &text)
+        self.verify_next(given, &text)
     }
 
-    fn next(&mut self, given: &str, text: &str) -> bool {
+    fn verify_next(&mut self, given: &str, text: &str) -> bool {
         let signature = hmac_sha256(&self.key, text.as_bytes());
         self.previous = hex(&signature);
         unhex(given).is_some_and(|given| given.ct_eq(&signature).into())
     }
 }
 
-/// Where in a body the decoder stands.
+/// The position of the decoder in the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// In the line of a chunk's size.
+enum DecoderState {
+    /// In a size line.
     Size,
-    /// In its bytes, with so many to come.
+    /// In the bytes of a chunk, with this many remaining.
     Data(u64),
-    /// In the line end behind them.
+    /// In the line end after a chunk.
     DataEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
-    /// Behind it all.
+    /// After the trailing headers.
     Done,
 }
 
-/// Takes a body out of its chunks.
+/// A decoder of one chunked body.
 #[derive(Debug)]
-pub struct Decoder {
-    state: State,
-    /// The line so far, when it came in pieces.
+pub struct ChunkedDecoder {
+    state: DecoderState,
+    /// The beginning of a line that arrived in pieces.
     line: BytesMut,
-    signer: Option<Signer>,
-    /// The signature given for the chunk under way.
-    given: String,
+    signer: Option<ChunkSigner>,
+    /// The signature that the client gave for the current chunk.
+    chunk_signature: String,
     hash: Sha256,
-    /// Bytes decoded so far, and how many there have to be.
+    /// Bytes decoded so far, and the announced length.
     decoded: u64,
     length: u64,
-    /// Names of the headers that were announced, in lower case.
+    /// Names of the announced trailing headers, in lower case.
     announced: Vec<String>,
     trailers: Vec<(String, Bytes)>,
     trailer_signature: Option<String>,
 }
 
-impl Decoder {
-    /// A decoder of a body of `length` bytes once decoded. `signer`: chunks are signed. `announced`: the value of the header
+impl ChunkedDecoder {
+    /// A decoder of a body of `length` decoded bytes. `signer` is set for signed chunks; `announced` is the value of
     /// `x-amz-trailer`.
     #[must_use]
-    pub fn new(length: u64, signer: Option<Signer>, announced: Option<&str>) -> Self {
+    pub fn new(length: u64, signer: Option<ChunkSigner>, announced: Option<&str>) -> Self {
         let names = announced.unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase());
         Self {
-            state: State::Size,
+            state: DecoderState::Size,
             line: BytesMut::new(),
             signer,
-            given: String::new(),
+            chunk_signature: String::new(),
             hash: Sha256::new(),
             decoded: 0,
             length,
@@ -116,22 +116,22 @@ impl Decoder {
         }
     }
 
-    /// The next decoded bytes of `input`, which loses what was read; `None` when all of it was.
+    /// Decodes the next bytes and consumes them from `input`; `None` when `input` is exhausted.
     ///
     /// # Errors
-    /// `IncompleteBody`: malformed or longer than announced; `SignatureDoesNotMatch`; `MalformedTrailerError`.
-    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, Fault> {
+    /// `IncompleteBody` for malformed framing or excess bytes; `SignatureDoesNotMatch`; `MalformedTrailerError`.
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, S3Error> {
         while !input.is_empty() {
             match self.state {
-                State::Data(left) => {
+                DecoderState::Data(left) => {
                     let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     let bytes = input.split_to(count);
-                    self.took(&bytes, left);
+                    self.record_data(&bytes, left);
                     return Ok(Some(bytes));
                 }
-                State::Done => self.after_end(input)?,
-                State::Size | State::DataEnd | State::Trailers => {
-                    let Some(line) = self.line(input)? else { return Ok(None) };
+                DecoderState::Done => self.skip_line_ends(input)?,
+                DecoderState::Size | DecoderState::DataEnd | DecoderState::Trailers => {
+                    let Some(line) = self.take_line(input)? else { return Ok(None) };
                     self.on_line(&line)?;
                 }
             }
@@ -139,43 +139,43 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Whether the body came whole.
+    /// Verifies that the body is complete.
     ///
     /// # Errors
-    /// `IncompleteBody`: it did not; `MalformedTrailerError`: the announced headers did not come behind it;
-    /// `SignatureDoesNotMatch`: theirs.
-    pub fn finish(&mut self) -> Result<(), Fault> {
-        // Some clients leave out the last line end when nothing stands behind the last chunk.
-        if self.state == State::Trailers && self.line.is_empty() {
-            self.end()?;
+    /// `IncompleteBody`; `MalformedTrailerError` if an announced header is missing; `SignatureDoesNotMatch` for the
+    /// trailing headers.
+    pub fn finish(&mut self) -> Result<(), S3Error> {
+        // Some clients omit the last line end when no trailing headers follow.
+        if self.state == DecoderState::Trailers && self.line.is_empty() {
+            self.finish_trailers()?;
         }
-        if self.state != State::Done || self.decoded != self.length {
+        if self.state != DecoderState::Done || self.decoded != self.length {
             return Err(Code::IncompleteBody.into());
         }
         Ok(())
     }
 
-    /// The headers that came behind the body, names in lower case, without the signature.
+    /// The trailing headers without the signature, names in lower case.
     #[must_use]
     pub fn trailers(&self) -> &[(String, Bytes)] {
         &self.trailers
     }
 
-    fn took(&mut self, bytes: &Bytes, left: u64) {
+    fn record_data(&mut self, bytes: &Bytes, left: u64) {
         if self.signer.is_some() {
             self.hash.update(bytes);
         }
         self.decoded += bytes.len() as u64;
         let left = left - bytes.len() as u64;
-        self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
+        self.state = if left == 0 { DecoderState::DataEnd } else { DecoderState::Data(left) };
     }
 
-    /// The next line of `input` without its end; `None` when it has not come whole.
-    fn line(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, Fault> {
+    /// Takes the next line without its end; `None` while it is incomplete.
+    fn take_line(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, S3Error> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let part = input.split_to(end.unwrap_or(input.len()));
         if self.line.len() + part.len() > LINE_BYTES_MAX {
-            return Err(broken("a line of its framing is too long"));
+            return Err(malformed("a line of its framing is too long"));
         }
         if end.is_none() {
             self.line.extend_from_slice(&part);
@@ -191,54 +191,58 @@ impl Decoder {
         Ok(Some(if line.ends_with(b"\r") { line.slice(..line.len() - 1) } else { line }))
     }
 
-    fn on_line(&mut self, line: &Bytes) -> Result<(), Fault> {
+    fn on_line(&mut self, line: &Bytes) -> Result<(), S3Error> {
         match self.state {
-            State::Size => self.on_size(line),
-            State::DataEnd if line.is_empty() => {
-                self.chunk_holds()?;
-                self.state = State::Size;
+            DecoderState::Size => self.on_size(line),
+            DecoderState::DataEnd if line.is_empty() => {
+                self.finish_chunk()?;
+                self.state = DecoderState::Size;
                 Ok(())
             }
-            State::DataEnd => Err(broken("a chunk is longer than its size")),
-            State::Trailers => self.on_trailer(line),
-            State::Data(_) | State::Done => Ok(()),
+            DecoderState::DataEnd => Err(malformed("a chunk is longer than its size")),
+            DecoderState::Trailers => self.on_trailer(line),
+            DecoderState::Data(_) | DecoderState::Done => Ok(()),
         }
     }
 
-    fn on_size(&mut self, line: &[u8]) -> Result<(), Fault> {
-        let text = std::str::from_utf8(line).map_err(|_| broken("a chunk has no size"))?;
+    fn on_size(&mut self, line: &[u8]) -> Result<(), S3Error> {
+        let text = std::str::from_utf8(line).map_err(|_| malformed("a chunk has no size"))?;
         let (size, extension) = text.split_once(';').unwrap_or((text, ""));
         let size = size.trim();
         if size.is_empty() || size.len() > 16 || !size.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(broken("a chunk has no size"));
+            return Err(malformed("a chunk has no size"));
         }
-        let size = u64::from_str_radix(size, 16).map_err(|_| broken("a chunk has no size"))?;
+        let size = u64::from_str_radix(size, 16).map_err(|_| malformed("a chunk has no size"))?;
         if size > self.length - self.decoded {
             return Err(Code::IncompleteBody.into());
         }
         if self.signer.is_some() {
             let given = extension.trim().strip_prefix("chunk-signature=").unwrap_or_default();
-            given.trim().clone_into(&mut self.given);
+            given.trim().clone_into(&mut self.chunk_signature);
         }
         if size > 0 {
-            self.state = State::Data(size);
+            self.state = DecoderState::Data(size);
             return Ok(());
         }
-        self.chunk_holds()?;
-        self.state = State::Trailers;
+        self.finish_chunk()?;
+        self.state = DecoderState::Trailers;
         Ok(())
     }
 
-    fn chunk_holds(&mut self) -> Result<(), Fault> {
+    fn finish_chunk(&mut self) -> Result<(), S3Error> {
         let Some(signer) = &mut self.signer else { return Ok(()) };
         let hash = self.hash.finalize_reset();
-        if signer.chunk(&self.given, &hash) { Ok(()) } else { Err(Code::SignatureDoesNotMatch.into()) }
+        if signer.verify_chunk(&self.chunk_signature, &hash) { Ok(()) } else { Err(Code::SignatureDoesNotMatch.into()) }
     }
 
-    fn on_trailer(&mut self, line: &Bytes) -> Result<(), Fault> {
+    fn on_trailer(&mut self, line: &Bytes) -> Result<(), S3Error> {
         if line.is_empty() {
-            // Old programs put an empty line in front of the signature.
-            return if self.awaits_signature() && !self.trailers.is_empty() { Ok(()) } else { self.end() };
+            // Old clients put an empty line before the signature.
+            return if self.is_awaiting_signature() && !self.trailers.is_empty() {
+                Ok(())
+            } else {
+                self.finish_trailers()
+            };
         }
         let colon = line.iter().position(|byte| *byte == b':').ok_or(Code::MalformedTrailerError)?;
         let name = std::str::from_utf8(&line[..colon]).map_err(|_| Code::MalformedTrailerError)?;
@@ -256,14 +260,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn awaits_signature(&self) -> bool {
+    fn is_awaiting_signature(&self) -> bool {
         self.signer.is_some() && !self.announced.is_empty() && self.trailer_signature.is_none()
     }
 
-    /// The end of the trailing headers: those that were announced are there, and signed if chunks are.
-    fn end(&mut self) -> Result<(), Fault> {
-        let came = |name: &String| self.trailers.iter().any(|(one, _)| one == name);
-        if !self.announced.iter().all(came) {
+    /// Checks that all announced headers have arrived and, for signed chunks, that their signature is valid.
+    fn finish_trailers(&mut self) -> Result<(), S3Error> {
+        let has_come = |name: &String| self.trailers.iter().any(|(one, _)| one == name);
+        if !self.announced.iter().all(has_come) {
             return Err(Code::MalformedTrailerError.into());
         }
         if let (Some(signer), false) = (&mut self.signer, self.announced.is_empty()) {
@@ -274,26 +278,26 @@ impl Decoder {
                 lines.extend_from_slice(value);
                 lines.push(b'\n');
             }
-            if !signer.trailer(self.trailer_signature.as_deref().unwrap_or_default(), &lines) {
+            if !signer.verify_trailer(self.trailer_signature.as_deref().unwrap_or_default(), &lines) {
                 return Err(Code::SignatureDoesNotMatch.into());
             }
         }
-        self.state = State::Done;
+        self.state = DecoderState::Done;
         Ok(())
     }
 
-    /// Line ends too many are nobody's harm.
-    fn after_end(&self, input: &mut Bytes) -> Result<(), Fault> {
+    /// Tolerates a few extra line ends after the body.
+    fn skip_line_ends(&self, input: &mut Bytes) -> Result<(), S3Error> {
         if input.len() > 4 || !input.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
-            return Err(broken("something follows its last chunk"));
+            return Err(malformed("something follows its last chunk"));
         }
         input.clear();
         Ok(())
     }
 }
 
-fn broken(why: &str) -> Fault {
-    Fault::new(Code::IncompleteBody, format!("The chunked body cannot be read: {why}."))
+fn malformed(why: &str) -> S3Error {
+    S3Error::new(Code::IncompleteBody, format!("The chunked body cannot be read: {why}."))
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! Times as requests write them. Clients differ: botocore says `GMT`, rclone `UTC`, s3cmd `+0000`, the Riak CS manual has a day
-//! of one digit, and signatures of version 4 are ISO 8601.
+//! Parses times in requests. Formats differ: botocore writes `GMT`, rclone `UTC`, s3cmd `+0000`, the Riak CS manual a
+//! one-digit day, and version 4 signatures use ISO 8601.
 
 use larder_model::rows::Micros;
 use time::{Date, Month, PrimitiveDateTime, Time};
 
-/// Reads a time in any of the forms there are: RFC 1123 and 822 (one or two digits of day, weekday or none, a zone by name or
-/// offset), RFC 850, asctime, ISO 8601 short and long. `None` for what is none of them, or before 1970.
+/// Parses a time in any known format: RFC 1123 and 822 (one or two digits of day, optional weekday, zone by name or
+/// offset), RFC 850, asctime, ISO 8601 basic and extended. `None` for other text and for times before 1970.
 #[must_use]
 pub fn parse(text: &str) -> Option<Micros> {
     let text = text.trim();
     if text.len() > 64 || !text.is_ascii() {
         return None;
     }
-    iso_basic(text).or_else(|| iso_extended(text)).or_else(|| worded(text))
+    iso_basic(text).or_else(|| iso_extended(text)).or_else(|| with_month_name(text))
 }
 
-/// `20060102T150405Z`, the only form a signature of version 4 has in its scope.
+/// Parses `20060102T150405Z`, the only format of version 4 signatures.
 #[must_use]
 pub fn iso_basic(text: &str) -> Option<Micros> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
@@ -27,7 +27,7 @@ pub fn iso_basic(text: &str) -> Option<Micros> {
     micros(date, clock, 0)
 }
 
-/// `2006-01-02T15:04:05Z`, perhaps with a fraction, perhaps with an offset.
+/// Parses `2006-01-02T15:04:05Z`, with optional fraction and offset.
 fn iso_extended(text: &str) -> Option<Micros> {
     let (date, rest) = text.split_once('T')?;
     let mut date = date.splitn(3, '-');
@@ -39,8 +39,8 @@ fn iso_extended(text: &str) -> Option<Micros> {
     micros(date, self::clock(clock)?, offset(zone)?)
 }
 
-/// The forms with the name of a month in them.
-fn worded(text: &str) -> Option<Micros> {
+/// Parses the formats that name the month.
+fn with_month_name(text: &str) -> Option<Micros> {
     let mut words = [""; 7];
     let mut count = 0;
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
@@ -63,7 +63,7 @@ fn worded(text: &str) -> Option<Micros> {
         [month_name, day, time, year] if month(month_name).is_some() => {
             micros((number(year)?, month(month_name)?, number(day)?), clock(time)?, 0)
         }
-        // 6 Nov 1994 08:49:37, without a zone as some old programs do
+        // 6 Nov 1994 08:49:37, without a zone, from some old programs
         [day, month_name, year, time] => micros((self::year(year)?, month(month_name)?, number(day)?), clock(time)?, 0),
         // RFC 1123: 06 Nov 1994 08:49:37 GMT
         [day, month_name, year, time, zone] => {
@@ -77,7 +77,7 @@ fn micros(date: (u32, u32, u32), clock: (u32, u32, u32), offset_seconds: i64) ->
     let small = |number: u32| u8::try_from(number).ok();
     let month = Month::try_from(small(date.1)?).ok()?;
     let date = Date::from_calendar_date(i32::try_from(date.0).ok()?, month, small(date.2)?).ok()?;
-    // A leap second is told as the second before.
+    // A leap second counts as the second before.
     let time = Time::from_hms(small(clock.0)?, small(clock.1)?, small(clock.2.min(59))?).ok()?;
     let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp() - offset_seconds;
     u64::try_from(seconds).ok()?.checked_mul(1_000_000)
@@ -90,7 +90,7 @@ fn clock(text: &str) -> Option<(u32, u32, u32)> {
     (second <= 60).then_some((hour, minute, second))
 }
 
-/// An offset in seconds: a name for none, or `+hhmm`, `+hh:mm`.
+/// The offset in seconds of `GMT`, `UTC`, `UT`, `Z`, `+hhmm` or `+hh:mm`.
 fn offset(zone: &str) -> Option<i64> {
     if ["GMT", "UTC", "UT", "Z"].iter().any(|name| zone.eq_ignore_ascii_case(name)) {
         return Some(0);
@@ -108,7 +108,7 @@ fn offset(zone: &str) -> Option<i64> {
     (hours <= 14 && minutes < 60).then(|| sign * i64::from(hours * 3600 + minutes * 60))
 }
 
-/// A year; of two digits one between 1970 and 2069.
+/// A year; two digits mean 1970 to 2069.
 fn year(text: &str) -> Option<u32> {
     let year = number(text)?;
     Some(if text.len() > 2 {
@@ -131,7 +131,7 @@ fn is_weekday(name: &str) -> bool {
     name.get(..3).is_some_and(|short| NAMES.iter().any(|day| short.eq_ignore_ascii_case(day)))
 }
 
-/// A number of digits alone: no sign, no white space.
+/// A number of digits alone, without sign or white space.
 fn number(text: &str) -> Option<u32> {
     if text.is_empty() || text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -145,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_form_that_clients_send_is_read() {
+    fn every_format_that_clients_send_is_parsed() {
         let same = 1_136_214_245_000_000; // Monday, 2 January 2006, 15:04:05
         for text in [
             "Mon, 02 Jan 2006 15:04:05 GMT",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_not_read() {
+    fn text_that_is_no_time_is_refused() {
         for text in [
             "",
             "now",
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn what_answers_write_is_read(seconds in 0u64..253_402_300_799) {
+        fn times_in_responses_can_be_parsed(seconds in 0u64..253_402_300_799) {
             let at = seconds * 1_000_000;
             prop_assert_eq!(parse(&crate::dates::http(at)), Some(at));
             prop_assert_eq!(parse(&crate::dates::basic(at)), Some(at));

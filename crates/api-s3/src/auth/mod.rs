@@ -1,10 +1,11 @@
-//! Signatures: which user sent a request, and what the body has to be.
+//! Request signatures, versions 2 and 4: who sent a request, and which body was signed.
 //!
 //! ```text
-//! request ── Claim::of (pure: what is claimed) ──> access key ── the user's secret ──> Claim::check ──> Checked
+//! request ── RequestSignature::of ──> access key ── the user's secret ──> RequestSignature::verify ──> VerifiedSignature
 //!                 v2 header, query · v4 header, query            post: forms       chunked: bodies signed in pieces
 //! ```
-//! A claim is read and dated before the user is looked up, and checked after: nothing here waits or knows a store.
+//! Parsing and the date check happen before the user lookup, verification after it. This module is pure: it neither
+//! waits nor reads a store.
 
 mod canonical;
 pub mod chunked;
@@ -17,174 +18,177 @@ mod v4;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use larder_model::rows::Micros;
 
-use crate::errors::{Code, Fault};
-use crate::query::Query;
+use crate::errors::{Code, S3Error};
+use crate::query::S3Query;
 
 pub use canonical::PATH;
 pub(crate) use canonical::hex;
 #[cfg(test)]
 pub(crate) use canonical::unhex;
-pub use chunked::Signer;
+pub use chunked::ChunkSigner;
 pub use payload::{CONTENT_SHA256, Payload};
-pub(crate) use v2::move_headers;
+pub(crate) use v2::restore_headers;
 
-/// How far the clocks of client and server may be apart.
+/// Largest clock difference between client and server.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;
 
-/// What of a request is signed.
+/// The parts of a request that a signature can cover.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// Its method.
+pub struct AuthRequest<'a> {
+    /// The method.
     pub method: &'a str,
-    /// Its path as it came.
+    /// The raw path.
     pub path: &'a str,
-    /// Its query as it came.
+    /// The raw query.
     pub raw_query: Option<&'a str>,
-    /// Its query, decoded.
-    pub query: &'a Query,
-    /// Its headers.
+    /// The decoded query.
+    pub query: &'a S3Query,
+    /// The headers.
     pub headers: &'a HeaderMap,
-    /// The host it came to, with its port, when that is not in its headers.
+    /// The host with its port, for requests without a `Host` header.
     pub host: Option<&'a str>,
-    /// The bucket, if the host names it.
+    /// The bucket of a virtual-hosted request.
     pub host_bucket: Option<&'a str>,
-    /// When it came.
+    /// Arrival time.
     pub now: Micros,
-    /// The region that signatures must be for; `None`: any.
+    /// The region that signatures must name; `None` accepts any.
     pub region: Option<&'a str>,
 }
 
-/// How a request is signed.
+/// Where a request carries its signature, and in which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
+pub enum AuthScheme {
     /// `Authorization: AWS`
     V2Header,
-    /// `AWSAccessKeyId`, `Signature`, `Expires` in the query.
+    /// `AWSAccessKeyId`, `Signature` and `Expires` in the query.
     V2Query,
     /// `Authorization: AWS4-HMAC-SHA256`
     V4Header,
     /// `X-Amz-Signature` and the rest in the query.
     V4Query,
-    /// In the fields of a form.
+    /// Fields of a form.
     Form,
 }
 
-/// A signature that was read but not checked.
+/// A parsed signature that is not yet verified.
 #[derive(Debug)]
-pub enum Claim {
+pub enum RequestSignature {
     /// Version 2.
-    V2(v2::Claim),
+    V2(v2::SignatureV2),
     /// Version 4.
-    V4(Box<v4::Claim>),
+    V4(Box<v4::SignatureV4>),
 }
 
-/// A signature that holds.
+/// A verified signature.
 #[derive(Debug, Clone)]
-pub struct Checked {
-    /// How it was given.
-    pub scheme: Scheme,
-    /// Signs the chunks of a body that is signed in pieces; version 4 only.
-    pub signer: Option<Signer>,
-    /// The SHA-256 that the body was signed with, which a presigned address may have in its query alone.
+pub struct VerifiedSignature {
+    /// Where the request carried it.
+    pub scheme: AuthScheme,
+    /// Verifies the chunks of a signed chunked body; version 4 only.
+    pub signer: Option<ChunkSigner>,
+    /// The SHA-256 that was signed for the body. A presigned address may carry it in its query alone.
     pub body: Option<[u8; 32]>,
 }
 
-impl Claim {
-    /// Reads the signature of a request; `None`: it has none.
+impl RequestSignature {
+    /// Parses the signature of a request; `None` if it has none.
     ///
     /// # Errors
-    /// What is malformed, out of date, or not offered.
-    pub fn of(request: &Request<'_>) -> Result<Option<Self>, Fault> {
+    /// The signature is malformed, expired, outside the clock skew, or of an unsupported kind.
+    pub fn of(request: &AuthRequest<'_>) -> Result<Option<Self>, S3Error> {
         let header = request.headers.get(AUTHORIZATION);
         let in_v2 = ["AWSAccessKeyId", "Signature"].iter().any(|name| request.query.has(name));
         let in_v4 =
             ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature"].iter().any(|name| request.query.has(name));
         match header {
-            Some(_) if in_v2 || in_v4 => Err(only_one()),
+            Some(_) if in_v2 || in_v4 => Err(several_mechanisms()),
             Some(value) => {
                 let text = value.to_str().map_err(|_| unsupported(""))?;
                 Self::of_header(request, text.trim()).map(Some)
             }
-            None if in_v4 => v4::Claim::of_query(request).map(|claim| Some(Self::V4(Box::new(claim)))),
-            None if in_v2 => v2::Claim::of_query(request).map(|claim| Some(Self::V2(claim))),
+            None if in_v4 => v4::SignatureV4::of_query(request).map(|signature| Some(Self::V4(Box::new(signature)))),
+            None if in_v2 => v2::SignatureV2::of_query(request).map(|signature| Some(Self::V2(signature))),
             None => Ok(None),
         }
     }
 
-    fn of_header(request: &Request<'_>, value: &str) -> Result<Self, Fault> {
+    fn of_header(request: &AuthRequest<'_>, value: &str) -> Result<Self, S3Error> {
         let Some((scheme, rest)) = value.split_once(' ') else {
             let message = "Authorization header is invalid -- one and only one ' ' (space) required";
-            return Err(Fault::argument("Authorization", value, message));
+            return Err(S3Error::argument("Authorization", value, message));
         };
         match scheme {
-            "AWS" => v2::Claim::of_header(request, rest.trim()).map(Self::V2),
-            v4::ALGORITHM => v4::Claim::of_header(request, rest.trim()).map(|claim| Self::V4(Box::new(claim))),
+            "AWS" => v2::SignatureV2::of_header(request, rest.trim()).map(Self::V2),
+            v4::ALGORITHM => {
+                v4::SignatureV4::of_header(request, rest.trim()).map(|signature| Self::V4(Box::new(signature)))
+            }
             "AWS4-ECDSA-P256-SHA256" => Err(Code::NotImplemented.into()),
             _ => Err(unsupported(value)),
         }
     }
 
-    /// The access key id it was made with.
+    /// The access key id.
     #[must_use]
     pub fn access_key(&self) -> &str {
         match self {
-            Self::V2(claim) => &claim.access_key,
-            Self::V4(claim) => &claim.credential.access_key,
+            Self::V2(signature) => &signature.access_key,
+            Self::V4(signature) => &signature.credential.access_key,
         }
     }
 
-    /// Whether it holds.
+    /// Verifies the signature with the user's secret.
     ///
     /// # Errors
-    /// `SignatureDoesNotMatch`, with what was signed here; `AccessDenied` for headers that are not signed but must be.
-    pub fn check(self, request: &Request<'_>, secret: &str) -> Result<Checked, Fault> {
+    /// `SignatureDoesNotMatch` with the server's string to sign; `AccessDenied` for headers that must be signed and are
+    /// not.
+    pub fn verify(self, request: &AuthRequest<'_>, secret: &str) -> Result<VerifiedSignature, S3Error> {
         match self {
-            Self::V2(claim) => claim.check(request, secret),
-            Self::V4(claim) => claim.check(request, secret),
+            Self::V2(signature) => signature.verify(request, secret),
+            Self::V4(signature) => signature.verify(request, secret),
         }
     }
 }
 
-/// 403, nobody has this key.
+/// 403 for an unknown access key id.
 #[must_use]
-pub fn unknown_key(access_key: &str) -> Fault {
-    Fault::from(Code::InvalidAccessKeyId).with("AWSAccessKeyId", access_key)
+pub fn unknown_key(access_key: &str) -> S3Error {
+    S3Error::from(Code::InvalidAccessKeyId).with("AWSAccessKeyId", access_key)
 }
 
-fn only_one() -> Fault {
+fn several_mechanisms() -> S3Error {
     let message = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string \
                    parameter or the Authorization header should be specified";
-    Fault::argument("Authorization", "", message)
+    S3Error::argument("Authorization", "", message)
 }
 
-fn unsupported(value: &str) -> Fault {
-    Fault::argument("Authorization", value, "Unsupported Authorization Type")
+fn unsupported(value: &str) -> S3Error {
+    S3Error::argument("Authorization", value, "Unsupported Authorization Type")
 }
 
-/// 403, the clocks are too far apart.
-fn skewed(sent: &str, now: Micros) -> Fault {
-    Fault::from(Code::RequestTimeTooSkewed)
+/// 403 for a clock difference above the limit.
+fn skewed(sent: &str, now: Micros) -> S3Error {
+    S3Error::from(Code::RequestTimeTooSkewed)
         .with("RequestTime", sent)
         .with("ServerTime", crate::dates::iso(now))
         .with("MaxAllowedSkewMilliseconds", (SKEW_MICROS_MAX / 1000).to_string())
 }
 
-/// 403, out of date.
-fn expired() -> Fault {
-    Fault::new(Code::AccessDenied, "Request has expired")
+/// 403 for an expired signature.
+fn expired() -> S3Error {
+    S3Error::new(Code::AccessDenied, "Request has expired")
 }
 
-/// 403, and what was signed here: the one hint that finds out what a client or a proxy did differently.
-fn mismatch(access_key: &str, string_to_sign: &[u8], provided: &str) -> Fault {
-    Fault::from(Code::SignatureDoesNotMatch)
+/// 403 with the server's string to sign. Comparing it with the client's finds what the client or a proxy changed.
+fn mismatch(access_key: &str, string_to_sign: &[u8], provided: &str) -> S3Error {
+    S3Error::from(Code::SignatureDoesNotMatch)
         .with("AWSAccessKeyId", access_key)
         .with("StringToSign", String::from_utf8_lossy(string_to_sign))
         .with("SignatureProvided", provided)
-        .with("StringToSignBytes", spelled(string_to_sign))
+        .with("StringToSignBytes", spaced_hex(string_to_sign))
 }
 
-/// Bytes as error documents spell them: two digits each, with spaces between.
-fn spelled(bytes: &[u8]) -> String {
+/// Hexadecimal bytes separated by spaces, as in error documents.
+fn spaced_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 3);
     for (index, byte) in bytes.iter().enumerate() {
         if index > 0 {

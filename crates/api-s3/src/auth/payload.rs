@@ -1,45 +1,45 @@
-//! What the body of a request has to be: `x-amz-content-sha256`.
+//! The payload that a request declares in `x-amz-content-sha256`.
 
 use hyper::header::HeaderMap;
 
-use crate::errors::{Code, Fault};
+use crate::errors::{Code, S3Error};
 
 use super::canonical::unhex;
 
-/// What the body has to be.
+/// The declared payload of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
-    /// Anything.
+    /// Any bytes.
     Unsigned,
-    /// What has this SHA-256.
+    /// Bytes with this SHA-256.
     Sha256([u8; 32]),
-    /// In chunks (`aws-chunked`).
+    /// Chunks (`aws-chunked`).
     Chunked {
-        /// Each with its signature.
+        /// Whether each chunk is signed.
         signed: bool,
-        /// With headers behind the last.
+        /// Whether trailing headers follow the last chunk.
         trailer: bool,
     },
 }
 
-/// The header that says it.
+/// The header that declares the payload.
 pub const CONTENT_SHA256: &str = "x-amz-content-sha256";
 
 impl Payload {
-    /// Reads the header; without one the body is not signed.
+    /// Reads the header; without it the payload is unsigned.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value there is none of, `NotImplemented` for elliptic curves.
-    pub fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+    /// `InvalidArgument` for an unknown value, `NotImplemented` for elliptic curve signatures.
+    pub fn of(headers: &HeaderMap) -> Result<Self, S3Error> {
         let Some(value) = headers.get(CONTENT_SHA256) else { return Ok(Self::Unsigned) };
         Self::parse(value.to_str().unwrap_or_default().trim())
     }
 
-    /// Reads a value.
+    /// Parses a header value.
     ///
     /// # Errors
     /// As [`of`](Self::of).
-    pub fn parse(value: &str) -> Result<Self, Fault> {
+    pub fn parse(value: &str) -> Result<Self, S3Error> {
         let chunked = |signed, trailer| Ok(Self::Chunked { signed, trailer });
         match value {
             "UNSIGNED-PAYLOAD" => Ok(Self::Unsigned),
@@ -53,7 +53,7 @@ impl Payload {
                 let message = "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, \
                                STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, \
                                STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.";
-                Fault::argument(CONTENT_SHA256, value, message)
+                S3Error::argument(CONTENT_SHA256, value, message)
             }),
         }
     }

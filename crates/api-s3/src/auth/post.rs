@@ -1,18 +1,18 @@
-//! The signature of a form: over its policy alone, in either version.
+//! The signature of a form. It covers the policy field alone, in either version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq as _;
 
-use crate::errors::Fault;
+use crate::errors::S3Error;
 
 use super::canonical::{hmac_sha1, hmac_sha256, unhex};
 use super::v4::{ALGORITHM, Credential};
 use super::{date, mismatch};
 
-/// The signature of a form that was read but not checked.
+/// The parsed signature of a form, not yet verified.
 #[derive(Debug)]
-pub struct Claim {
+pub struct FormSignature {
     /// The access key id.
     pub access_key: String,
     policy: String,
@@ -20,18 +20,19 @@ pub struct Claim {
     credential: Option<Credential>,
 }
 
-impl Claim {
-    /// Reads the fields of a form, whose names `field` takes in lower case; `None`: it has no policy, so nobody signed it.
+impl FormSignature {
+    /// Parses the signature from the fields of a form; `field` takes names in lower case. `None` for a form without a
+    /// policy, which is unsigned.
     ///
     /// # Errors
-    /// `InvalidArgument` naming the field that is missing or wrong.
-    pub fn of<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, Fault> {
+    /// `InvalidArgument` naming the missing or invalid field.
+    pub fn of<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Self>, S3Error> {
         let filled = |name: &str| field(name).filter(|value| !value.is_empty());
         let Some(policy) = filled("policy") else { return Ok(None) };
-        let need = |name: &'static str, shown: &'static str| filled(name).ok_or_else(|| missing(shown));
+        let required = |name: &'static str, shown: &'static str| filled(name).ok_or_else(|| missing(shown));
         if field("x-amz-signature").is_none() && field("x-amz-algorithm").is_none() {
-            let access_key = need("awsaccesskeyid", "AWSAccessKeyId")?;
-            let signature = need("signature", "signature")?;
+            let access_key = required("awsaccesskeyid", "AWSAccessKeyId")?;
+            let signature = required("signature", "signature")?;
             return Ok(Some(Self {
                 access_key: access_key.to_owned(),
                 policy: policy.to_owned(),
@@ -39,43 +40,43 @@ impl Claim {
                 credential: None,
             }));
         }
-        let algorithm = need("x-amz-algorithm", "X-Amz-Algorithm")?;
+        let algorithm = required("x-amz-algorithm", "X-Amz-Algorithm")?;
         if algorithm != ALGORITHM {
             let message = "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"";
-            return Err(Fault::argument("X-Amz-Algorithm", algorithm, message));
+            return Err(S3Error::argument("X-Amz-Algorithm", algorithm, message));
         }
-        let text = need("x-amz-credential", "X-Amz-Credential")?;
-        let credential = Credential::parse(text).map_err(|what| Fault::argument("X-Amz-Credential", text, what))?;
-        let date = need("x-amz-date", "X-Amz-Date")?;
+        let text = required("x-amz-credential", "X-Amz-Credential")?;
+        let credential = Credential::parse(text).map_err(|what| S3Error::argument("X-Amz-Credential", text, what))?;
+        let date = required("x-amz-date", "X-Amz-Date")?;
         if date::iso_basic(date).is_none() || !date.starts_with(&credential.day) {
             let message = "X-Amz-Date must be in the ISO8601 Long Format and of the credential's day";
-            return Err(Fault::argument("X-Amz-Date", date, message));
+            return Err(S3Error::argument("X-Amz-Date", date, message));
         }
         Ok(Some(Self {
             access_key: credential.access_key.clone(),
             policy: policy.to_owned(),
-            signature: need("x-amz-signature", "X-Amz-Signature")?.to_owned(),
+            signature: required("x-amz-signature", "X-Amz-Signature")?.to_owned(),
             credential: Some(credential),
         }))
     }
 
-    /// The policy as it came, base64.
+    /// The policy in base64.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// The region it was signed for, in version 4.
+    /// The region of a version 4 signature.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.credential.as_ref().map(|credential| &*credential.region)
     }
 
-    /// Whether it holds.
+    /// Verifies the signature.
     ///
     /// # Errors
     /// `SignatureDoesNotMatch`.
-    pub fn check(&self, secret: &str) -> Result<(), Fault> {
+    pub fn verify(&self, secret: &str) -> Result<(), S3Error> {
         let policy = self.policy.as_bytes();
         let holds: bool = match &self.credential {
             None => {
@@ -89,8 +90,8 @@ impl Claim {
     }
 }
 
-fn missing(name: &'static str) -> Fault {
-    Fault::argument(
+fn missing(name: &'static str) -> S3Error {
+    S3Error::argument(
         name,
         "",
         format!(

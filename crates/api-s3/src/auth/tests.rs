@@ -1,13 +1,13 @@
-//! Signatures that Amazon and Riak CS published, and what must not hold.
+//! Published signatures of Amazon and Riak CS verify; modified requests do not.
 
 use hyper::header::{HeaderMap, HeaderName};
 use proptest::prelude::*;
 
 use super::*;
 
-/// A request as a test writes it.
+/// A request of a test.
 #[derive(Clone)]
-struct Sent {
+struct TestRequest {
     method: String,
     path: String,
     query: Option<String>,
@@ -17,7 +17,7 @@ struct Sent {
     region: Option<&'static str>,
 }
 
-impl Sent {
+impl TestRequest {
     fn new(method: &str, target: &str, headers: &[(&str, &str)], now: &str) -> Self {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
@@ -42,9 +42,9 @@ impl Sent {
         self
     }
 
-    fn check(&self, secret: &str) -> Result<Option<(String, Checked)>, Fault> {
-        let query = Query::of(self.query.as_deref());
-        let request = Request {
+    fn check(&self, secret: &str) -> Result<Option<(String, VerifiedSignature)>, S3Error> {
+        let query = S3Query::parse(self.query.as_deref());
+        let request = AuthRequest {
             method: &self.method,
             path: &self.path,
             raw_query: self.query.as_deref(),
@@ -55,34 +55,34 @@ impl Sent {
             now: self.now,
             region: self.region,
         };
-        let Some(claim) = Claim::of(&request)? else { return Ok(None) };
-        let key = claim.access_key().to_owned();
-        claim.check(&request, secret).map(|checked| Some((key, checked)))
+        let Some(signature) = RequestSignature::of(&request)? else { return Ok(None) };
+        let key = signature.access_key().to_owned();
+        signature.verify(&request, secret).map(|checked| Some((key, checked)))
     }
 
     fn holds(&self, secret: &str) -> bool {
         matches!(self.check(secret), Ok(Some(_)))
     }
 
-    fn code(&self, secret: &str) -> Result<Scheme, Code> {
-        self.check(secret).map(|found| found.unwrap().1.scheme).map_err(|fault| fault.code)
+    fn code(&self, secret: &str) -> Result<AuthScheme, Code> {
+        self.check(secret).map(|found| found.unwrap().1.scheme).map_err(|error| error.code)
     }
 }
 
 const V2_SECRET: &str = "uV3F3YluFJax1cknvbcGwgjvx4QpvB+leU8dUj2o";
 
-fn v2(method: &str, target: &str, date: &str, signature: &str) -> Sent {
+fn v2(method: &str, target: &str, date: &str, signature: &str) -> TestRequest {
     let authorization = format!("AWS 0PN5J17HBGZHT7JJ3X82:{signature}");
-    Sent::new(method, target, &[("date", date), ("authorization", &authorization)], date)
+    TestRequest::new(method, target, &[("date", date), ("authorization", &authorization)], date)
 }
 
-fn puppy() -> Sent {
+fn puppy() -> TestRequest {
     v2("GET", "/photos/puppy.jpg", "Tue, 27 Mar 2007 19:36:42 +0000", "xXjDGYUmKxnwqr5KXNPGldn5LbA=")
         .at_bucket("johnsmith")
 }
 
 #[test]
-fn the_published_signatures_of_version_2_hold() {
+fn the_published_signatures_of_version_2_verify() {
     let put = "Tue, 27 Mar 2007 21:15:45 +0000";
     let delete = "Tue, 27 Mar 2007 21:20:27 +0000";
     let upload = "Tue, 27 Mar 2007 21:06:08 +0000";
@@ -124,21 +124,21 @@ fn the_published_signatures_of_version_2_hold() {
 }
 
 #[test]
-fn list_parts_of_the_riak_cs_manual_holds() {
+fn list_parts_of_the_riak_cs_manual_verifies() {
     let id = "VXBsb2FkIElEIGZvciA2aWWpbmcncyBteS1tb3ZpZS5tMnRzIHVwbG9hZA";
     let target = format!("/large.iso?max-parts=2&part-number-marker=1&uploadId={id}");
     let sent = v2("GET", &target, "Mon, 1 Nov 2010 20:34:56 GMT", "YSQi8OsWrSMHmZNM1XhQwL8tnaU=").at_bucket("os");
-    assert_eq!(sent.code("SECRET"), Ok(Scheme::V2Header));
+    assert_eq!(sent.code("SECRET"), Ok(AuthScheme::V2Header));
 }
 
-/// Signs with a reading of its own.
+/// Signs a given string to sign.
 fn v2_of(text: &str, secret: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(canonical::hmac_sha1(secret.as_bytes(), text.as_bytes()))
 }
 
 #[test]
-fn readings_of_the_resource_that_real_clients_have_are_tried() {
+fn known_readings_of_the_canonical_resource_are_tried() {
     let date = "Tue, 27 Mar 2007 19:36:42 UTC";
     for (target, resource) in [
         ("/b/?acl", "/b?acl?acl"),
@@ -162,7 +162,7 @@ fn readings_of_the_resource_that_real_clients_have_are_tried() {
 }
 
 #[test]
-fn white_space_within_a_header_is_signed_as_it_is_or_folded() {
+fn white_space_within_a_header_is_signed_verbatim_or_folded() {
     let date = "Tue, 27 Mar 2007 19:36:42 UTC";
     for (value, holds) in [("two  spaces", true), ("two spaces", true), (" two  spaces ", false), ("twospaces", false)]
     {
@@ -174,7 +174,7 @@ fn white_space_within_a_header_is_signed_as_it_is_or_folded() {
 }
 
 #[test]
-fn who_has_a_presigned_address_of_version_2_can_add_nothing_that_counts() {
+fn a_presigned_v2_address_cannot_be_extended() {
     for (method, resource, target) in [
         ("PUT", "/b/k", "/b/k?tagging"),
         ("GET", "/b/k", "/b/k?response-content-type=text%2Fhtml"),
@@ -188,7 +188,7 @@ fn who_has_a_presigned_address_of_version_2_can_add_nothing_that_counts() {
         let signed = |target: &str| {
             let mark = if target.contains('?') { '&' } else { '?' };
             let target = format!("{target}{mark}AWSAccessKeyId=K&Expires=2000000000&Signature={signature}");
-            Sent::new(method, &target, &[], "20200101T000000Z")
+            TestRequest::new(method, &target, &[], "20200101T000000Z")
         };
         assert!(signed(resource).holds("s"), "{resource}");
         assert!(!signed(target).holds("s"), "{method} {target}");
@@ -196,11 +196,11 @@ fn who_has_a_presigned_address_of_version_2_can_add_nothing_that_counts() {
 }
 
 #[test]
-fn headers_that_were_moved_into_a_presigned_address_are_headers_again() {
+fn headers_moved_into_a_presigned_address_are_restored() {
     let moved = |query: &str, headers: &[(&'static str, &'static str)]| {
         let mut map: HeaderMap =
             headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        move_headers(&Query::of(Some(query)), &mut map).map(|()| map).map_err(|fault| fault.code)
+        restore_headers(&S3Query::parse(Some(query)), &mut map).map(|()| map).map_err(|error| error.code)
     };
     let signed = "AWSAccessKeyId=K&Expires=2000000000&Signature=s";
     let found = moved(&format!("{signed}&Content-MD5=m&X-Amz-Acl=private&x-amz-meta-a=b&x-amz-meta-a=c"), &[]).unwrap();
@@ -227,14 +227,14 @@ fn headers_that_were_moved_into_a_presigned_address_are_headers_again() {
 }
 
 #[test]
-fn a_presigned_address_holds_the_body_to_the_hash_in_its_query() {
+fn a_presigned_address_checks_the_body_against_the_hash_in_its_query() {
     let abc = canonical::sha256_hex(b"abc");
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Content-Sha256={abc}&X-Amz-Credential=\
          K%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date={NOW}&X-Amz-Expires=60&X-Amz-SignedHeaders=host"
     );
     let signature = sign_v4("/k", &query, &[("host", "h")], &abc);
-    let sent = Sent::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
+    let sent = TestRequest::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
     for header in [None, Some("UNSIGNED-PAYLOAD"), Some(EMPTY)] {
         let sent = header.map_or_else(|| sent.clone(), |header| sent.clone().with("x-amz-content-sha256", header));
         let checked = sent.check(V4_SECRET).unwrap().unwrap().1;
@@ -244,15 +244,15 @@ fn a_presigned_address_holds_the_body_to_the_hash_in_its_query() {
 }
 
 #[test]
-fn a_header_that_was_signed_in_the_query_of_version_4_is_signed_and_no_other() {
+fn only_headers_signed_in_a_v4_query_are_accepted() {
     let query = format!(
         "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=K%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date={NOW}\
          &X-Amz-Expires=60&X-Amz-SignedHeaders=host&x-amz-acl=private&x-amz-meta-a=b%20c"
     );
     let signature = sign_v4("/k", &query, &[("host", "h")], "UNSIGNED-PAYLOAD");
-    let sent = Sent::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
+    let sent = TestRequest::new("GET", &format!("/k?{query}&X-Amz-Signature={signature}"), &[("host", "h")], NOW);
     let moved = sent.clone().with("x-amz-acl", "private").with("x-amz-meta-a", "b c");
-    assert_eq!(moved.code(V4_SECRET), Ok(Scheme::V4Query));
+    assert_eq!(moved.code(V4_SECRET), Ok(AuthScheme::V4Query));
     for (name, value) in [("x-amz-acl", "public-read"), ("x-amz-meta-a", "b"), ("x-amz-meta-b", "b c")] {
         assert_eq!(sent.clone().with(name, value).code(V4_SECRET), Err(Code::AccessDenied), "{name}: {value}");
     }
@@ -264,12 +264,12 @@ fn the_dates_of_version_2_are_checked() {
     for (shift, fine) in [(0i64, true), (899, true), (-899, true), (901, false), (-901, false)] {
         let mut sent = sent.clone();
         sent.now = sent.now.checked_add_signed(shift * 1_000_000).unwrap();
-        let expected = if fine { Ok(Scheme::V2Header) } else { Err(Code::RequestTimeTooSkewed) };
+        let expected = if fine { Ok(AuthScheme::V2Header) } else { Err(Code::RequestTimeTooSkewed) };
         assert_eq!(sent.code(V2_SECRET), expected, "{shift}");
     }
     for date in ["", "yesterday"] {
-        let fault = sent.clone().with("date", date).check(V2_SECRET).unwrap_err();
-        assert_eq!((fault.code, fault.message.contains("valid Date or x-amz-date header")), (Code::AccessDenied, true));
+        let error = sent.clone().with("date", date).check(V2_SECRET).unwrap_err();
+        assert_eq!((error.code, error.message.contains("valid Date or x-amz-date header")), (Code::AccessDenied, true));
     }
     let mut skewed = sent.clone();
     skewed.now += 1_000_000_000;
@@ -278,7 +278,7 @@ fn the_dates_of_version_2_are_checked() {
 }
 
 #[test]
-fn presigned_addresses_of_version_2() {
+fn presigned_v2_addresses_verify_until_they_expire() {
     let text = "PUT\nmd5\ntext/plain\n2000000000\nx-amz-acl:public-read\nx-amz-meta-a:b c\n/b/k?versionId=1";
     let signature = v2_of(text, "s");
     let escaped = percent_encoding::percent_encode(signature.as_bytes(), canonical::QUERY).to_string();
@@ -288,22 +288,22 @@ fn presigned_addresses_of_version_2() {
              x-amz-meta-a=b++c&content-md5=md5&Content-Type=text%2Fplain"
         )
     };
-    let sent = Sent::new("PUT", &target(&escaped), &[], "20200101T000000Z");
-    assert_eq!(sent.code("s"), Ok(Scheme::V2Query));
-    // A plus that was not escaped, and headers that came as headers after all.
-    let plain = Sent::new("PUT", &target(&signature), &[("x-amz-acl", "public-read")], "20200101T000000Z");
-    assert_eq!(plain.code("s"), Ok(Scheme::V2Query));
+    let sent = TestRequest::new("PUT", &target(&escaped), &[], "20200101T000000Z");
+    assert_eq!(sent.code("s"), Ok(AuthScheme::V2Query));
+    // The plus is not escaped, and one moved header arrives as a real header.
+    let plain = TestRequest::new("PUT", &target(&signature), &[("x-amz-acl", "public-read")], "20200101T000000Z");
+    assert_eq!(plain.code("s"), Ok(AuthScheme::V2Query));
     assert_eq!(plain.clone().with("x-amz-acl", "private").code("s"), Err(Code::SignatureDoesNotMatch));
     assert_eq!(plain.clone().with("x-amz-copy-source", "/b/other").code("s"), Err(Code::SignatureDoesNotMatch));
 
     let mut late = sent.clone();
     late.now = 2_000_000_001_000_000;
-    let fault = late.check("s").unwrap_err();
-    assert_eq!((fault.code, &*fault.message), (Code::AccessDenied, "Request has expired"));
-    assert_eq!(fault.extras[0], ("Expires", "2033-05-18T03:33:20.000Z".to_owned()));
+    let error = late.check("s").unwrap_err();
+    assert_eq!((error.code, &*error.message), (Code::AccessDenied, "Request has expired"));
+    assert_eq!(error.extras[0], ("Expires", "2033-05-18T03:33:20.000Z".to_owned()));
     for query in ["AWSAccessKeyId=K&Signature=x", "Signature=x&Expires=1", "AWSAccessKeyId=K&Signature=x&Expires=soon"]
     {
-        let sent = Sent::new("GET", &format!("/b/k?{query}"), &[], "20200101T000000Z");
+        let sent = TestRequest::new("GET", &format!("/b/k?{query}"), &[], "20200101T000000Z");
         assert_eq!(sent.code("s"), Err(Code::AccessDenied), "{query}");
     }
 }
@@ -312,7 +312,7 @@ const V4_SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 const NOW: &str = "20130524T000000Z";
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-fn v4(method: &str, target: &str, headers: &[(&str, &str)], signed: &str, signature: &str) -> Sent {
+fn v4(method: &str, target: &str, headers: &[(&str, &str)], signed: &str, signature: &str) -> TestRequest {
     let authorization = format!(
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders={signed},\
          Signature={signature}"
@@ -320,10 +320,10 @@ fn v4(method: &str, target: &str, headers: &[(&str, &str)], signed: &str, signat
     let mut all =
         vec![("host", "examplebucket.s3.amazonaws.com"), ("x-amz-date", NOW), ("authorization", &authorization)];
     all.extend_from_slice(headers);
-    Sent::new(method, target, &all, NOW).at_bucket("examplebucket")
+    TestRequest::new(method, target, &all, NOW).at_bucket("examplebucket")
 }
 
-fn v4_get() -> Sent {
+fn v4_get() -> TestRequest {
     v4(
         "GET",
         "/test.txt",
@@ -333,18 +333,18 @@ fn v4_get() -> Sent {
     )
 }
 
-fn v4_presigned(signature: &str) -> Sent {
+fn v4_presigned(signature: &str) -> TestRequest {
     let target = format!(
         "/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2F\
          aws4_request&X-Amz-Date={NOW}&X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature={signature}"
     );
-    Sent::new("GET", &target, &[("host", "examplebucket.s3.amazonaws.com")], NOW).at_bucket("examplebucket")
+    TestRequest::new("GET", &target, &[("host", "examplebucket.s3.amazonaws.com")], NOW).at_bucket("examplebucket")
 }
 
 const PRESIGNED: &str = "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
 
 #[test]
-fn the_published_signatures_of_version_4_hold() {
+fn the_published_signatures_of_version_4_verify() {
     let plain = "host;x-amz-content-sha256;x-amz-date";
     let empty = [("x-amz-content-sha256", EMPTY)];
     let welcome = "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072";
@@ -380,7 +380,7 @@ fn the_published_signatures_of_version_4_hold() {
     }
 }
 
-/// Signs with version 4 what a client would, whatever it takes for the path.
+/// Signs a request with version 4 under the client's own canonical path and query.
 fn sign_v4(path: &str, query: &str, signed: &[(&str, &str)], payload: &str) -> String {
     let headers: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let names: Vec<_> = signed.iter().map(|(name, _)| *name).collect();
@@ -392,7 +392,7 @@ fn sign_v4(path: &str, query: &str, signed: &[(&str, &str)], payload: &str) -> S
 }
 
 #[test]
-fn paths_and_queries_of_version_4_are_read_as_clients_mean_them() {
+fn v4_paths_and_queries_are_canonicalised_as_clients_do() {
     let signed = [("host", "h"), ("x-amz-content-sha256", EMPTY), ("x-amz-date", NOW)];
     let names = "host;x-amz-content-sha256;x-amz-date";
     for (target, path, query) in [
@@ -406,7 +406,7 @@ fn paths_and_queries_of_version_4_are_read_as_clients_mean_them() {
         let signature = sign_v4(path, query, &signed, EMPTY);
         let sent = v4("GET", target, &[("x-amz-content-sha256", EMPTY)], names, &signature).with("host", "h");
         assert!(sent.holds(V4_SECRET), "{target} as {path}?{query}");
-        assert!(!Sent { path: "/other".into(), ..sent }.holds(V4_SECRET));
+        assert!(!TestRequest { path: "/other".into(), ..sent }.holds(V4_SECRET));
     }
 }
 
@@ -415,7 +415,7 @@ fn a_malformed_signature_of_version_4_is_refused_by_name() {
     let sent = v4_get();
     let good = sent.headers["authorization"].to_str().unwrap().to_owned();
     let spaced = sent.clone().with("authorization", &good.replace(',', ",  "));
-    assert_eq!(spaced.code(V4_SECRET), Ok(Scheme::V4Header));
+    assert_eq!(spaced.code(V4_SECRET), Ok(AuthScheme::V4Header));
     let malformed = Code::AuthorizationHeaderMalformed;
     for (from, to, code) in [
         ("SignedHeaders=", "Signed=", malformed),
@@ -444,40 +444,40 @@ fn a_malformed_signature_of_version_4_is_refused_by_name() {
     let mut bare = sent.clone();
     bare.headers.remove("x-amz-content-sha256");
     assert_eq!(bare.code(V4_SECRET), Err(Code::InvalidRequest));
-    let both = Sent { query: Some("X-Amz-Signature=x".into()), ..sent.clone() };
+    let both = TestRequest { query: Some("X-Amz-Signature=x".into()), ..sent.clone() };
     assert_eq!(both.code(V4_SECRET), Err(Code::InvalidArgument));
-    let elsewhere = Sent { region: Some("eu"), ..sent.clone() };
-    let fault = elsewhere.check(V4_SECRET).unwrap_err();
-    assert_eq!((fault.code, &fault.extras[..]), (malformed, &[("Region", "eu".to_owned())][..]));
+    let elsewhere = TestRequest { region: Some("eu"), ..sent.clone() };
+    let error = elsewhere.check(V4_SECRET).unwrap_err();
+    assert_eq!((error.code, &error.extras[..]), (malformed, &[("Region", "eu".to_owned())][..]));
     let mut late = sent;
     late.now += 901_000_000;
     assert_eq!(late.code(V4_SECRET), Err(Code::RequestTimeTooSkewed));
 }
 
 #[test]
-fn headers_that_are_not_signed_are_refused() {
+fn unsigned_amz_headers_are_refused() {
     for sent in [v4_get(), v4_presigned(PRESIGNED)] {
-        let fault = sent.with("x-amz-copy-source", "/b/secret").check(V4_SECRET).unwrap_err();
-        assert_eq!(fault.code, Code::AccessDenied);
-        assert_eq!(fault.extras, [("HeadersNotSigned", "x-amz-copy-source".to_owned())]);
+        let error = sent.with("x-amz-copy-source", "/b/secret").check(V4_SECRET).unwrap_err();
+        assert_eq!(error.code, Code::AccessDenied);
+        assert_eq!(error.extras, [("HeadersNotSigned", "x-amz-copy-source".to_owned())]);
     }
-    // The hash of the body may come unsigned with a presigned address: the body is held to it all the same.
+    // A presigned address accepts an unsigned hash of the body; the body is still checked against it.
     assert!(v4_presigned(PRESIGNED).with("x-amz-content-sha256", EMPTY).holds(V4_SECRET));
 }
 
 #[test]
-fn a_mismatch_shows_what_was_signed_here() {
-    let fault = v4_get().with("range", "bytes=0-8").check(V4_SECRET).unwrap_err();
-    let extra = |name: &str| fault.extras.iter().find(|(one, _)| *one == name).map(|(_, value)| &**value).unwrap();
+fn a_mismatch_shows_the_servers_string_to_sign() {
+    let error = v4_get().with("range", "bytes=0-8").check(V4_SECRET).unwrap_err();
+    let extra = |name: &str| error.extras.iter().find(|(one, _)| *one == name).map(|(_, value)| &**value).unwrap();
     assert!(
         extra("StringToSign").starts_with("AWS4-HMAC-SHA256\n20130524T000000Z\n20130524/us-east-1/s3/aws4_request\n")
     );
     assert!(extra("CanonicalRequest").contains("range:bytes=0-8\n"));
     assert!(extra("StringToSignBytes").starts_with("41 57 53 34 2d"));
     assert_eq!(extra("AWSAccessKeyId"), "AKIAIOSFODNN7EXAMPLE");
-    let fault = puppy().with("date", "Tue, 27 Mar 2007 19:36:43 +0000").check(V2_SECRET).unwrap_err();
+    let error = puppy().with("date", "Tue, 27 Mar 2007 19:36:43 +0000").check(V2_SECRET).unwrap_err();
     let wanted = "GET\n\n\nTue, 27 Mar 2007 19:36:43 +0000\n/johnsmith/photos/puppy.jpg".to_owned();
-    assert!(fault.extras.contains(&("StringToSign", wanted)));
+    assert!(error.extras.contains(&("StringToSign", wanted)));
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn presigned_addresses_of_version_4_are_refused_by_name() {
     }
     let mut sent = v4_presigned(PRESIGNED);
     sent.now += 86_400_000_000;
-    assert_eq!(sent.code(V4_SECRET), Ok(Scheme::V4Query));
+    assert_eq!(sent.code(V4_SECRET), Ok(AuthScheme::V4Query));
     sent.now += 1;
     assert_eq!(sent.check(V4_SECRET).unwrap_err().message, "Request has expired");
     sent.now -= 86_400_000_001 + 901_000_000;
@@ -532,29 +532,29 @@ fn forms_are_signed_in_either_version() {
         let of = |without: &str| {
             let field =
                 |name: &str| form.iter().find(|(one, _)| *one == name && name != without).map(|(_, value)| *value);
-            post::Claim::of(field)
+            post::FormSignature::of(field)
         };
-        let claim = of("").unwrap().unwrap();
-        assert_eq!((claim.access_key.as_str(), claim.policy()), ("AKIAIOSFODNN7EXAMPLE", policy));
-        assert!(claim.check(V4_SECRET).is_ok());
-        assert_eq!(claim.check("other").map_err(|fault| fault.code), Err(Code::SignatureDoesNotMatch));
+        let signature = of("").unwrap().unwrap();
+        assert_eq!((signature.access_key.as_str(), signature.policy()), ("AKIAIOSFODNN7EXAMPLE", policy));
+        assert!(signature.verify(V4_SECRET).is_ok());
+        assert_eq!(signature.verify("other").map_err(|error| error.code), Err(Code::SignatureDoesNotMatch));
         assert!(of("policy").unwrap().is_none());
         for (name, _) in &form[1..] {
-            let fault = of(name).unwrap_err();
-            assert_eq!((fault.code, fault.extras[0].0), (Code::InvalidArgument, "ArgumentName"), "without {name}");
+            let error = of(name).unwrap_err();
+            assert_eq!((error.code, error.extras[0].0), (Code::InvalidArgument, "ArgumentName"), "without {name}");
         }
     }
 }
 
 #[test]
-fn nobody_signed_a_request_without_a_signature() {
-    let sent = Sent::new("GET", "/b/k?prefix=Signature", &[("date", "now")], NOW);
+fn a_request_without_a_signature_is_anonymous() {
+    let sent = TestRequest::new("GET", "/b/k?prefix=Signature", &[("date", "now")], NOW);
     assert!(sent.check("s").unwrap().is_none());
 }
 
 proptest! {
     #[test]
-    fn mutated_requests_never_panic_and_never_hold(
+    fn mutated_requests_never_panic_and_never_verify(
         what in 0usize..3,
         place in any::<prop::sample::Index>(),
         junk in "[ -~]{0,12}",
@@ -574,7 +574,7 @@ proptest! {
             sent.headers.insert("authorization", text.parse().unwrap());
         }
         if let Ok(Some((key, _))) = sent.check(secret) {
-            // What is left of a change: nothing, what counts for nothing, or another key, whose secret is another one.
+            // A surviving change is empty, ignored by the parser, or names another key with another secret.
             let trivial = junk.bytes().all(|byte| matches!(byte, b' ' | b',' | b'&' | b';'));
             let known = ["AKIAIOSFODNN7EXAMPLE", "0PN5J17HBGZHT7JJ3X82"].contains(&&*key);
             prop_assert!(trivial || !known, "{junk} {:?} {:?}", before.0, sent.headers);

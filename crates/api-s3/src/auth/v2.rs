@@ -1,7 +1,7 @@
 //! Signatures of version 2: HMAC-SHA1 over a few headers and the resource.
 //!
-//! Clients disagree about what the resource is, so a signature that does not hold for the widest reading is tried for the few
-//! others that real clients are known to have. Each try costs one SHA-1 of some hundred bytes, and there are at most eighteen.
+//! Clients disagree about the canonical resource. The server verifies the signature for the widest reading first, then
+//! for the variants of known clients. Each try costs one SHA-1 of some hundred bytes; there are at most eighteen.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq as _;
 
-use crate::errors::{Code, Fault};
-use crate::query::{Query, decode_plus, pairs};
+use crate::errors::{Code, S3Error};
+use crate::query::{S3Query, decode_plus, pairs};
 use crate::route::is_subresource;
 
-use super::canonical::{Append, fold, folded, hmac_sha1, joined, trim};
-use super::{Checked, Request, SKEW_MICROS_MAX, Scheme, date, expired, mismatch, skewed};
+use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
+use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, date, expired, mismatch, skewed};
 
 /// Sub-resources that all clients sign.
-const CORE: &[&str] = &[
+const SIGNED_BY_ALL: &[&str] = &[
     "acl",
     "delete",
     "lifecycle",
@@ -37,8 +37,8 @@ const CORE: &[&str] = &[
     "website",
 ];
 
-/// Those that some sign beside.
-const MORE: &[&str] = &[
+/// Sub-resources that some clients sign as well.
+const SIGNED_BY_SOME: &[&str] = &[
     "accelerate",
     "analytics",
     "cors",
@@ -60,50 +60,50 @@ const MORE: &[&str] = &[
     "tagging",
 ];
 
-/// A signature that was read but not checked.
+/// A parsed version 2 signature, not yet verified.
 #[derive(Debug)]
-pub struct Claim {
+pub struct SignatureV2 {
     /// The access key id.
     pub access_key: String,
-    scheme: Scheme,
+    scheme: AuthScheme,
     signature: String,
-    /// What stands in the line of the date.
+    /// The date line of the string to sign.
     date_line: Vec<u8>,
 }
 
-impl Claim {
-    /// Reads `<access key>:<signature>` and the time of the request.
-    pub(super) fn of_header(request: &Request<'_>, credential: &str) -> Result<Self, Fault> {
+impl SignatureV2 {
+    /// Parses `<access key>:<signature>` and checks the time of the request.
+    pub(super) fn of_header(request: &AuthRequest<'_>, credential: &str) -> Result<Self, S3Error> {
         let Some((access_key, signature)) = credential.split_once(':') else {
             let message = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature";
-            return Err(Fault::argument("Authorization", format!("AWS {credential}"), message));
+            return Err(S3Error::argument("Authorization", format!("AWS {credential}"), message));
         };
         let moved = request.headers.contains_key("x-amz-date");
         let sent = folded(request.headers, if moved { "x-amz-date" } else { "date" });
         let text = String::from_utf8_lossy(&sent).into_owned();
-        let at = date::parse(&text).ok_or_else(undated)?;
+        let at = date::parse(&text).ok_or_else(missing_date)?;
         if at.abs_diff(request.now) > SKEW_MICROS_MAX {
             return Err(skewed(&text, request.now));
         }
         Ok(Self {
             access_key: access_key.to_owned(),
-            scheme: Scheme::V2Header,
+            scheme: AuthScheme::V2Header,
             signature: signature.to_owned(),
-            date_line: if moved { Vec::new() } else { raw(request, "date") },
+            date_line: if moved { Vec::new() } else { raw_header(request, "date") },
         })
     }
 
-    /// Reads the three parameters of a presigned address.
-    pub(super) fn of_query(request: &Request<'_>) -> Result<Self, Fault> {
-        let parameter = |name: &str| request.query.filled(name);
+    /// Parses the three parameters of a presigned address.
+    pub(super) fn of_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
+        let parameter = |name: &str| request.query.non_empty(name);
         let (Some(access_key), Some(signature), Some(expires)) =
             (parameter("AWSAccessKeyId"), parameter("Signature"), parameter("Expires"))
         else {
             let message = "Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters";
-            return Err(Fault::new(Code::AccessDenied, message));
+            return Err(S3Error::new(Code::AccessDenied, message));
         };
         let seconds: u64 = expires.parse().map_err(|_| {
-            Fault::new(Code::AccessDenied, "Invalid date (should be seconds since epoch)").with("Expires", expires)
+            S3Error::new(Code::AccessDenied, "Invalid date (should be seconds since epoch)").with("Expires", expires)
         })?;
         let until = seconds.saturating_mul(1_000_000);
         if request.now > until {
@@ -113,23 +113,23 @@ impl Claim {
         }
         Ok(Self {
             access_key: access_key.to_owned(),
-            scheme: Scheme::V2Query,
-            // A plus that nobody escaped came as a space.
+            scheme: AuthScheme::V2Query,
+            // An unescaped plus was decoded as a space.
             signature: signature.replace(' ', "+"),
             date_line: expires.as_bytes().to_vec(),
         })
     }
 
-    /// Whether the signature is that of the request under one of the readings.
-    pub(super) fn check(self, request: &Request<'_>, secret: &str) -> Result<Checked, Fault> {
-        // The protocol keeps white space within a value, some clients fold it.
-        let (kept, folded) = (self.head(request, trim), self.head(request, fold));
+    /// Verifies the signature under each reading of the request.
+    pub(super) fn verify(self, request: &AuthRequest<'_>, secret: &str) -> Result<VerifiedSignature, S3Error> {
+        // The protocol keeps white space within a value; some clients fold it.
+        let (kept, folded) = (self.before_resource(request, trim), self.before_resource(request, fold));
         let with = |resource: &[u8]| [&kept, resource].concat();
-        if let Some(name) = request.query.iter().map(|(name, _)| name).find(|name| self.leaves_open(name)) {
+        if let Some(name) = request.query.iter().map(|(name, _)| name).find(|name| self.is_unsigned_subresource(name)) {
             let message = format!("The address was signed without the parameter {name}");
-            return Err(Fault::new(Code::AccessDenied, message));
+            return Err(S3Error::new(Code::AccessDenied, message));
         }
-        let resources = resources(request, self.scheme == Scheme::V2Query);
+        let resources = resources(request, self.scheme == AuthScheme::V2Query);
         let given: Option<[u8; 20]> = STANDARD.decode(&self.signature).ok().and_then(|bytes| bytes.try_into().ok());
         let holds = given.is_some_and(|given| {
             let heads = [&kept, &folded].into_iter().take(if kept == folded { 1 } else { 2 });
@@ -137,26 +137,26 @@ impl Claim {
             texts.any(|text| hmac_sha1(secret.as_bytes(), &text).ct_eq(&given).into())
         });
         if holds {
-            return Ok(Checked { scheme: self.scheme, signer: None, body: None });
+            return Ok(VerifiedSignature { scheme: self.scheme, signer: None, body: None });
         }
         Err(mismatch(&self.access_key, &with(&resources[0]), &self.signature))
     }
 
-    /// Whether a parameter decides what is done and yet is not signed. A presigned address is for others, who must not make
-    /// something else of it; who signs each request says with the next signature what it is for.
-    fn leaves_open(&self, name: &str) -> bool {
-        self.scheme == Scheme::V2Query && is_subresource(name) && !is_signed(name)
+    /// Whether a parameter selects the operation without being signed. Anyone may hold a presigned address, and must
+    /// not turn it into another operation. A client with a header signature signs every request anew.
+    fn is_unsigned_subresource(&self, name: &str) -> bool {
+        self.scheme == AuthScheme::V2Query && is_subresource(name) && !is_signed(name)
     }
 
-    /// The string to sign up to the resource; `append` puts the values of headers into it.
-    fn head(&self, request: &Request<'_>, append: Append) -> Vec<u8> {
-        let presigned = self.scheme == Scheme::V2Query;
+    /// The string to sign before the resource; `append` formats header values.
+    fn before_resource(&self, request: &AuthRequest<'_>, append: AppendValue) -> Vec<u8> {
+        let presigned = self.scheme == AuthScheme::V2Query;
         let mut text = request.method.as_bytes().to_vec();
         for name in ["content-md5", "content-type"] {
             text.push(b'\n');
             match request.query.iter().find(|(one, _)| presigned && one.eq_ignore_ascii_case(name)) {
                 Some((_, value)) if !request.headers.contains_key(name) => text.extend_from_slice(value.as_bytes()),
-                _ => text.extend_from_slice(&raw(request, name)),
+                _ => text.extend_from_slice(&raw_header(request, name)),
             }
         }
         text.push(b'\n');
@@ -172,17 +172,17 @@ impl Claim {
     }
 }
 
-/// 403, in the words that s3cmd looks for.
-pub(super) fn undated() -> Fault {
-    Fault::new(Code::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
+/// 403 with the message that s3cmd matches.
+pub(super) fn missing_date() -> S3Error {
+    S3Error::new(Code::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
 }
 
-fn raw(request: &Request<'_>, name: &str) -> Vec<u8> {
+fn raw_header(request: &AuthRequest<'_>, name: &str) -> Vec<u8> {
     request.headers.get(name).map(|value| value.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// The headers that are signed, by name. boto moves them into the query of a presigned address; a real header wins.
-fn amz_headers(request: &Request<'_>, presigned: bool, append: Append) -> BTreeMap<String, Vec<u8>> {
+/// The signed headers by name. boto moves them into the query of a presigned address; a real header wins.
+fn amz_headers(request: &AuthRequest<'_>, presigned: bool, append: AppendValue) -> BTreeMap<String, Vec<u8>> {
     let mut signed = BTreeMap::new();
     if presigned {
         for (name, value) in request.query.iter() {
@@ -204,25 +204,26 @@ fn amz_headers(request: &Request<'_>, presigned: bool, append: Append) -> BTreeM
     signed
 }
 
-/// Gives a presigned request the headers that clients moved into its query: what was signed as one is one, so that nobody can
-/// make it count for nothing by moving it. A real header wins. boto moves all of them with version 2; of version 4, signers of
-/// JavaScript and Go move those that say something about the object, and only these are taken: some put the checksum of an
-/// empty body there.
+/// Restores the headers that a client moved into the query of a presigned address, so that moving a signed header
+/// cannot disable it. A real header wins. boto moves all headers with version 2. Version 4 signers of JavaScript and Go
+/// move headers about the object, and only those are restored: some put the checksum of an empty body there.
 ///
 /// # Errors
-/// 400 `InvalidArgument` for a name or a value that no header can have.
-pub(crate) fn move_headers(query: &Query, headers: &mut HeaderMap) -> Result<(), Fault> {
-    let Some(moves) = mover(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else { return Ok(()) };
+/// 400 `InvalidArgument` for an invalid header name or value.
+pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
+    let Some(moves) = moved_header_filter(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else {
+        return Ok(());
+    };
     let mut moved = HeaderMap::new();
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
         if !moves(&lower) || headers.contains_key(&lower) {
             continue;
         }
-        let bad = || Fault::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
+        let bad = || S3Error::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
         let header = HeaderName::try_from(lower).map_err(|_| bad())?;
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
-        if !ONCE.contains(&header.as_str()) || !moved.contains_key(&header) {
+        if !SINGLE_VALUED.contains(&header.as_str()) || !moved.contains_key(&header) {
             moved.append(header, value);
         }
     }
@@ -230,40 +231,40 @@ pub(crate) fn move_headers(query: &Query, headers: &mut HeaderMap) -> Result<(),
     Ok(())
 }
 
-/// Headers that a request has once.
-const ONCE: [&str; 2] = ["content-md5", "content-type"];
+/// Headers with a single value.
+const SINGLE_VALUED: [&str; 2] = ["content-md5", "content-type"];
 
-/// Which parameters of a presigned request are headers; `None` for one that is not presigned.
-fn mover(query: &Query) -> Option<fn(&str) -> bool> {
+/// Selects the query parameters that are headers; `None` for a request that is not presigned.
+fn moved_header_filter(query: &S3Query) -> Option<fn(&str) -> bool> {
     if query.has("X-Amz-Algorithm") {
-        return query.has("X-Amz-Signature").then_some(about_the_object as fn(&str) -> bool);
+        return query.has("X-Amz-Signature").then_some(is_object_header as fn(&str) -> bool);
     }
     let presigned = query.has("AWSAccessKeyId") && query.has("Signature");
-    presigned.then_some(|name| ONCE.contains(&name) || name.starts_with("x-amz-"))
+    presigned.then_some(|name| SINGLE_VALUED.contains(&name) || name.starts_with("x-amz-"))
 }
 
-fn about_the_object(name: &str) -> bool {
+fn is_object_header(name: &str) -> bool {
     const NAMES: [&str; 4] = ["x-amz-acl", "x-amz-storage-class", "x-amz-tagging", "x-amz-website-redirect-location"];
     NAMES.contains(&name) || name.starts_with("x-amz-meta-") || name.starts_with("x-amz-grant-")
 }
 
-/// Whether a sub-resource is signed, by some clients at least.
+/// Whether at least some clients sign a sub-resource.
 fn is_signed(name: &str) -> bool {
-    CORE.contains(&name) || MORE.contains(&name)
+    SIGNED_BY_ALL.contains(&name) || SIGNED_BY_SOME.contains(&name)
 }
 
-/// The resource in every reading that clients are known to have, the widest first. `presigned`: only readings that leave nothing
-/// out, for who has the address could add it.
-fn resources(request: &Request<'_>, presigned: bool) -> Vec<Vec<u8>> {
+/// The canonical resource in every known reading, the widest first. With `presigned`, only readings that include every
+/// sub-resource, because the holder of the address could add one.
+fn resources(request: &AuthRequest<'_>, presigned: bool) -> Vec<Vec<u8>> {
     let path = match request.host_bucket {
         Some(bucket) => format!("/{bucket}{}", request.path),
         None => request.path.to_owned(),
     };
     let all = sub_resources(request.raw_query, is_signed, false);
-    let some = |name: &str| if presigned { is_signed(name) } else { CORE.contains(&name) };
+    let some = |name: &str| if presigned { is_signed(name) } else { SIGNED_BY_ALL.contains(&name) };
     let core = sub_resources(request.raw_query, some, false);
     let with_type = sub_resources(request.raw_query, |name| some(name) || name == "list-type", false);
-    // An empty value signed with its equals sign, as botocore does.
+    // botocore signs an empty value with its equals sign.
     let empty = sub_resources(request.raw_query, is_signed, true);
     let mut readings = vec![[path.as_bytes(), &all].concat()];
     for query in [&core, &with_type, &empty] {
@@ -271,7 +272,7 @@ fn resources(request: &Request<'_>, presigned: bool) -> Vec<Vec<u8>> {
     }
     let bare = path.trim_start_matches('/');
     if !bare.is_empty() && bare.find('/').is_none_or(|slash| slash + 1 == bare.len()) {
-        // The bucket itself: with and without the slash behind it, and without it and the sub-resource twice.
+        // The bucket itself: with and without the trailing slash, and without it with the sub-resource twice.
         let short = path.strip_suffix('/').unwrap_or(&path);
         for query in [&all, &core] {
             readings.push([short.as_bytes(), query].concat());
@@ -288,7 +289,7 @@ fn resources(request: &Request<'_>, presigned: bool) -> Vec<Vec<u8>> {
     seen
 }
 
-/// The parameters that belong to the resource, sorted by name, values decoded; empty values with their sign or without.
+/// The signed parameters, sorted by name, with decoded values; `keep_empty` keeps the equals sign of empty values.
 fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool, keep_empty: bool) -> Vec<u8> {
     let mut found = Vec::new();
     for (name, value) in pairs(raw_query.unwrap_or_default()).take(crate::query::PARAMETERS_MAX) {

@@ -1,32 +1,35 @@
-//! Signatures of version 4: HMAC-SHA256 over the request in a canonical form.
+//! Version 4 signatures: HMAC-SHA256 over the canonical request.
 
 use larder_model::rows::Micros;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
 
 use crate::dates;
-use crate::errors::{Code, Fault};
+use crate::errors::{Code, S3Error};
 use crate::path::decode;
 use crate::query::{decode_plus, pairs};
 
 use super::canonical::{PATH, QUERY, folded, hmac_sha256, sha256_hex, unhex};
 use super::payload::{CONTENT_SHA256, Payload};
-use super::{Checked, Request, SKEW_MICROS_MAX, Scheme, Signer, date, expired, mismatch, skewed, spelled, v2};
+use super::{
+    AuthRequest, AuthScheme, ChunkSigner, SKEW_MICROS_MAX, VerifiedSignature, date, expired, mismatch, skewed,
+    spaced_hex, v2,
+};
 
-/// What it calls itself.
+/// The name of the algorithm.
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The last part of every scope.
+/// The last part of every credential scope.
 const TERMINAL: &str = "aws4_request";
-/// The service in every scope.
+/// The service of every credential scope.
 const SERVICE: &str = "s3";
-/// Longest life of a presigned address, in seconds.
+/// Longest validity of a presigned address, in seconds.
 const EXPIRES_MAX: u64 = 604_800;
-/// A body that is not signed.
+/// The payload hash of an unsigned body.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// Most headers that a signature may name.
+/// Most signed headers of a signature.
 const SIGNED_HEADERS_MAX: usize = 256;
 
-/// Who signed, for when and where.
+/// The credential of a signature: access key and scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     /// The access key id.
@@ -38,8 +41,8 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Reads `<access key>/<day>/<region>/s3/aws4_request`, from the right: a key may have slashes. The error says what is
-    /// wrong.
+    /// Parses `<access key>/<day>/<region>/s3/aws4_request` from the right, because a key may contain slashes. The
+    /// error is the message for the client.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let mut parts = text.rsplitn(5, '/');
         let (Some(terminal), Some(service), Some(region), Some(day), Some(access_key)) =
@@ -64,12 +67,12 @@ impl Credential {
         Ok(Self { access_key: access_key.to_owned(), day: day.to_owned(), region: region.to_owned() })
     }
 
-    /// Day, region and service in one line.
+    /// The credential scope.
     pub(super) fn scope(&self) -> String {
         format!("{}/{}/{SERVICE}/{TERMINAL}", self.day, self.region)
     }
 
-    /// The key that signs for this day and region.
+    /// The signing key of this day and region.
     pub(super) fn key(&self, secret: &str) -> [u8; 32] {
         let day = hmac_sha256(format!("AWS4{secret}").as_bytes(), self.day.as_bytes());
         let region = hmac_sha256(&day, self.region.as_bytes());
@@ -78,57 +81,57 @@ impl Credential {
     }
 }
 
-/// A signature that was read but not checked.
+/// A parsed version 4 signature, not yet verified.
 #[derive(Debug)]
-pub struct Claim {
-    /// Who signed.
+pub struct SignatureV4 {
+    /// The access key and scope.
     pub credential: Credential,
-    scheme: Scheme,
-    /// The time, `20060102T150405Z`.
+    scheme: AuthScheme,
+    /// The time of signing, `20060102T150405Z`.
     date: String,
     signed_headers: Vec<String>,
     signature: String,
-    /// What may stand for the body: a presigned address may be signed with or without it.
+    /// Payload hashes to try: a presigned address may be signed with or without the body's hash.
     payloads: Vec<String>,
 }
 
-impl Claim {
-    /// Reads `Credential=…, SignedHeaders=…, Signature=…`, and the headers that say when and what.
-    pub(super) fn of_header(request: &Request<'_>, text: &str) -> Result<Self, Fault> {
+impl SignatureV4 {
+    /// Parses `Credential=…, SignedHeaders=…, Signature=…`, and the headers with date and payload hash.
+    pub(super) fn of_header(request: &AuthRequest<'_>, text: &str) -> Result<Self, S3Error> {
         let (mut credential, mut signed_headers, mut signature) = (None, None, None);
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| malformed("a component has no value."))?;
+            let (name, value) = part.split_once('=').ok_or_else(|| malformed_header("a component has no value."))?;
             match name {
                 "Credential" => credential = Some(value),
                 "SignedHeaders" => signed_headers = Some(value),
                 "Signature" => signature = Some(value),
-                _ => return Err(malformed(&format!("unknown component {name}."))),
+                _ => return Err(malformed_header(&format!("unknown component {name}."))),
             }
         }
-        let missing = |name: &str| malformed(&format!("missing {name}."));
+        let missing = |name: &str| malformed_header(&format!("missing {name}."));
         let credential = credential.filter(|value| !value.is_empty()).ok_or_else(|| missing("Credential"))?;
         let signed_headers =
             signed_headers.filter(|value| !value.is_empty()).ok_or_else(|| missing("SignedHeaders"))?;
         let signature = signature.filter(|value| !value.is_empty()).ok_or_else(|| missing("Signature"))?;
-        let credential = Credential::parse(credential).map_err(malformed)?;
-        in_region(&credential, request.region).map_err(|fault| fault(Code::AuthorizationHeaderMalformed))?;
+        let credential = Credential::parse(credential).map_err(malformed_header)?;
+        check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationHeaderMalformed))?;
         let (at, sent) = header_date(request)?;
         let date = dates::basic(at);
         if !date.starts_with(&credential.day) {
             let message =
                 format!("invalid credential date \"{}\". This date is not the one of the request.", credential.day);
-            return Err(malformed(&message));
+            return Err(malformed_header(&message));
         }
         if at.abs_diff(request.now) > SKEW_MICROS_MAX {
             return Err(skewed(&sent, request.now));
         }
         let payload = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok()).map(str::trim);
-        let payload =
-            payload.ok_or_else(|| Fault::invalid("Missing required header for this request: x-amz-content-sha256"))?;
+        let payload = payload
+            .ok_or_else(|| S3Error::invalid("Missing required header for this request: x-amz-content-sha256"))?;
         Payload::parse(payload)?;
         Ok(Self {
             credential,
-            scheme: Scheme::V4Header,
+            scheme: AuthScheme::V4Header,
             date,
             signed_headers: header_names(signed_headers)?,
             signature: signature.to_owned(),
@@ -136,11 +139,11 @@ impl Claim {
         })
     }
 
-    /// Reads the parameters of a presigned address.
-    pub(super) fn of_query(request: &Request<'_>) -> Result<Self, Fault> {
+    /// Parses the parameters of a presigned address.
+    pub(super) fn of_query(request: &AuthRequest<'_>) -> Result<Self, S3Error> {
         let get = |name: &str| {
-            request.query.filled(name).ok_or_else(|| {
-                wrong(
+            request.query.non_empty(name).ok_or_else(|| {
+                malformed_query(
                     "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, \
                        X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
                 )
@@ -150,17 +153,17 @@ impl Claim {
             (get("X-Amz-Algorithm")?, get("X-Amz-Credential")?, get("X-Amz-Signature")?);
         let (date, signed_headers, expires) = (get("X-Amz-Date")?, get("X-Amz-SignedHeaders")?, get("X-Amz-Expires")?);
         if algorithm != ALGORITHM {
-            return Err(wrong("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
+            return Err(malformed_query("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
         }
         let credential = Credential::parse(credential)
-            .map_err(|what| wrong(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
-        in_region(&credential, request.region).map_err(|fault| fault(Code::AuthorizationQueryParametersError))?;
+            .map_err(|what| malformed_query(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
+        check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationQueryParametersError))?;
         let at = date::iso_basic(date)
-            .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
+            .ok_or_else(|| malformed_query("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
         if !date.starts_with(&credential.day) {
-            return Err(wrong("Invalid credential date. This date is not the same as X-Amz-Date."));
+            return Err(malformed_query("Invalid credential date. This date is not the same as X-Amz-Date."));
         }
-        in_time(at, expires, request.now)?;
+        check_validity_period(at, expires, request.now)?;
         let mut payloads: Vec<String> = Vec::with_capacity(3);
         let header = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok());
         for payload in [request.query.get("X-Amz-Content-Sha256"), header, Some(UNSIGNED)].into_iter().flatten() {
@@ -168,7 +171,7 @@ impl Claim {
         }
         Ok(Self {
             credential,
-            scheme: Scheme::V4Query,
+            scheme: AuthScheme::V4Query,
             date: date.to_owned(),
             signed_headers: header_names(signed_headers)?,
             signature: signature.to_owned(),
@@ -176,47 +179,54 @@ impl Claim {
         })
     }
 
-    /// Whether the signature is that of the request.
-    pub(super) fn check(self, request: &Request<'_>, secret: &str) -> Result<Checked, Fault> {
-        self.all_signed(request)?;
+    /// Verifies the signature.
+    pub(super) fn verify(self, request: &AuthRequest<'_>, secret: &str) -> Result<VerifiedSignature, S3Error> {
+        self.check_all_headers_signed(request)?;
         let key = self.credential.key(secret);
         let given = unhex(&self.signature);
         let encoded = percent_encode(&decode(request.path), PATH).to_string();
-        // Some clients sign the path as they send it, whatever is reserved in it.
+        // Some clients sign the path exactly as sent, without escaping reserved characters.
         let mut paths = vec![encoded.as_str()];
         if encoded != request.path {
             paths.push(request.path);
         }
         for path in paths {
             for payload in &self.payloads {
-                let text = self.string_to_sign(&self.canonical(request, path, payload));
+                let text = self.string_to_sign(&self.canonical_request(request, path, payload));
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
                     let body = unhex(payload);
-                    return Ok(self.checked(key, body));
+                    return Ok(self.into_verified(key, body));
                 }
             }
         }
-        let canonical = self.canonical(request, &encoded, &self.payloads[0]);
+        let canonical = self.canonical_request(request, &encoded, &self.payloads[0]);
         let text = self.string_to_sign(&canonical);
         Err(mismatch(&self.credential.access_key, text.as_bytes(), &self.signature)
             .with("CanonicalRequest", String::from_utf8_lossy(&canonical))
-            .with("CanonicalRequestBytes", spelled(&canonical)))
+            .with("CanonicalRequestBytes", spaced_hex(&canonical)))
     }
 
-    fn checked(self, key: [u8; 32], body: Option<[u8; 32]>) -> Checked {
+    fn into_verified(self, key: [u8; 32], body: Option<[u8; 32]>) -> VerifiedSignature {
         let scope = self.credential.scope();
-        Checked { scheme: self.scheme, signer: Some(Signer::new(key, self.date, scope, self.signature)), body }
+        VerifiedSignature {
+            scheme: self.scheme,
+            signer: Some(ChunkSigner::new(key, self.date, scope, self.signature)),
+            body,
+        }
     }
 
-    /// Refuses headers that are not signed but must be: who holds a presigned put could make it a copy with one.
-    fn all_signed(&self, request: &Request<'_>) -> Result<(), Fault> {
+    /// Refuses unsigned `x-amz-` headers: the holder of a presigned PUT could turn it into a copy by adding one.
+    fn check_all_headers_signed(&self, request: &AuthRequest<'_>) -> Result<(), S3Error> {
         let signed = |name: &str| self.signed_headers.iter().any(|one| one == name);
         let mut unsigned: Vec<&str> = Vec::new();
         if !signed("host") {
             unsigned.push("host");
         }
         for name in request.headers.keys().map(hyper::header::HeaderName::as_str) {
-            if name.starts_with("x-amz-") && name != CONTENT_SHA256 && !signed(name) && !signed_in_query(request, name)
+            if name.starts_with("x-amz-")
+                && name != CONTENT_SHA256
+                && !signed(name)
+                && !is_signed_in_query(request, name)
             {
                 unsigned.push(name);
             }
@@ -225,10 +235,10 @@ impl Claim {
             return Ok(());
         }
         let message = "There were headers present in the request which were not signed";
-        Err(Fault::new(Code::AccessDenied, message).with("HeadersNotSigned", unsigned.join(", ")))
+        Err(S3Error::new(Code::AccessDenied, message).with("HeadersNotSigned", unsigned.join(", ")))
     }
 
-    fn canonical(&self, request: &Request<'_>, path: &str, payload: &str) -> Vec<u8> {
+    fn canonical_request(&self, request: &AuthRequest<'_>, path: &str, payload: &str) -> Vec<u8> {
         let mut text = format!("{}\n{path}\n{}\n", request.method, canonical_query(request.raw_query)).into_bytes();
         for name in &self.signed_headers {
             text.extend_from_slice(name.as_bytes());
@@ -253,28 +263,28 @@ impl Claim {
     }
 }
 
-/// The time of a request whose signature is in a header, and how it was written.
-fn header_date(request: &Request<'_>) -> Result<(Micros, String), Fault> {
+/// The time of a header-signed request, and its text.
+fn header_date(request: &AuthRequest<'_>) -> Result<(Micros, String), S3Error> {
     let name = if request.headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
     let text = String::from_utf8_lossy(&folded(request.headers, name)).into_owned();
-    date::parse(&text).map(|at| (at, text)).ok_or_else(v2::undated)
+    date::parse(&text).map(|at| (at, text)).ok_or_else(v2::missing_date)
 }
 
-/// Whether a presigned address is to be used now.
-fn in_time(at: Micros, expires: &str, now: Micros) -> Result<(), Fault> {
-    let number: i64 = expires.parse().map_err(|_| wrong("X-Amz-Expires should be a number"))?;
-    let seconds = u64::try_from(number).map_err(|_| wrong("X-Amz-Expires must be non-negative"))?;
+/// Checks the validity period of a presigned address.
+fn check_validity_period(at: Micros, expires: &str, now: Micros) -> Result<(), S3Error> {
+    let number: i64 = expires.parse().map_err(|_| malformed_query("X-Amz-Expires should be a number"))?;
+    let seconds = u64::try_from(number).map_err(|_| malformed_query("X-Amz-Expires must be non-negative"))?;
     if seconds > EXPIRES_MAX {
-        return Err(wrong(
+        return Err(malformed_query(
             "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
                           less than 604800 seconds",
         ));
     }
     if seconds == 0 {
-        return Err(wrong("X-Amz-Expires must be greater than zero"));
+        return Err(malformed_query("X-Amz-Expires must be greater than zero"));
     }
     if at > now + SKEW_MICROS_MAX {
-        return Err(Fault::new(Code::AccessDenied, "Request is not valid yet")
+        return Err(S3Error::new(Code::AccessDenied, "Request is not valid yet")
             .with("X-Amz-Date", dates::basic(at))
             .with("ServerTime", dates::iso(now)));
     }
@@ -288,30 +298,30 @@ fn in_time(at: Micros, expires: &str, now: Micros) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the region is the expected one; clients sign again for the one that the error names.
-fn in_region(credential: &Credential, expected: Option<&str>) -> Result<(), impl FnOnce(Code) -> Fault + use<>> {
+/// Checks the region. The error names the expected one, and clients then sign again for it.
+fn check_region(credential: &Credential, expected: Option<&str>) -> Result<(), impl FnOnce(Code) -> S3Error + use<>> {
     let Some(expected) = expected.filter(|region| *region != credential.region) else { return Ok(()) };
     let message = format!(
         "The authorization header is malformed; the region '{}' is wrong; expecting '{expected}'",
         credential.region
     );
     let expected = expected.to_owned();
-    Err(move |code| Fault::new(code, message).with("Region", expected))
+    Err(move |code| S3Error::new(code, message).with("Region", expected))
 }
 
-fn header_names(list: &str) -> Result<Vec<String>, Fault> {
+fn header_names(list: &str) -> Result<Vec<String>, S3Error> {
     let names: Vec<String> = list.split(';').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect();
     if names.len() > SIGNED_HEADERS_MAX {
-        return Err(malformed("too many signed headers."));
+        return Err(malformed_header("too many signed headers."));
     }
     Ok(names)
 }
 
-/// The query with every pair decoded and encoded again, sorted, without the signature.
+/// The canonical query: pairs decoded, encoded again and sorted, without the signature.
 fn canonical_query(raw_query: Option<&str>) -> String {
-    let again = |raw: &str| percent_encode(&decode_plus(raw), QUERY).to_string();
+    let reencode = |raw: &str| percent_encode(&decode_plus(raw), QUERY).to_string();
     let mut all: Vec<(String, String)> = pairs(raw_query.unwrap_or_default())
-        .map(|(name, value)| (again(name), again(value.unwrap_or_default())))
+        .map(|(name, value)| (reencode(name), reencode(value.unwrap_or_default())))
         .filter(|(name, _)| name != "X-Amz-Signature")
         .collect();
     all.sort_unstable();
@@ -319,21 +329,21 @@ fn canonical_query(raw_query: Option<&str>) -> String {
     pairs.join("&")
 }
 
-fn malformed(what: &str) -> Fault {
-    Fault::new(Code::AuthorizationHeaderMalformed, format!("The authorization header is malformed; {what}"))
+fn malformed_header(what: &str) -> S3Error {
+    S3Error::new(Code::AuthorizationHeaderMalformed, format!("The authorization header is malformed; {what}"))
 }
 
-fn wrong(message: &str) -> Fault {
-    Fault::new(Code::AuthorizationQueryParametersError, message.to_owned())
+fn malformed_query(message: &str) -> S3Error {
+    S3Error::new(Code::AuthorizationQueryParametersError, message.to_owned())
 }
 
-/// Whether a header is one that was moved into the signed query, value by value.
-fn signed_in_query(request: &Request<'_>, name: &str) -> bool {
-    let asked = |value: &hyper::header::HeaderValue| {
+/// Whether every value of a header was moved into the signed query.
+fn is_signed_in_query(request: &AuthRequest<'_>, name: &str) -> bool {
+    let is_in_query = |value: &hyper::header::HeaderValue| {
         let same = |(parameter, other): (&str, &str)| {
             parameter.eq_ignore_ascii_case(name) && other.as_bytes() == value.as_bytes()
         };
         request.query.iter().any(same)
     };
-    request.query.has("X-Amz-Signature") && request.headers.get_all(name).iter().all(asked)
+    request.query.has("X-Amz-Signature") && request.headers.get_all(name).iter().all(is_in_query)
 }

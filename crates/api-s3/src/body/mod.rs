@@ -1,10 +1,10 @@
-//! Bodies: requests come in as a stream that is decoded and checked on its way, answers go out whole or in pieces. Never more
-//! than a piece of a large one is held.
+//! Bodies. A request body is a stream that is decoded and verified as it arrives; a response body is sent whole or in
+//! pieces. At most one piece of a large body is in memory.
 
-mod outgoing;
+mod payload_digest;
 mod request;
-mod sum;
+mod response;
 
-pub use outgoing::{Body, Pieces};
 pub(crate) use request::DOCUMENT_TIME_MAX;
-pub use request::{RequestBody, Verdict};
+pub use request::{RequestBody, RequestBodyFailure};
+pub use response::{S3Body, S3BodyStream};

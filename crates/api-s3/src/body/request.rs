@@ -1,6 +1,7 @@
-//! Bodies of requests: taken out of their chunks, summed, counted, and never longer or shorter than announced.
+//! Request bodies: unchunked, hashed, counted, and checked against the announced length.
 //!
-//! Nothing is read before it is asked for: that is what makes the client of `Expect: 100-continue` wait for the checks.
+//! No byte is read before it is requested. So a client that sent `Expect: 100-continue` waits for the checks of its
+//! headers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,35 +17,36 @@ use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects;
 use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
 
-use crate::auth::chunked::Decoder;
-use crate::auth::{Checked, Payload};
-use crate::errors::{Code, Fault};
+use crate::auth::chunked::ChunkedDecoder;
+use crate::auth::{Payload, VerifiedSignature};
+use crate::errors::{Code, S3Error};
 
-use super::sum::Sum;
+use super::payload_digest::PayloadDigest;
 
-/// How long a document may take to come: who asked may not be who may ask any more when it comes at last.
+/// Longest time to receive a document. Permissions are checked when the request begins and may change while it arrives.
 pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Why a body broke off, kept for who answers: the gateway knows only that it did.
+/// Why a request body failed. The gateway sees only a broken stream; the handler takes the S3 error from here.
 #[derive(Debug, Clone, Default)]
-pub struct Verdict(Arc<Mutex<Option<Fault>>>);
+pub struct RequestBodyFailure(Arc<Mutex<Option<S3Error>>>);
 
-impl Verdict {
-    /// The answer to an error of the gateway that read the body: what was wrong with the body, if that was it.
+impl RequestBodyFailure {
+    /// The S3 error for a gateway error: the body's own failure if there is one.
     #[must_use]
-    pub fn of(&self, error: objects::Error) -> Fault {
+    pub fn error_for(&self, error: objects::Error) -> S3Error {
         self.0.lock().take().unwrap_or_else(|| error.into())
     }
 
-    fn keep(&self, fault: Fault) -> BodyError {
-        let error = BodyError(fault.message.clone().into_owned());
-        self.0.lock().get_or_insert(fault);
-        error
+    fn record(&self, error: S3Error) -> BodyError {
+        let body_error = BodyError(error.message.clone().into_owned());
+        // The first failure is kept: later ones follow from it.
+        self.0.lock().get_or_insert(error);
+        body_error
     }
 }
 
-/// Where the bytes come from.
-enum Source {
+/// The source of the raw bytes.
+enum RequestBodySource {
     Wire(PacedIncoming),
     #[cfg(test)]
     Pieces(std::collections::VecDeque<Bytes>),
@@ -55,14 +57,14 @@ enum Source {
 
 /// The body of a request.
 pub struct RequestBody {
-    source: Source,
-    /// What was received and not yet decoded.
+    source: RequestBodySource,
+    /// Bytes received but not yet decoded.
     input: Bytes,
-    decoder: Option<Decoder>,
-    sum: Option<Sum>,
+    decoder: Option<ChunkedDecoder>,
+    digest: Option<PayloadDigest>,
     length: Option<u64>,
     count: Arc<AtomicU64>,
-    verdict: Verdict,
+    failure: RequestBodyFailure,
     done: bool,
 }
 
@@ -73,106 +75,116 @@ impl std::fmt::Debug for RequestBody {
 }
 
 impl RequestBody {
-    /// No body.
+    /// An empty body.
     #[must_use]
     pub fn empty() -> Self {
-        Self::over(Source::Nothing, Some(0))
+        Self::from_source(RequestBodySource::Nothing, Some(0))
     }
 
-    /// The body of a request whose headers say how it is to be read.
+    /// The body of a request, framed and verified as its headers say.
     ///
     /// # Errors
-    /// `MissingContentLength`: chunks without the length of what is in them; `InvalidRequest`: signed chunks of a request whose
-    /// signature cannot sign them; `InvalidArgument`: a payload there is none of.
-    pub fn of(body: PacedIncoming, headers: &HeaderMap, checked: Option<&Checked>) -> Result<Self, Fault> {
+    /// `MissingContentLength`: a chunked payload without its decoded length. `InvalidRequest`: signed chunks without a
+    /// version 4 signature. `InvalidArgument`: an unknown payload type.
+    pub fn of(
+        body: PacedIncoming,
+        headers: &HeaderMap,
+        signature: Option<&VerifiedSignature>,
+    ) -> Result<Self, S3Error> {
         let length = body.length();
-        let mut this = Self::over(Source::Wire(body), length);
-        this.read_as(Payload::of(headers)?, headers, checked)?;
+        let mut this = Self::from_source(RequestBodySource::Wire(body), length);
+        this.set_framing(Payload::of(headers)?, headers, signature)?;
         Ok(this)
     }
 
-    fn over(source: Source, length: Option<u64>) -> Self {
+    fn from_source(source: RequestBodySource, length: Option<u64>) -> Self {
         Self {
             source,
             input: Bytes::new(),
             decoder: None,
-            sum: None,
+            digest: None,
             length,
             count: Arc::default(),
-            verdict: Verdict::default(),
+            failure: RequestBodyFailure::default(),
             done: false,
         }
     }
 
-    fn read_as(&mut self, payload: Payload, headers: &HeaderMap, checked: Option<&Checked>) -> Result<(), Fault> {
+    fn set_framing(
+        &mut self,
+        payload: Payload,
+        headers: &HeaderMap,
+        signature: Option<&VerifiedSignature>,
+    ) -> Result<(), S3Error> {
         match payload {
             Payload::Unsigned => {}
-            Payload::Sha256(expected) => self.sum = Some(Sum::new(expected)),
+            Payload::Sha256(expected) => self.digest = Some(PayloadDigest::new(expected)),
             Payload::Chunked { signed, trailer } => {
-                let signer = checked.and_then(|checked| checked.signer.clone());
+                let signer = signature.and_then(|signature| signature.signer.clone());
                 if signed && signer.is_none() {
-                    return Err(Fault::invalid("Signed chunks need a signature of version 4."));
+                    return Err(S3Error::invalid("Signed chunks need a signature of version 4."));
                 }
                 let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
                 let length = text("x-amz-decoded-content-length").and_then(|length| length.trim().parse().ok());
                 let length: u64 = length.ok_or(Code::MissingContentLength)?;
                 let announced = text("x-amz-trailer").filter(|_| trailer);
                 self.length = Some(length);
-                self.decoder = Some(Decoder::new(length, signer.filter(|_| signed), announced));
+                self.decoder = Some(ChunkedDecoder::new(length, signer.filter(|_| signed), announced));
             }
         }
-        // What was signed counts, whatever an unsigned header says.
-        if let Some(expected) = checked.and_then(|checked| checked.body) {
-            self.sum = Some(Sum::new(expected));
+        // A signed hash overrides the unsigned header.
+        if let Some(expected) = signature.and_then(|signature| signature.body) {
+            self.digest = Some(PayloadDigest::new(expected));
         }
         Ok(())
     }
 
-    /// How many bytes it has once decoded, if that was announced.
+    /// Announced length in bytes after decoding.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// How many bytes of it were read, once decoded.
+    /// Bytes read so far, after decoding.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The same, to look at while somebody else reads the body.
-    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+    /// The counter behind [`count`](Self::count), readable while another task reads the body.
+    pub(crate) fn byte_counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.count)
     }
 
-    /// Why it broke off, once it did.
+    /// The body's failure, filled in when reading fails.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        self.verdict.clone()
+    pub fn failure(&self) -> RequestBodyFailure {
+        self.failure.clone()
     }
 
-    /// All of it, a document of the client's.
+    /// Reads the whole body as a document.
     ///
     /// # Errors
-    /// `MaxMessageLengthExceeded`, `RequestTimeout` when it dribbles, and whatever breaks it off.
-    pub async fn document(self) -> Result<Bytes, Fault> {
+    /// `MaxMessageLengthExceeded`, `RequestTimeout` for a slow body, and the errors of
+    /// [`next_piece`](Self::next_piece).
+    pub async fn document(self) -> Result<Bytes, S3Error> {
         let late = |_| Err(Code::RequestTimeout.into());
         tokio::time::timeout(DOCUMENT_TIME_MAX, self.collect(S3_DOCUMENT_BYTES_MAX)).await.unwrap_or_else(late)
     }
 
-    /// All of it, at most `max` bytes. One piece, which is what a short body comes in, is not copied.
+    /// Reads the whole body, at most `max` bytes. A body that arrives in one piece is not copied.
     ///
     /// # Errors
-    /// `MaxMessageLengthExceeded`, and whatever breaks it off.
-    pub async fn collect(mut self, max: usize) -> Result<Bytes, Fault> {
-        let over = || Fault::from(Code::MaxMessageLengthExceeded).with("MaxMessageLengthBytes", max.to_string());
+    /// `MaxMessageLengthExceeded`, and the errors of [`next_piece`](Self::next_piece).
+    pub async fn collect(mut self, max: usize) -> Result<Bytes, S3Error> {
+        let over = || S3Error::from(Code::MaxMessageLengthExceeded).with("MaxMessageLengthBytes", max.to_string());
         if self.length.is_some_and(|length| length > max as u64) {
             return Err(over());
         }
-        let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
+        let Some(first) = self.next_piece().await? else { return Ok(Bytes::new()) };
         let mut all = BytesMut::new();
         let mut whole = first;
-        while let Some(bytes) = self.piece().await? {
+        while let Some(bytes) = self.next_piece().await? {
             if all.is_empty() {
                 all.extend_from_slice(&std::mem::take(&mut whole));
             }
@@ -185,75 +197,76 @@ impl RequestBody {
         if all.len() > max { Err(over()) } else { Ok(all) }
     }
 
-    /// The next bytes, decoded; `None` at the end, when everything about the body was found to hold.
+    /// The next decoded bytes; `None` at the end, after length, framing, signatures and hash were verified.
     ///
     /// # Errors
-    /// Everything that can be wrong with a body, as the protocol names it.
-    pub async fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// The S3 error of an invalid, incomplete or slow body.
+    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, S3Error> {
         while !self.done {
-            if let Some(bytes) = self.decoded()? {
+            if let Some(bytes) = self.decode_input()? {
                 return Ok(Some(bytes));
             }
             match self.receive().await? {
                 Some(bytes) => self.input = bytes,
                 None => {
                     self.done = true;
-                    self.holds()?;
+                    // `done` is already set: a body that fails here cannot be read again as if it were complete.
+                    self.verify_end()?;
                 }
             }
         }
         Ok(None)
     }
 
-    /// What can be taken out of the bytes received.
-    fn decoded(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// Decodes bytes received so far.
+    fn decode_input(&mut self) -> Result<Option<Bytes>, S3Error> {
         let bytes = match &mut self.decoder {
             Some(decoder) => decoder.next(&mut self.input)?,
             None => Some(std::mem::take(&mut self.input)).filter(|bytes| !bytes.is_empty()),
         };
         let Some(bytes) = bytes else { return Ok(None) };
         self.count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let Some(sum) = &mut self.sum {
-            sum.add(&bytes);
+        if let Some(digest) = &mut self.digest {
+            digest.update(&bytes);
         }
         Ok(Some(bytes))
     }
 
-    async fn receive(&mut self) -> Result<Option<Bytes>, Fault> {
+    async fn receive(&mut self) -> Result<Option<Bytes>, S3Error> {
         match &mut self.source {
-            Source::Nothing => Ok(None),
+            RequestBodySource::Nothing => Ok(None),
             #[cfg(test)]
-            Source::Pieces(pieces) => Ok(pieces.pop_front()),
+            RequestBodySource::Pieces(pieces) => Ok(pieces.pop_front()),
             #[cfg(test)]
-            Source::Never => std::future::pending().await,
-            Source::Wire(body) => body.next().await.map_err(|error| match error {
+            RequestBodySource::Never => std::future::pending().await,
+            RequestBodySource::Wire(body) => body.next().await.map_err(|error| match error {
                 IncomingError::TooSlow => Code::RequestTimeout.into(),
                 IncomingError::BrokenOff(error) => {
-                    tracing::debug!(%error, "a body broke off");
+                    tracing::debug!(%error, "receiving a request body failed; answered IncompleteBody");
                     Code::IncompleteBody.into()
                 }
             }),
         }
     }
 
-    fn holds(&mut self) -> Result<(), Fault> {
+    fn verify_end(&mut self) -> Result<(), S3Error> {
         if let Some(decoder) = &mut self.decoder {
             decoder.finish()?;
         }
         if self.length.is_some_and(|length| length != self.count()) {
             return Err(Code::IncompleteBody.into());
         }
-        self.sum.take().map_or(Ok(()), Sum::check)
+        self.digest.take().map_or(Ok(()), PayloadDigest::verify)
     }
 }
 
 #[async_trait]
 impl ByteStream for RequestBody {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
-        let next = self.piece().await.transpose()?;
-        Some(next.map_err(|fault| {
+        let next = self.next_piece().await.transpose()?;
+        Some(next.map_err(|error| {
             self.done = true;
-            self.verdict.keep(fault)
+            self.failure.record(error)
         }))
     }
 

@@ -1,4 +1,5 @@
-//! What each error of the S3 side is called here. Every kind is matched, so that a new one fails to compile until it has a name.
+//! Maps gateway errors to S3 errors. Every variant is matched without a wildcard, so a new one fails to compile until
+//! it has a code.
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
 
@@ -7,15 +8,15 @@ use larder_model::objects::{Etag, VersionId};
 use larder_model::rows::Micros;
 
 use crate::dates;
-use crate::path::Target;
-use crate::query::Query;
+use crate::path::ResourcePath;
+use crate::query::S3Query;
 
-use super::{Code, Fault};
+use super::{Code, S3Error};
 
 const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
 
-impl From<Error> for Fault {
+impl From<Error> for S3Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Gateway(error) => of_gateway(&error),
@@ -29,11 +30,11 @@ impl From<Error> for Fault {
             Error::TooManyBuckets { current, allowed } => Self::from(Code::TooManyBuckets)
                 .with("CurrentNumberOfBuckets", current.to_string())
                 .with("AllowedNumberOfBuckets", allowed.to_string()),
-            Error::NoConfiguration(what) => absent(what).into(),
+            Error::NoConfiguration(what) => not_configured(what).into(),
             Error::NoSuchKey => Code::NoSuchKey.into(),
             Error::NoSuchVersion(id) => Self::from(Code::NoSuchVersion).with("VersionId", id),
             Error::BadVersionId(id) => Self::argument("versionId", id, "Invalid version id specified"),
-            Error::DeleteMarker { id, null, modified, current } => marker(id, null, modified, current),
+            Error::DeleteMarker { id, null, modified, current } => delete_marker(id, null, modified, current),
             Error::KeyTooLong(bytes) => Self::from(Code::KeyTooLongError)
                 .with("Size", bytes.to_string())
                 .with("MaxSizeAllowed", larder_model::limits::S3_KEY_BYTES_MAX.to_string()),
@@ -43,7 +44,7 @@ impl From<Error> for Fault {
             Error::ConditionalConflict => Code::ConditionalRequestConflict.into(),
             Error::InvalidRange { length } => Self::from(Code::InvalidRange)
                 .with("ActualObjectSize", length.to_string())
-                .header(CONTENT_RANGE, format!("bytes */{length}")),
+                .with_header(CONTENT_RANGE, format!("bytes */{length}")),
             Error::InvalidPartNumber => Code::InvalidPartNumber.into(),
             Error::BadDigest => {
                 Self::new(Code::BadDigest, "The Content-MD5 you specified did not match what we received.")
@@ -69,7 +70,7 @@ impl From<Error> for Fault {
             Error::InvalidTag(message) => Self::new(Code::InvalidTag, message),
             Error::UnknownEmail(email) => Self::from(Code::UnresolvableGrantByEmailAddress).with("EmailAddress", email),
             Error::UnknownKey(key) => crate::auth::unknown_key(&key),
-            Error::UserDisabled => disabled(),
+            Error::UserDisabled => user_disabled(),
             Error::UserExists => Code::UserAlreadyExists.into(),
             Error::InvalidUser(message) => Self::new(Code::InvalidUserUpdate, message),
             Error::UserHasBuckets => Code::DeleteConflict.into(),
@@ -77,34 +78,34 @@ impl From<Error> for Fault {
     }
 }
 
-/// 403, the user may do nothing at the moment.
-pub(crate) fn disabled() -> Fault {
-    Fault::new(Code::AccessDenied, "User is disabled")
+/// 403 for a disabled user.
+pub(crate) fn user_disabled() -> S3Error {
+    S3Error::new(Code::AccessDenied, "User is disabled")
 }
 
-/// 400, more bytes than there may be.
-pub(crate) fn too_large(bytes: u64, max: u64) -> Fault {
-    Fault::from(Code::EntityTooLarge).with("ProposedSize", bytes.to_string()).with("MaxSizeAllowed", max.to_string())
+/// 400 for a body above the size limit.
+pub(crate) fn too_large(bytes: u64, max: u64) -> S3Error {
+    S3Error::from(Code::EntityTooLarge).with("ProposedSize", bytes.to_string()).with("MaxSizeAllowed", max.to_string())
 }
 
-fn of_gateway(error: &larder_gateway::Error) -> Fault {
+fn of_gateway(error: &larder_gateway::Error) -> S3Error {
     use larder_gateway::Error as E;
     match error {
         E::TooLarge { bytes, max } => too_large(*bytes, *max),
-        E::MetadataTooLarge { bytes, max } => {
-            Fault::from(Code::MetadataTooLarge).with("Size", bytes.to_string()).with("MaxSizeAllowed", max.to_string())
-        }
+        E::MetadataTooLarge { bytes, max } => S3Error::from(Code::MetadataTooLarge)
+            .with("Size", bytes.to_string())
+            .with("MaxSizeAllowed", max.to_string()),
         E::BrokenBody(_) => Code::IncompleteBody.into(),
         E::TimedOut | E::Unsatisfied { .. } | E::NodeConfirms { .. } | E::NotReady(_) => {
             Code::ServiceUnavailable.into()
         }
         E::Overloaded { retry_after } => {
-            Fault::from(Code::SlowDown).header(hyper::header::RETRY_AFTER, HeaderValue::from(*retry_after))
+            S3Error::from(Code::SlowDown).with_header(hyper::header::RETRY_AFTER, HeaderValue::from(*retry_after))
         }
         E::DiskFull => Code::InsufficientStorage.into(),
         E::NotBuilt(_) => Code::NotImplemented.into(),
         E::BadAddress(_) => Code::InvalidURI.into(),
-        // Of the key-value side alone: S3 never asks for what these answer.
+        // Errors of the key-value API alone; no S3 operation causes them.
         E::UnknownType(_)
         | E::QuorumAboveN { .. }
         | E::Condition(_)
@@ -116,13 +117,13 @@ fn of_gateway(error: &larder_gateway::Error) -> Fault {
         | E::Type(_)
         | E::Damaged(_)
         | E::Internal(_) => {
-            tracing::error!(%error, "a request failed");
+            tracing::error!(%error, "S3 request failed with an unexpected gateway error; answered 500");
             Code::InternalError.into()
         }
     }
 }
 
-fn absent(what: Configuration) -> Code {
+fn not_configured(what: Configuration) -> Code {
     match what {
         Configuration::Policy => Code::NoSuchBucketPolicy,
         Configuration::Cors => Code::NoSuchCORSConfiguration,
@@ -132,15 +133,16 @@ fn absent(what: Configuration) -> Code {
     }
 }
 
-/// A delete marker: met as the current version there is nothing, asked for by its id it can only be deleted.
-fn marker(id: VersionId, null: bool, modified: Micros, current: bool) -> Fault {
-    let fault = if current {
-        Fault::from(Code::NoSuchKey)
+/// The error for a delete marker. As the current version it means that the key does not exist; addressed by its id it
+/// can only be deleted.
+fn delete_marker(id: VersionId, null: bool, modified: Micros, current: bool) -> S3Error {
+    let error = if current {
+        S3Error::from(Code::NoSuchKey)
     } else {
-        Fault::not_allowed("GET", "DeleteMarker", "DELETE").header(LAST_MODIFIED, dates::http_header(modified))
+        S3Error::not_allowed("GET", "DeleteMarker", "DELETE").with_header(LAST_MODIFIED, dates::http_header(modified))
     };
     let id = if null { "null".to_owned() } else { id.text() };
-    fault.header(DELETE_MARKER, HeaderValue::from_static("true")).header(VERSION_ID, id)
+    error.with_header(DELETE_MARKER, HeaderValue::from_static("true")).with_header(VERSION_ID, id)
 }
 
 fn not_modified(
@@ -148,26 +150,26 @@ fn not_modified(
     modified: Micros,
     version: Option<String>,
     headers: Vec<(larder_model::objects::SystemHeader, bytes::Bytes)>,
-) -> Fault {
-    let mut fault = Fault::from(Code::NotModified)
-        .header(ETAG, format!("\"{etag}\""))
-        .header(LAST_MODIFIED, dates::http_header(modified));
+) -> S3Error {
+    let mut error = S3Error::from(Code::NotModified)
+        .with_header(ETAG, format!("\"{etag}\""))
+        .with_header(LAST_MODIFIED, dates::http_header(modified));
     if let Some(version) = version {
-        fault = fault.header(VERSION_ID, version);
+        error = error.with_header(VERSION_ID, version);
     }
     for (header, value) in headers {
-        fault = fault.header(HeaderName::from_static(header.name()), value.as_ref());
+        error = error.with_header(HeaderName::from_static(header.name()), value.as_ref());
     }
-    fault
+    error
 }
 
-impl Fault {
-    /// The same with what its document tells of the request: the key that is not there, the upload, the range.
+impl S3Error {
+    /// Adds elements that describe the request: its key, upload id or range.
     #[must_use]
-    pub(crate) fn about(mut self, target: &Target, query: &Query, range: Option<&str>) -> Self {
+    pub(crate) fn with_request(mut self, target: &ResourcePath, query: &S3Query, range: Option<&str>) -> Self {
         let key = || String::from_utf8_lossy(&target.key).into_owned();
         let upload = || query.get("uploadId").unwrap_or_default().to_owned();
-        let told: Vec<(&'static str, String)> = match self.code {
+        let extras: Vec<(&'static str, String)> = match self.code {
             Code::NoSuchKey => vec![("Key", key())],
             Code::NoSuchVersion => vec![("Key", key())],
             Code::NoSuchBucket => vec![("BucketName", target.bucket.clone())],
@@ -175,7 +177,7 @@ impl Fault {
             Code::InvalidRange => vec![("RangeRequested", range.unwrap_or_default().to_owned())],
             _ => vec![],
         };
-        for (name, value) in told {
+        for (name, value) in extras {
             if !self.extras.iter().any(|(one, _)| *one == name) {
                 self.extras.insert(0, (name, value));
             }
@@ -189,39 +191,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_tells_what_it_is_about() {
-        let target = Target { bucket: "b".into(), key: "k".into() };
-        let query = Query::of(Some("uploadId=u"));
-        let about = |error: Error| Fault::from(error).about(&target, &query, Some("bytes=9-")).extras;
-        assert_eq!(about(Error::NoSuchKey), [("Key", "k".to_owned())]);
-        assert_eq!(about(Error::NoSuchUpload), [("UploadId", "u".to_owned())]);
-        assert_eq!(about(Error::NoSuchVersion("v".into())), [("Key", "k".to_owned()), ("VersionId", "v".to_owned())]);
+    fn an_error_names_the_key_upload_or_range_of_its_request() {
+        let target = ResourcePath { bucket: "b".into(), key: "k".into() };
+        let query = S3Query::parse(Some("uploadId=u"));
+        let extras_of = |error: Error| S3Error::from(error).with_request(&target, &query, Some("bytes=9-")).extras;
+        assert_eq!(extras_of(Error::NoSuchKey), [("Key", "k".to_owned())]);
+        assert_eq!(extras_of(Error::NoSuchUpload), [("UploadId", "u".to_owned())]);
         assert_eq!(
-            about(Error::InvalidRange { length: 3 }),
+            extras_of(Error::NoSuchVersion("v".into())),
+            [("Key", "k".to_owned()), ("VersionId", "v".to_owned())]
+        );
+        assert_eq!(
+            extras_of(Error::InvalidRange { length: 3 }),
             [("RangeRequested", "bytes=9-".to_owned()), ("ActualObjectSize", "3".to_owned())]
         );
-        assert_eq!(about(Error::NoSuchBucket("other".into())), [("BucketName", "other".to_owned())]);
+        assert_eq!(extras_of(Error::NoSuchBucket("other".into())), [("BucketName", "other".to_owned())]);
     }
 
     #[test]
-    fn a_delete_marker_is_nothing_or_not_to_be_read() {
+    fn a_delete_marker_is_404_as_current_version_and_405_by_id() {
         let marker = |current, null| Error::DeleteMarker { id: VersionId([1; 16]), null, modified: 0, current };
-        let reply = Fault::from(marker(true, true)).into_reply("/b/k", "r", true);
-        assert_eq!(reply.status(), 404);
+        let response = S3Error::from(marker(true, true)).into_response("/b/k", "r", true);
+        assert_eq!(response.status(), 404);
         assert_eq!(
-            (&reply.headers()["x-amz-delete-marker"], &reply.headers()["x-amz-version-id"]),
+            (&response.headers()["x-amz-delete-marker"], &response.headers()["x-amz-version-id"]),
             (&HeaderValue::from_static("true"), &HeaderValue::from_static("null"))
         );
-        let reply = Fault::from(marker(false, false)).into_reply("/b/k", "r", true);
-        assert_eq!((reply.status().as_u16(), &reply.headers()["allow"]), (405, &HeaderValue::from_static("DELETE")));
-        assert_eq!(reply.headers()["last-modified"], "Thu, 01 Jan 1970 00:00:00 GMT");
+        let response = S3Error::from(marker(false, false)).into_response("/b/k", "r", true);
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["allow"]),
+            (405, &HeaderValue::from_static("DELETE"))
+        );
+        assert_eq!(response.headers()["last-modified"], "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 
     #[test]
-    fn overload_says_when_to_come_again() {
-        let fault = Fault::from(Error::Gateway(larder_gateway::Error::Overloaded { retry_after: 7 }));
-        let reply = fault.into_reply("/", "r", false);
-        assert_eq!((reply.status().as_u16(), &reply.headers()["retry-after"]), (503, &HeaderValue::from(7)));
-        assert_eq!(reply.headers().get_all("retry-after").iter().count(), 1);
+    fn overload_has_a_retry_after_header() {
+        let error = S3Error::from(Error::Gateway(larder_gateway::Error::Overloaded { retry_after: 7 }));
+        let response = error.into_response("/", "r", false);
+        assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &HeaderValue::from(7)));
+        assert_eq!(response.headers().get_all("retry-after").iter().count(), 1);
     }
 }

@@ -1,24 +1,24 @@
-//! `DELETE /key?uploadId=U`: gives an upload up.
+//! `DELETE /key?uploadId=U`: aborts a multipart upload.
 
 use hyper::StatusCode;
 
 use super::{dates, params};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 
-/// When the upload must have been begun.
+/// The initiation time that the upload must have.
 const INITIATED: &str = "x-amz-if-match-initiated-time";
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let upload = call.query.get("uploadId").unwrap_or_default();
     let initiated = match params::header(&call.headers, INITIATED) {
         None => None,
         Some(text) => {
-            let bad = || Fault::argument(INITIATED, text, "The date is none.");
+            let bad = || S3Error::argument(INITIATED, text, "The date is none.");
             Some(dates::http(text).or_else(|| dates::iso(text)).ok_or_else(bad)? / 1_000_000)
         }
     };
     call.objects.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -1,109 +1,116 @@
-//! `GET /key?attributes`: what is known of an object, as asked for.
+//! `GET /key?attributes`: selected attributes of an object.
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::LAST_MODIFIED;
-use larder_gateway::objects::get::{GetObject, Window};
+use larder_gateway::objects::get::{GetObject, ReadWindow};
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Checksum, ManifestPart, Object, ObjectBody};
 
-use super::{conditions, describe, params};
-use crate::call::{Call, joined};
+use super::{conditions, object_headers, params};
+use crate::call::{S3Call, joined};
 use crate::dates;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
 const ATTRIBUTES: &str = "x-amz-object-attributes";
 const MAX_PARTS: &str = "x-amz-max-parts";
 const MARKER: &str = "x-amz-part-number-marker";
 
-/// What can be asked for.
+/// Attribute names.
 const KNOWN: &[&str] = &["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
 
-/// What is asked for.
+/// The decoded request.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct AttributesRequest {
     names: Vec<String>,
     after: u32,
     max: usize,
 }
 
-impl Asked {
+impl AttributesRequest {
     fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|asked| asked == name)
+        self.names.iter().any(|requested| requested == name)
     }
 }
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let asked = decode(&call.headers)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let requested = decode(&call.headers)?;
     let request = GetObject {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
         version: params::version(&call.query),
-        window: Window::Whole,
+        window: ReadWindow::Whole,
         conditions: conditions::of_read(&call.headers),
     };
-    let max = if asked.has("ObjectParts") { asked.max } else { 0 };
-    let (found, parts, more) = call.objects.object_attributes(&call.caller, &request, asked.after, max).await?;
+    let max = if requested.has("ObjectParts") { requested.max } else { 0 };
+    let (found, parts, more) = call.objects.object_attributes(&call.caller, &request, requested.after, max).await?;
     let object = found.version.object.as_ref().ok_or(Code::NoSuchKey)?;
-    let mut reply = reply::document(document(&asked, object, &parts, more));
-    reply::set(&mut reply, LAST_MODIFIED, dates::http(found.version.modified));
-    describe::version(&mut reply, found.version_id.as_deref());
-    Ok(reply)
+    let mut response = response::document(document(&requested, object, &parts, more));
+    response::set(&mut response, LAST_MODIFIED, dates::http(found.version.modified));
+    object_headers::write_version(&mut response, found.version_id.as_deref());
+    Ok(response)
 }
 
-fn decode(headers: &HeaderMap) -> Result<Asked, Fault> {
+fn decode(headers: &HeaderMap) -> Result<AttributesRequest, S3Error> {
     let value = joined(headers, ATTRIBUTES).unwrap_or_default();
     let value = String::from_utf8_lossy(&value);
     let names: Vec<String> =
         value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.is_empty() {
-        return Err(Fault::argument(
+        return Err(S3Error::argument(
             ATTRIBUTES,
             "",
             "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty",
         ));
     }
     if names.iter().any(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Fault::argument(ATTRIBUTES, &*value, "Invalid attribute name specified."));
+        return Err(S3Error::argument(ATTRIBUTES, &*value, "Invalid attribute name specified."));
     }
-    Ok(Asked {
+    Ok(AttributesRequest {
         names,
         after: params::number(MARKER, params::header(headers, MARKER), 0)?,
         max: params::page(MAX_PARTS, params::header(headers, MAX_PARTS), S3_PAGE_MAX)?,
     })
 }
 
-fn document(asked: &Asked, object: &Object, parts: &[ManifestPart], more: bool) -> Bytes {
-    let mut xml = Xml::new("GetObjectAttributesResponse");
-    if asked.has("ETag") {
+fn document(requested: &AttributesRequest, object: &Object, parts: &[ManifestPart], more: bool) -> Bytes {
+    let mut xml = XmlWriter::new("GetObjectAttributesResponse");
+    if requested.has("ETag") {
         xml.text("ETag", object.etag.to_string());
     }
-    if let (true, Some(checksum)) = (asked.has("Checksum"), &object.checksum) {
-        xml.within("Checksum", |xml| super::checksums::write(xml, Some(checksum)));
+    if let (true, Some(checksum)) = (requested.has("Checksum"), &object.checksum) {
+        xml.element("Checksum", |xml| super::checksums::write(xml, Some(checksum)));
     }
-    if let (true, ObjectBody::Parts { count, .. }) = (asked.has("ObjectParts"), &object.body) {
-        xml.within("ObjectParts", |xml| write_parts(xml, asked, object, *count, parts, more));
+    if let (true, ObjectBody::Parts { count, .. }) = (requested.has("ObjectParts"), &object.body) {
+        xml.element("ObjectParts", |xml| write_parts(xml, requested, object, *count, parts, more));
     }
-    if asked.has("StorageClass") {
-        xml.text("StorageClass", describe::class(object));
+    if requested.has("StorageClass") {
+        xml.text("StorageClass", object_headers::storage_class(object));
     }
-    if asked.has("ObjectSize") {
+    if requested.has("ObjectSize") {
         xml.value("ObjectSize", object.length());
     }
     xml.finish()
 }
 
-/// The parts one by one only where they have checksums: without, AWS tells no more than how many there are.
-fn write_parts(xml: &mut Xml, asked: &Asked, object: &Object, count: u32, parts: &[ManifestPart], more: bool) {
-    xml.value("PartsCount", count).value("PartNumberMarker", asked.after);
+/// Writes the part list only if parts have checksums; otherwise AWS reports their count alone.
+fn write_parts(
+    xml: &mut XmlWriter,
+    requested: &AttributesRequest,
+    object: &Object,
+    count: u32,
+    parts: &[ManifestPart],
+    more: bool,
+) {
+    xml.value("PartsCount", count).value("PartNumberMarker", requested.after);
     xml.value("NextPartNumberMarker", parts.last().map_or(0, |part| part.number));
-    xml.value("MaxParts", asked.max).value("IsTruncated", more);
+    xml.value("MaxParts", requested.max).value("IsTruncated", more);
     let Some(algorithm) = object.checksum.as_ref().map(|checksum| checksum.algorithm) else { return };
     for part in parts {
         let Some(digest) = &part.checksum else { continue };
-        xml.within("Part", |xml| {
+        xml.element("Part", |xml| {
             xml.value("PartNumber", part.number).value("Size", part.length);
             xml.text(algorithm.element(), Checksum::full(algorithm, digest.clone()).text());
         });
@@ -118,21 +125,21 @@ mod tests {
 
     use super::*;
 
-    fn decoded(pairs: &[(&'static str, &str)]) -> Result<Asked, Fault> {
+    fn decoded(pairs: &[(&'static str, &str)]) -> Result<AttributesRequest, S3Error> {
         let pairs =
             pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
         decode(&pairs.collect())
     }
 
     fn text(names: &str, object: &Object, parts: &[ManifestPart]) -> String {
-        let asked = decoded(&[(ATTRIBUTES, names), (MARKER, "1"), (MAX_PARTS, "2")]).unwrap();
-        let text = String::from_utf8(document(&asked, object, parts, true).to_vec()).unwrap();
+        let requested = decoded(&[(ATTRIBUTES, names), (MARKER, "1"), (MAX_PARTS, "2")]).unwrap();
+        let text = String::from_utf8(document(&requested, object, parts, true).to_vec()).unwrap();
         text.split_once("03-01/\">").unwrap().1.to_owned()
     }
 
     #[test]
-    fn what_was_asked_for_and_nothing_else() {
-        let mut object = describe::tests::object();
+    fn only_requested_attributes_are_written() {
+        let mut object = object_headers::tests::object();
         assert_eq!(text("ObjectSize", &object, &[]), "<ObjectSize>100</ObjectSize></GetObjectAttributesResponse>");
         assert_eq!(text("ObjectParts", &object, &[]), "</GetObjectAttributesResponse>");
         object.body = ObjectBody::Parts { manifest: VersionId([0; 16]), count: 5, length: 70 };
@@ -156,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_attribute_headers_are_refused() {
         for pairs in [
             vec![],
             vec![(ATTRIBUTES, " ,")],

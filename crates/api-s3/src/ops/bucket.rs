@@ -1,87 +1,87 @@
-//! A bucket itself: made, looked for, removed, and where it is.
+//! Buckets: create, head, delete, location.
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, LOCATION};
 use hyper::{HeaderMap, StatusCode};
 
-use super::{grants, incoming, params};
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::{grants, params, upload_body};
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
 const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
-/// The region that documents leave out.
+/// The region that location documents omit.
 const DEFAULT_REGION: &str = "us-east-1";
 
-pub(super) async fn create(call: &Call) -> Result<Reply, Fault> {
-    refuse_unbuilt(&call.headers)?;
+pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
+    refuse_unsupported(&call.headers)?;
     let acl = grants::of(&call.headers)?;
-    let location = location_wanted(&incoming::document(call).await?)?;
+    let location = location_wanted(&upload_body::document(call).await?)?;
     call.objects.create_bucket(&call.caller, &call.bucket, acl, location).await?;
-    let mut reply = reply::empty(StatusCode::OK);
-    reply::set(&mut reply, LOCATION, format!("/{}", call.bucket));
-    Ok(reply)
+    let mut response = response::empty(StatusCode::OK);
+    response::set(&mut response, LOCATION, format!("/{}", call.bucket));
+    Ok(response)
 }
 
-pub(super) async fn head(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
-    let mut reply = reply::empty(StatusCode::OK);
-    reply::set(&mut reply, REGION, call.objects.location(&bucket));
-    Ok(reply)
+    let mut response = response::empty(StatusCode::OK);
+    response::set(&mut response, REGION, call.objects.location(&bucket));
+    Ok(response)
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     call.objects.delete_bucket(&call.caller, &call.bucket).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(super) async fn location(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn location(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
-    Ok(reply::document(location_of(call.objects.location(&bucket))))
+    Ok(response::document(location_of(call.objects.location(&bucket))))
 }
 
 fn location_of(region: &str) -> Bytes {
-    let mut xml = Xml::new("LocationConstraint");
+    let mut xml = XmlWriter::new("LocationConstraint");
     if region != DEFAULT_REGION {
-        xml.content(region);
+        xml.root_text(region);
     }
     xml.finish()
 }
 
-/// A bucket that would not keep the promises of its headers is not made.
-fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
+/// Refuses headers that ask for unsupported bucket features.
+fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
     let refuse = |name: &str, is_kept: fn(&str) -> bool| match params::header(headers, name) {
-        Some(value) if !is_kept(value) => Err(Fault::header_not_offered(name)),
+        Some(value) if !is_kept(value) => Err(S3Error::header_not_offered(name)),
         _ => Ok(()),
     };
     refuse("x-amz-bucket-object-lock-enabled", |value| value.eq_ignore_ascii_case("false"))?;
     refuse("x-amz-object-ownership", |value| value == "ObjectWriter")
 }
 
-/// The region that a bucket is wanted in. Any does: there is one, and the bucket remembers what its client calls it.
-fn location_wanted(document: &[u8]) -> Result<Option<String>, Fault> {
+/// The requested region. Any name is accepted: there is one region, and the bucket remembers the client's name for it.
+fn location_wanted(document: &[u8]) -> Result<Option<String>, S3Error> {
     let mut wanted = None;
     if document.iter().all(u8::is_ascii_whitespace) {
         return Ok(wanted);
     }
-    let mut xml = Reader::open(document, "CreateBucketConfiguration")?;
-    while let Some(name) = xml.child()? {
+    let mut xml = XmlReader::open(document, "CreateBucketConfiguration")?;
+    while let Some(name) = xml.next_child()? {
         match name {
             "LocationConstraint" => {
                 let region = xml.text()?;
                 let plain = |char: char| char.is_ascii_alphanumeric() || char == '-' || char == '_';
                 if region.len() > 64 || !region.trim().chars().all(plain) {
-                    return Err(Fault::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
+                    return Err(S3Error::from(Code::InvalidLocationConstraint).with("LocationConstraint", region));
                 }
                 wanted = Some(region.trim().to_owned()).filter(|region| !region.is_empty());
             }
-            // Tags of the new bucket would be lost, other things are about kinds of buckets there are none of here.
+            // Ignoring tags would lose them; the other elements configure unsupported kinds of buckets.
             "Tags" | "Bucket" | "Location" => return Err(Code::NotImplemented.into()),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     Ok(wanted)
 }
 
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_region_does() {
+    fn any_region_is_accepted() {
         let of = |region: &str| {
             let document = format!(
                 "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint>\
                     </CreateBucketConfiguration>"
             );
-            location_wanted(document.as_bytes()).map_err(|fault| fault.code.name())
+            location_wanted(document.as_bytes()).map_err(|error| error.code.name())
         };
         for region in ["EU", "eu-west-1", "my_dc", "us-east-1"] {
             assert_eq!(of(region), Ok(Some(region.to_owned())), "{region}");
@@ -113,16 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn the_default_region_is_left_out() {
+    fn the_default_region_is_omitted() {
         let text = |region| String::from_utf8(location_of(region).to_vec()).unwrap();
         assert!(text("us-east-1").ends_with("03-01/\"></LocationConstraint>"));
         assert!(text("eu").ends_with("03-01/\">eu</LocationConstraint>"));
     }
 
     #[test]
-    fn promises_that_would_not_be_kept() {
+    fn unsupported_bucket_features_are_refused() {
         let refused = |name: &'static str, value: &str| {
-            refuse_unbuilt(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect()).is_err()
+            refuse_unsupported(&[(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect())
+                .is_err()
         };
         assert!(refused("x-amz-bucket-object-lock-enabled", "true"));
         assert!(!refused("x-amz-bucket-object-lock-enabled", "False"));

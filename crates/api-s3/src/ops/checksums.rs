@@ -1,4 +1,4 @@
-//! Checksums as headers and documents carry them.
+//! Checksums in headers and documents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,56 +6,55 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use larder_gateway::objects::Error;
 use larder_gateway::objects::put::ChecksumWanted;
-use larder_model::objects::checksum::{Hasher, Md5};
+use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind};
 
 use super::params;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-/// What headers with checksums begin with.
+/// Prefix of checksum headers.
 const PREFIX: &str = "x-amz-checksum-";
-/// Those that begin so and carry none.
-const ABOUT: &[&str] = &["x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-checksum-mode"];
-/// What a client says its library computed.
+/// Headers with this prefix that carry no checksum.
+const NO_CHECKSUM: &[&str] = &["x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-checksum-mode"];
+/// The algorithm that the client's SDK used.
 const SDK_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 
-/// What a multipart upload's checksums are to be, and the algorithm of a copy.
+/// The algorithm of a multipart upload or a copy.
 pub(crate) const ALGORITHM: &str = "x-amz-checksum-algorithm";
-/// Whether the checksum is of all bytes or of the checksums of the parts.
+/// Whether the checksum covers all bytes or the checksums of the parts.
 pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 
-/// The MD5 the body must have.
+/// The expected MD5 of the body.
 ///
 /// # Errors
 /// 400 `InvalidDigest`.
-pub(crate) fn md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Fault> {
+pub(crate) fn md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, S3Error> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
     let digest = STANDARD.decode(value.as_bytes()).ok().and_then(|digest| <[u8; 16]>::try_from(digest).ok());
-    let bad = || Fault::from(Code::InvalidDigest).with("Content-MD5", String::from_utf8_lossy(value.as_bytes()));
+    let bad = || S3Error::from(Code::InvalidDigest).with("Content-MD5", String::from_utf8_lossy(value.as_bytes()));
     digest.map(Some).ok_or_else(bad)
 }
 
-/// The checksum that the headers carry, at most one.
+/// The checksum in the headers, at most one.
 ///
 /// # Errors
-/// 400 `InvalidRequest` for several, one that cannot be read, or one that is not of the announced algorithm; 501 for an
-/// algorithm that is not known here.
-pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, Fault> {
+/// 400 `InvalidRequest` for several checksums, an invalid one, or a wrong algorithm; 501 for an unknown algorithm.
+pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
     let mut found: Option<Checksum> = None;
     for (name, value) in headers {
-        if !name.as_str().starts_with(PREFIX) || ABOUT.contains(&name.as_str()) {
+        if !name.as_str().starts_with(PREFIX) || NO_CHECKSUM.contains(&name.as_str()) {
             continue;
         }
         let Some(algorithm) = Algorithm::from_header(name.as_str()) else {
-            return Err(Fault::header_not_offered(name.as_str()));
+            return Err(S3Error::header_not_offered(name.as_str()));
         };
-        let invalid = || Fault::invalid(format!("Value for {name} header is invalid."));
+        let invalid = || S3Error::invalid(format!("Value for {name} header is invalid."));
         let text = value.to_str().map_err(|_| invalid())?;
         let checksum = Checksum::parse(algorithm, text).ok_or_else(invalid)?;
         if found.replace(checksum).is_some() {
-            return Err(Fault::invalid(
+            return Err(S3Error::invalid(
                 "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
             ));
         }
@@ -63,48 +62,48 @@ pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, Fault> {
     Ok(found)
 }
 
-/// The checksum that bytes on their way in must have.
+/// The expected checksum of an upload.
 ///
 /// # Errors
-/// As [`given`]; also when one is announced that does not come.
-pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, Fault> {
+/// As [`given`], and if an announced checksum is missing.
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
     let announced = announced(headers)?;
     let wanted = match (given(headers)?, trailing(headers)?) {
         (Some(_), Some(_)) => {
-            return Err(Fault::invalid("Expecting a single x-amz-checksum- header or trailer."));
+            return Err(S3Error::invalid("Expecting a single x-amz-checksum- header or trailer."));
         }
         (Some(checksum), None) if checksum.parts.is_some() => {
-            return Err(Fault::invalid(format!("Value for {} header is invalid.", checksum.algorithm.header())));
+            return Err(S3Error::invalid(format!("Value for {} header is invalid.", checksum.algorithm.header())));
         }
         (Some(checksum), None) => ChecksumWanted::Given(checksum),
         (None, Some(algorithm)) => ChecksumWanted::Trailing(algorithm),
         (None, None) => ChecksumWanted::Default,
     };
-    let has = match &wanted {
+    let provided = match &wanted {
         ChecksumWanted::Given(checksum) => Some(checksum.algorithm),
         ChecksumWanted::Trailing(algorithm) | ChecksumWanted::Compute(algorithm) => Some(*algorithm),
         ChecksumWanted::Default => None,
     };
-    match (announced, has) {
-        (Some(_), None) => Err(Fault::invalid(
+    match (announced, provided) {
+        (Some(_), None) => Err(S3Error::invalid(
             "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers \
              were found.",
         )),
-        (Some(announced), Some(has)) if announced != has => {
-            Err(Fault::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid."))
+        (Some(announced), Some(provided)) if announced != provided => {
+            Err(S3Error::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid."))
         }
         _ => Ok(wanted),
     }
 }
 
-/// The algorithm that `x-amz-checksum-algorithm` asks for.
+/// The algorithm in `x-amz-checksum-algorithm`.
 ///
 /// # Errors
-/// 400 `InvalidRequest` for one that is not known.
-pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+/// 400 `InvalidRequest` for an unknown algorithm.
+pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
     let Some(name) = params::header(headers, ALGORITHM) else { return Ok(None) };
     let unknown = || {
-        Fault::invalid(
+        S3Error::invalid(
             "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
              CRC64NVME, SHA1, SHA256]",
         )
@@ -112,55 +111,55 @@ pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault>
     Algorithm::from_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// The kind that `x-amz-checksum-type` asks for.
+/// The kind in `x-amz-checksum-type`.
 ///
 /// # Errors
-/// 400 `InvalidRequest` for one that is not known.
-pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, Fault> {
+/// 400 `InvalidRequest` for an unknown kind.
+pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, S3Error> {
     let Some(name) = params::header(headers, TYPE.as_str()) else { return Ok(None) };
-    let unknown = || Fault::invalid("Value for x-amz-checksum-type header is invalid.");
+    let unknown = || S3Error::invalid("Value for x-amz-checksum-type header is invalid.");
     ChecksumKind::from_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// Checks the bytes of a document against the digests that came with it.
+/// Verifies a document against the digests in the headers.
 ///
 /// # Errors
 /// 400 `InvalidDigest`, `InvalidRequest`, `BadDigest`.
-pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check(headers: &HeaderMap, document: &[u8]) -> Result<(), S3Error> {
     let (md5, checksum) = (md5(headers)?, given(headers)?);
-    if md5.is_some_and(|md5| md5 != Md5::of(document)) {
+    if md5.is_some_and(|md5| md5 != Md5Hasher::of(document)) {
         return Err(Error::BadDigest.into());
     }
     match checksum {
-        Some(checksum) if Hasher::of(checksum.algorithm, document) != checksum => {
+        Some(checksum) if ChecksumHasher::of(checksum.algorithm, document) != checksum => {
             Err(Error::BadChecksum(checksum.algorithm.name()).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Says a checksum in the headers of an answer, and what the object's is computed over.
-pub(crate) fn say(reply: &mut Reply, checksum: &Checksum, of_object: ChecksumKind) {
-    reply::set(reply, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
-    reply.headers_mut().insert(TYPE, HeaderValue::from_static(of_object.name()));
+/// Writes a checksum into the headers of a response, with the kind of the object's checksum.
+pub(crate) fn write_headers(response: &mut S3Response, checksum: &Checksum, of_object: ChecksumKind) {
+    response::set(response, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
+    response.headers_mut().insert(TYPE, HeaderValue::from_static(of_object.name()));
 }
 
-/// Says a checksum in a document.
-pub(crate) fn write(xml: &mut Xml, checksum: Option<&Checksum>) {
+/// Writes a checksum into a document.
+pub(crate) fn write(xml: &mut XmlWriter, checksum: Option<&Checksum>) {
     let Some(checksum) = checksum else { return };
     xml.text(checksum.algorithm.element(), checksum.text()).text("ChecksumType", checksum.kind().name());
 }
 
-fn announced(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+fn announced(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
     let Some(name) = params::header(headers, SDK_ALGORITHM) else { return Ok(None) };
-    let unknown = || Fault::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid.");
+    let unknown = || S3Error::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid.");
     Algorithm::from_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// The algorithm of the checksum that comes behind the body.
-fn trailing(headers: &HeaderMap) -> Result<Option<Algorithm>, Fault> {
+/// The algorithm of a trailing checksum.
+fn trailing(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
     let Some(name) = params::header(headers, "x-amz-trailer").filter(|name| !name.is_empty()) else { return Ok(None) };
-    let unknown = || Fault::invalid("The value specified in the x-amz-trailer header is not supported");
+    let unknown = || S3Error::invalid("The value specified in the x-amz-trailer header is not supported");
     Algorithm::from_header(name).map(Some).ok_or_else(unknown)
 }
 
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_come_comes() {
+    fn the_expected_checksum_is_read_from_headers() {
         let crc = Checksum::full(Algorithm::Crc32, vec![0, 0, 0, 0].into());
         let good: &[(&[(&str, &str)], ChecksumWanted)] = &[
             (&[], ChecksumWanted::Default),
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn contradictory_checksum_headers_are_refused() {
         let bad: &[(&[(&'static str, &str)], &str)] = &[
             (&[("x-amz-checksum-crc32", "AAAAAA==-2")], "InvalidRequest"),
             (&[("x-amz-checksum-crc32", "AAAA")], "InvalidRequest"),
@@ -218,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_documents() {
+    fn documents_are_checked_against_their_digests() {
         let hello = b"hello";
         let with = |name: &'static str, value: &str| {
-            check(&headers(&[(name, value)]), hello).map_err(|fault| fault.code.name())
+            check(&headers(&[(name, value)]), hello).map_err(|error| error.code.name())
         };
         assert!(check(&HeaderMap::new(), hello).is_ok());
         assert_eq!(with("content-md5", "XUFAKrxLKna5cZ2REBfFkg=="), Ok(()));

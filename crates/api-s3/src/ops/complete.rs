@@ -1,90 +1,92 @@
-//! `POST /key?uploadId=U`: makes an object of the parts of an upload.
+//! `POST /key?uploadId=U`: completes a multipart upload.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use larder_gateway::objects::complete::{CompleteUpload, Completed, ListedPart};
+use larder_gateway::objects::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum};
 
-use super::{checksums, conditions, describe, params};
-use crate::body::Body;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::path::Target;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::{checksums, conditions, object_headers, params};
+use crate::body::S3Body;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::path::ResourcePath;
+use crate::query::S3Query;
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// What the object's length is to be.
+/// The expected length of the object.
 const OBJECT_SIZE: &str = "x-amz-mp-object-size";
-/// From when on a byte goes out now and then: clients and those between give up on silence. Before, errors keep their
-/// status.
-const SLOW: Duration = Duration::from_secs(8);
+/// Delay before keep-alive bytes start, because clients and proxies give up on a silent connection. Errors within the
+/// delay keep their own status.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(8);
 
-/// What the result tells beside what was completed; kept for an answer that comes later than the call.
+/// Request facts of the result document, kept for a response that outlives the call.
 #[derive(Clone)]
-struct About {
-    target: Target,
+struct CompletionContext {
+    target: ResourcePath,
     location: String,
-    query: Query,
+    query: S3Query,
     request_id: String,
 }
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let document = call.take_body().document().await?;
     let request = decode(call, &document)?;
-    let about = About {
-        target: Target { bucket: call.bucket.clone(), key: call.key.clone() },
+    let context = CompletionContext {
+        target: ResourcePath { bucket: call.bucket.clone(), key: call.key.clone() },
         location: call.location(),
         query: call.query.clone(),
         request_id: call.request_id.clone(),
     };
+    // The task keeps the admission slot, so that abandoned completions count against the limit of running requests.
     let (objects, caller, admitted) = (Arc::clone(&call.objects), call.caller.clone(), call.admitted.clone());
-    // On its own: who is gone before the end may come back for it, and finds it done.
-    let mut work = call.background.run(&call.request_id, async move {
+    // The task survives a disconnect: otherwise a client that times out would abandon a half-done completion. A retry
+    // finds the object.
+    let mut work = call.background.spawn(&call.request_id, async move {
         let _admitted = admitted;
-        objects.complete(&caller, request).await.map_err(Fault::from)
+        objects.complete(&caller, request).await.map_err(S3Error::from)
     });
-    match tokio::time::timeout(SLOW, &mut work).await {
+    match tokio::time::timeout(KEEP_ALIVE_AFTER, &mut work).await {
         Ok(outcome) => {
             let completed = outcome?;
-            let mut reply = reply::document(about.result(&completed));
-            describe::version(&mut reply, completed.version_id.as_deref());
-            Ok(reply)
+            let mut response = response::document(context.result(&completed));
+            object_headers::write_version(&mut response, completed.version_id.as_deref());
+            Ok(response)
         }
         Err(_) => {
             let rest = async move {
                 match work.await {
-                    Ok(completed) => about.result(&completed),
-                    Err(fault) => about.failure(fault),
+                    Ok(completed) => context.result(&completed),
+                    Err(error) => context.failure(error),
                 }
             };
-            let mut reply = reply::document(Bytes::new());
-            *reply.body_mut() = Body::slow(rest);
-            Ok(reply)
+            let mut response = response::document(Bytes::new());
+            *response.body_mut() = S3Body::kept_alive(rest);
+            Ok(response)
         }
     }
 }
 
-impl About {
-    fn result(&self, completed: &Completed) -> Bytes {
-        let mut xml = Xml::new("CompleteMultipartUploadResult");
-        xml.text("Location", &self.location).text("Bucket", &self.target.bucket).bytes("Key", &self.target.key);
-        xml.text("ETag", describe::quoted(completed.etag));
+impl CompletionContext {
+    fn result(&self, completed: &CompletedUpload) -> Bytes {
+        let mut xml = XmlWriter::new("CompleteMultipartUploadResult");
+        xml.text("Location", &self.location).text("Bucket", &self.target.bucket).text_lossy("Key", &self.target.key);
+        xml.text("ETag", object_headers::quoted(completed.etag));
         checksums::write(&mut xml, completed.checksum.as_ref());
         xml.finish()
     }
 
-    /// A failure that comes after its status: a document in the place of the result.
-    fn failure(&self, fault: Fault) -> Bytes {
-        fault.about(&self.target, &self.query, None).document(&self.target.resource(), &self.request_id)
+    /// The error document of a failure after status 200 was sent.
+    fn failure(&self, error: S3Error) -> Bytes {
+        error.with_request(&self.target, &self.query, None).document(&self.target.resource(), &self.request_id)
     }
 }
 
-fn decode(call: &Call, document: &[u8]) -> Result<CompleteUpload, Fault> {
+fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
     Ok(CompleteUpload {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
@@ -96,44 +98,44 @@ fn decode(call: &Call, document: &[u8]) -> Result<CompleteUpload, Fault> {
     })
 }
 
-fn length(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
+fn length(headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
     let Some(text) = params::header(headers, OBJECT_SIZE) else { return Ok(None) };
     let digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten();
-    number.map(Some).ok_or_else(|| Fault::invalid("Value for x-amz-mp-object-size header is invalid."))
+    number.map(Some).ok_or_else(|| S3Error::invalid("Value for x-amz-mp-object-size header is invalid."))
 }
 
-fn parts(document: &[u8]) -> Result<Vec<ListedPart>, Fault> {
-    let mut xml = Reader::open(document, "CompleteMultipartUpload")?;
+fn parts(document: &[u8]) -> Result<Vec<ListedPart>, S3Error> {
+    let mut xml = XmlReader::open(document, "CompleteMultipartUpload")?;
     let mut parts = Vec::new();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Part" if parts.len() < usize::from(PART_NUMBER_MAX) => parts.push(part(&mut xml)?),
             "Part" => return Err(Code::MalformedXML.into()),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     if parts.is_empty() { Err(Code::MalformedXML.into()) } else { Ok(parts) }
 }
 
-fn part(xml: &mut Reader<'_>) -> Result<ListedPart, Fault> {
+fn part(xml: &mut XmlReader<'_>) -> Result<ListedPart, S3Error> {
     let (mut number, mut etag, mut checksum) = (None, None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.element() == name);
         match (name, algorithm) {
-            ("PartNumber", _) => number = Some(xml.parsed::<i64>()?),
+            ("PartNumber", _) => number = Some(xml.parse_text::<i64>()?),
             ("ETag", _) => etag = Some(conditions::unquoted(&xml.text()?).to_owned()),
             (_, Some(algorithm)) => {
                 let text = xml.text()?;
-                let bad = || Fault::invalid(format!("Value for {name} is invalid."));
+                let bad = || S3Error::invalid(format!("Value for {name} is invalid."));
                 checksum = Some(Checksum::parse(algorithm, &text).ok_or_else(bad)?);
             }
             _ => xml.skip()?,
         }
     }
     let (number, etag) = number.zip(etag).ok_or(Code::MalformedXML)?;
-    let bad = || Fault::argument("PartNumber", number.to_string(), "PartNumber must be >= 1");
+    let bad = || S3Error::argument("PartNumber", number.to_string(), "PartNumber must be >= 1");
     let number = if number < 1 { Err(bad()) } else { Ok(u32::try_from(number).unwrap_or(u32::MAX)) };
     Ok(ListedPart { number: number?, etag, checksum })
 }
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_parts() {
+    fn a_list_of_parts_is_parsed() {
         let read = parts(
             b"<?xml version=\"1.0\"?>\
                 <!-- c -->\n<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\n\
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_are_refused() {
+    fn invalid_lists_of_parts_are_refused() {
         let of = |part: &str| format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
         for malformed in [
             "",
@@ -196,19 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn the_document() {
+    fn the_result_document_and_a_late_error() {
         let checksum =
             Some(Checksum { algorithm: Algorithm::Crc32, digest: Bytes::from_static(&[0; 4]), parts: Some(2) });
-        let completed = Completed { etag: Etag { md5: [0x66; 16], parts: Some(2) }, checksum, version_id: None };
-        let about = About {
-            target: Target { bucket: "b".into(), key: Bytes::from_static(b"k") },
+        let completed = CompletedUpload { etag: Etag { md5: [0x66; 16], parts: Some(2) }, checksum, version_id: None };
+        let context = CompletionContext {
+            target: ResourcePath { bucket: "b".into(), key: Bytes::from_static(b"k") },
             location: "http://b.h/k".into(),
-            query: Query::of(Some("uploadId=U")),
+            query: S3Query::parse(Some("uploadId=U")),
             request_id: "R".into(),
         };
-        let late = String::from_utf8(about.failure(Code::NoSuchUpload.into()).to_vec()).unwrap();
+        let late = String::from_utf8(context.failure(Code::NoSuchUpload.into()).to_vec()).unwrap();
         assert!(late.contains("<Code>NoSuchUpload</Code>") && late.contains("<UploadId>U</UploadId>"), "{late}");
-        let text = String::from_utf8(about.result(&completed).to_vec()).unwrap();
+        let text = String::from_utf8(context.result(&completed).to_vec()).unwrap();
         let expected = "03-01/\"><Location>http://b.h/k</Location><Bucket>b</Bucket><Key>k</Key>\
             <ETag>&quot;66666666666666666666666666666666-2&quot;</ETag><ChecksumCRC32>AAAAAA==-2</ChecksumCRC32>\
             <ChecksumType>COMPOSITE</ChecksumType></CompleteMultipartUploadResult>";
@@ -216,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn the_expected_length_is_a_plain_number() {
         let of = |text: &'static str| {
             let value =
                 (hyper::header::HeaderName::from_static(OBJECT_SIZE), hyper::header::HeaderValue::from_static(text));
-            length(&[value].into_iter().collect()).map_err(|fault| fault.code.name())
+            length(&[value].into_iter().collect()).map_err(|error| error.code.name())
         };
         assert_eq!(of("7"), Ok(Some(7)));
         for bad in ["", "-1", "x", "99999999999999999999"] {

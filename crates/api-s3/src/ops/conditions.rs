@@ -1,4 +1,4 @@
-//! Conditions of requests: the four of HTTP, the same about the source of a copy, and those of writes.
+//! Conditions of requests: the four HTTP conditions, those of copy sources, and those of writes.
 
 use hyper::HeaderMap;
 use larder_gateway::objects::get::{IfRange, ReadConditions};
@@ -6,13 +6,13 @@ use larder_gateway::objects::put::WriteConditions;
 
 use super::{dates, params};
 
-/// What must hold of an object that is read.
+/// The conditions of a read.
 pub(crate) fn of_read(headers: &HeaderMap) -> ReadConditions {
     let four = conditions(headers, ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"]);
     ReadConditions { if_range: if_range(headers), ..four }
 }
 
-/// The object that a range is of. A weak tag is not exact.
+/// The condition of a range. A weak tag never matches.
 fn if_range(headers: &HeaderMap) -> Option<IfRange> {
     if !headers.contains_key("if-range") {
         return None;
@@ -25,7 +25,7 @@ fn if_range(headers: &HeaderMap) -> Option<IfRange> {
     })
 }
 
-/// What must hold of the source of a copy: whichever does not is a failed precondition.
+/// The conditions of a copy source; any that fails is a failed precondition.
 pub(crate) fn of_source(headers: &HeaderMap) -> ReadConditions {
     let names = [
         "x-amz-copy-source-if-match",
@@ -36,13 +36,12 @@ pub(crate) fn of_source(headers: &HeaderMap) -> ReadConditions {
     ReadConditions { always_precondition: true, ..conditions(headers, names) }
 }
 
-/// What must hold of the current version when a write is committed.
+/// The conditions that a write checks against the current version at commit.
 pub(crate) fn of_write(headers: &HeaderMap) -> WriteConditions {
     WriteConditions { if_match: etags(headers, "if-match"), if_none_match: etags(headers, "if-none-match") }
 }
 
-/// The entity tags of a header, each without quotes and without the mark of weak ones; `*` stays. `None` without the
-/// header.
+/// The entity tags of a header, without quotes and weakness mark; `*` stays. `None` without the header.
 pub(crate) fn etags(headers: &HeaderMap, name: &str) -> Option<Vec<String>> {
     let mut tags = Vec::new();
     for value in headers.get_all(name) {
@@ -51,7 +50,7 @@ pub(crate) fn etags(headers: &HeaderMap, name: &str) -> Option<Vec<String>> {
     headers.contains_key(name).then_some(tags)
 }
 
-/// An entity tag without its quotes, as it came otherwise.
+/// Strips the quotes of an entity tag.
 pub(crate) fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let inner = |quote: &str| text.strip_prefix(quote)?.strip_suffix(quote);
@@ -71,7 +70,7 @@ fn conditions(headers: &HeaderMap, names: [&str; 4]) -> ReadConditions {
     }
 }
 
-/// Splits at commas: our tags have none, so a quoted tag of somebody else that has one fits nothing in any case.
+/// Splits at commas. This server's tags contain none, so a foreign tag with a comma matches nothing either way.
 fn list(text: &str, tags: &mut Vec<String>) {
     for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
         tags.push(unquoted(tag.strip_prefix("W/").unwrap_or(tag)).to_owned());
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_in_every_spelling() {
+    fn entity_tags_are_read_with_and_without_quotes() {
         let given =
             headers(&[("if-match", "\"a\", b ,W/\"c\""), ("if-match", "*"), ("if-none-match", "&quot;d-2&quot;")]);
         let found = of_read(&given);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_range_is_of() {
+    fn a_range_condition_is_a_tag_or_a_date() {
         let found = |value: &str| of_read(&headers(&[("if-range", value)])).if_range;
         assert_eq!(found("\"a\""), Some(IfRange::Tag("a".into())));
         assert_eq!(found("a"), Some(IfRange::Tag("a".into())));
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_nobody_can_read_are_not_there() {
+    fn unreadable_dates_are_ignored() {
         let given = headers(&[("if-modified-since", "Thu, 01 Jan 1970 00:00:07 GMT"), ("if-unmodified-since", "soon")]);
         let found = of_read(&given);
         assert_eq!((found.modified_since, found.unmodified_since), (Some(7_000_000), None));

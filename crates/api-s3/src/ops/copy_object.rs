@@ -1,72 +1,74 @@
-//! `PUT /key` with `x-amz-copy-source`: a copy of an object.
+//! `PUT /key` with `x-amz-copy-source`: copies an object.
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
-use larder_gateway::objects::copy::{Copied, CopyObject};
-use larder_gateway::objects::get::{GetObject, Window};
+use larder_gateway::objects::copy::{CopiedObject, CopyObject};
+use larder_gateway::objects::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{about, checksums, conditions, describe, grants, owner, params};
-use crate::call::Call;
+use super::{checksums, conditions, grants, object_headers, object_metadata, owner, params};
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-/// The version that was copied.
+/// The version of the source.
 pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-copy-source-version-id");
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&call.bucket, &call.key, &call.headers)?;
-    owner::expected(call, owner::OF_SOURCE, &request.source.bucket).await?;
+    owner::check_expected(call, owner::OF_SOURCE, &request.source.bucket).await?;
     let copied = call.objects.copy(&call.caller, request).await?;
-    let mut reply = reply::document(document(&copied));
-    describe::version(&mut reply, copied.stored.version_id.as_deref());
+    let mut response = response::document(document(&copied));
+    object_headers::write_version(&mut response, copied.stored.version_id.as_deref());
     if let Some(version) = &copied.source_version {
-        reply::set(&mut reply, SOURCE_VERSION, version.as_str());
+        response::set(&mut response, SOURCE_VERSION, version.as_str());
     }
-    Ok(reply)
+    Ok(response)
 }
 
-/// The source that the headers name, with its conditions.
+/// Decodes the source and its conditions.
 ///
 /// # Errors
 /// 400 `InvalidArgument`.
-pub(super) fn source(headers: &HeaderMap, window: Window) -> Result<GetObject, Fault> {
+pub(super) fn source(headers: &HeaderMap, window: ReadWindow) -> Result<GetObject, S3Error> {
     let CopySource { bucket, key, version } =
         CopySource::parse(params::header(headers, COPY_SOURCE).unwrap_or_default())?;
     Ok(GetObject { bucket, key, version, window, conditions: conditions::of_source(headers) })
 }
 
-fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, Fault> {
-    about::refuse_unbuilt(headers)?;
-    let replace = about::replaces(headers, "x-amz-metadata-directive")?.then(|| about::of(headers)).transpose()?;
-    let tags = if about::replaces(headers, "x-amz-tagging-directive")? {
-        Some(about::tags(headers)?.unwrap_or_default())
+fn decode(bucket: &str, key: &Bytes, headers: &HeaderMap) -> Result<CopyObject, S3Error> {
+    object_metadata::refuse_unsupported(headers)?;
+    let replace = object_metadata::is_replace(headers, "x-amz-metadata-directive")?
+        .then(|| object_metadata::of(headers))
+        .transpose()?;
+    let tags = if object_metadata::is_replace(headers, "x-amz-tagging-directive")? {
+        Some(object_metadata::tags(headers)?.unwrap_or_default())
     } else {
         None
     };
     Ok(CopyObject {
-        source: source(headers, Window::Whole)?,
+        source: source(headers, ReadWindow::Whole)?,
         bucket: bucket.to_owned(),
         key: key.clone(),
         replace,
         tags,
         acl: grants::of(headers)?,
-        own: about::of_copy(headers)?,
-        changes_more: about::changes_more(headers),
+        own: object_metadata::of_copy(headers)?,
+        changes_more: object_metadata::changes_more(headers),
         checksum: checksums::algorithm(headers)?,
         conditions: conditions::of_write(headers),
     })
 }
 
-fn document(copied: &Copied) -> Bytes {
-    let mut xml = Xml::new("CopyObjectResult");
+fn document(copied: &CopiedObject) -> Bytes {
+    let mut xml = XmlWriter::new("CopyObjectResult");
     let version = &copied.stored.version;
     xml.text("LastModified", dates::iso(version.modified));
     if let Some(object) = &version.object {
-        xml.text("ETag", describe::quoted(object.etag));
+        xml.text("ETag", object_headers::quoted(object.etag));
         checksums::write(&mut xml, object.checksum.as_ref());
     }
     xml.finish()
@@ -77,13 +79,13 @@ mod tests {
     use hyper::header::HeaderValue;
     use larder_gateway::objects::acl::AclChoice;
     use larder_gateway::objects::get::VersionSpec;
-    use larder_gateway::objects::put::Stored;
+    use larder_gateway::objects::put::StoredVersion;
     use larder_model::objects::SystemHeader;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn decoded(pairs: &[(&'static str, &str)]) -> Result<CopyObject, Fault> {
+    fn decoded(pairs: &[(&'static str, &str)]) -> Result<CopyObject, S3Error> {
         let headers: HeaderMap = pairs
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_over_and_what_is_not() {
+    fn directives_decide_what_a_copy_takes_over() {
         let source = ("x-amz-copy-source", "/s/a%20b?versionId=v");
         let plain =
             decoded(&[source, ("x-amz-meta-a", "1"), ("x-amz-tagging", "k=v"), ("x-amz-acl", "public-read")]).unwrap();
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_copy_headers_are_refused() {
         for (pairs, code) in [
             (vec![], "InvalidArgument"),
             (vec![("x-amz-copy-source", "s")], "InvalidArgument"),
@@ -132,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn the_document() {
-        let version = super::describe::tests::found_object(0..100, false).version;
-        let stored = Stored { version, version_id: None };
-        let text = String::from_utf8(document(&Copied { stored, source_version: None }).to_vec()).unwrap();
+    fn the_result_document() {
+        let version = super::object_headers::tests::found_object(0..100, false).version;
+        let stored = StoredVersion { version, version_id: None };
+        let text = String::from_utf8(document(&CopiedObject { stored, source_version: None }).to_vec()).unwrap();
         let expected = "03-01/\"><LastModified>2010-11-10T20:48:34.123Z</LastModified>\
             <ETag>&quot;44444444444444444444444444444444&quot;</ETag><ChecksumCRC32>AAAAAQ==</ChecksumCRC32>\
             <ChecksumType>FULL_OBJECT</ChecksumType></CopyObjectResult>";

@@ -1,4 +1,4 @@
-//! `PUT /key?partNumber=N&uploadId=U` with `x-amz-copy-source`: a part made of bytes of an object.
+//! `PUT /key?partNumber=N&uploadId=U` with `x-amz-copy-source`: makes a part from bytes of an object.
 
 use bytes::Bytes;
 use larder_gateway::objects::parts::StoredPart;
@@ -7,30 +7,30 @@ use larder_model::objects::Etag;
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::upload_part::address;
-use super::{about, describe, owner, params};
-use crate::call::Call;
+use super::{object_headers, object_metadata, owner, params};
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    about::refuse_unbuilt(&call.headers)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    object_metadata::refuse_unsupported(&call.headers)?;
     let at = address(call).await?;
     let window = part_window(params::header(&call.headers, COPY_SOURCE_RANGE))?;
     let source = source(&call.headers, window)?;
-    owner::expected(call, owner::OF_SOURCE, &source.bucket).await?;
+    owner::check_expected(call, owner::OF_SOURCE, &source.bucket).await?;
     let (stored, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
-    let mut reply = reply::document(document(&stored));
+    let mut response = response::document(document(&stored));
     if let Some(version) = source_version {
-        reply::set(&mut reply, SOURCE_VERSION, version);
+        response::set(&mut response, SOURCE_VERSION, version);
     }
-    Ok(reply)
+    Ok(response)
 }
 
 fn document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
-    let mut xml = Xml::new("CopyPartResult");
-    xml.text("LastModified", dates::iso(part.modified)).text("ETag", describe::quoted(Etag::of_md5(part.md5)));
+    let mut xml = XmlWriter::new("CopyPartResult");
+    xml.text("LastModified", dates::iso(part.modified)).text("ETag", object_headers::quoted(Etag::of_md5(part.md5)));
     if let Some(checksum) = checksum {
         xml.text(checksum.algorithm.element(), checksum.text());
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document() {
+    fn the_result_document() {
         let digest = Bytes::from_static(&[0; 4]);
         let (md5, modified, checksum) = ([0x55; 16], 1_289_422_114_123_456, Some(digest.clone()));
         let part = Part { number: 1, md5, length: 1, blob: None, modified, checksum };

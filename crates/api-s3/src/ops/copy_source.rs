@@ -1,17 +1,17 @@
-//! Where a copy comes from: `x-amz-copy-source`, and the bytes of it that a part is made of.
+//! The source of a copy: `x-amz-copy-source` and its byte range.
 
 use bytes::Bytes;
-use larder_gateway::objects::get::{VersionSpec, Window};
+use larder_gateway::objects::get::{ReadWindow, VersionSpec};
 use percent_encoding::percent_decode_str;
 
-use crate::errors::Fault;
+use crate::errors::S3Error;
 
-/// The header that makes a put a copy.
+/// The header that turns a PUT into a copy.
 pub(crate) const COPY_SOURCE: &str = "x-amz-copy-source";
-/// The header that says which bytes a part is made of.
+/// The header with the byte range of a part copy.
 pub(crate) const COPY_SOURCE_RANGE: &str = "x-amz-copy-source-range";
 
-/// An object to copy.
+/// The object to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CopySource {
     /// Its bucket.
@@ -23,13 +23,13 @@ pub(crate) struct CopySource {
 }
 
 impl CopySource {
-    /// Reads `/bucket/key` or `bucket/key`, percent-encoded, with or without `?versionId=`.
+    /// Parses `/bucket/key` or `bucket/key`, percent-encoded, with or without `?versionId=`.
     ///
     /// # Errors
     /// 400 `InvalidArgument` for anything else.
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, S3Error> {
         let bad = || {
-            Fault::argument(
+            S3Error::argument(
                 COPY_SOURCE,
                 text,
                 "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
@@ -50,7 +50,7 @@ impl CopySource {
     }
 }
 
-/// Decodes once; a percent sign that begins no byte, or bytes that are no UTF-8, cannot be decoded.
+/// Decodes percent escapes once; `None` for an invalid escape or invalid UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -63,20 +63,20 @@ fn decoded(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// Reads the bytes a part is made of: exactly `bytes=first-last`.
+/// Parses the byte range of a part copy: exactly `bytes=first-last`.
 ///
 /// # Errors
 /// 400 `InvalidArgument` for anything else.
-pub(crate) fn part_window(text: Option<&str>) -> Result<Window, Fault> {
-    let Some(text) = text else { return Ok(Window::Whole) };
+pub(crate) fn part_window(text: Option<&str>) -> Result<ReadWindow, S3Error> {
+    let Some(text) = text else { return Ok(ReadWindow::Whole) };
     let number = |digits: &str| {
         let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         plain.then(|| digits.parse::<u64>().ok()).flatten()
     };
     let range = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
     match range.and_then(|(first, last)| Some((number(first)?, number(last)?))) {
-        Some((first, last)) if first <= last => Ok(Window::Range(first, Some(last))),
-        _ => Err(Fault::argument(
+        Some((first, last)) if first <= last => Ok(ReadWindow::Range(first, Some(last))),
+        _ => Err(S3Error::argument(
             COPY_SOURCE_RANGE,
             text,
             "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the \
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn sources() {
+    fn a_source_is_a_bucket_and_a_key() {
         let current = |key: &str| Some(("b".to_owned(), key.to_owned(), VersionSpec::Current));
         assert_eq!(parsed("b/k"), current("k"));
         assert_eq!(parsed("/b/k/l"), current("k/l"));
@@ -106,22 +106,22 @@ mod tests {
         assert_eq!(parsed("b/k%3FversionId=1"), current("k?versionId=1"));
         assert_eq!(parsed("b/k?versionId=null"), Some(("b".into(), "k".into(), VersionSpec::Id("null".into()))));
         for bad in ["", "/", "b", "/b", "b/", "//k", "b/k%", "b/k%2", "b/%zz", "b/%ff"] {
-            let fault = CopySource::parse(bad).unwrap_err();
-            assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", COPY_SOURCE), "{bad}");
+            let error = CopySource::parse(bad).unwrap_err();
+            assert_eq!((error.code.name(), error.extras[0].1.as_str()), ("InvalidArgument", COPY_SOURCE), "{bad}");
         }
     }
 
     #[test]
-    fn windows_of_parts() {
-        assert_eq!(part_window(None).unwrap(), Window::Whole);
-        assert_eq!(part_window(Some("bytes=0-0")).unwrap(), Window::Range(0, Some(0)));
-        assert_eq!(part_window(Some("bytes=7-20")).unwrap(), Window::Range(7, Some(20)));
+    fn a_part_range_has_both_ends() {
+        assert_eq!(part_window(None).unwrap(), ReadWindow::Whole);
+        assert_eq!(part_window(Some("bytes=0-0")).unwrap(), ReadWindow::Range(0, Some(0)));
+        assert_eq!(part_window(Some("bytes=7-20")).unwrap(), ReadWindow::Range(7, Some(20)));
         for bad in
             ["", "0-2", "bytes=0", "bytes=-5", "bytes=5-", "bytes=0-2,3-5", "bytes=3-2", "bytes=+1-2", "bytes= 1-2"]
         {
-            let fault = part_window(Some(bad)).unwrap_err();
+            let error = part_window(Some(bad)).unwrap_err();
             assert_eq!(
-                (fault.code.name(), fault.extras[0].1.as_str()),
+                (error.code.name(), error.extras[0].1.as_str()),
                 ("InvalidArgument", COPY_SOURCE_RANGE),
                 "{bad}"
             );

@@ -1,4 +1,4 @@
-//! `?cors`: the rules of a bucket for browsers.
+//! `?cors`: the CORS rules of a bucket.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -6,33 +6,33 @@ use larder_gateway::objects::{Configuration, Error};
 use larder_model::objects::Bucket;
 use larder_model::objects::cors::{Cors, CorsRule};
 
-use super::incoming;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::upload_body;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// Longest document, as with Amazon: browsers ask for the rules without a signature, and every one of them is looked at.
+/// Longest document, the same as Amazon's: unsigned preflights scan all rules.
 const BYTES_MAX: usize = 64 * 1024;
 
-pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     let cors = bucket.cors.as_ref().ok_or(Error::NoConfiguration(Configuration::Cors))?;
-    Ok(reply::document(write(cors)))
+    Ok(response::document(write(cors)))
 }
 
-pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
-    let cors = read(&incoming::document(call).await?)?;
+pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
+    let cors = read(&upload_body::document(call).await?)?;
     store(call, Some(cors)).await?;
-    Ok(reply::empty(StatusCode::OK))
+    Ok(response::empty(StatusCode::OK))
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     store(call, None).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn store(call: &Call, cors: Option<Cors>) -> Result<(), Fault> {
+async fn store(call: &S3Call, cors: Option<Cors>) -> Result<(), S3Error> {
     let change = |bucket: &mut Bucket| {
         bucket.cors.clone_from(&cors);
         Ok(())
@@ -40,38 +40,38 @@ async fn store(call: &Call, cors: Option<Cors>) -> Result<(), Fault> {
     Ok(call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?)
 }
 
-fn read(document: &[u8]) -> Result<Cors, Fault> {
+fn read(document: &[u8]) -> Result<Cors, S3Error> {
     if document.len() > BYTES_MAX {
-        let fault = Fault::from(Code::MaxMessageLengthExceeded);
-        return Err(fault.with("MaxMessageLengthBytes", BYTES_MAX.to_string()));
+        let error = S3Error::from(Code::MaxMessageLengthExceeded);
+        return Err(error.with("MaxMessageLengthBytes", BYTES_MAX.to_string()));
     }
-    let mut xml = Reader::open(document, "CORSConfiguration")?;
+    let mut xml = XmlReader::open(document, "CORSConfiguration")?;
     let mut cors = Cors::default();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "CORSRule" => cors.rules.push(rule(&mut xml)?),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
-    let bad = |bad: larder_model::objects::cors::BadCors| {
+    xml.expect_end()?;
+    let bad = |bad: larder_model::objects::cors::CorsError| {
         let code = if bad.malformed { Code::MalformedXML } else { Code::InvalidRequest };
-        Fault::new(code, bad.message)
+        S3Error::new(code, bad.message)
     };
     cors.validate().map_err(bad)?;
     Ok(cors)
 }
 
-fn rule(xml: &mut Reader<'_>) -> Result<CorsRule, Fault> {
+fn rule(xml: &mut XmlReader<'_>) -> Result<CorsRule, S3Error> {
     let mut rule = CorsRule::default();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "ID" => rule.id = Some(xml.text()?),
             "AllowedOrigin" => rule.origins.push(xml.text()?),
             "AllowedMethod" => rule.methods.push(xml.text()?),
             "AllowedHeader" => rule.headers.push(xml.text()?),
             "ExposeHeader" => rule.expose.push(xml.text()?),
-            "MaxAgeSeconds" => rule.max_age = Some(xml.parsed()?),
+            "MaxAgeSeconds" => rule.max_age = Some(xml.parse_text()?),
             _ => xml.skip()?,
         }
     }
@@ -79,10 +79,10 @@ fn rule(xml: &mut Reader<'_>) -> Result<CorsRule, Fault> {
 }
 
 fn write(cors: &Cors) -> Bytes {
-    let mut xml = Xml::new("CORSConfiguration");
+    let mut xml = XmlWriter::new("CORSConfiguration");
     for rule in &cors.rules {
-        xml.within("CORSRule", |xml| {
-            xml.maybe("ID", rule.id.as_ref());
+        xml.element("CORSRule", |xml| {
+            xml.optional_text("ID", rule.id.as_ref());
             let lists = [
                 ("AllowedOrigin", &rule.origins),
                 ("AllowedMethod", &rule.methods),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_rules_are_refused() {
         let of = |inner: &str| {
             read(format!("<CORSConfiguration>{inner}</CORSConfiguration>").as_bytes()).unwrap_err().code.name()
         };
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_would_take_long_to_look_at_are_refused() {
+    fn a_document_above_the_limit_is_refused() {
         let origins = "<AllowedOrigin>http://*.example.org</AllowedOrigin>".repeat(2000);
         let rule = format!("<CORSRule>{origins}<AllowedMethod>GET</AllowedMethod></CORSRule>");
-        let fault = read(format!("<CORSConfiguration>{rule}</CORSConfiguration>").as_bytes()).unwrap_err();
-        assert_eq!(fault.code.name(), "MaxMessageLengthExceeded");
+        let error = read(format!("<CORSConfiguration>{rule}</CORSConfiguration>").as_bytes()).unwrap_err();
+        assert_eq!(error.code.name(), "MaxMessageLengthExceeded");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! `POST /key?uploads`: begins an upload.
+//! `POST /key?uploads`: creates a multipart upload.
 
 use bytes::Bytes;
 use hyper::HeaderMap;
@@ -6,33 +6,33 @@ use hyper::header::{HeaderName, HeaderValue};
 use larder_gateway::objects::uploads::CreateUpload;
 use larder_model::objects::{Algorithm, ChecksumKind};
 
-use super::list_parts::say_abort_date;
-use super::{about, checksums};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use super::list_parts::write_abort_date;
+use super::{checksums, object_metadata};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let checksum = checksum(&call.headers)?;
-    let about = about::of(&call.headers)?;
-    let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), about, checksum };
+    let metadata = object_metadata::of(&call.headers)?;
+    let request = CreateUpload { bucket: call.bucket.clone(), key: call.key.clone(), metadata, checksum };
     let (upload, abort_date) = call.objects.create_upload(&call.caller, request).await?;
-    let mut reply = reply::document(document(&call.bucket, &call.key, &upload.text()));
+    let mut response = response::document(document(&call.bucket, &call.key, &upload.text()));
     if let Some((algorithm, kind)) = checksum {
         let name = HeaderName::from_static(checksums::ALGORITHM);
-        reply.headers_mut().insert(name, HeaderValue::from_static(algorithm.name()));
-        reply.headers_mut().insert(checksums::TYPE, HeaderValue::from_static(kind.name()));
+        response.headers_mut().insert(name, HeaderValue::from_static(algorithm.name()));
+        response.headers_mut().insert(checksums::TYPE, HeaderValue::from_static(kind.name()));
     }
-    say_abort_date(&mut reply, &abort_date);
-    Ok(reply)
+    write_abort_date(&mut response, &abort_date);
+    Ok(response)
 }
 
-/// The checksum of the parts and of the object to be: a pair that is allowed.
-fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, Fault> {
+/// The checksum algorithm and kind of the upload, a permitted pair.
+fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, S3Error> {
     match (checksums::algorithm(headers)?, checksums::kind(headers)?) {
         (None, None) => Ok(None),
-        (None, Some(_)) => Err(Fault::invalid(
+        (None, Some(_)) => Err(S3Error::invalid(
             "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
         )),
         (Some(algorithm), kind) => {
@@ -43,7 +43,7 @@ fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, Fa
                     kind.name(),
                     algorithm.name()
                 );
-                return Err(Fault::invalid(message));
+                return Err(S3Error::invalid(message));
             }
             Ok(Some((algorithm, kind)))
         }
@@ -51,8 +51,8 @@ fn checksum(headers: &HeaderMap) -> Result<Option<(Algorithm, ChecksumKind)>, Fa
 }
 
 fn document(bucket: &str, key: &[u8], upload: &str) -> Bytes {
-    let mut xml = Xml::new("InitiateMultipartUploadResult");
-    xml.text("Bucket", bucket).bytes("Key", key).text("UploadId", upload);
+    let mut xml = XmlWriter::new("InitiateMultipartUploadResult");
+    xml.text("Bucket", bucket).text_lossy("Key", key).text("UploadId", upload);
     xml.finish()
 }
 
@@ -60,17 +60,17 @@ fn document(bucket: &str, key: &[u8], upload: &str) -> Bytes {
 mod tests {
     use super::*;
 
-    fn asked(algorithm: Option<&'static str>, kind: Option<&'static str>) -> Result<String, String> {
+    fn requested(algorithm: Option<&'static str>, kind: Option<&'static str>) -> Result<String, String> {
         let algorithm = algorithm.map(|name| (HeaderName::from_static("x-amz-checksum-algorithm"), name));
         let kind = kind.map(|name| (checksums::TYPE, name));
         let headers = algorithm.into_iter().chain(kind);
         let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
-        let found = checksum(&headers).map_err(|fault| fault.code.name().to_owned())?;
+        let found = checksum(&headers).map_err(|error| error.code.name().to_owned())?;
         Ok(found.map_or("none".into(), |(algorithm, kind)| format!("{} {}", algorithm.name(), kind.name())))
     }
 
     #[test]
-    fn pairs_that_are_allowed() {
+    fn only_permitted_checksum_pairs_are_accepted() {
         let refused = Err("InvalidRequest".to_owned());
         for (algorithm, kind, expected) in [
             (None, None, Ok("none")),
@@ -85,12 +85,12 @@ mod tests {
             (Some("MD4"), None, refused.clone()),
             (Some("CRC32"), Some("HALF"), refused),
         ] {
-            assert_eq!(asked(algorithm, kind), expected.map(str::to_owned), "{algorithm:?} {kind:?}");
+            assert_eq!(requested(algorithm, kind), expected.map(str::to_owned), "{algorithm:?} {kind:?}");
         }
     }
 
     #[test]
-    fn the_document() {
+    fn the_result_document() {
         let text = String::from_utf8(document("b", b"a&b", "U").to_vec()).unwrap();
         assert!(text.ends_with(
             "03-01/\"><Bucket>b</Bucket><Key>a&amp;b</Key><UploadId>U</UploadId></InitiateMultipartUploadResult>"

@@ -1,4 +1,4 @@
-//! Times as clients write them in headers and documents.
+//! Parses times in headers and documents of clients.
 
 use std::time::UNIX_EPOCH;
 
@@ -6,20 +6,20 @@ use larder_model::rows::Micros;
 use time::format_description::well_known::Rfc3339;
 use time::{Date, Month, OffsetDateTime};
 
-/// Reads the date of a header; one nobody can read is as if it were not there.
+/// Parses the date of a header; an unreadable date counts as absent.
 pub(crate) fn http(text: &str) -> Option<Micros> {
     let since = httpdate::parse_http_date(text.trim()).ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_micros()).ok()
 }
 
-/// Reads a moment as ISO 8601 writes it: date, `T`, time and zone.
+/// Parses an ISO 8601 time: date, `T`, time and zone.
 pub(crate) fn moment(text: &str) -> Option<Micros> {
-    // The parser takes any character between date and time.
+    // The parser accepts any character between date and time.
     let time = OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| text.as_bytes().get(10) == Some(&b'T'))?;
     u64::try_from(time.unix_timestamp_nanos() / 1_000).ok()
 }
 
-/// Reads the date of a document: a date and a time with their zone, or a date alone, which means its midnight UTC.
+/// Parses the date of a document: date and time with a zone, or a date alone, which means midnight UTC.
 pub(crate) fn iso(text: &str) -> Option<Micros> {
     let text = text.trim();
     let time = match OffsetDateTime::parse(text, &Rfc3339) {
@@ -45,7 +45,7 @@ mod tests {
     use crate::dates;
 
     #[test]
-    fn spellings() {
+    fn known_formats_are_parsed() {
         let at = 1_289_422_114_000_000;
         assert_eq!(http("Wed, 10 Nov 2010 20:48:34 GMT"), Some(at));
         assert_eq!(http("yesterday"), None);
@@ -69,7 +69,7 @@ mod tests {
         }
 
         #[test]
-        fn times_come_back(at in 0..253_402_300_800_000_000_u64) {
+        fn written_times_are_parsed_back(at in 0..253_402_300_800_000_000_u64) {
             prop_assert_eq!(iso(&dates::iso(at)), Some(at / 1_000 * 1_000));
             prop_assert_eq!(http(&dates::http(at)), Some(at / 1_000_000 * 1_000_000));
         }

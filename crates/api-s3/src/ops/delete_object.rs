@@ -1,34 +1,34 @@
-//! `DELETE /key`: an object, or one version of it for ever.
+//! `DELETE /key`: deletes an object, or one version permanently.
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
-use super::{conditions, describe, params};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use super::{conditions, object_headers, params};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 
-/// Says that a delete marker was met, written or removed.
+/// Set if a delete marker was created or deleted.
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
-/// Conditions that are not checked here: deleting in spite of them would be worse than refusing.
-const NOT_BUILT: &[&str] = &["x-amz-if-match-size", "x-amz-if-match-last-modified-time"];
+/// Unsupported conditions. Refusing the request is safer than deleting without the check.
+const UNSUPPORTED_CONDITIONS: &[&str] = &["x-amz-if-match-size", "x-amz-if-match-last-modified-time"];
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    refuse_unbuilt(&call.headers)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    refuse_unsupported(&call.headers)?;
     let version = params::version(&call.query);
     let if_match = conditions::etags(&call.headers, "if-match");
     let deleted = call.objects.delete(&call.caller, &call.bucket, &call.key, &version, if_match).await?;
-    let mut reply = reply::empty(StatusCode::NO_CONTENT);
-    describe::version(&mut reply, deleted.version_id.as_deref());
+    let mut response = response::empty(StatusCode::NO_CONTENT);
+    object_headers::write_version(&mut response, deleted.version_id.as_deref());
     if deleted.marker {
-        reply.headers_mut().insert(DELETE_MARKER, HeaderValue::from_static("true"));
+        response.headers_mut().insert(DELETE_MARKER, HeaderValue::from_static("true"));
     }
-    Ok(reply)
+    Ok(response)
 }
 
-fn refuse_unbuilt(headers: &HeaderMap) -> Result<(), Fault> {
-    match NOT_BUILT.iter().find(|name| headers.contains_key(**name)) {
-        Some(name) => Err(Fault::header_not_offered(name)),
+fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+    match UNSUPPORTED_CONDITIONS.iter().find(|name| headers.contains_key(**name)) {
+        Some(name) => Err(S3Error::header_not_offered(name)),
         None => Ok(()),
     }
 }

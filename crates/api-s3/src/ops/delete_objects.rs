@@ -1,59 +1,60 @@
-//! `POST /bucket?delete`: many objects at once, each with its own outcome.
+//! `POST /bucket?delete`: deletes many objects, each with its own outcome.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use larder_gateway::objects::delete::Deleted;
+use larder_gateway::objects::delete::DeletedObject;
 use larder_gateway::objects::get::VersionSpec;
 use larder_model::limits::DELETE_OBJECTS_MAX;
 
-use super::{conditions, incoming};
-use crate::auth::Scheme;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::{conditions, upload_body};
+use crate::auth::AuthScheme;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// How many are deleted at a time.
-const AT_ONCE: usize = 8;
+/// Deletes that run concurrently.
+const CONCURRENT_DELETES: usize = 8;
 
-/// What is to be deleted.
+/// The decoded request.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct DeleteRequest {
     quiet: bool,
-    items: Vec<Item>,
+    items: Vec<DeleteItem>,
 }
 
-/// One of it.
+/// An object to delete.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Item {
+struct DeleteItem {
     key: String,
     version: Option<String>,
     etag: Option<String>,
-    /// Whether it has a condition that is not checked here.
-    unbuilt: bool,
+    /// Whether it has an unsupported condition.
+    unsupported: bool,
 }
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    // Clients of version 2 do not know that they have to.
-    let old = matches!(call.scheme, Some(Scheme::V2Header | Scheme::V2Query));
-    if !old && !incoming::has_digest(&call.headers)? {
-        return Err(Fault::invalid("Missing required header for this request: Content-MD5 OR x-amz-checksum-*"));
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    // Version 2 clients predate the requirement of a digest.
+    let old = matches!(call.scheme, Some(AuthScheme::V2Header | AuthScheme::V2Query));
+    if !old && !upload_body::has_digest(&call.headers)? {
+        return Err(S3Error::invalid("Missing required header for this request: Content-MD5 OR x-amz-checksum-*"));
     }
-    let request = decode(&incoming::document(call).await?)?;
-    // Who may delete nothing at all is told of each key; a bucket that is not there is not.
+    let request = decode(&upload_body::document(call).await?)?;
+    // A missing bucket fails the whole request; missing permissions fail each key.
     call.objects.bucket(&call.bucket).await?;
+    // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
-    for items in request.items.chunks(AT_ONCE) {
+    for items in request.items.chunks(CONCURRENT_DELETES) {
         outcomes.extend(join_all(items.iter().map(|item| delete(call, item))).await);
     }
-    Ok(reply::document(document(&request, &outcomes)))
+    Ok(response::document(document(&request, &outcomes)))
 }
 
-async fn delete(call: &Call, item: &Item) -> Result<Deleted, Fault> {
+async fn delete(call: &S3Call, item: &DeleteItem) -> Result<DeletedObject, S3Error> {
     if item.key.is_empty() {
-        return Err(Fault::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
+        return Err(S3Error::new(Code::UserKeyMustBeSpecified, "The key of an object must not be empty."));
     }
-    if item.unbuilt {
+    if item.unsupported {
         return Err(Code::NotImplemented.into());
     }
     let key = Bytes::copy_from_slice(item.key.as_bytes());
@@ -62,10 +63,10 @@ async fn delete(call: &Call, item: &Item) -> Result<Deleted, Fault> {
     Ok(call.objects.delete(&call.caller, &call.bucket, &key, &version, if_match).await?)
 }
 
-fn decode(document: &[u8]) -> Result<Request, Fault> {
-    let mut xml = Reader::open(document, "Delete")?;
-    let mut request = Request { quiet: false, items: Vec::new() };
-    while let Some(name) = xml.child()? {
+fn decode(document: &[u8]) -> Result<DeleteRequest, S3Error> {
+    let mut xml = XmlReader::open(document, "Delete")?;
+    let mut request = DeleteRequest { quiet: false, items: Vec::new() };
+    while let Some(name) = xml.next_child()? {
         match name {
             "Quiet" => request.quiet = xml.text()?.trim().eq_ignore_ascii_case("true"),
             "Object" if request.items.len() < DELETE_OBJECTS_MAX => request.items.push(item(&mut xml)?),
@@ -73,20 +74,20 @@ fn decode(document: &[u8]) -> Result<Request, Fault> {
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     if request.items.is_empty() { Err(Code::MalformedXML.into()) } else { Ok(request) }
 }
 
-/// The text of a key counts as it is, blanks at its ends too.
-fn item(xml: &mut Reader<'_>) -> Result<Item, Fault> {
-    let (mut item, mut key) = (Item::default(), None);
-    while let Some(name) = xml.child()? {
+/// A key is taken verbatim, with its leading and trailing blanks.
+fn item(xml: &mut XmlReader<'_>) -> Result<DeleteItem, S3Error> {
+    let (mut item, mut key) = (DeleteItem::default(), None);
+    while let Some(name) = xml.next_child()? {
         match name {
             "Key" => key = Some(xml.text()?),
             "VersionId" => item.version = Some(xml.text()?.trim().to_owned()).filter(|version| !version.is_empty()),
             "ETag" => item.etag = Some(conditions::unquoted(&xml.text()?).to_owned()),
             "LastModifiedTime" | "Size" => {
-                item.unbuilt = true;
+                item.unsupported = true;
                 xml.skip()?;
             }
             _ => xml.skip()?,
@@ -96,16 +97,16 @@ fn item(xml: &mut Reader<'_>) -> Result<Item, Fault> {
     Ok(item)
 }
 
-fn document(request: &Request, outcomes: &[Result<Deleted, Fault>]) -> Bytes {
-    let mut xml = Xml::new("DeleteResult");
+fn document(request: &DeleteRequest, outcomes: &[Result<DeletedObject, S3Error>]) -> Bytes {
+    let mut xml = XmlWriter::new("DeleteResult");
     for (item, outcome) in request.items.iter().zip(outcomes) {
         match outcome {
             Ok(_) if request.quiet => {}
-            Ok(deleted) => drop(xml.within("Deleted", |xml| write_deleted(xml, item, deleted))),
-            Err(fault) => {
-                xml.within("Error", |xml| {
-                    xml.text("Key", &item.key).maybe("VersionId", item.version.as_ref());
-                    xml.text("Code", fault.code.name()).text("Message", &fault.message);
+            Ok(deleted) => drop(xml.element("Deleted", |xml| write_deleted(xml, item, deleted))),
+            Err(error) => {
+                xml.element("Error", |xml| {
+                    xml.text("Key", &item.key).optional_text("VersionId", item.version.as_ref());
+                    xml.text("Code", error.code.name()).text("Message", &error.message);
                 });
             }
         }
@@ -113,10 +114,10 @@ fn document(request: &Request, outcomes: &[Result<Deleted, Fault>]) -> Bytes {
     xml.finish()
 }
 
-fn write_deleted(xml: &mut Xml, item: &Item, deleted: &Deleted) {
-    xml.text("Key", &item.key).maybe("VersionId", item.version.as_ref());
+fn write_deleted(xml: &mut XmlWriter, item: &DeleteItem, deleted: &DeletedObject) {
+    xml.text("Key", &item.key).optional_text("VersionId", item.version.as_ref());
     if deleted.marker {
-        xml.value("DeleteMarker", true).maybe("DeleteMarkerVersionId", deleted.version_id.as_ref());
+        xml.value("DeleteMarker", true).optional_text("DeleteMarkerVersionId", deleted.version_id.as_ref());
     }
 }
 
@@ -126,12 +127,12 @@ mod tests {
 
     use super::*;
 
-    fn item(key: &str, version: Option<&str>) -> Item {
-        Item { key: key.into(), version: version.map(Into::into), ..Item::default() }
+    fn item(key: &str, version: Option<&str>) -> DeleteItem {
+        DeleteItem { key: key.into(), version: version.map(Into::into), ..DeleteItem::default() }
     }
 
     #[test]
-    fn documents() {
+    fn a_list_of_objects_is_parsed() {
         let read = decode(
             b"<?xml version=\"1.0\"?>\n<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Object>\
                 <Key> a&amp;b </Key>\
@@ -139,19 +140,22 @@ mod tests {
               <Object><Key>s</Key><Size>1</Size></Object><Quiet>true</Quiet></Delete>",
         )
         .unwrap();
-        let with_etag = Item { etag: Some("e".into()), ..item("k", Some("v")) };
-        let unbuilt = Item { unbuilt: true, ..item("s", None) };
-        assert_eq!(read, Request { quiet: true, items: vec![item(" a&b ", None), with_etag, item("", None), unbuilt] });
+        let with_etag = DeleteItem { etag: Some("e".into()), ..item("k", Some("v")) };
+        let unsupported = DeleteItem { unsupported: true, ..item("s", None) };
+        assert_eq!(
+            read,
+            DeleteRequest { quiet: true, items: vec![item(" a&b ", None), with_etag, item("", None), unsupported] }
+        );
     }
 
     #[test]
-    fn keys_that_xml_has_no_place_for() {
+    fn keys_may_contain_escaped_control_characters() {
         let read = decode(b"<Delete><Object><Key>a&#x1;&#xD;&#10;b&#x7F;</Key></Object></Delete>").unwrap();
         assert_eq!(read.items, [item("a\u{1}\r\nb\u{7f}", None)]);
     }
 
     #[test]
-    fn documents_that_are_refused() {
+    fn invalid_lists_are_refused() {
         let many = |count| format!("<Delete>{}</Delete>", "<Object><Key>k</Key></Object>".repeat(count));
         assert_eq!(decode(many(1000).as_bytes()).unwrap().items.len(), 1000);
         for bad in [
@@ -167,14 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_its_outcome() {
-        let mut request = Request {
+    fn every_object_has_its_own_outcome() {
+        let mut request = DeleteRequest {
             quiet: false,
             items: vec![item("a", None), item("b", Some("v1")), item("c", None), item("d", None)],
         };
-        let marker = |id: &str| Deleted { marker: true, version_id: Some(id.into()) };
-        let outcomes = [Ok(Deleted::default()), Ok(marker("v1")), Ok(marker("v2")), Err(Code::AccessDenied.into())];
-        let text = |request: &Request| {
+        let marker = |id: &str| DeletedObject { marker: true, version_id: Some(id.into()) };
+        let outcomes =
+            [Ok(DeletedObject::default()), Ok(marker("v1")), Ok(marker("v2")), Err(Code::AccessDenied.into())];
+        let text = |request: &DeleteRequest| {
             let text = String::from_utf8(document(request, &outcomes).to_vec()).unwrap();
             text.split_once("03-01/\">").unwrap().1.to_owned()
         };

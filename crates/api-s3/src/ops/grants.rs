@@ -1,4 +1,4 @@
-//! Who may: the canned lists and the grants of headers, and the documents of `?acl`.
+//! ACLs: canned ACLs and grants in headers, and the documents of `?acl`.
 
 use std::collections::HashMap;
 
@@ -8,83 +8,83 @@ use larder_model::objects::acl::{RawGrantee, parse_grantees};
 use larder_model::objects::{Grant, Grantee, Permission};
 
 use super::params;
-use crate::errors::{Code, Fault};
-use crate::xml::{Reader, Xml};
+use crate::errors::{Code, S3Error};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// The namespace of a grantee's type.
+/// The XML namespace of a grantee's type.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
-/// The header with the name of a canned list.
+/// The header with a canned ACL.
 pub(crate) const CANNED: &str = "x-amz-acl";
 
-/// A document: who it says the owner is, and the grants.
+/// An ACL document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AclDocument {
-    /// Canonical id of the owner, if it is there.
+    /// Canonical id of the owner, if given.
     pub(crate) owner: Option<String>,
     /// The grants.
     pub(crate) grants: Vec<(Permission, GranteeRef)>,
 }
 
-/// The grants that headers ask for.
+/// Decodes the ACL in headers.
 ///
 /// # Errors
-/// 400 `InvalidRequest` for a canned list and grants together, `InvalidArgument` for grants that cannot be read.
-pub(crate) fn of(headers: &HeaderMap) -> Result<AclChoice, Fault> {
+/// 400 `InvalidRequest` for a canned ACL together with grants, `InvalidArgument` for invalid grants.
+pub(crate) fn of(headers: &HeaderMap) -> Result<AclChoice, S3Error> {
     let canned = params::header(headers, CANNED).filter(|name| !name.is_empty());
     let mut grants = Vec::new();
     for (name, permission) in Permission::headers() {
         for value in headers.get_all(name) {
             let value = String::from_utf8_lossy(value.as_bytes());
-            let grantees = parse_grantees(&value).map_err(|bad| Fault::argument(name, &*value, bad.message))?;
+            let grantees = parse_grantees(&value).map_err(|bad| S3Error::argument(name, &*value, bad.message))?;
             grants.extend(grantees.into_iter().map(|grantee| (permission, named(grantee))));
         }
     }
     match (canned, grants.is_empty()) {
-        (Some(_), false) => Err(Fault::invalid("Specifying both Canned ACLs and Header Grants is not allowed")),
+        (Some(_), false) => Err(S3Error::invalid("Specifying both Canned ACLs and Header Grants is not allowed")),
         (Some(name), true) => Ok(AclChoice::Canned(name.to_owned())),
         (None, false) => Ok(AclChoice::Grants(grants)),
         (None, true) => Ok(AclChoice::Private),
     }
 }
 
-/// Whether headers ask for any grants: then the body does not count.
+/// Whether headers carry an ACL; the body is then ignored.
 pub(crate) fn in_headers(headers: &HeaderMap) -> bool {
     headers.contains_key(CANNED) || Permission::headers().any(|(name, _)| headers.contains_key(name))
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// 400 `MalformedACLError` when it has another structure, `MalformedXML` when it is no XML.
-pub(crate) fn read(document: &[u8]) -> Result<AclDocument, Fault> {
-    let mut xml = Reader::open(document, "AccessControlPolicy")?;
+/// 400 `MalformedACLError` for another structure, `MalformedXML` for invalid XML.
+pub(crate) fn read(document: &[u8]) -> Result<AclDocument, S3Error> {
+    let mut xml = XmlReader::open(document, "AccessControlPolicy")?;
     let (mut owner, mut grants) = (None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Owner" => owner = owner_id(&mut xml)?,
             "AccessControlList" => grants = Some(list(&mut xml)?),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     Ok(AclDocument { owner, grants: grants.ok_or(Code::MalformedACLError)? })
 }
 
-/// Writes a document; `names` has the names to show for canonical ids.
-pub(crate) fn write(shown: &ShownAcl, names: &HashMap<String, String>) -> Xml {
-    let mut xml = Xml::new("AccessControlPolicy");
-    xml.within("Owner", |xml| user(xml, &shown.owner, names));
-    xml.within("AccessControlList", |xml| {
+/// Writes a document; `names` maps canonical ids to display names.
+pub(crate) fn write(shown: &ShownAcl, names: &HashMap<String, String>) -> XmlWriter {
+    let mut xml = XmlWriter::new("AccessControlPolicy");
+    xml.element("Owner", |xml| user(xml, &shown.owner, names));
+    xml.element("AccessControlList", |xml| {
         let is_of_user = |grant: &&Grant| matches!(grant.grantee, Grantee::User(_));
         let (users, groups): (Vec<_>, Vec<_>) = shown.acl.grants.iter().partition(is_of_user);
         for grant in groups.into_iter().chain(users) {
-            xml.within("Grant", |xml| write_grant(xml, grant, names));
+            xml.element("Grant", |xml| write_grant(xml, grant, names));
         }
     });
     xml
 }
 
-/// The canonical ids of a list of grants and of its owner.
+/// The canonical ids of an ACL and of its owner.
 pub(crate) fn ids(shown: &ShownAcl) -> impl Iterator<Item = &str> {
     let users = shown.acl.grants.iter().filter_map(|grant| match &grant.grantee {
         Grantee::User(id) => Some(id.as_str()),
@@ -101,9 +101,9 @@ fn named(grantee: RawGrantee) -> GranteeRef {
     }
 }
 
-fn owner_id(xml: &mut Reader<'_>) -> Result<Option<String>, Fault> {
+fn owner_id(xml: &mut XmlReader<'_>) -> Result<Option<String>, S3Error> {
     let mut id = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "ID" => id = Some(xml.text()?),
             _ => xml.skip()?,
@@ -112,9 +112,9 @@ fn owner_id(xml: &mut Reader<'_>) -> Result<Option<String>, Fault> {
     Ok(id)
 }
 
-fn list(xml: &mut Reader<'_>) -> Result<Vec<(Permission, GranteeRef)>, Fault> {
+fn list(xml: &mut XmlReader<'_>) -> Result<Vec<(Permission, GranteeRef)>, S3Error> {
     let mut grants = Vec::new();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Grant" => grants.push(grant(xml)?),
             _ => xml.skip()?,
@@ -123,9 +123,9 @@ fn list(xml: &mut Reader<'_>) -> Result<Vec<(Permission, GranteeRef)>, Fault> {
     Ok(grants)
 }
 
-fn grant(xml: &mut Reader<'_>) -> Result<(Permission, GranteeRef), Fault> {
+fn grant(xml: &mut XmlReader<'_>) -> Result<(Permission, GranteeRef), S3Error> {
     let (mut permission, mut to) = (None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Permission" => permission = Permission::named(xml.text()?.trim()),
             "Grantee" => to = grantee(xml)?,
@@ -135,10 +135,10 @@ fn grant(xml: &mut Reader<'_>) -> Result<(Permission, GranteeRef), Fault> {
     permission.zip(to).ok_or_else(|| Code::MalformedACLError.into())
 }
 
-/// Somebody: what is in the element decides, whatever its type says.
-fn grantee(xml: &mut Reader<'_>) -> Result<Option<GranteeRef>, Fault> {
+/// Parses a grantee. Its elements decide, whatever its `xsi:type` says.
+fn grantee(xml: &mut XmlReader<'_>) -> Result<Option<GranteeRef>, S3Error> {
     let mut found = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "ID" => found = Some(GranteeRef::Id(xml.text()?)),
             "EmailAddress" => found = Some(GranteeRef::Email(xml.text()?)),
@@ -149,9 +149,9 @@ fn grantee(xml: &mut Reader<'_>) -> Result<Option<GranteeRef>, Fault> {
     Ok(found)
 }
 
-fn write_grant(xml: &mut Xml, grant: &Grant, names: &HashMap<String, String>) {
+fn write_grant(xml: &mut XmlWriter, grant: &Grant, names: &HashMap<String, String>) {
     let kind = if matches!(grant.grantee, Grantee::User(_)) { "CanonicalUser" } else { "Group" };
-    xml.within_of("Grantee", &[("xmlns:xsi", SCHEMA_INSTANCE), ("xsi:type", kind)], |xml| match &grant.grantee {
+    xml.element_with("Grantee", &[("xmlns:xsi", SCHEMA_INSTANCE), ("xsi:type", kind)], |xml| match &grant.grantee {
         Grantee::User(id) => user(xml, id, names),
         group => {
             xml.text("URI", group.uri().unwrap_or_default());
@@ -160,7 +160,7 @@ fn write_grant(xml: &mut Xml, grant: &Grant, names: &HashMap<String, String>) {
     xml.text("Permission", grant.permission.name());
 }
 
-fn user(xml: &mut Xml, id: &str, names: &HashMap<String, String>) {
+fn user(xml: &mut XmlWriter, id: &str, names: &HashMap<String, String>) {
     xml.text("ID", id).text("DisplayName", names.get(id).map_or(id, String::as_str));
 }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_their_shape_and_come_back() {
+    fn documents_are_written_and_read_back() {
         let names = HashMap::from([("o".to_owned(), "tea".to_owned())]);
         let document = write(&shown(), &names).finish();
         let text = std::str::from_utf8(&document).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn other_documents_are_refused() {
+    fn invalid_documents_are_refused() {
         for (document, code) in [
             ("", "MalformedXML"),
             ("<A/>", "MalformedXML"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_choose() {
+    fn headers_carry_a_canned_acl_or_grants() {
         let of = |name: &'static str, value: &str| {
             let headers: HeaderMap =
                 [(hyper::header::HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();

@@ -1,4 +1,4 @@
-//! `?lifecycle`: the rules of a bucket for what is old.
+//! `?lifecycle`: the lifecycle rules of a bucket.
 
 mod document;
 
@@ -7,29 +7,29 @@ use larder_gateway::objects::{Configuration, Error};
 use larder_model::objects::Bucket;
 use larder_model::objects::lifecycle::{self, Lifecycle};
 
-use super::incoming;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
+use super::upload_body;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
 
-pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     let rules = bucket.lifecycle.as_ref().ok_or(Error::NoConfiguration(Configuration::Lifecycle))?;
-    Ok(reply::document(document::write(rules)))
+    Ok(response::document(document::write(rules)))
 }
 
-pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
-    let rules = decode(&incoming::document(call).await?)?;
+pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
+    let rules = decode(&upload_body::document(call).await?)?;
     store(call, Some(rules)).await?;
-    Ok(reply::empty(StatusCode::OK))
+    Ok(response::empty(StatusCode::OK))
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     store(call, None).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn store(call: &Call, rules: Option<Lifecycle>) -> Result<(), Fault> {
+async fn store(call: &S3Call, rules: Option<Lifecycle>) -> Result<(), S3Error> {
     let change = |bucket: &mut Bucket| {
         bucket.lifecycle.clone_from(&rules);
         Ok(())
@@ -37,15 +37,15 @@ async fn store(call: &Call, rules: Option<Lifecycle>) -> Result<(), Fault> {
     Ok(call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?)
 }
 
-fn decode(document: &[u8]) -> Result<Lifecycle, Fault> {
+fn decode(document: &[u8]) -> Result<Lifecycle, S3Error> {
     let rules = document::read(document)?;
     rules.validate().map_err(|bad| {
         let code = match bad.fault {
-            lifecycle::Fault::Argument => Code::InvalidArgument,
-            lifecycle::Fault::Request => Code::InvalidRequest,
-            lifecycle::Fault::Malformed => Code::MalformedXML,
+            lifecycle::LifecycleFault::Argument => Code::InvalidArgument,
+            lifecycle::LifecycleFault::Request => Code::InvalidRequest,
+            lifecycle::LifecycleFault::Malformed => Code::MalformedXML,
         };
-        Fault::new(code, bad.message)
+        S3Error::new(code, bad.message)
     })?;
     Ok(rules)
 }
@@ -58,7 +58,7 @@ mod tests {
 
     fn of(rule: &str) -> Result<Lifecycle, &'static str> {
         let document = format!("<LifecycleConfiguration><Rule>{rule}</Rule></LifecycleConfiguration>");
-        decode(document.as_bytes()).map_err(|fault| fault.code.name())
+        decode(document.as_bytes()).map_err(|error| error.code.name())
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_without_a_name_get_different_ones() {
+    fn rules_without_an_id_get_distinct_ids() {
         let rule = "<Rule><Filter/><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>";
         let document = format!("<LifecycleConfiguration>{rule}{rule}</LifecycleConfiguration>");
         let rules = decode(document.as_bytes()).unwrap().rules;

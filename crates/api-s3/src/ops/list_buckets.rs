@@ -1,4 +1,4 @@
-//! `GET /`: the caller's buckets.
+//! `GET /`: lists the caller's buckets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,52 +7,52 @@ use larder_gateway::objects::buckets::BucketsPage;
 use larder_model::objects::User;
 
 use super::params;
-use crate::call::Call;
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::query::S3Query;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-/// Most buckets of a page.
+/// Most buckets per page.
 const PAGE_MAX: u32 = 10_000;
 
-/// What is asked for.
+/// The decoded request.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct ListBucketsRequest {
     prefix: String,
     after: String,
     max: usize,
-    /// Whether the client knows of pages: then it is told the region of each bucket too.
+    /// Whether the client requested paging; the response then includes bucket regions.
     paged: bool,
 }
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&call.query)?;
-    let user = call.caller.signed()?;
+    let user = call.caller.require_user()?;
     let page = call.objects.list_buckets(&call.caller, &request.prefix, &request.after, request.max).await?;
-    Ok(reply::document(document(&request, user, &page, &call.objects.config().region)))
+    Ok(response::document(document(&request, user, &page, &call.objects.config().region)))
 }
 
-fn decode(query: &Query) -> Result<Request, Fault> {
+fn decode(query: &S3Query) -> Result<ListBucketsRequest, S3Error> {
     let max = params::number("max-buckets", query.get("max-buckets"), PAGE_MAX)?;
     if max == 0 || max > PAGE_MAX {
         let value = query.get("max-buckets").unwrap_or_default();
-        return Err(Fault::argument(
+        return Err(S3Error::argument(
             "max-buckets",
             value,
             "Argument max-buckets must be an integer between 1 and 10000",
         ));
     }
-    let after = match query.filled("continuation-token") {
+    let after = match query.non_empty("continuation-token") {
         None => String::new(),
         Some(token) => {
-            let bad = || Fault::argument("continuation-token", token, "The continuation token provided is incorrect");
+            let bad = || S3Error::argument("continuation-token", token, "The continuation token provided is incorrect");
             let name = URL_SAFE_NO_PAD.decode(token).ok().and_then(|name| String::from_utf8(name).ok());
             name.ok_or_else(bad)?
         }
     };
-    Ok(Request {
+    Ok(ListBucketsRequest {
         prefix: query.get("prefix").unwrap_or_default().to_owned(),
         after,
         max: usize::try_from(max).unwrap_or(1),
@@ -60,21 +60,21 @@ fn decode(query: &Query) -> Result<Request, Fault> {
     })
 }
 
-fn document(request: &Request, user: &User, page: &BucketsPage, region: &str) -> Bytes {
-    let mut xml = Xml::new("ListAllMyBucketsResult");
-    xml.within("Owner", |xml| {
+fn document(request: &ListBucketsRequest, user: &User, page: &BucketsPage, region: &str) -> Bytes {
+    let mut xml = XmlWriter::new("ListAllMyBucketsResult");
+    xml.element("Owner", |xml| {
         xml.text("ID", &user.id).text("DisplayName", &user.display_name);
     });
-    xml.within("Buckets", |xml| {
+    xml.element("Buckets", |xml| {
         for bucket in &page.buckets {
-            xml.within("Bucket", |xml| {
+            xml.element("Bucket", |xml| {
                 xml.text("Name", &bucket.name).text("CreationDate", dates::iso(bucket.created));
-                xml.maybe("BucketRegion", request.paged.then_some(region));
+                xml.optional_text("BucketRegion", request.paged.then_some(region));
             });
         }
     });
-    xml.maybe("ContinuationToken", page.next.as_ref().map(|name| URL_SAFE_NO_PAD.encode(name)));
-    xml.maybe("Prefix", Some(&request.prefix).filter(|prefix| !prefix.is_empty()));
+    xml.optional_text("ContinuationToken", page.next.as_ref().map(|name| URL_SAFE_NO_PAD.encode(name)));
+    xml.optional_text("Prefix", Some(&request.prefix).filter(|prefix| !prefix.is_empty()));
     xml.finish()
 }
 
@@ -86,16 +86,16 @@ mod tests {
 
     use super::*;
 
-    fn decoded(query: &str) -> Result<Request, Fault> {
-        decode(&Query::of(Some(query)))
+    fn decoded(query: &str) -> Result<ListBucketsRequest, S3Error> {
+        decode(&S3Query::parse(Some(query)))
     }
 
     #[test]
-    fn what_can_be_asked() {
+    fn page_parameters_are_decoded_or_refused() {
         let all = decoded("").unwrap();
-        assert_eq!(all, Request { prefix: String::new(), after: String::new(), max: 10_000, paged: false });
+        assert_eq!(all, ListBucketsRequest { prefix: String::new(), after: String::new(), max: 10_000, paged: false });
         let some = decoded("max-buckets=2&prefix=t&continuation-token=dGVh").unwrap();
-        assert_eq!(some, Request { prefix: "t".into(), after: "tea".into(), max: 2, paged: true });
+        assert_eq!(some, ListBucketsRequest { prefix: "t".into(), after: "tea".into(), max: 2, paged: true });
         for bad in
             ["max-buckets=0", "max-buckets=10001", "max-buckets=x", "continuation-token=%21", "continuation-token=_w"]
         {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document() {
+    fn the_result_document() {
         let user = User {
             id: "u".into(),
             key_id: "K".into(),

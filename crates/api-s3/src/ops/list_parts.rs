@@ -1,50 +1,50 @@
-//! `GET /key?uploadId=U`: the parts of an upload that is open, page by page.
+//! `GET /key?uploadId=U`: lists the parts of an open upload in pages.
 
 use bytes::Bytes;
 use hyper::header::HeaderName;
-use larder_gateway::objects::parts::{ListParts, PartsPage};
+use larder_gateway::objects::parts::{ListParts, UploadPartsPage};
 use larder_gateway::objects::uploads::AbortDate;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 
-use super::names::Names;
+use super::display_names::DisplayNames;
+use super::encoding_type::EncodingType;
 use super::params;
-use super::spelling::Spelling;
-use crate::call::Call;
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::query::S3Query;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
 const ABORT_DATE: HeaderName = HeaderName::from_static("x-amz-abort-date");
 const ABORT_RULE: HeaderName = HeaderName::from_static("x-amz-abort-rule-id");
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let (request, spelling) = decode(&call.bucket, &call.key, &call.query)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let (request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
     let page = call.objects.list_parts(&call.caller, &request).await?;
     let ids = [page.upload.initiator.as_str(), page.upload.owner.as_str()];
-    let names = Names::of(&call.objects, ids.into_iter().collect()).await;
-    let mut reply = reply::document(document(&request, spelling, &page, &names));
-    say_abort_date(&mut reply, &page.abort_date);
-    Ok(reply)
+    let names = DisplayNames::of(&call.objects, ids.into_iter().collect()).await;
+    let mut response = response::document(document(&request, encoding, &page, &names));
+    write_abort_date(&mut response, &page.abort_date);
+    Ok(response)
 }
 
-/// When the lifecycle will give an upload up.
-pub(super) fn say_abort_date(reply: &mut Reply, date: &AbortDate) {
+/// Writes when the lifecycle will abort the upload.
+pub(super) fn write_abort_date(response: &mut S3Response, date: &AbortDate) {
     if let Some((at, rule)) = date {
-        reply::set(reply, ABORT_DATE, dates::http(*at));
-        reply::set(reply, ABORT_RULE, rule.as_str());
+        response::set(response, ABORT_DATE, dates::http(*at));
+        response::set(response, ABORT_RULE, rule.as_str());
     }
 }
 
-/// The storage class of an object that is being made.
+/// The storage class of the upload's object.
 pub(super) fn class_of(upload: &Upload) -> String {
     let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
     class.map_or_else(|| "STANDARD".into(), |(_, value)| String::from_utf8_lossy(value).into_owned())
 }
 
-fn decode(bucket: &str, key: &Bytes, query: &Query) -> Result<(ListParts, Spelling), Fault> {
+fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, EncodingType), S3Error> {
     let request = ListParts {
         bucket: bucket.to_owned(),
         key: key.clone(),
@@ -52,29 +52,29 @@ fn decode(bucket: &str, key: &Bytes, query: &Query) -> Result<(ListParts, Spelli
         after: params::number("part-number-marker", query.get("part-number-marker"), 0)?,
         max: params::page("max-parts", query.get("max-parts"), S3_PAGE_MAX)?,
     };
-    Ok((request, Spelling::of(query.get("encoding-type"))?))
+    Ok((request, EncodingType::of(query.get("encoding-type"))?))
 }
 
-fn document(request: &ListParts, spelling: Spelling, page: &PartsPage, names: &Names) -> Bytes {
+fn document(request: &ListParts, encoding: EncodingType, page: &UploadPartsPage, names: &DisplayNames) -> Bytes {
     let upload = &page.upload;
-    let mut xml = Xml::new("ListPartsResult");
-    xml.text("Bucket", &request.bucket).text("Key", spelling.of_key(&request.key)).text("UploadId", &request.upload);
+    let mut xml = XmlWriter::new("ListPartsResult");
+    xml.text("Bucket", &request.bucket).text("Key", encoding.of_key(&request.key)).text("UploadId", &request.upload);
     names.write(&mut xml, "Initiator", &upload.initiator);
     names.write(&mut xml, "Owner", &upload.owner);
     xml.text("StorageClass", class_of(upload));
     xml.value("PartNumberMarker", request.after).value("NextPartNumberMarker", page.next_marker);
     xml.value("MaxParts", request.max).value("IsTruncated", page.truncated);
-    spelling.say(&mut xml);
+    encoding.write(&mut xml);
     if let Some((algorithm, kind)) = upload.checksum {
         xml.text("ChecksumAlgorithm", algorithm.name()).text("ChecksumType", kind.name());
     }
     for part in &page.parts {
-        xml.within("Part", |xml| write_part(xml, part, upload.checksum.map(|(algorithm, _)| algorithm)));
+        xml.element("Part", |xml| write_part(xml, part, upload.checksum.map(|(algorithm, _)| algorithm)));
     }
     xml.finish()
 }
 
-fn write_part(xml: &mut Xml, part: &Part, algorithm: Option<Algorithm>) {
+fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
     xml.value("PartNumber", part.number).text("LastModified", dates::iso(part.modified));
     xml.text("ETag", format!("\"{}\"", Etag::of_md5(part.md5))).value("Size", part.length);
     if let (Some(algorithm), Some(digest)) = (algorithm, &part.checksum) {
@@ -89,11 +89,11 @@ mod tests {
 
     use super::*;
 
-    fn decoded(query: &str) -> Result<(ListParts, Spelling), Fault> {
-        decode("b", &Bytes::from_static(b"k"), &Query::of(Some(query)))
+    fn decoded(query: &str) -> Result<(ListParts, EncodingType), S3Error> {
+        decode("b", &Bytes::from_static(b"k"), &S3Query::parse(Some(query)))
     }
 
-    fn page(checksum: Option<(Algorithm, ChecksumKind)>) -> PartsPage {
+    fn page(checksum: Option<(Algorithm, ChecksumKind)>) -> UploadPartsPage {
         let upload = Upload {
             bucket: BucketId([1; 16]),
             key: Bytes::from_static(b"a b/c"),
@@ -115,18 +115,18 @@ mod tests {
             modified: 1_289_422_114_123_456,
             checksum: checksum.map(|_| Bytes::from_static(&[0, 0, 0, 1])),
         };
-        PartsPage { upload, parts: vec![part(2), part(3)], truncated: true, next_marker: 3, abort_date: None }
+        UploadPartsPage { upload, parts: vec![part(2), part(3)], truncated: true, next_marker: 3, abort_date: None }
     }
 
-    fn text(query: &str, page: &PartsPage) -> String {
+    fn text(query: &str, page: &UploadPartsPage) -> String {
         let key = Bytes::from_static(b"a b/c");
-        let (request, spelling) = decode("example-bucket", &key, &Query::of(Some(query))).unwrap();
-        let names = Names::fixed(&[("i", "tea"), ("o", "milk")]);
-        String::from_utf8(document(&request, spelling, page, &names).to_vec()).unwrap()
+        let (request, encoding) = decode("example-bucket", &key, &S3Query::parse(Some(query))).unwrap();
+        let names = DisplayNames::fixed(&[("i", "tea"), ("o", "milk")]);
+        String::from_utf8(document(&request, encoding, page, &names).to_vec()).unwrap()
     }
 
     #[test]
-    fn the_order_of_the_document() {
+    fn elements_are_in_the_order_of_the_api() {
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListPartsResult \
             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Bucket>example-bucket</Bucket><Key>a b/c</Key>\
             <UploadId>U</UploadId>\
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_come_between_is_truncated_and_the_parts() {
+    fn checksum_elements_stand_between_is_truncated_and_the_parts() {
         let text = text("uploadId=U&encoding-type=url", &page(Some((Algorithm::Crc32, ChecksumKind::Composite))));
         assert!(text.contains("<Key>a%20b/c</Key>"), "{text}");
         assert!(
@@ -156,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_page() {
-        let page = PartsPage { parts: vec![], truncated: false, next_marker: 0, ..page(None) };
+    fn an_empty_page_has_next_marker_0() {
+        let page = UploadPartsPage { parts: vec![], truncated: false, next_marker: 0, ..page(None) };
         let text = text("uploadId=U&part-number-marker=77", &page);
         assert!(
             text.contains(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_asked() {
+    fn page_parameters_are_decoded_or_refused() {
         for (query, after, max) in [
             ("uploadId=U", 0, 1000),
             ("uploadId=U&max-parts=&part-number-marker=", 0, 1000),
@@ -190,9 +190,9 @@ mod tests {
             ("part-number-marker=1.5", "part-number-marker", "not an integer or within integer range"),
             ("encoding-type=x", "encoding-type", "Invalid Encoding Method"),
         ] {
-            let fault = decoded(query).unwrap_err();
-            assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", name), "{query}");
-            assert!(fault.message.contains(words), "{query}: {}", fault.message);
+            let error = decoded(query).unwrap_err();
+            assert_eq!((error.code.name(), error.extras[0].1.as_str()), ("InvalidArgument", name), "{query}");
+            assert!(error.message.contains(words), "{query}: {}", error.message);
         }
     }
 

@@ -1,77 +1,77 @@
-//! `GET /bucket?uploads`: the uploads that are open.
+//! `GET /bucket?uploads`: lists open uploads.
 
 use bytes::Bytes;
-use larder_gateway::objects::list::{Listed, Page};
+use larder_gateway::objects::list::{KeyOrPrefix, ListingPage};
 use larder_gateway::objects::uploads::ListUploads;
 use larder_model::objects::{UploadEntry, UploadId};
 
+use super::display_names::DisplayNames;
+use super::encoding_type::EncodingType;
 use super::list_objects::{list_of, write_prefixes};
-use super::names::Names;
-use super::spelling::Spelling;
-use crate::call::Call;
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::query::S3Query;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-/// A page, and behind which upload of its last key the next one begins.
-type UploadsPage = (Page<(UploadId, UploadEntry)>, Option<UploadId>);
+/// A page, and the upload of its last key after which the next page begins.
+type UploadsPage = (ListingPage<(UploadId, UploadEntry)>, Option<UploadId>);
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let (request, spelling) = decode(&call.bucket, &call.query)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let (request, encoding) = decode(&call.bucket, &call.query)?;
     let page = call.objects.list_uploads(&call.caller, &request).await?;
-    let names = Names::of(&call.objects, people(&page).collect()).await;
-    Ok(reply::document(document(&request, spelling, &page, &names)))
+    let names = DisplayNames::of(&call.objects, user_ids(&page).collect()).await;
+    Ok(response::document(document(&request, encoding, &page, &names)))
 }
 
-fn decode(bucket: &str, query: &Query) -> Result<(ListUploads, Spelling), Fault> {
-    let (mut objects, spelling) = list_of(bucket, query, "max-uploads")?;
+fn decode(bucket: &str, query: &S3Query) -> Result<(ListUploads, EncodingType), S3Error> {
+    let (mut objects, encoding) = list_of(bucket, query, "max-uploads")?;
     objects.after = Bytes::copy_from_slice(query.get("key-marker").unwrap_or_default().as_bytes());
-    // Without a key it says nothing.
-    let marker = query.filled("upload-id-marker").filter(|_| !objects.after.is_empty());
+    // An upload marker without a key marker is ignored.
+    let marker = query.non_empty("upload-id-marker").filter(|_| !objects.after.is_empty());
     let upload = match marker {
         None => None,
         Some(text) => {
-            let bad = || Fault::argument("upload-id-marker", text, "Invalid uploadId marker");
+            let bad = || S3Error::argument("upload-id-marker", text, "Invalid uploadId marker");
             Some(UploadId::from_text(text).ok_or_else(bad)?)
         }
     };
-    Ok((ListUploads { objects, upload }, spelling))
+    Ok((ListUploads { objects, upload }, encoding))
 }
 
-fn people((page, _): &UploadsPage) -> impl Iterator<Item = &str> {
+fn user_ids((page, _): &UploadsPage) -> impl Iterator<Item = &str> {
     let entries = page.lines.iter().filter_map(|line| match line {
-        Listed::Key(_, (_, entry)) => Some(entry),
-        Listed::Prefix(_) => None,
+        KeyOrPrefix::Key(_, (_, entry)) => Some(entry),
+        KeyOrPrefix::Prefix(_) => None,
     });
     entries.flat_map(|entry| [entry.initiator.as_str(), entry.owner.as_str()])
 }
 
-fn document(request: &ListUploads, spelling: Spelling, (page, next): &UploadsPage, names: &Names) -> Bytes {
+fn document(request: &ListUploads, encoding: EncodingType, (page, next): &UploadsPage, names: &DisplayNames) -> Bytes {
     let list = &request.objects;
-    let mut xml = Xml::new("ListMultipartUploadsResult");
-    xml.text("Bucket", &list.bucket).text("KeyMarker", spelling.of_key(&list.after));
+    let mut xml = XmlWriter::new("ListMultipartUploadsResult");
+    xml.text("Bucket", &list.bucket).text("KeyMarker", encoding.of_key(&list.after));
     xml.text("UploadIdMarker", request.upload.map(|upload| upload.text()).unwrap_or_default());
-    xml.text("NextKeyMarker", page.next.as_ref().map(|key| spelling.of_key(key)).unwrap_or_default());
+    xml.text("NextKeyMarker", page.next.as_ref().map(|key| encoding.of_key(key)).unwrap_or_default());
     xml.text("NextUploadIdMarker", next.map(|upload| upload.text()).unwrap_or_default());
-    xml.text("Prefix", spelling.of_key(&list.prefix));
-    super::list_objects::write_delimiter(&mut xml, list, spelling);
-    spelling.say(&mut xml);
+    xml.text("Prefix", encoding.of_key(&list.prefix));
+    super::list_objects::write_delimiter(&mut xml, list, encoding);
+    encoding.write(&mut xml);
     xml.value("MaxUploads", list.max).value("IsTruncated", page.next.is_some());
     for line in &page.lines {
-        if let Listed::Key(key, (id, entry)) = line {
-            xml.within("Upload", |xml| {
-                xml.text("Key", spelling.of_key(key)).text("UploadId", id.text());
+        if let KeyOrPrefix::Key(key, (id, entry)) = line {
+            xml.element("Upload", |xml| {
+                xml.text("Key", encoding.of_key(key)).text("UploadId", id.text());
                 write_entry(xml, entry, names);
             });
         }
     }
-    write_prefixes(&mut xml, &page.lines, spelling);
+    write_prefixes(&mut xml, &page.lines, encoding);
     xml.finish()
 }
 
-fn write_entry(xml: &mut Xml, entry: &UploadEntry, names: &Names) {
+fn write_entry(xml: &mut XmlWriter, entry: &UploadEntry, names: &DisplayNames) {
     names.write(xml, "Initiator", &entry.initiator);
     names.write(xml, "Owner", &entry.owner);
     xml.text("StorageClass", entry.storage_class.as_deref().unwrap_or("STANDARD"));
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     fn text(query: &str, page: &UploadsPage) -> String {
-        let (request, spelling) = decode("b", &Query::of(Some(query))).unwrap();
-        let document = document(&request, spelling, page, &Names::fixed(&[("i", "tea"), ("o", "milk")]));
+        let (request, encoding) = decode("b", &S3Query::parse(Some(query))).unwrap();
+        let document = document(&request, encoding, page, &DisplayNames::fixed(&[("i", "tea"), ("o", "milk")]));
         String::from_utf8(document.to_vec()).unwrap().split_once("03-01/\">").unwrap().1.to_owned()
     }
 
     #[test]
-    fn the_order_of_the_document() {
+    fn elements_are_in_the_order_of_the_api() {
         let id = UploadId([7; 16]);
         let entry = UploadEntry {
             initiated: 1_289_422_114_123_456,
@@ -104,8 +104,11 @@ mod tests {
             storage_class: None,
             checksum: Some((Algorithm::Sha256, ChecksumKind::Composite)),
         };
-        let lines = vec![Listed::Prefix(Bytes::from_static(b"a/")), Listed::Key(Bytes::from_static(b"k"), (id, entry))];
-        let page = (Page { lines, next: Some(Bytes::from_static(b"k")) }, Some(id));
+        let lines = vec![
+            KeyOrPrefix::Prefix(Bytes::from_static(b"a/")),
+            KeyOrPrefix::Key(Bytes::from_static(b"k"), (id, entry)),
+        ];
+        let page = (ListingPage { lines, next: Some(Bytes::from_static(b"k")) }, Some(id));
         let id = id.text();
         let expected = format!(
             "<Bucket>b</Bucket><KeyMarker>j</KeyMarker><UploadIdMarker>{id}</UploadIdMarker>\
@@ -125,11 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_marker_counts_with_its_key_only() {
-        let decoded = |query| decode("b", &Query::of(Some(query))).map(|(request, _)| request.upload);
+    fn an_upload_marker_needs_a_key_marker() {
+        let decoded = |query| decode("b", &S3Query::parse(Some(query))).map(|(request, _)| request.upload);
         assert_eq!(decoded("uploads&upload-id-marker=nonsense").unwrap(), None);
-        let fault = decoded("uploads&key-marker=k&upload-id-marker=nonsense").unwrap_err();
-        assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", "upload-id-marker"));
+        let error = decoded("uploads&key-marker=k&upload-id-marker=nonsense").unwrap_err();
+        assert_eq!((error.code.name(), error.extras[0].1.as_str()), ("InvalidArgument", "upload-id-marker"));
         assert_eq!(decoded("uploads&max-uploads=-1").unwrap_err().extras[0].1, "max-uploads");
     }
 
@@ -137,7 +140,7 @@ mod tests {
         #[test]
         fn any_query_is_decoded_or_refused(query: String) {
             let query = format!("key-marker=k&upload-id-marker={query}&max-uploads={query}");
-            let _ = decode("b", &Query::of(Some(&query)));
+            let _ = decode("b", &S3Query::parse(Some(&query)));
         }
     }
 }

@@ -1,69 +1,69 @@
-//! `GET /bucket?versions`: versions and delete markers, newest first for each key.
+//! `GET /bucket?versions`: lists versions and delete markers, newest first for each key.
 
 use bytes::Bytes;
-use larder_gateway::objects::list::{ListVersions, Listed, ListedVersion, VersionsPage};
-use larder_model::objects::entry::EntryObject;
+use larder_gateway::objects::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
+use larder_model::objects::entry::ListedObject;
 
+use super::display_names::DisplayNames;
+use super::encoding_type::EncodingType;
 use super::list_objects::{list_of, write_delimiter, write_object, write_prefixes};
-use super::names::Names;
-use super::spelling::Spelling;
-use crate::call::Call;
+use crate::call::S3Call;
 use crate::dates;
-use crate::errors::Fault;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use crate::errors::S3Error;
+use crate::query::S3Query;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let (request, spelling) = decode(&call.bucket, &call.query)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let (request, encoding) = decode(&call.bucket, &call.query)?;
     let page = call.objects.list_versions(&call.caller, &request).await?;
-    let names = Names::of(&call.objects, owners(&page).collect()).await;
-    Ok(reply::document(document(&request, spelling, &page, &names)))
+    let names = DisplayNames::of(&call.objects, owners(&page).collect()).await;
+    Ok(response::document(document(&request, encoding, &page, &names)))
 }
 
-fn decode(bucket: &str, query: &Query) -> Result<(ListVersions, Spelling), Fault> {
-    let (mut objects, spelling) = list_of(bucket, query, "max-keys")?;
+fn decode(bucket: &str, query: &S3Query) -> Result<(ListVersions, EncodingType), S3Error> {
+    let (mut objects, encoding) = list_of(bucket, query, "max-keys")?;
     objects.after = Bytes::copy_from_slice(query.get("key-marker").unwrap_or_default().as_bytes());
-    let version = query.filled("version-id-marker");
+    let version = query.non_empty("version-id-marker");
     if let (Some(version), true) = (version, objects.after.is_empty()) {
         let message = "A version-id marker cannot be specified without a key marker.";
-        return Err(Fault::argument("version-id-marker", version, message));
+        return Err(S3Error::argument("version-id-marker", version, message));
     }
-    Ok((ListVersions { objects, version: version.map(str::to_owned) }, spelling))
+    Ok((ListVersions { objects, version: version.map(str::to_owned) }, encoding))
 }
 
 fn owners(page: &VersionsPage) -> impl Iterator<Item = &str> {
     page.lines.iter().filter_map(|line| match line {
-        Listed::Key(_, listed) => Some(listed.version.owner.as_str()),
-        Listed::Prefix(_) => None,
+        KeyOrPrefix::Key(_, listed) => Some(listed.version.owner.as_str()),
+        KeyOrPrefix::Prefix(_) => None,
     })
 }
 
-fn document(request: &ListVersions, spelling: Spelling, page: &VersionsPage, names: &Names) -> Bytes {
+fn document(request: &ListVersions, encoding: EncodingType, page: &VersionsPage, names: &DisplayNames) -> Bytes {
     let list = &request.objects;
-    let mut xml = Xml::new("ListVersionsResult");
-    xml.text("Name", &list.bucket).text("Prefix", spelling.of_key(&list.prefix));
-    xml.text("KeyMarker", spelling.of_key(&list.after));
+    let mut xml = XmlWriter::new("ListVersionsResult");
+    xml.text("Name", &list.bucket).text("Prefix", encoding.of_key(&list.prefix));
+    xml.text("KeyMarker", encoding.of_key(&list.after));
     xml.text("VersionIdMarker", request.version.as_deref().unwrap_or_default());
     if let Some((key, version)) = &page.next {
-        xml.text("NextKeyMarker", spelling.of_key(key)).maybe("NextVersionIdMarker", version.as_ref());
+        xml.text("NextKeyMarker", encoding.of_key(key)).optional_text("NextVersionIdMarker", version.as_ref());
     }
     xml.value("MaxKeys", list.max);
-    write_delimiter(&mut xml, list, spelling);
-    spelling.say(&mut xml);
+    write_delimiter(&mut xml, list, encoding);
+    encoding.write(&mut xml);
     xml.value("IsTruncated", page.next.is_some());
     for line in &page.lines {
-        if let Listed::Key(key, listed) = line {
-            write_version(&mut xml, &spelling.of_key(key), listed, names);
+        if let KeyOrPrefix::Key(key, listed) = line {
+            write_version(&mut xml, &encoding.of_key(key), listed, names);
         }
     }
-    write_prefixes(&mut xml, &page.lines, spelling);
+    write_prefixes(&mut xml, &page.lines, encoding);
     xml.finish()
 }
 
-fn write_version(xml: &mut Xml, key: &str, listed: &ListedVersion, names: &Names) {
-    let object = listed.version.object.as_ref().map(EntryObject::of);
-    xml.within(if object.is_some() { "Version" } else { "DeleteMarker" }, |xml| {
+fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: &DisplayNames) {
+    let object = listed.version.object.as_ref().map(ListedObject::of);
+    xml.element(if object.is_some() { "Version" } else { "DeleteMarker" }, |xml| {
         xml.text("Key", key).text("VersionId", &listed.version_id).value("IsLatest", listed.latest);
         xml.text("LastModified", dates::iso(listed.version.modified));
         if let Some(object) = &object {
@@ -100,8 +100,8 @@ mod tests {
     }
 
     fn text(query: &str, page: &VersionsPage) -> String {
-        let (request, spelling) = decode("b", &Query::of(Some(query))).unwrap();
-        let document = document(&request, spelling, page, &Names::fixed(&[("o", "tea")]));
+        let (request, encoding) = decode("b", &S3Query::parse(Some(query))).unwrap();
+        let document = document(&request, encoding, page, &DisplayNames::fixed(&[("o", "tea")]));
         String::from_utf8(document.to_vec()).unwrap().split_once("03-01/\">").unwrap().1.to_owned()
     }
 
@@ -110,9 +110,9 @@ mod tests {
         let key = Bytes::from_static(b"k");
         let page = VersionsPage {
             lines: vec![
-                Listed::Prefix(Bytes::from_static(b"a/")),
-                Listed::Key(key.clone(), listed(false, true, "v2")),
-                Listed::Key(key.clone(), listed(true, false, "null")),
+                KeyOrPrefix::Prefix(Bytes::from_static(b"a/")),
+                KeyOrPrefix::Key(key.clone(), listed(false, true, "v2")),
+                KeyOrPrefix::Key(key.clone(), listed(true, false, "null")),
             ],
             next: Some((key, Some("null".into()))),
         };
@@ -133,24 +133,24 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket() {
+    fn an_empty_page_has_empty_markers() {
         let expected = "<Name>b</Name><Prefix/><KeyMarker/><VersionIdMarker/><MaxKeys>1000</MaxKeys>\
             <IsTruncated>false</IsTruncated></ListVersionsResult>";
         assert_eq!(text("versions", &VersionsPage { lines: vec![], next: None }), expected);
     }
 
     #[test]
-    fn a_version_marker_needs_its_key() {
-        let fault = decode("b", &Query::of(Some("versions&version-id-marker=v"))).unwrap_err();
-        assert_eq!((fault.code.name(), fault.extras[0].1.as_str()), ("InvalidArgument", "version-id-marker"));
-        assert!(decode("b", &Query::of(Some("versions&version-id-marker="))).is_ok());
+    fn a_version_marker_needs_a_key_marker() {
+        let error = decode("b", &S3Query::parse(Some("versions&version-id-marker=v"))).unwrap_err();
+        assert_eq!((error.code.name(), error.extras[0].1.as_str()), ("InvalidArgument", "version-id-marker"));
+        assert!(decode("b", &S3Query::parse(Some("versions&version-id-marker="))).is_ok());
     }
 
     proptest! {
         #[test]
         fn any_query_is_decoded_or_refused(query: String) {
             let query = format!("key-marker={query}&version-id-marker={query}&max-keys={query}");
-            let _ = decode("b", &Query::of(Some(&query)));
+            let _ = decode("b", &S3Query::parse(Some(&query)));
         }
     }
 }

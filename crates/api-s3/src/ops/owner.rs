@@ -1,19 +1,19 @@
-//! Whose bucket a client expects to meet: a request for somebody else's is refused before it does anything.
+//! Expected bucket owners: a request for a bucket of another owner is refused before it has any effect.
 
 use super::params;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
 
-/// Who the bucket of the request must belong to.
+/// The expected owner of the request's bucket.
 pub(crate) const OF_BUCKET: &str = "x-amz-expected-bucket-owner";
-/// Who the bucket of a copy's source must belong to.
+/// The expected owner of the source bucket of a copy.
 pub(crate) const OF_SOURCE: &str = "x-amz-source-expected-bucket-owner";
 
-/// Refuses a bucket that is not of the owner, by canonical id, whom the header `name` expects.
+/// Refuses a bucket whose owner is not the canonical id in the header `name`.
 ///
 /// # Errors
 /// 403 `AccessDenied`, `NoSuchBucket`.
-pub(crate) async fn expected(call: &Call, name: &str, bucket: &str) -> Result<(), Fault> {
+pub(crate) async fn check_expected(call: &S3Call, name: &str, bucket: &str) -> Result<(), S3Error> {
     if bucket.is_empty() || !call.headers.contains_key(name) {
         return Ok(());
     }

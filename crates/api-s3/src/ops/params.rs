@@ -1,19 +1,19 @@
-//! Parameters that several operations have, with the words of their refusals.
+//! Parameters that several operations share, with their error messages.
 
 use hyper::HeaderMap;
 use larder_gateway::objects::get::VersionSpec;
 
-use crate::errors::Fault;
-use crate::query::Query;
+use crate::errors::S3Error;
+use crate::query::S3Query;
 
-/// Greatest number a parameter may have.
+/// Greatest value of a numeric parameter.
 const GREATEST: u64 = i32::MAX as u64;
 
-/// A number from 0; `default` when it is not there or empty.
+/// Parses a number from 0; `default` if it is missing or empty.
 ///
 /// # Errors
-/// 400 `InvalidArgument` for what is no number, negative, or greater than 2147483647.
-pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> Result<u32, Fault> {
+/// 400 `InvalidArgument` for text that is no number, negative, or above 2147483647.
+pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> Result<u32, S3Error> {
     let Some(text) = value.filter(|text| !text.is_empty()) else { return Ok(default) };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -26,32 +26,32 @@ pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> R
     }
     if text.starts_with('-') && number > 0 {
         let message = format!("Argument {name} must be an integer between 0 and {GREATEST}");
-        return Err(Fault::argument(name, text, message));
+        return Err(S3Error::argument(name, text, message));
     }
     u32::try_from(number).map_err(|_| no_integer(name, text))
 }
 
-/// The most lines of a page: `most` by default and at most.
+/// Parses a page size; `most` is the default and the limit.
 ///
 /// # Errors
 /// As [`number`].
-pub(crate) fn page(name: &'static str, value: Option<&str>, most: usize) -> Result<usize, Fault> {
+pub(crate) fn page(name: &'static str, value: Option<&str>, most: usize) -> Result<usize, S3Error> {
     let wanted = number(name, value, u32::try_from(most).unwrap_or(u32::MAX))?;
     Ok(usize::try_from(wanted).unwrap_or(most).min(most))
 }
 
-/// Which version of an object.
-pub(crate) fn version(query: &Query) -> VersionSpec {
+/// The requested version of an object.
+pub(crate) fn version(query: &S3Query) -> VersionSpec {
     query.get("versionId").map_or(VersionSpec::Current, |id| VersionSpec::Id(id.to_owned()))
 }
 
-/// The value of a header as text; bytes that are no UTF-8 are none.
+/// The value of a header as text; `None` for invalid UTF-8.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     std::str::from_utf8(headers.get(name)?.as_bytes()).ok().map(str::trim)
 }
 
-fn no_integer(name: &'static str, value: &str) -> Fault {
-    Fault::argument(name, value, format!("Provided {name} not an integer or within integer range"))
+fn no_integer(name: &'static str, value: &str) -> S3Error {
+    S3Error::argument(name, value, format!("Provided {name} not an integer or within integer range"))
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_are_parsed_or_refused() {
         for (text, expected) in [
             (None, Ok(1000)),
             (Some(""), Ok(1000)),
@@ -81,11 +81,11 @@ mod tests {
         ] {
             match (number("max-parts", text, 1000), expected) {
                 (Ok(number), Ok(expected)) => assert_eq!(number, expected, "{text:?}"),
-                (Err(fault), Err(words)) => {
-                    assert_eq!(fault.code.name(), "InvalidArgument");
-                    assert!(fault.message.contains(words), "{text:?}: {}", fault.message);
+                (Err(error), Err(words)) => {
+                    assert_eq!(error.code.name(), "InvalidArgument");
+                    assert!(error.message.contains(words), "{text:?}: {}", error.message);
                     let value = text.unwrap().to_owned();
-                    assert_eq!(fault.extras, [("ArgumentName", "max-parts".to_owned()), ("ArgumentValue", value)]);
+                    assert_eq!(error.extras, [("ArgumentName", "max-parts".to_owned()), ("ArgumentValue", value)]);
                 }
                 (got, expected) => panic!("{text:?}: {got:?}, not {expected:?}"),
             }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_cut_to_the_most_there_may_be() {
+    fn page_sizes_are_capped() {
         for (text, expected) in [(None, 1000), (Some("1001"), 1000), (Some("1000"), 1000), (Some("0"), 0)] {
             assert_eq!(page("max-keys", text, 1000).unwrap(), expected);
         }

@@ -6,30 +6,30 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
 use larder_model::objects::Bucket;
-use larder_model::objects::policy::Policy;
+use larder_model::objects::policy::BucketPolicy;
 
-use super::incoming;
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
-use crate::xml::Xml;
+use super::upload_body;
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
+use crate::xml::XmlWriter;
 
-pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let policy = policy_of(call).await?;
-    Ok(reply::json(StatusCode::OK, policy.text.clone()))
+    Ok(response::json(StatusCode::OK, policy.text.clone()))
 }
 
-pub(super) async fn status(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn status(call: &S3Call) -> Result<S3Response, S3Error> {
     let policy = policy_of(call).await?;
-    Ok(reply::document(status_of(policy.is_public())))
+    Ok(response::document(status_of(policy.is_public())))
 }
 
-pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
-    let document = incoming::document(call).await?;
+pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
+    let document = upload_body::document(call).await?;
     let malformed = |message: String| Error::MalformedPolicy(message);
     let text = std::str::from_utf8(&document).map_err(|_| malformed("Policies must be valid JSON".into()))?;
-    let policy = Policy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
-    if policy.allows_all_but_some() {
+    let policy = BucketPolicy::parse(&call.bucket, text).map_err(|error| malformed(error.message))?;
+    if policy.has_allow_with_not_principal() {
         return Err(malformed("Allow with NotPrincipal is not allowed.".into()).into());
     }
     let policy = Arc::new(policy);
@@ -41,25 +41,25 @@ pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
         Ok(())
     };
     call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     let change = |bucket: &mut Bucket| {
         bucket.policy = None;
         Ok(())
     };
     call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn policy_of(call: &Call) -> Result<Arc<Policy>, Fault> {
+async fn policy_of(call: &S3Call) -> Result<Arc<BucketPolicy>, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     Ok(bucket.policy.clone().ok_or(Error::NoConfiguration(Configuration::Policy))?)
 }
 
 fn status_of(public: bool) -> Bytes {
-    let mut xml = Xml::new("PolicyStatus");
+    let mut xml = XmlWriter::new("PolicyStatus");
     xml.value("IsPublic", public);
     xml.finish()
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status() {
+    fn the_status_document() {
         let text = String::from_utf8(status_of(true).to_vec()).unwrap();
         assert!(text.ends_with("03-01/\"><IsPublic>true</IsPublic></PolicyStatus>"));
     }

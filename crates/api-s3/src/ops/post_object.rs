@@ -1,36 +1,36 @@
-//! `POST /bucket` with a form: what browsers upload with.
+//! `POST /bucket` with a form: uploads from browsers.
 //!
 //! ```text
-//! form    the fields in front of the file, and the file as a stream
-//! policy  what the signer of the form allows its fields to be
-//! answer  what the browser is sent, or sent to
+//! form      the fields before the file, and the file as a stream
+//! policy    the POST policy: what the signer allows in the fields
+//! response  the document or the redirect for the browser
 //! ```
 
-mod answer;
 mod form;
 mod policy;
+mod response;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use larder_gateway::objects::Caller;
-use larder_gateway::objects::put::{Incoming, PutObject, WriteConditions};
+use larder_gateway::objects::put::{PutObject, UploadBody, WriteConditions};
 use larder_model::limits::OBJECT_TAGS_MAX;
 use larder_model::objects::Tag;
-use larder_model::objects::access::Circumstances;
+use larder_model::objects::access::AccessContext;
 
-use super::{about, checksums, grants, tagging};
-use crate::auth::post::Claim;
+use super::{checksums, grants, object_metadata, tagging};
+use crate::auth::post::FormSignature;
 use crate::body::DOCUMENT_TIME_MAX;
-use crate::call::{Call, joined};
-use crate::errors::{Code, Fault};
+use crate::call::{S3Call, joined};
+use crate::errors::{Code, S3Error};
 use crate::identity;
-use crate::reply::Reply;
+use crate::response::S3Response;
 
-use form::{Fields, Form};
-use policy::Policy;
+use form::{FormFields, PostForm};
+use policy::PostPolicy;
 
-/// Fields that are headers of a put by the same name, beside those with a prefix.
+/// Fields that equal PutObject headers of the same name, besides those with a prefix.
 const HEADERS: &[&str] = &[
     "content-type",
     "cache-control",
@@ -43,11 +43,11 @@ const HEADERS: &[&str] = &[
     "x-amz-website-redirect-location",
     "x-amz-sdk-checksum-algorithm",
 ];
-/// What other such fields begin with.
+/// Prefixes of such fields.
 const PREFIXES: &[&str] =
     &["x-amz-meta-", "x-amz-checksum-", "x-amz-grant-", "x-amz-server-side-", "x-amz-object-lock-"];
 
-/// Condition keys of policies with the headers they are about.
+/// Condition keys of bucket policies, with their headers.
 const POLICY_KEYS: &[(&str, &str)] = &[
     ("s3:x-amz-acl", grants::CANNED),
     ("s3:x-amz-grant-read", "x-amz-grant-read"),
@@ -58,8 +58,8 @@ const POLICY_KEYS: &[(&str, &str)] = &[
     ("s3:x-amz-storage-class", "x-amz-storage-class"),
 ];
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let mut form = Form::open(&call.headers, call.take_body())?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let mut form = PostForm::open(&call.headers, call.take_body())?;
     let fields = tokio::time::timeout(DOCUMENT_TIME_MAX, form.fields()).await.map_err(|_| Code::RequestTimeout)??;
     let (mut caller, policy) = signer(call, &fields).await?;
     let key = key_of(&fields)?;
@@ -67,67 +67,68 @@ pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
         Some(policy) => policy.check(&fields, &call.bucket, &key, call.now)?,
         None => None,
     };
+    // The policy is checked before the file is read: a refused form stores nothing.
     let headers = headers_of(&fields)?;
-    let mut about = about::of(&headers)?;
-    about.acl = grants::of(&headers)?;
+    let mut metadata = object_metadata::of(&headers)?;
+    metadata.acl = grants::of(&headers)?;
     if let Some(document) = fields.get("tagging") {
-        about.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
+        metadata.tags = tagging::read(document.as_bytes(), OBJECT_TAGS_MAX)?;
     }
-    said(&mut caller.circumstances, &headers, &about.tags);
+    update_access_context(&mut caller.access_context, &headers, &metadata.tags);
     let (md5, checksum) = (checksums::md5(&headers)?, checksums::wanted(&headers)?);
-    let (stream, verdict) = form.file(range)?;
+    let (stream, failure) = form.file(range)?;
     let request = PutObject {
         bucket: call.bucket.clone(),
         key: Bytes::copy_from_slice(key.as_bytes()),
-        about,
-        incoming: Incoming { stream: Box::new(stream), length: None, md5, checksum },
+        metadata,
+        upload_body: UploadBody { stream: Box::new(stream), length: None, md5, checksum },
         conditions: WriteConditions::default(),
     };
-    let stored = call.objects.put(&caller, request).await.map_err(|error| verdict.of(error))?;
-    Ok(answer::of(call, &fields, &key, &stored))
+    let stored = call.objects.put(&caller, request).await.map_err(|error| failure.error_for(error))?;
+    Ok(response::of(call, &fields, &key, &stored))
 }
 
-/// Who signed the form, and what for. Nobody: then it depends on what everybody may.
-async fn signer(call: &Call, fields: &Fields) -> Result<(Caller, Option<Policy>), Fault> {
-    let Some(claim) = Claim::of(|name| fields.get(name))? else { return Ok((call.caller.clone(), None)) };
-    if let (Some(ours), Some(theirs)) = (call.settings.region.as_deref(), claim.region())
+/// Authenticates the signer of the form and parses its policy. An unsigned form keeps the anonymous caller.
+async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<PostPolicy>), S3Error> {
+    let Some(signature) = FormSignature::of(|name| fields.get(name))? else { return Ok((call.caller.clone(), None)) };
+    if let (Some(ours), Some(theirs)) = (call.settings.region.as_deref(), signature.region())
         && ours != theirs
     {
         let message = format!("the region '{theirs}' is wrong; expecting '{ours}'");
-        return Err(Fault::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
+        return Err(S3Error::new(Code::AuthorizationHeaderMalformed, message).with("Region", ours));
     }
-    let user = identity::by_key(&call.objects, &claim.access_key).await?;
-    claim.check(&user.secret)?;
-    let mut circumstances = call.caller.circumstances.clone();
-    circumstances.keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
-    let version = if claim.region().is_some() { "AWS4-HMAC-SHA256" } else { "AWS" };
-    circumstances.keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);
-    let caller = Caller { user: Some(identity::enabled(user)?), circumstances };
-    Ok((caller, Some(Policy::parse(claim.policy())?)))
+    let user = identity::user_of_key(&call.objects, &signature.access_key).await?;
+    signature.verify(&user.secret)?;
+    let mut access_context = call.caller.access_context.clone();
+    access_context.keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
+    let version = if signature.region().is_some() { "AWS4-HMAC-SHA256" } else { "AWS" };
+    access_context.keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);
+    let caller = Caller { user: Some(identity::require_enabled(user)?), access_context };
+    Ok((caller, Some(PostPolicy::parse(signature.policy())?)))
 }
 
-/// Lets the bucket's policy see what the form says in the place of headers, and not what headers say: they count for nothing.
-fn said(circumstances: &mut Circumstances, headers: &HeaderMap, tags: &[Tag]) {
-    circumstances.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
+/// Updates the context that a bucket policy tests: the fields of the form count, the request's own headers do not.
+fn update_access_context(access_context: &mut AccessContext, headers: &HeaderMap, tags: &[Tag]) {
+    access_context.keys.retain(|(name, _)| !name.starts_with("s3:x-amz-"));
     for (key, header) in POLICY_KEYS {
         let value = joined(headers, *header).map(|value| String::from_utf8_lossy(&value).into_owned());
-        circumstances.keys.extend(value.map(|value| (*key, value)));
+        access_context.keys.extend(value.map(|value| (*key, value)));
     }
-    circumstances.request_tags = tags.to_vec();
+    access_context.request_tags = tags.to_vec();
 }
 
-/// The key, the file's name put in where it is asked for.
-fn key_of(fields: &Fields) -> Result<String, Fault> {
+/// The key, with `${filename}` replaced by the name of the file.
+fn key_of(fields: &FormFields) -> Result<String, S3Error> {
     let message =
         "Bucket POST must contain a field named 'key'.  If it is specified, please check the order of the fields.";
-    let missing = || Fault::argument("key", "", message);
+    let missing = || S3Error::argument("key", "", message);
     let key = fields.get("key").filter(|key| !key.is_empty()).ok_or_else(missing)?;
     let key = key.replace("${filename}", fields.file_name());
     if key.is_empty() { Err(missing()) } else { Ok(key) }
 }
 
-/// The fields that would be headers of a put.
-fn headers_of(fields: &Fields) -> Result<HeaderMap, Fault> {
+/// The fields that equal PutObject headers.
+fn headers_of(fields: &FormFields) -> Result<HeaderMap, S3Error> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields.iter() {
         let name = match name {
@@ -135,7 +136,7 @@ fn headers_of(fields: &Fields) -> Result<HeaderMap, Fault> {
             name if HEADERS.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) => name,
             _ => continue,
         };
-        let bad = || Fault::new(Code::InvalidArgument, format!("The field {name} cannot be one of the object."));
+        let bad = || S3Error::new(Code::InvalidArgument, format!("The field {name} cannot be one of the object."));
         let header = HeaderName::try_from(name).map_err(|_| bad())?;
         headers.append(header, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?);
     }
@@ -147,31 +148,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys() {
+    fn the_key_may_contain_the_file_name() {
         let key = |key: &str| {
-            key_of(&Fields::fixed(&[("key", key)], "C:\\a\\b.txt")).map_err(|fault| fault.extras[0].1.clone())
+            key_of(&FormFields::fixed(&[("key", key)], "C:\\a\\b.txt")).map_err(|error| error.extras[0].1.clone())
         };
         assert_eq!(key("k"), Ok("k".into()));
         assert_eq!(key("dir/${filename}"), Ok("dir/b.txt".into()));
         assert_eq!(key(""), Err("key".into()));
-        assert!(key_of(&Fields::fixed(&[], "f")).is_err());
-        assert!(key_of(&Fields::fixed(&[("key", "${filename}")], "")).is_err());
+        assert!(key_of(&FormFields::fixed(&[], "f")).is_err());
+        assert!(key_of(&FormFields::fixed(&[("key", "${filename}")], "")).is_err());
     }
 
     #[test]
     fn a_bucket_policy_sees_the_form_and_not_the_headers_around_it() {
         let keys = vec![("s3:x-amz-acl", "private".to_owned()), ("aws:UserAgent", "u".to_owned())];
-        let mut circumstances = Circumstances { keys, ..Circumstances::default() };
-        let headers = headers_of(&Fields::fixed(&[("acl", "public-read")], "")).unwrap();
+        let mut access_context = AccessContext { keys, ..AccessContext::default() };
+        let headers = headers_of(&FormFields::fixed(&[("acl", "public-read")], "")).unwrap();
         let tag = Tag { key: "a".into(), value: "b".into() };
-        said(&mut circumstances, &headers, std::slice::from_ref(&tag));
-        assert_eq!(circumstances.keys, [("aws:UserAgent", "u".into()), ("s3:x-amz-acl", "public-read".into())]);
-        assert_eq!(circumstances.request_tags, [tag]);
+        update_access_context(&mut access_context, &headers, std::slice::from_ref(&tag));
+        assert_eq!(access_context.keys, [("aws:UserAgent", "u".into()), ("s3:x-amz-acl", "public-read".into())]);
+        assert_eq!(access_context.request_tags, [tag]);
     }
 
     #[test]
-    fn fields_that_are_headers() {
-        let fields = Fields::fixed(
+    fn only_known_fields_become_headers() {
+        let fields = FormFields::fixed(
             &[
                 ("acl", "public-read"),
                 ("content-type", "text/plain"),
@@ -185,7 +186,7 @@ mod tests {
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["content-type", "x-amz-acl", "x-amz-meta-a"]);
-        assert!(headers_of(&Fields::fixed(&[("x-amz-meta-a b", "c")], "")).is_err());
-        assert!(headers_of(&Fields::fixed(&[("x-amz-meta-a", "c\n")], "")).is_err());
+        assert!(headers_of(&FormFields::fixed(&[("x-amz-meta-a b", "c")], "")).is_err());
+        assert!(headers_of(&FormFields::fixed(&[("x-amz-meta-a", "c\n")], "")).is_err());
     }
 }

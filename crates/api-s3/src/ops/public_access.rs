@@ -1,35 +1,35 @@
-//! `?publicAccessBlock`: what of a bucket's grants to the public counts.
+//! `?publicAccessBlock`: restrictions on public grants of a bucket.
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
 use larder_model::objects::Bucket;
-use larder_model::objects::public_access::PublicAccess;
+use larder_model::objects::public_access::PublicAccessBlock;
 
-use super::incoming;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::upload_body;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     let access = bucket.public_access.ok_or(Error::NoConfiguration(Configuration::PublicAccess))?;
-    Ok(reply::document(write(access)))
+    Ok(response::document(write(access)))
 }
 
-pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
-    let access = read(&incoming::document(call).await?)?;
+pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
+    let access = read(&upload_body::document(call).await?)?;
     store(call, Some(access)).await?;
-    Ok(reply::empty(StatusCode::OK))
+    Ok(response::empty(StatusCode::OK))
 }
 
-pub(super) async fn delete(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     store(call, None).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn store(call: &Call, access: Option<PublicAccess>) -> Result<(), Fault> {
+async fn store(call: &S3Call, access: Option<PublicAccessBlock>) -> Result<(), S3Error> {
     let change = |bucket: &mut Bucket| {
         bucket.public_access = access;
         Ok(())
@@ -37,10 +37,10 @@ async fn store(call: &Call, access: Option<PublicAccess>) -> Result<(), Fault> {
     Ok(call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?)
 }
 
-fn read(document: &[u8]) -> Result<PublicAccess, Fault> {
-    let mut xml = Reader::open(document, "PublicAccessBlockConfiguration")?;
-    let mut access = PublicAccess::default();
-    while let Some(name) = xml.child()? {
+fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {
+    let mut xml = XmlReader::open(document, "PublicAccessBlockConfiguration")?;
+    let mut access = PublicAccessBlock::default();
+    while let Some(name) = xml.next_child()? {
         let switch = match name {
             "BlockPublicAcls" => &mut access.block_acls,
             "IgnorePublicAcls" => &mut access.ignore_acls,
@@ -57,12 +57,12 @@ fn read(document: &[u8]) -> Result<PublicAccess, Fault> {
             _ => return Err(Code::MalformedXML.into()),
         };
     }
-    xml.end()?;
+    xml.expect_end()?;
     Ok(access)
 }
 
-fn write(access: PublicAccess) -> Bytes {
-    let mut xml = Xml::new("PublicAccessBlockConfiguration");
+fn write(access: PublicAccessBlock) -> Bytes {
+    let mut xml = XmlWriter::new("PublicAccessBlockConfiguration");
     xml.value("BlockPublicAcls", access.block_acls).value("IgnorePublicAcls", access.ignore_acls);
     xml.value("BlockPublicPolicy", access.block_policy).value("RestrictPublicBuckets", access.restrict_buckets);
     xml.finish()
@@ -77,7 +77,7 @@ mod tests {
     proptest! {
         #[test]
         fn documents_come_back(block_acls: bool, ignore_acls: bool, block_policy: bool, restrict_buckets: bool) {
-            let access = PublicAccess { block_acls, ignore_acls, block_policy, restrict_buckets };
+            let access = PublicAccessBlock { block_acls, ignore_acls, block_policy, restrict_buckets };
             prop_assert_eq!(read(&write(access)).unwrap(), access);
         }
 
@@ -88,9 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn the_document() {
+    fn the_document_has_all_switches() {
         let text =
-            String::from_utf8(write(PublicAccess { block_acls: true, ..PublicAccess::default() }).to_vec()).unwrap();
+            String::from_utf8(write(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() }).to_vec())
+                .unwrap();
         let expected = "03-01/\"><BlockPublicAcls>true</BlockPublicAcls><IgnorePublicAcls>false</IgnorePublicAcls>\
             <BlockPublicPolicy>false</BlockPublicPolicy><RestrictPublicBuckets>false</RestrictPublicBuckets>\
             </PublicAccessBlockConfiguration>";
@@ -98,6 +99,6 @@ mod tests {
         let bad = b"<PublicAccessBlockConfiguration><BlockPublicAcls>perhaps</BlockPublicAcls>\
             </PublicAccessBlockConfiguration>";
         assert!(read(bad).is_err());
-        assert_eq!(read(b"<PublicAccessBlockConfiguration/>").unwrap(), PublicAccess::default());
+        assert_eq!(read(b"<PublicAccessBlockConfiguration/>").unwrap(), PublicAccessBlock::default());
     }
 }

@@ -1,38 +1,38 @@
-//! `PUT /key`: an object.
+//! `PUT /key`: stores an object.
 
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use larder_gateway::objects::put::{PutObject, Stored};
+use larder_gateway::objects::put::{PutObject, StoredVersion};
 
-use super::{about, checksums, conditions, describe, incoming};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use super::{checksums, conditions, object_headers, object_metadata, upload_body};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    let about = about::of(&call.headers)?;
-    let (incoming, verdict) = incoming::bytes(call)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    let metadata = object_metadata::of(&call.headers)?;
+    let (body, failure) = upload_body::bytes(call)?;
     let request = PutObject {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
-        about,
-        incoming,
+        metadata,
+        upload_body: body,
         conditions: conditions::of_write(&call.headers),
     };
-    let stored = call.objects.put(&call.caller, request).await.map_err(|error| verdict.of(error))?;
-    let mut reply = reply::empty(StatusCode::OK);
-    say(&mut reply, &stored);
-    Ok(reply)
+    let stored = call.objects.put(&call.caller, request).await.map_err(|error| failure.error_for(error))?;
+    let mut response = response::empty(StatusCode::OK);
+    write_stored(&mut response, &stored);
+    Ok(response)
 }
 
-/// Says what was stored: entity tag, version, checksum.
-pub(super) fn say(reply: &mut Reply, stored: &Stored) {
-    // A bucket that does not keep versions any more makes none: there is nothing to come back to.
-    describe::version(reply, stored.version_id.as_deref().filter(|_| !stored.version.null));
+/// Writes entity tag, version and checksum of the stored object.
+pub(super) fn write_stored(response: &mut S3Response, stored: &StoredVersion) {
+    // A bucket with suspended versioning stores the null version, which has no id to return.
+    object_headers::write_version(response, stored.version_id.as_deref().filter(|_| !stored.version.null));
     if let Some(object) = &stored.version.object {
-        reply::set(reply, ETAG, describe::quoted(object.etag));
+        response::set(response, ETAG, object_headers::quoted(object.etag));
         if let Some(checksum) = &object.checksum {
-            checksums::say(reply, checksum, checksum.kind());
+            checksums::write_headers(response, checksum, checksum.kind());
         }
     }
 }

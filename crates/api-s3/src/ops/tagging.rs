@@ -7,104 +7,104 @@ use larder_model::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
 use larder_model::objects::tags::{self, TagError};
 use larder_model::objects::{Bucket, Tag};
 
-use super::{about, describe, incoming, params};
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::{object_headers, object_metadata, params, upload_body};
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-pub(super) async fn get_bucket(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
     if bucket.tags.is_empty() {
         return Err(Error::NoConfiguration(Configuration::Tags).into());
     }
-    Ok(reply::document(write(&bucket.tags)))
+    Ok(response::document(write(&bucket.tags)))
 }
 
-pub(super) async fn put_bucket(call: &Call) -> Result<Reply, Fault> {
-    let tags = read(&incoming::document(call).await?, BUCKET_TAGS_MAX)?;
+pub(super) async fn put_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
+    let tags = read(&upload_body::document(call).await?, BUCKET_TAGS_MAX)?;
     store(call, tags).await
 }
 
-pub(super) async fn delete_bucket(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
     store(call, Vec::new()).await
 }
 
-pub(super) async fn get_object(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
     let version = params::version(&call.query);
     let (tags, version_id) = call.objects.object_tags(&call.caller, &call.bucket, &call.key, &version).await?;
-    let mut reply = reply::document(write(&tags));
-    describe::version(&mut reply, version_id.as_deref());
-    Ok(reply)
+    let mut response = response::document(write(&tags));
+    object_headers::write_version(&mut response, version_id.as_deref());
+    Ok(response)
 }
 
-pub(super) async fn put_object(call: &Call) -> Result<Reply, Fault> {
-    let tags = read(&incoming::document(call).await?, OBJECT_TAGS_MAX)?;
+pub(super) async fn put_object(call: &S3Call) -> Result<S3Response, S3Error> {
+    let tags = read(&upload_body::document(call).await?, OBJECT_TAGS_MAX)?;
     replace(call, tags, StatusCode::OK).await
 }
 
-pub(super) async fn delete_object(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn delete_object(call: &S3Call) -> Result<S3Response, S3Error> {
     replace(call, Vec::new(), StatusCode::NO_CONTENT).await
 }
 
-async fn store(call: &Call, tags: Vec<Tag>) -> Result<Reply, Fault> {
+async fn store(call: &S3Call, tags: Vec<Tag>) -> Result<S3Response, S3Error> {
     let change = |bucket: &mut Bucket| {
         bucket.tags.clone_from(&tags);
         Ok(())
     };
     call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
+    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-async fn replace(call: &Call, tags: Vec<Tag>, status: StatusCode) -> Result<Reply, Fault> {
+async fn replace(call: &S3Call, tags: Vec<Tag>, status: StatusCode) -> Result<S3Response, S3Error> {
     let version = params::version(&call.query);
     let mut caller = call.caller.clone();
-    // What a policy says of tags holds for these, not for those of a header that has no place here.
-    caller.circumstances.request_tags.clone_from(&tags);
+    // Bucket policies test the tags of this document; a tagging header has no meaning here.
+    caller.access_context.request_tags.clone_from(&tags);
     let version_id = call.objects.put_object_tags(&caller, &call.bucket, &call.key, &version, tags).await?;
-    let mut reply = reply::empty(status);
-    describe::version(&mut reply, version_id.as_deref());
-    Ok(reply)
+    let mut response = response::empty(status);
+    object_headers::write_version(&mut response, version_id.as_deref());
+    Ok(response)
 }
 
-/// Reads a document with at most `max` tags.
+/// Parses a document with at most `max` tags.
 ///
 /// # Errors
-/// 400 `MalformedXML`, or tags that do not hold.
-pub(super) fn read(document: &[u8], max: usize) -> Result<Vec<Tag>, Fault> {
-    let mut xml = Reader::open(document, "Tagging")?;
+/// 400 `MalformedXML`, or the error of invalid tags.
+pub(super) fn read(document: &[u8], max: usize) -> Result<Vec<Tag>, S3Error> {
+    let mut xml = XmlReader::open(document, "Tagging")?;
     let mut tags = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "TagSet" => tags = Some(set(&mut xml, max)?),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     let tags = tags.ok_or(Code::MalformedXML)?;
-    tags::validate(&tags, max).map_err(|error| about::refused(&error))?;
+    tags::validate(&tags, max).map_err(|error| object_metadata::tag_error(&error))?;
     Ok(tags)
 }
 
-fn set(xml: &mut Reader<'_>, max: usize) -> Result<Vec<Tag>, Fault> {
+fn set(xml: &mut XmlReader<'_>, max: usize) -> Result<Vec<Tag>, S3Error> {
     let mut tags = Vec::new();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Tag" if tags.len() < max => tags.push(tag(xml)?),
-            "Tag" => return Err(about::refused(&TagError::TooMany(max))),
+            "Tag" => return Err(object_metadata::tag_error(&TagError::TooMany(max))),
             _ => xml.skip()?,
         }
     }
     Ok(tags)
 }
 
-/// Reads a tag; a filter of lifecycle rules has them too.
+/// Parses a tag; lifecycle filters use it too.
 ///
 /// # Errors
 /// 400 `MalformedXML`.
-pub(super) fn tag(xml: &mut Reader<'_>) -> Result<Tag, Fault> {
+pub(super) fn tag(xml: &mut XmlReader<'_>) -> Result<Tag, S3Error> {
     let (mut key, mut value) = (None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Key" => key = Some(xml.text()?),
             "Value" => value = Some(xml.text()?),
@@ -116,15 +116,15 @@ pub(super) fn tag(xml: &mut Reader<'_>) -> Result<Tag, Fault> {
 }
 
 /// Writes a tag.
-pub(super) fn write_tag(xml: &mut Xml, tag: &Tag) {
-    xml.within("Tag", |xml| {
+pub(super) fn write_tag(xml: &mut XmlWriter, tag: &Tag) {
+    xml.element("Tag", |xml| {
         xml.text("Key", &tag.key).text("Value", &tag.value);
     });
 }
 
 fn write(tags: &[Tag]) -> Bytes {
-    let mut xml = Xml::new("Tagging");
-    xml.within("TagSet", |xml| tags.iter().for_each(|tag| write_tag(xml, tag)));
+    let mut xml = XmlWriter::new("Tagging");
+    xml.element("TagSet", |xml| tags.iter().for_each(|tag| write_tag(xml, tag)));
     xml.finish()
 }
 
@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     fn of(tags: &str) -> Result<Vec<Tag>, &'static str> {
-        read(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>").as_bytes(), 10).map_err(|fault| fault.code.name())
+        read(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>").as_bytes(), 10).map_err(|error| error.code.name())
     }
 
     #[test]
-    fn the_document() {
+    fn the_document_is_written_and_read_back() {
         let tags = [Tag { key: "k&".into(), value: String::new() }, Tag { key: "l".into(), value: " v ".into() }];
         let document = write(&tags);
         let text = std::str::from_utf8(&document).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_tags_are_refused() {
         let one = |key: &str| format!("<Tag><Key>{key}</Key><Value/></Tag>");
         assert_eq!(of("<Tag><Key>k</Key></Tag>"), Err("MalformedXML"));
         assert_eq!(of(&one("")), Err("InvalidTag"));

@@ -1,4 +1,4 @@
-//! `PUT /key?partNumber=N&uploadId=U`: a part of an upload.
+//! `PUT /key?partNumber=N&uploadId=U`: stores a part of an upload.
 
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderName};
@@ -6,29 +6,29 @@ use larder_gateway::objects::parts::PartAddress;
 use larder_model::objects::Etag;
 
 use super::get_object::part_number;
-use super::{about, describe, incoming};
-use crate::call::Call;
-use crate::errors::Fault;
-use crate::reply::{self, Reply};
+use super::{object_headers, object_metadata, upload_body};
+use crate::call::S3Call;
+use crate::errors::S3Error;
+use crate::response::{self, S3Response};
 
-pub(super) async fn run(call: &Call) -> Result<Reply, Fault> {
-    about::refuse_unbuilt(&call.headers)?;
+pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+    object_metadata::refuse_unsupported(&call.headers)?;
     let at = address(call).await?;
-    let (incoming, verdict) = incoming::bytes(call)?;
-    let stored = call.objects.put_part(&call.caller, &at, incoming).await.map_err(|error| verdict.of(error))?;
-    let mut reply = reply::empty(StatusCode::OK);
-    reply::set(&mut reply, ETAG, describe::quoted(Etag::of_md5(stored.part.md5)));
+    let (body, failure) = upload_body::bytes(call)?;
+    let stored = call.objects.put_part(&call.caller, &at, body).await.map_err(|error| failure.error_for(error))?;
+    let mut response = response::empty(StatusCode::OK);
+    response::set(&mut response, ETAG, object_headers::quoted(Etag::of_md5(stored.part.md5)));
     if let Some(checksum) = stored.checksum {
-        reply::set(&mut reply, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
+        response::set(&mut response, HeaderName::from_static(checksum.algorithm.header()), checksum.text());
     }
-    Ok(reply)
+    Ok(response)
 }
 
-/// Where the part goes. A bucket that is not there is told before a number that cannot be.
+/// Decodes the address of a part. A missing bucket is reported before an invalid part number.
 ///
 /// # Errors
 /// `NoSuchBucket`, `InvalidArgument`.
-pub(super) async fn address(call: &Call) -> Result<PartAddress, Fault> {
+pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
     call.objects.bucket(&call.bucket).await?;
     Ok(PartAddress {
         bucket: call.bucket.clone(),

@@ -1,32 +1,32 @@
-//! `?versioning`: whether a bucket keeps versions.
+//! `?versioning`: the versioning state of a bucket.
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_model::objects::Versioning;
 
-use super::incoming;
-use crate::call::Call;
-use crate::errors::{Code, Fault};
-use crate::reply::{self, Reply};
-use crate::xml::{Reader, Xml};
+use super::upload_body;
+use crate::call::S3Call;
+use crate::errors::{Code, S3Error};
+use crate::response::{self, S3Response};
+use crate::xml::{XmlReader, XmlWriter};
 
-pub(super) async fn get(call: &Call) -> Result<Reply, Fault> {
+pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
-    Ok(reply::document(write(bucket.versioning)))
+    Ok(response::document(write(bucket.versioning)))
 }
 
-pub(super) async fn put(call: &Call) -> Result<Reply, Fault> {
-    let versioning = read(&incoming::document(call).await?)?;
+pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
+    let versioning = read(&upload_body::document(call).await?)?;
     let change = |bucket: &mut larder_model::objects::Bucket| {
         bucket.versioning = versioning;
         Ok(())
     };
     call.objects.configure(&call.caller, &call.bucket, call.operation.action, change).await?;
-    Ok(reply::empty(StatusCode::OK))
+    Ok(response::empty(StatusCode::OK))
 }
 
 fn write(versioning: Versioning) -> Bytes {
-    let mut xml = Xml::new("VersioningConfiguration");
+    let mut xml = XmlWriter::new("VersioningConfiguration");
     match versioning {
         Versioning::Off => {}
         Versioning::Enabled => drop(xml.text("Status", "Enabled")),
@@ -35,10 +35,10 @@ fn write(versioning: Versioning) -> Bytes {
     xml.finish()
 }
 
-fn read(document: &[u8]) -> Result<Versioning, Fault> {
-    let mut xml = Reader::open(document, "VersioningConfiguration")?;
+fn read(document: &[u8]) -> Result<Versioning, S3Error> {
+    let mut xml = XmlReader::open(document, "VersioningConfiguration")?;
     let mut versioning = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Status" => {
                 versioning = Some(match xml.text()?.trim() {
@@ -53,7 +53,7 @@ fn read(document: &[u8]) -> Result<Versioning, Fault> {
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
+    xml.expect_end()?;
     versioning.ok_or_else(|| Code::IllegalVersioningConfigurationException.into())
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents() {
+    fn versioning_documents_are_read_and_written() {
         let text = |versioning| String::from_utf8(write(versioning).to_vec()).unwrap();
         assert!(text(Versioning::Off).ends_with("03-01/\"></VersioningConfiguration>"));
         for versioning in [Versioning::Enabled, Versioning::Suspended] {

@@ -1,8 +1,8 @@
-//! XML: a writer that keeps the order it is given, a reader that holds only the element it stands on.
+//! XML: a writer that keeps the given order, and a streaming reader that holds only the current element.
 
 mod reader;
 mod writer;
 
-pub use reader::Reader;
+pub use reader::XmlReader;
 pub(crate) use writer::PROLOG;
-pub use writer::{NAMESPACE, Xml};
+pub use writer::{NAMESPACE, XmlWriter};

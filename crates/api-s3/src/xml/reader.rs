@@ -1,80 +1,81 @@
-//! Reading documents: an element at a time, names without their prefixes. Comments, processing instructions and the white
-//! space between elements do not count; text keeps every byte. A document type is refused: nothing is ever expanded.
+//! A streaming XML reader. It yields elements one at a time, with names stripped of prefixes. It skips comments,
+//! processing instructions and white space between elements, and keeps every byte of text. A document type is refused,
+//! so no entity is ever expanded.
 
 use quick_xml::Reader as Events;
 use quick_xml::events::{BytesStart, Event};
 
-use crate::errors::{Code, Fault};
+use crate::errors::{Code, S3Error};
 
-/// Deepest nesting.
+/// Deepest nesting accepted.
 const DEPTH_MAX: usize = 32;
 
-/// Stands on an element of a document; its children are visited in turn.
+/// A cursor on an element of a document.
 ///
 /// ```
-/// # use larder_api_s3::xml::Reader;
-/// let mut xml = Reader::open(b"<Tag><Key>k</Key><Value> v </Value></Tag>", "Tag")?;
+/// # use larder_api_s3::xml::XmlReader;
+/// let mut xml = XmlReader::open(b"<Tag><Key>k</Key><Value> v </Value></Tag>", "Tag")?;
 /// let (mut key, mut value) = (None, None);
-/// while let Some(name) = xml.child()? {
+/// while let Some(name) = xml.next_child()? {
 ///     match name {
 ///         "Key" => key = Some(xml.text()?),
 ///         "Value" => value = Some(xml.text()?),
 ///         _ => xml.skip()?,
 ///     }
 /// }
-/// xml.end()?;
+/// xml.expect_end()?;
 /// assert_eq!((key.as_deref(), value.as_deref()), (Some("k"), Some(" v ")));
-/// # Ok::<(), larder_api_s3::errors::Fault>(())
+/// # Ok::<(), larder_api_s3::errors::S3Error>(())
 /// ```
-pub struct Reader<'a> {
+pub struct XmlReader<'a> {
     events: Events<&'a [u8]>,
     document: &'a str,
     current: Option<BytesStart<'a>>,
     depth: usize,
-    /// The element came as `<a/>`: its end is already behind the reader.
-    closed: bool,
+    /// The element came as `<a/>`: its end is already consumed.
+    self_closing: bool,
 }
 
-impl<'a> Reader<'a> {
-    /// Stands on the root, which must be called `root`.
+impl<'a> XmlReader<'a> {
+    /// Moves to the root element, which must be named `root`.
     ///
     /// # Errors
-    /// `MalformedXML` here and below.
-    pub fn open(document: &'a [u8], root: &str) -> Result<Self, Fault> {
-        let mut reader = Self::any(document)?;
-        match reader.child()? {
+    /// `MalformedXML`, here and in all methods.
+    pub fn open(document: &'a [u8], root: &str) -> Result<Self, S3Error> {
+        let mut reader = Self::new(document)?;
+        match reader.next_child()? {
             Some(name) if name == root => Ok(reader),
             _ => Err(malformed()),
         }
     }
 
-    /// Stands before the root, which is the first [`child`](Self::child).
+    /// A reader in front of the root, which is the first [`next_child`](Self::next_child).
     ///
     /// # Errors
-    /// It is no UTF-8.
-    pub fn any(document: &'a [u8]) -> Result<Self, Fault> {
+    /// The document is not UTF-8.
+    pub fn new(document: &'a [u8]) -> Result<Self, S3Error> {
         let text = std::str::from_utf8(document).map_err(|_| malformed())?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut events = Events::from_str(text);
         events.config_mut().check_end_names = true;
-        Ok(Self { events, document: text, current: None, depth: 0, closed: false })
+        Ok(Self { events, document: text, current: None, depth: 0, self_closing: false })
     }
 
-    /// Goes to the next child and tells its name; `None` behind the last: the reader then stands on the parent's end, so the
-    /// next call of it visits the parent's brothers.
+    /// Moves to the next child and returns its name. `None` after the last child: the reader then stands on the
+    /// parent's end, and the next call visits the parent's siblings.
     ///
     /// # Errors
-    /// Not well formed, too deep, or text where there can be none.
-    pub fn child(&mut self) -> Result<Option<&'a str>, Fault> {
-        if !self.next_child()? {
+    /// The document is not well formed, nests too deep, or has text where none is allowed.
+    pub fn next_child(&mut self) -> Result<Option<&'a str>, S3Error> {
+        if !self.advance()? {
             return Ok(None);
         }
-        let name = self.current.as_ref().and_then(|start| within(self.document, start.name().into_inner()));
+        let name = self.current.as_ref().and_then(|start| span_of(self.document, start.name().into_inner()));
         name.map(|name| Some(local(name))).ok_or_else(malformed)
     }
 
-    fn next_child(&mut self) -> Result<bool, Fault> {
-        if std::mem::take(&mut self.closed) {
+    fn advance(&mut self) -> Result<bool, S3Error> {
+        if std::mem::take(&mut self.self_closing) {
             self.depth -= 1;
             return Ok(false);
         }
@@ -95,13 +96,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text of the current element, which has no children, and goes behind it.
+    /// Reads the text of the current element, which must have no children, and moves past it.
     ///
     /// # Errors
-    /// It has children, or is not well formed.
-    pub fn text(&mut self) -> Result<String, Fault> {
+    /// The element has children or is not well formed.
+    pub fn text(&mut self) -> Result<String, S3Error> {
         let mut text = String::new();
-        if std::mem::take(&mut self.closed) {
+        if std::mem::take(&mut self.self_closing) {
             self.depth -= 1;
             return Ok(text);
         }
@@ -122,20 +123,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The current element's text without the white space around it, as a number or a word.
+    /// Parses the trimmed text of the current element.
     ///
     /// # Errors
-    /// As [`text`](Self::text), and when it cannot be read as a `T`.
-    pub fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, Fault> {
+    /// As [`text`](Self::text), and if the text is not a `T`.
+    pub fn parse_text<T: std::str::FromStr>(&mut self) -> Result<T, S3Error> {
         self.text()?.trim().parse().map_err(|_| malformed())
     }
 
-    /// Goes behind the current element, whatever is in it.
+    /// Moves past the current element and its content.
     ///
     /// # Errors
-    /// Not well formed, too deep.
-    pub fn skip(&mut self) -> Result<(), Fault> {
-        if std::mem::take(&mut self.closed) {
+    /// The document is not well formed or nests too deep.
+    pub fn skip(&mut self) -> Result<(), S3Error> {
+        if std::mem::take(&mut self.self_closing) {
             self.depth -= 1;
             return Ok(());
         }
@@ -151,11 +152,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Makes sure that nothing follows the root.
+    /// Checks that nothing follows the root.
     ///
     /// # Errors
-    /// Something does.
-    pub fn end(mut self) -> Result<(), Fault> {
+    /// Content follows the root.
+    pub fn expect_end(mut self) -> Result<(), S3Error> {
         loop {
             match self.event()? {
                 Event::Eof => return Ok(()),
@@ -166,28 +167,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn event(&mut self) -> Result<Event<'a>, Fault> {
+    fn event(&mut self) -> Result<Event<'a>, S3Error> {
         self.events.read_event().map_err(|_| malformed())
     }
 
-    fn enter(&mut self, start: BytesStart<'a>, closed: bool) -> Result<(), Fault> {
+    fn enter(&mut self, start: BytesStart<'a>, self_closing: bool) -> Result<(), S3Error> {
         if self.depth == DEPTH_MAX {
             return Err(malformed());
         }
         self.depth += 1;
         self.current = Some(start);
-        self.closed = closed;
+        self.self_closing = self_closing;
         Ok(())
     }
 }
 
-/// 400, the document cannot be read.
-fn malformed() -> Fault {
+/// 400 for an unreadable document.
+fn malformed() -> S3Error {
     Code::MalformedXML.into()
 }
 
-/// The part of `document` that `part` is, which outlives the event that found it.
-fn within<'a>(document: &'a str, part: &str) -> Option<&'a str> {
+/// The slice of `document` that `part` points to; it outlives the event that found it.
+fn span_of<'a>(document: &'a str, part: &str) -> Option<&'a str> {
     let from = part.as_ptr().addr().checked_sub(document.as_ptr().addr())?;
     document.get(from..from + part.len())
 }
@@ -196,7 +197,7 @@ fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
 
-fn resolve(reference: &quick_xml::events::BytesRef<'_>) -> Result<char, Fault> {
+fn resolve(reference: &quick_xml::events::BytesRef<'_>) -> Result<char, S3Error> {
     if let Ok(Some(char)) = reference.resolve_char_ref() {
         return Ok(char);
     }
@@ -215,30 +216,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parts(document: &str) -> Result<Vec<(u32, String)>, Fault> {
-        let mut xml = Reader::open(document.as_bytes(), "C")?;
+    fn parts(document: &str) -> Result<Vec<(u32, String)>, S3Error> {
+        let mut xml = XmlReader::open(document.as_bytes(), "C")?;
         let mut parts = Vec::new();
-        while let Some(name) = xml.child()? {
+        while let Some(name) = xml.next_child()? {
             if name != "Part" {
                 xml.skip()?;
                 continue;
             }
             let mut part = (0, String::new());
-            while let Some(name) = xml.child()? {
+            while let Some(name) = xml.next_child()? {
                 match name {
-                    "N" => part.0 = xml.parsed()?,
+                    "N" => part.0 = xml.parse_text()?,
                     "E" => part.1 = xml.text()?,
                     _ => xml.skip()?,
                 }
             }
             parts.push(part);
         }
-        xml.end()?;
+        xml.expect_end()?;
         Ok(parts)
     }
 
     #[test]
-    fn prologs_prefixes_comments_and_white_space_do_not_matter() {
+    fn prologs_prefixes_comments_and_white_space_are_skipped() {
         let document = "\u{feff}<?xml version='1.0'?>\n<!-- hi --><s:C xmlns:s=\"u\"> <s:Part><s:N> 1 </s:N><E>&quot;a&quot;\
             </E></s:Part>\n<X><Y><Z/>t</Y></X><Part><E> k&#x9;<![CDATA[<v>]]>&lt;<!-- c --> </E><N>2</N><Q/></Part><Part/>\
             </s:C>\n<!-- bye -->";
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused() {
+    fn malformed_documents_are_refused() {
         let bomb = "<!DOCTYPE C [<!ENTITY a \"b\">]><C><Part><E>&a;</E></Part></C>";
         let deep = format!("<C>{}{}</C>", "<a>".repeat(40), "</a>".repeat(40));
         let bad = [
@@ -270,9 +271,9 @@ mod tests {
             "<C><Part></C></Part>",
         ];
         for document in bad {
-            assert_eq!(parts(document).map_err(|fault| fault.code), Err(Code::MalformedXML), "{document}");
+            assert_eq!(parts(document).map_err(|error| error.code), Err(Code::MalformedXML), "{document}");
         }
-        assert!(Reader::any(b"\xff").is_err());
+        assert!(XmlReader::new(b"\xff").is_err());
     }
 
     proptest! {
@@ -283,11 +284,11 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(text in any::<String>()) {
-            // A carriage return comes as a reference, a NUL is no character of XML at all.
+        fn written_text_is_read_back(text in any::<String>()) {
+            // A carriage return is written as a reference; NUL is not an XML character.
             prop_assume!(!text.contains('\0'));
-            let mut xml = crate::xml::Xml::new("C");
-            xml.within("Part", |part| { part.value("N", 7).text("E", &text); });
+            let mut xml = crate::xml::XmlWriter::new("C");
+            xml.element("Part", |part| { part.value("N", 7).text("E", &text); });
             let document = xml.finish();
             let read = parts(std::str::from_utf8(&document).unwrap()).unwrap();
             prop_assert_eq!(read, vec![(7, text)]);

@@ -1,44 +1,44 @@
-//! Writing documents, children in the order they are given.
+//! An XML writer; children keep the order in which they are written.
 
 use std::fmt::{Display, Write as _};
 
 use bytes::Bytes;
 
-/// The namespace of every document but errors.
+/// The namespace of all documents except errors.
 pub const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
-/// What every document begins with.
+/// The XML declaration of every document.
 pub(crate) const PROLOG: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 
 /// A document being written.
 #[derive(Debug)]
-pub struct Xml {
+pub struct XmlWriter {
     out: String,
     root: &'static str,
 }
 
-impl Xml {
-    /// A document with this root, in the namespace of S3.
+impl XmlWriter {
+    /// A document with this root in the S3 namespace.
     #[must_use]
     pub fn new(root: &'static str) -> Self {
-        Self::with(root, &[("xmlns", NAMESPACE)])
+        Self::with_attributes(root, &[("xmlns", NAMESPACE)])
     }
 
     /// A document without a namespace.
     #[must_use]
-    pub fn bare(root: &'static str) -> Self {
-        Self::with(root, &[])
+    pub fn without_namespace(root: &'static str) -> Self {
+        Self::with_attributes(root, &[])
     }
 
     /// A document whose root has these attributes.
     #[must_use]
-    pub fn with(root: &'static str, attributes: &[(&str, &str)]) -> Self {
+    pub fn with_attributes(root: &'static str, attributes: &[(&str, &str)]) -> Self {
         let mut xml = Self { out: String::with_capacity(1024), root };
         xml.out.push_str(PROLOG);
         xml.open(root, attributes);
         xml
     }
 
-    /// A child with this text.
+    /// Writes a child with this text.
     pub fn text(&mut self, name: &str, text: impl AsRef<str>) -> &mut Self {
         let text = text.as_ref();
         if text.is_empty() {
@@ -49,20 +49,20 @@ impl Xml {
         self.close(name)
     }
 
-    /// A child with this text, if there is one.
-    pub fn maybe(&mut self, name: &str, text: Option<impl AsRef<str>>) -> &mut Self {
+    /// Writes a child with this text if it is `Some`.
+    pub fn optional_text(&mut self, name: &str, text: Option<impl AsRef<str>>) -> &mut Self {
         match text {
             Some(text) => self.text(name, text),
             None => self,
         }
     }
 
-    /// A child with bytes that are most likely UTF-8, as keys are: what is not is shown as what it is not.
-    pub fn bytes(&mut self, name: &str, text: &[u8]) -> &mut Self {
+    /// Writes a child with bytes that are usually UTF-8, as keys are. Invalid sequences become replacement characters.
+    pub fn text_lossy(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.text(name, String::from_utf8_lossy(text))
     }
 
-    /// A child with a number, or `true` or `false`.
+    /// Writes a child with a number or a boolean.
     pub fn value(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.open(name, &[]);
         // Writing to a string cannot fail.
@@ -70,7 +70,7 @@ impl Xml {
         self.close(name)
     }
 
-    /// A child without anything.
+    /// Writes an empty child.
     pub fn empty(&mut self, name: &str) -> &mut Self {
         self.out.push('<');
         self.out.push_str(name);
@@ -78,13 +78,13 @@ impl Xml {
         self
     }
 
-    /// A child with children.
-    pub fn within(&mut self, name: &str, children: impl FnOnce(&mut Self)) -> &mut Self {
-        self.within_of(name, &[], children)
+    /// Writes a child with children.
+    pub fn element(&mut self, name: &str, children: impl FnOnce(&mut Self)) -> &mut Self {
+        self.element_with(name, &[], children)
     }
 
-    /// A child with attributes and children.
-    pub fn within_of(
+    /// Writes a child with attributes and children.
+    pub fn element_with(
         &mut self,
         name: &str,
         attributes: &[(&str, &str)],
@@ -95,13 +95,13 @@ impl Xml {
         self.close(name)
     }
 
-    /// The text of the root itself, for the few documents that have nothing else.
-    pub fn content(&mut self, text: &str) -> &mut Self {
+    /// Writes text directly into the root.
+    pub fn root_text(&mut self, text: &str) -> &mut Self {
         escape(&mut self.out, text);
         self
     }
 
-    /// The document.
+    /// Closes the root and returns the document.
     #[must_use]
     pub fn finish(mut self) -> Bytes {
         self.close(self.root);
@@ -129,7 +129,7 @@ impl Xml {
     }
 }
 
-/// Appends `text`. Control characters, which XML has no place for, become numeric references: keys may have them.
+/// Appends escaped text. Control characters, which keys may contain and XML does not allow, become numeric references.
 fn escape(out: &mut String, text: &str) {
     let special = |byte: u8| matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'' | 0..=0x1f | 0x7f);
     let mut rest = text;
@@ -156,11 +156,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_come_in_the_order_they_are_given() {
-        let mut xml = Xml::new("ListPartsResult");
-        xml.text("Bucket", "b").text("Key", "").maybe("No", None::<&str>).value("MaxParts", 2);
+    fn children_keep_their_order() {
+        let mut xml = XmlWriter::new("ListPartsResult");
+        xml.text("Bucket", "b").text("Key", "").optional_text("No", None::<&str>).value("MaxParts", 2);
         for number in [1, 2] {
-            xml.within("Part", |part| {
+            xml.element("Part", |part| {
                 part.value("PartNumber", number).text("ETag", "\"e\"");
             });
         }
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn text_and_attributes_are_escaped() {
-        let mut xml = Xml::bare("R");
-        xml.text("K", "a<b>&'\u{1}\t\r\n\u{7f}é").within_of("G", &[("x", "a\"b")], |_| {});
+        let mut xml = XmlWriter::without_namespace("R");
+        xml.text("K", "a<b>&'\u{1}\t\r\n\u{7f}é").element_with("G", &[("x", "a\"b")], |_| {});
         let text = String::from_utf8(xml.finish().to_vec()).unwrap();
         assert!(
             text.ends_with("<R><K>a&lt;b&gt;&amp;&apos;&#x1;&#x9;&#xD;&#xA;&#x7F;é</K><G x=\"a&quot;b\"></G></R>"),

@@ -1,4 +1,4 @@
-//! A server over a gateway in this process, and a client that speaks bytes and signs by hand.
+//! A server over an in-process gateway, and a client that writes bytes and signs by hand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
 use larder_api_s3::{S3Settings, serve};
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use sha1::Sha1;
@@ -19,20 +19,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Longest wait for anything.
+/// Longest wait for any event.
 const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const KEY: &str = "ADMIN-KEY";
 pub(crate) const SECRET: &str = "admin-secret";
 
 /// A running server.
-pub(crate) struct Server {
+pub(crate) struct S3TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Arc<Gateway>,
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl S3TestServer {
     pub(crate) async fn start() -> Self {
         Self::start_with(Config::default(), S3Settings::default()).await
     }
@@ -40,14 +40,13 @@ impl Server {
     pub(crate) async fn start_with(config: Config, settings: S3Settings) -> Self {
         let clock = Arc::new(SystemClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        let ports = Ports {
+        let ports = GatewayPorts {
             random: |bytes| bytes.fill(7),
             store: store.clone(),
             blobs: store,
             clock,
             actor: 7,
             engine: Arc::new("memory"),
-            rules: Rules::default(),
         };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
@@ -61,21 +60,27 @@ impl Server {
         Self { address, gateway, end, task }
     }
 
-    pub(crate) async fn connect(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.unwrap(), read: Vec::new() }
+    pub(crate) async fn connect(&self) -> S3TestClient {
+        S3TestClient { stream: TcpStream::connect(self.address).await.unwrap(), read: Vec::new() }
     }
 
-    /// One signed request on a connection of its own.
-    pub(crate) async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    /// Sends one signed request on a new connection.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> S3TestResponse {
         self.ask_text(&signed_v2(method, target, headers, Some(body.len())), body).await
     }
 
-    /// One request as it is.
-    pub(crate) async fn ask_text(&self, head: &str, body: &[u8]) -> Answer {
+    /// Sends one request verbatim on a new connection.
+    pub(crate) async fn ask_text(&self, head: &str, body: &[u8]) -> S3TestResponse {
         let mut client = self.connect().await;
         client.send(head.as_bytes()).await;
         client.send(body).await;
-        client.answer(head.starts_with("HEAD")).await
+        client.response(head.starts_with("HEAD")).await
     }
 
     pub(crate) async fn stop(self) {
@@ -85,15 +90,15 @@ impl Server {
     }
 }
 
-/// An answer as it came over the wire.
+/// A response as received.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct S3TestResponse {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl S3TestResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(one, _)| one.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -106,19 +111,19 @@ impl Answer {
     }
 }
 
-/// A connection.
-pub(crate) struct Client {
+/// A connection to the server.
+pub(crate) struct S3TestClient {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
-impl Client {
+impl S3TestClient {
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        // A server that refused may have closed already.
+        // A server that refused the request may have closed the connection already.
         let _ = self.stream.write_all(bytes).await;
     }
 
-    /// The head of the next answer, `100 Continue` too.
+    /// The head of the next response, including `100 Continue`.
     pub(crate) async fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -129,25 +134,25 @@ impl Client {
         }
     }
 
-    pub(crate) async fn answer(&mut self, without_body: bool) -> Answer {
+    pub(crate) async fn response(&mut self, without_body: bool) -> S3TestResponse {
         let head = self.head().await;
         let status = head[9..12].parse().unwrap();
-        let answer = Answer { status, head, body: String::new() };
-        let length: usize = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let response = S3TestResponse { status, head, body: String::new() };
+        let length: usize = response.header("content-length").map_or(0, |length| length.parse().unwrap());
         let length = if without_body || status == 304 { 0 } else { length };
         while self.read.len() < length {
             assert!(self.more().await, "the server closed within a body");
         }
         let body = self.read.drain(..length).collect();
-        Answer { body: String::from_utf8(body).unwrap(), ..answer }
+        S3TestResponse { body: String::from_utf8(body).unwrap(), ..response }
     }
 
-    /// Whether the server closes with nothing more to say.
+    /// Whether the server closes without sending more bytes.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.read.is_empty() && !self.more().await
     }
 
-    /// Whether the server closes, or else waits for the next request.
+    /// Whether the server closes soon instead of waiting for the next request.
     pub(crate) async fn is_closed_soon(&mut self) -> bool {
         let read = tokio::time::timeout(Duration::from_millis(200), self.stream.read_buf(&mut self.read)).await;
         read.is_ok_and(|read| read.unwrap_or(0) == 0)
@@ -155,7 +160,7 @@ impl Client {
 
     async fn more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await;
-        read.expect("no answer in time").unwrap_or(0) > 0
+        read.expect("no response in time").unwrap_or(0) > 0
     }
 }
 
@@ -165,7 +170,7 @@ fn now() -> u64 {
     now.duration_since(UNIX_EPOCH).unwrap().as_micros().try_into().unwrap()
 }
 
-/// A request signed with version 2, path style. Sub-resources are those of the query that have no value.
+/// A path-style request signed with version 2. The target is signed as given, so its parameters must be sub-resources.
 pub(crate) fn signed_v2(method: &str, target: &str, headers: &[(&str, &str)], length: Option<usize>) -> String {
     let date = larder_api_s3::dates::http(now());
     let header = |name: &str| headers.iter().find(|(one, _)| *one == name).map_or("", |(_, value)| *value);
@@ -181,7 +186,7 @@ pub(crate) fn signed_v2(method: &str, target: &str, headers: &[(&str, &str)], le
     finish(head, headers, length)
 }
 
-/// A request signed with version 4. `payload` is what stands for its body.
+/// A request signed with version 4. `payload` is the payload hash.
 pub(crate) fn signed_v4(
     method: &str,
     path: &str,

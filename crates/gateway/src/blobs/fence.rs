@@ -1,62 +1,64 @@
 //! The fence between a sweeper and a writer that is only slow.
 //!
 //! ```text
-//! sweeper   not named ──> mark at every replica ──> head touched, if there is one ──> still not named ──> bytes removed
-//! writer    (plain rows)   row, at a quorum ──> marked? ── no ──> acknowledged,  yes ──> row taken back
+//! sweeper   not named ──> mark at every replica ──> head rewritten, if there is one ──> still not named ──> bytes removed
+//! writer    (plain rows)   row, at a quorum ──> marked? ── no ──> acknowledged,  yes ──> row undone
 //! writer    (heads)        head read ──> marked? ── no ──> swapped against that head,  yes ──> refused
 //! ```
-//! Whoever writes first is seen by the other: whatever the pauses, one of the two gives way. A mark is at every replica, so a
-//! writer in another datacenter sees it. It is never taken back: a second sweeper may rely on it, and would remove what a writer
-//! acknowledges that finds it gone. It goes by itself after a day. `docs/decisions/0010` and `0015` have the interleavings.
+//! The first of the two to write is seen by the other, so one gives way whatever the pauses. The mark is at every replica, so a
+//! writer in another datacenter sees it. A mark is never removed early: a second sweeper may rely on it, and would remove the
+//! blob of a writer that finds no mark. It expires after a day. `docs/decisions/0010` and `0015` have the interleavings.
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Row};
-use larder_store::{Level, Options, Partition, ReadQuery};
+use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 
-use super::sweep::{BlobNames, Look, OwnedBlob};
+use super::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::{Gateway, Result};
 
-/// How long a mark stays, in microseconds: longer than any write takes.
+/// Lifetime of a mark in microseconds: longer than any write takes.
 const GC_MARK_MICROS: Micros = 24 * 60 * 60 * 1_000_000;
 /// The value of a mark: a version byte, nothing else.
 const GC_MARK_VALUE: &[u8] = &[1];
 
 impl Gateway {
-    /// Of the blobs of one partition those that nothing names nor can come to name.
+    /// Marks blobs of one partition; answers those that no row names and no row can come to name.
     ///
     /// # Errors
-    /// What the store answers; `Unavailable` while a replica is down.
+    /// The store's; `Unavailable` while a replica is down.
     pub(super) async fn fence(
         &self,
-        owner: &dyn BlobNames,
+        owner: &dyn BlobReferences,
         partition: &Partition,
         unnamed: Vec<OwnedBlob>,
     ) -> Result<Vec<OwnedBlob>> {
+        // The mark comes before the second check: a writer that the check misses finds the mark.
         for blob in &unnamed {
             self.set_gc_mark(blob.id).await?;
         }
+        // A writer that read the head before the mark was set fails its compare-and-set against the new stamp.
         if partition.table.is_guarded() {
-            owner.touch_head(partition).await?;
+            owner.fence_head(partition).await?;
         }
-        owner.unnamed(partition, unnamed, Look::Fenced).await
+        owner.unnamed(partition, unnamed, SweepPhase::Fenced).await
     }
 
     /// Whether a sweeper is about to remove a blob.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(crate) async fn has_gc_mark(&self, blob: BlobId, options: &Options) -> Result<bool> {
-        let page = self.ports.store.read(&Partition::doomed(blob), &ReadQuery::all(1), options).await?;
+    /// The store's.
+    pub(crate) async fn has_gc_mark(&self, blob: BlobId, options: &CallOptions) -> Result<bool> {
+        let page = self.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
         Ok(!page.rows.is_empty())
     }
 
-    /// Marks a blob at every replica: who looks at any of them sees it.
+    /// Marks a blob at every replica, so that a reader of any of them sees the mark.
     async fn set_gc_mark(&self, blob: BlobId) -> Result<()> {
         let stamp = self.issue().await?;
         let expires = Some(self.now().saturating_add(GC_MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(GC_MARK_VALUE), stamp, expires };
-        let batch = Batch::of(Partition::doomed(blob), vec![Change::Put(mark)]);
-        Ok(self.ports.store.apply(batch, &self.own(Level::All)).await?)
+        let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
+        Ok(self.ports.store.apply(batch, &self.internal_options(ConsistencyLevel::All)).await?)
     }
 }

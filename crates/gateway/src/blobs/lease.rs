@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// How long a write whose outcome is not known may still take effect.
-const LINGER: Duration = Duration::from_secs(300);
+/// How long a write whose outcome is unknown may still take effect.
+const UNKNOWN_OUTCOME_LEASE: Duration = Duration::from_secs(300);
 
-/// Keeps sweepers away from a blob while a row that names it may come: until the write is answered, and five minutes more when
-/// its outcome stays unknown. The outcome is unknown when the answer was lost, and when the client is gone: the write's
-/// future is dropped then, while the store may hold the request and carry it out.
+/// Keeps sweepers away from a blob while a row that names it may be written: until the write is answered, and five minutes more
+/// when the outcome is unknown. That is so when the answer was lost, and when the client is gone: the write's future is
+/// dropped then, while the store may still carry out the batch.
 pub(crate) struct NamingLease(Option<Box<dyn Send + Sync>>);
 
 impl NamingLease {
@@ -18,7 +18,7 @@ impl NamingLease {
         Self(lease)
     }
 
-    /// Ends the lease: the row is written, or never will be.
+    /// Ends the lease: the row is written, or will never be.
     pub(crate) fn end(mut self) {
         self.0 = None;
     }
@@ -26,10 +26,11 @@ impl NamingLease {
 
 impl Drop for NamingLease {
     fn drop(&mut self) {
+        // Dropped without `end`: the batch may sit in the store's queue, so a sweep now could remove the bytes of a live row.
         // Without a runtime the process is about to end, and its leases with it.
         if let (Some(lease), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
-                tokio::time::sleep(LINGER).await;
+                tokio::time::sleep(UNKNOWN_OUTCOME_LEASE).await;
                 drop(lease);
             });
         }

@@ -1,12 +1,12 @@
-//! Removing blobs that no row names: leftovers of a crash, of a lost answer, of a blind overwrite.
+//! The sweeper: removes blobs that no row names, as a crash, a lost answer or a blind overwrite leaves them.
 //!
 //! ```text
 //! page of blobs ──> not leased, by partition ──> the owner's rows do not name them ──> fence ──┐
 //!                                                              one sync barrier for the page ──┴──> bytes removed
 //! ```
-//! A blob that is being written, or whose row is not written yet, is leased. One process alone knows its leases for certain.
-//! Beside other gateways a lease is a promise with an end, and [`super::fence`] finds the writer that is only slow. The looks
-//! at rows may have seen changes that are not on disk, so nothing of a page is removed before its barrier.
+//! A blob that is being written, or whose row is not written yet, is leased. One process alone knows its leases exactly. Beside
+//! other gateways a lease is a promise that expires, and [`super::fence`] catches the slow writer. The checks of rows may have
+//! seen changes that are not on disk, so nothing of a page is removed before its barrier.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use larder_store::{ListedBlob, Partition, Table};
 use crate::metrics::Event;
 use crate::{Gateway, Result};
 
-/// So many failures of one pass are told one by one.
-const FAILURES_TOLD: u64 = 10;
+/// Failures of one pass that are logged one by one.
+const FAILURES_LOGGED_MAX: u64 = 10;
 
 /// A blob of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,45 +31,44 @@ pub(crate) struct OwnedBlob {
     pub(crate) row: Bytes,
 }
 
-/// Which look at the rows of a partition it is.
+/// The two checks of a partition's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// The first one: most blobs are named, or may not be swept yet.
-    First,
-    /// The one behind the fence: it decides.
+pub(crate) enum SweepPhase {
+    /// Before the fence: drops the many blobs that are named, or too young to sweep.
+    Unfenced,
+    /// After the fence: decides.
     Fenced,
 }
 
 /// The rows that name the blobs of some tables. Each side of the gateway has its own.
 #[async_trait]
-pub(crate) trait BlobNames: Send + Sync {
+pub(crate) trait BlobReferences: Send + Sync {
     /// Whether its rows are in this table.
-    fn owns(&self, table: Table) -> bool;
+    fn owns_table(&self, table: Table) -> bool;
 
-    /// Whether a writer may be about whose lease is not seen, so that a first look does not decide.
+    /// Whether a writer may hold a lease that is not seen here, so that the first check cannot decide.
     fn is_fenced(&self) -> bool;
 
-    /// Of `blobs`, all of one partition, those that its rows do not name. At the first look also without those that must not
-    /// go yet for another reason.
+    /// The blobs, all of one partition, that its rows do not name. The first check also drops blobs that must stay for another
+    /// reason.
     ///
     /// # Errors
-    /// What the store answers; `Damaged` where a row cannot be read.
-    async fn unnamed(&self, partition: &Partition, blobs: Vec<OwnedBlob>, look: Look) -> Result<Vec<OwnedBlob>>;
+    /// The store's; `Damaged` where a row cannot be read.
+    async fn unnamed(&self, partition: &Partition, blobs: Vec<OwnedBlob>, phase: SweepPhase) -> Result<Vec<OwnedBlob>>;
 
-    /// Rewrites the head of a guarded partition as it is: a swap against what was read before fails.
+    /// Rewrites the head of a guarded partition unchanged, with a new stamp: a compare-and-set of an earlier reader fails.
     ///
     /// # Errors
-    /// What the store answers; `Overloaded` when the head never rests.
-    async fn touch_head(&self, partition: &Partition) -> Result<()>;
+    /// The store's; `Overloaded` when other writers keep changing the head.
+    async fn fence_head(&self, partition: &Partition) -> Result<()>;
 
-    /// Whether somebody reads the bytes of a blob by way of what once named it. Asked right before they are removed: who comes
-    /// later finds that it is gone.
-    fn is_read(&self, _blob: &OwnedBlob) -> bool {
+    /// Whether a reader that saw an earlier row still reads the bytes. Asked right before removal: later readers find no row.
+    fn has_readers(&self, _blob: &OwnedBlob) -> bool {
         false
     }
 }
 
-/// What a pass over all blobs did.
+/// Result of a pass over all blobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlobSweep {
     /// Blobs removed.
@@ -79,14 +78,14 @@ pub struct BlobSweep {
 }
 
 /// Blobs that may be removed after a sync, each with its owner.
-type Waste<'a> = Vec<(&'a dyn BlobNames, OwnedBlob)>;
+type Garbage<'a> = Vec<(&'a dyn BlobReferences, OwnedBlob)>;
 
 impl Gateway {
-    /// Looks at every blob of the key-value side once. Safe beside any traffic, of this gateway and of others. What fails is
-    /// told, counted and left to the next pass. With an S3 side [`crate::objects::Objects::sweep`] does this too.
+    /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,
+    /// counted and left to the next pass. With an S3 side, [`crate::objects::Objects::sweep`] does this too.
     ///
     /// # Errors
-    /// What the store answers to who asks which blobs there are; what was removed until then stays removed.
+    /// The store's when it cannot list blobs; blobs removed before stay removed.
     pub async fn sweep_blobs(&self) -> Result<BlobSweep> {
         self.sweep_blobs_of(&[self]).await
     }
@@ -95,78 +94,81 @@ impl Gateway {
     ///
     /// # Errors
     /// As [`Self::sweep_blobs`].
-    pub(crate) async fn sweep_blobs_of(&self, owners: &[&dyn BlobNames]) -> Result<BlobSweep> {
+    pub(crate) async fn sweep_blobs_of(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
         let (mut done, mut after) = (BlobSweep::default(), None);
         loop {
             let page = self.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
             let Some(last) = page.last() else { return Ok(done) };
             after = Some(last.id);
-            let waste = self.waste_in(page, owners, &mut done).await;
-            if let Err(error) = self.remove_waste(waste, &mut done).await {
-                note_failure(&mut done.failed, "a sync before bytes are removed", &error);
+            let garbage = self.garbage_in_page(page, owners, &mut done).await;
+            if let Err(error) = self.remove_garbage(garbage, &mut done).await {
+                count_failure(&mut done.failed, "sync before blob removals", &error);
                 return Ok(done);
             }
         }
     }
 
-    /// What of a page nothing names. What the page has of one partition is decided together.
-    async fn waste_in<'a>(
+    /// Blobs of a page that no row names. Blobs of one partition are decided together.
+    async fn garbage_in_page<'a>(
         &self,
         page: Vec<ListedBlob>,
-        owners: &[&'a dyn BlobNames],
+        owners: &[&'a dyn BlobReferences],
         done: &mut BlobSweep,
-    ) -> Waste<'a> {
+    ) -> Garbage<'a> {
         let mut partitions: BTreeMap<Partition, Vec<OwnedBlob>> = BTreeMap::new();
         for ListedBlob { id, owner, .. } in page.into_iter().filter(|blob| !blob.leased) {
             partitions.entry(owner.partition).or_default().push(OwnedBlob { id, row: owner.row });
         }
-        let mut waste = Vec::new();
+        let mut garbage = Vec::new();
         for (partition, blobs) in partitions {
-            let Some(owner) = owners.iter().find(|owner| owner.owns(partition.table)) else { continue };
-            match self.waste_of(*owner, &partition, blobs).await {
-                Ok(found) => waste.extend(found.into_iter().map(|blob| (*owner, blob))),
-                Err(error) => note_failure(&mut done.failed, "the bodies of an object", &error),
+            let Some(owner) = owners.iter().find(|owner| owner.owns_table(partition.table)) else { continue };
+            match self.garbage_of(*owner, &partition, blobs).await {
+                Ok(found) => garbage.extend(found.into_iter().map(|blob| (*owner, blob))),
+                Err(error) => count_failure(&mut done.failed, "blobs of an object", &error),
             }
         }
-        waste
+        garbage
     }
 
-    async fn waste_of(
+    async fn garbage_of(
         &self,
-        owner: &dyn BlobNames,
+        owner: &dyn BlobReferences,
         partition: &Partition,
         blobs: Vec<OwnedBlob>,
     ) -> Result<Vec<OwnedBlob>> {
-        let unnamed = owner.unnamed(partition, blobs, Look::First).await?;
+        let unnamed = owner.unnamed(partition, blobs, SweepPhase::Unfenced).await?;
+        // Where leases are exact, a blob without lease and without name will never be named.
         if unnamed.is_empty() || !owner.is_fenced() {
             return Ok(unnamed);
         }
         self.fence(owner, partition, unnamed).await
     }
 
-    /// Removes what nothing names, after one barrier for all of it: a power cut must not bring a row back that did.
-    async fn remove_waste(&self, waste: Waste<'_>, done: &mut BlobSweep) -> Result<()> {
-        if waste.is_empty() {
+    /// Removes garbage after one sync barrier for all of it.
+    async fn remove_garbage(&self, garbage: Garbage<'_>, done: &mut BlobSweep) -> Result<()> {
+        if garbage.is_empty() {
             return Ok(());
         }
-        let synced = self.releases.barrier().await?;
-        for (owner, blob) in waste {
-            if owner.is_read(&blob) {
+        // The checks may have seen an unsynced overwrite: after a power cut the old row would name removed bytes.
+        let synced = self.releases.sync_barrier().await?;
+        for (owner, blob) in garbage {
+            // A reader that opened an older version keeps its bytes until it ends; the next pass removes them.
+            if owner.has_readers(&blob) {
                 continue;
             }
             match self.releases.remove(blob.id, synced, Event::BlobSwept).await {
                 Ok(()) => done.removed += 1,
-                Err(error) => note_failure(&mut done.failed, "a body that nothing names", &error),
+                Err(error) => count_failure(&mut done.failed, "blob that no row names", &error),
             }
         }
         Ok(())
     }
 }
 
-/// Counts a failure of a pass, and tells the first of them: the pass goes on.
-pub(crate) fn note_failure(failed: &mut u64, what: &str, error: &dyn std::fmt::Display) {
+/// Counts a failure of a pass and logs the first ones; the pass goes on.
+pub(crate) fn count_failure(failed: &mut u64, what: &str, error: &dyn std::fmt::Display) {
     *failed += 1;
-    if *failed <= FAILURES_TOLD {
-        tracing::warn!(%error, "{what}: left to the next sweep");
+    if *failed <= FAILURES_LOGGED_MAX {
+        tracing::warn!(%error, "{what}: sweep failed, left to the next pass");
     }
 }

@@ -1,4 +1,4 @@
-//! A store in memory that knows what a power cut would take, and which bytes went before what replaced them was on disk.
+//! A store in memory that tracks unsynced changes, and counts bytes removed before the sync of their replacement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,15 @@ use larder_model::content::BlobId;
 use larder_model::hash::id128;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, Durability, EngineLimits, Error, Head, Kind,
-    ListedBlob, Micros, Options, Page, Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, Durability, EngineLimits,
+    Error, HeadWrite, Kind, ListedBlob, Micros, Partition, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store,
+    Table,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::{Config, Gateway, Ports, Rules};
+use crate::{Config, Gateway, GatewayPorts};
 
 /// When virtual time begins.
 const BEGIN: Micros = 1_800_000_000_000_000;
@@ -26,9 +27,9 @@ const NAMING: [Table; 6] =
     [Table::Objects, Table::Consistent, Table::Heads, Table::Uploads, Table::Parts, Table::Manifests];
 
 /// The runtime's time as a clock.
-struct TestClock(Instant);
+struct RuntimeClock(Instant);
 
-impl Clock for TestClock {
+impl Clock for RuntimeClock {
     fn now(&self) -> Micros {
         BEGIN + self.0.elapsed().as_micros() as u64
     }
@@ -41,19 +42,19 @@ impl Clock for TestClock {
 /// Rows and blobs of one machine that may lose its power.
 pub(crate) struct VolatileStore {
     inner: Arc<MemoryStore>,
-    clock: Arc<TestClock>,
-    /// Whether the engine takes [`Durability::Disk`] for what it says.
+    clock: Arc<RuntimeClock>,
+    /// Whether the engine syncs for [`Durability::Disk`].
     durable: bool,
-    state: Arc<Mutex<State>>,
-    /// Told when the next batch to the objects' table arrives, which is held back then.
+    state: Arc<Mutex<VolatileState>>,
+    /// Signalled when the next batch to the objects' table arrives; that batch is held.
     hold: Mutex<Option<oneshot::Sender<()>>>,
-    /// Lets the batch that is held back go on.
+    /// Lets the held batch continue.
     resume: Arc<Notify>,
 }
 
-/// What happened.
+/// Syncs, removals and the failures to inject.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct State {
+pub(crate) struct VolatileState {
     /// Whether rows that name blobs changed since the last sync.
     rows_pending: bool,
     /// Whether syncs fail.
@@ -68,7 +69,7 @@ pub(crate) struct State {
     pub(crate) removed_too_early: usize,
 }
 
-impl State {
+impl VolatileState {
     fn note_removal(&mut self) {
         self.removed += 1;
         self.removed_too_early += usize::from(self.rows_pending);
@@ -77,26 +78,25 @@ impl State {
 
 impl VolatileStore {
     pub(crate) fn new(durable: bool) -> Arc<Self> {
-        let clock = Arc::new(TestClock(Instant::now()));
+        let clock = Arc::new(RuntimeClock(Instant::now()));
         let inner = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
         Arc::new(Self { inner, clock, durable, state: Arc::default(), hold: Mutex::default(), resume: Arc::default() })
     }
 
     /// A gateway alone on this store.
     pub(crate) async fn gateway(self: &Arc<Self>) -> Arc<Gateway> {
-        let ports = Ports {
+        let ports = GatewayPorts {
             store: Arc::clone(self) as _,
             blobs: Arc::clone(self) as _,
             clock: Arc::clone(&self.clock) as _,
             actor: 1,
             random: unique,
             engine: Arc::new("memory"),
-            rules: Rules::default(),
         };
         Gateway::start(ports, Config { durable: self.durable, ..Config::default() }).await.unwrap()
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> VolatileState {
         *self.state.lock()
     }
 
@@ -104,19 +104,19 @@ impl VolatileStore {
         self.state.lock().sync_fails = true;
     }
 
-    /// Lets readers see the next swap, while its own caller waits for the disk in vain.
+    /// Makes the next swap visible to readers while its caller times out waiting for the disk.
     pub(crate) fn stall_next_swap(&self) {
         self.state.lock().swap_stalls = true;
     }
 
-    /// Holds the next batch to the objects' table back, as a committer with a long queue; its caller may go away meanwhile.
+    /// Holds the next batch to the objects' table, like a committer with a long queue; its caller may leave.
     pub(crate) fn hold(&self) -> oneshot::Receiver<()> {
         let (arrived, is_there) = oneshot::channel();
         *self.hold.lock() = Some(arrived);
         is_there
     }
 
-    /// Lets the batch that is held back be carried out.
+    /// Lets the held batch be carried out.
     pub(crate) fn resume(&self) {
         self.resume.notify_one();
     }
@@ -129,8 +129,8 @@ impl VolatileStore {
         durability == Durability::Forced || self.durable && durability == Durability::Disk
     }
 
-    /// A write of these tables that was carried out.
-    fn note(&self, mut tables: impl Iterator<Item = Table>, options: &Options) -> Result<()> {
+    /// Records a write to these tables, and its sync.
+    fn note(&self, mut tables: impl Iterator<Item = Table>, options: &CallOptions) -> Result<()> {
         let mut state = self.state.lock();
         state.rows_pending |= tables.any(|table| NAMING.contains(&table));
         if !self.syncs(options.durability) {
@@ -146,11 +146,11 @@ impl VolatileStore {
 
 #[async_trait]
 impl Store for VolatileStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         self.inner.read(partition, query, options).await
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         if batch.partitions.is_empty() {
             self.state.lock().barriers += 1;
         }
@@ -158,7 +158,7 @@ impl Store for VolatileStore {
         let held = tables.contains(&Table::Objects).then(|| self.hold.lock().take()).flatten();
         if let Some(arrived) = held {
             let (inner, resume) = (Arc::clone(&self.inner), Arc::clone(&self.resume));
-            let options = Options { deadline: options.deadline + Duration::from_secs(3600), ..*options };
+            let options = CallOptions { deadline: options.deadline + Duration::from_secs(3600), ..*options };
             let carried_out = tokio::spawn(async move {
                 let _ = arrived.send(());
                 resume.notified().await;
@@ -175,14 +175,14 @@ impl Store for VolatileStore {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
+        options: &CallOptions,
+    ) -> Result<CasResult> {
         let swap = self.inner.apply_if(partition, expected, head, changes, options).await?;
         let stalls = std::mem::take(&mut self.state.lock().swap_stalls);
         let durability = if stalls { Durability::Buffered } else { options.durability };
-        self.note(std::iter::once(partition.table), &Options { durability, ..*options })?;
+        self.note(std::iter::once(partition.table), &CallOptions { durability, ..*options })?;
         if stalls { Err(Error::new(Kind::TimedOut, "the disk is slow")) } else { Ok(swap) }
     }
 
@@ -191,12 +191,12 @@ impl Store for VolatileStore {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
         self.inner.now(options).await
     }
 
@@ -233,7 +233,7 @@ impl Blobs for VolatileStore {
     }
 }
 
-/// Bytes that never come twice.
+/// Fills `bytes` with values that never repeat.
 fn unique(bytes: &mut [u8]) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     for chunk in bytes.chunks_mut(16) {

@@ -1,173 +1,184 @@
-//! Objects of `consistent` types: one row, the head of a guarded partition. Its stamp is the context, and only a writer
-//! that has the current one replaces it.
+//! Objects of `consistent` types: one row, the head of a guarded partition. Its stamp is the context; only a writer that sends
+//! the current context replaces it.
 
 use bytes::Bytes;
 use larder_model::address::Address;
-use larder_model::causality::{ANY_SLOT, Clock, Mode, Slot, Versions, Write};
-use larder_model::content::{BlobId, Content};
+use larder_model::causality::{Clock, ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
+use larder_model::content::{BlobId, KvContent};
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
-use larder_store::{Kind, Level, Partition, ReadQuery, Swap};
+use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
 
-use super::body::{Destination, Received};
+use super::body::{KvBlobPlacement, ReceivedValue};
 use super::delete::nothing_to_delete;
-use super::permit::{Asked, Permit};
-use super::{DeleteObject, Deleted, PutObject, Stored};
+use super::request_plan::{ReplicaPlan, RequestPlan};
+use super::{KvDelete, KvDeleteOutcome, KvPut, KvPutOutcome};
 use crate::blobs::lease::NamingLease;
-use crate::{Error, Gateway, Result, Rule};
+use crate::{Error, Gateway, Result};
 
-/// How long a deleted head stays, in microseconds: its stamp orders the writes that follow.
+/// Lifetime of a deleted head in microseconds: its stamp orders the writes that follow.
 pub(super) const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 impl Gateway {
-    pub(super) async fn put_consistent(&self, request: PutObject, permit: Permit, asked: Asked) -> Result<Stored> {
-        let PutObject { address, context, content, upload, return_body, .. } = request;
+    pub(super) async fn put_consistent(
+        &self,
+        request: KvPut,
+        plan: RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<KvPutOutcome> {
+        let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
-        let asked = strict(asked).on_disk(self.config.durable);
-        let seen = self.versions(address, &permit, asked).await?;
-        let conditions = self.conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
-        self.check(&conditions, &seen)?;
-        let expected = self.expected(address, context.as_ref(), &seen)?;
-        let partition = Partition::object(address, true, permit.props.copies);
+        let replicas = at_quorum_only(replicas).on_disk(self.config.durable);
+        let seen = self.read_versions(address, &plan, replicas).await?;
+        let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
+        self.check_conditions(&conditions, &seen)?;
+        let expected = self.expected_stamp(address, context.as_ref(), &seen)?;
+        let partition = Partition::object(address, true, plan.props.copies);
         let slot = Slot { actor: self.actor, birth: self.issue().await? };
-        let to = Destination { partition: &partition, slot, clock: slot.birth };
-        let Received { body, lease } = self.receive(upload, to).await?;
-        let (blob, asked) = (body.blob(), asked.renewed(permit.timeout));
-        let content = Content { body, ..content };
+        let to = KvBlobPlacement { partition: &partition, slot, clock: slot.birth };
+        let ReceivedValue { body, lease } = self.receive(upload, to).await?;
+        let (blob, replicas) = (body.blob(), replicas.with_timeout(plan.timeout));
+        let content = KvContent { body, ..content };
+        // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
         let naming = NamingLease::new(lease);
-        if let Err(error) = self.replace(address, &partition, expected, content, asked).await {
-            self.give_up(&error, blob, naming).await;
+        if let Err(error) = self.replace(address, &partition, expected, content, replicas).await {
+            self.clean_up_failed_write(&error, blob, naming).await;
             return Err(error);
         }
         naming.end();
-        self.releases.replaced(blobs_of(&seen)).await;
+        // Only after the swap: a crash before it leaves the old head, which needs its bytes.
+        self.releases.release_replaced(blobs_of(&seen)).await;
         let found = match return_body {
-            true => Some(self.find(address, &permit, asked, true).await?),
+            true => Some(self.fetch(address, &plan, replicas, true).await?),
             false => None,
         };
-        Ok(Stored { found })
+        Ok(KvPutOutcome { found })
     }
 
-    /// Makes `content` the value, if the head still has the stamp `expected`.
+    /// Replaces the value by `content` if the head still has the stamp `expected`.
     async fn replace(
         &self,
         address: &Address,
         partition: &Partition,
         expected: Option<Clock>,
-        content: Content,
-        asked: Asked,
+        content: KvContent,
+        replicas: ReplicaPlan,
     ) -> Result<()> {
-        self.refuse_marked(content.body.blob(), &asked.options).await?;
-        let clock = self.next_stamp(expected).await?;
-        let row = ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content };
-        let write = Write::put(Mode::LastWriteWins, ANY_SLOT, clock, &row, Vec::new());
-        // The listing entry goes first: listings of consistent types look at the head, so one too many is never shown.
-        self.list(address, &write, asked).await?;
-        self.swap(partition, expected, &write, asked).await
+        // The mark is read after the head: a sweeper that sets it later rewrites the head, and the swap below fails.
+        self.refuse_gc_marked(content.body.blob(), &replicas.options).await?;
+        let clock = self.issue_above(expected).await?;
+        let row = ObjectRow { tombstone: false, context_hash: 0, vector: VersionVector::default(), content };
+        let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
+        // The listing entry goes first: a crash in between leaves an entry without head, which listings check and hide.
+        self.write_listing_entry(address, &write, replicas).await?;
+        self.compare_and_set(partition, expected, &write, replicas).await
     }
 
     pub(super) async fn delete_consistent(
         &self,
-        request: DeleteObject,
-        permit: Permit,
-        asked: Asked,
-    ) -> Result<Deleted> {
+        request: KvDelete,
+        plan: RequestPlan,
+        replicas: ReplicaPlan,
+    ) -> Result<KvDeleteOutcome> {
         let address = &request.address;
-        let asked = strict(asked).on_disk(self.config.durable);
-        let seen = self.versions(address, &permit, asked).await?;
-        self.check(&request.conditions, &seen)?;
+        let replicas = at_quorum_only(replicas).on_disk(self.config.durable);
+        let seen = self.read_versions(address, &plan, replicas).await?;
+        self.check_conditions(&request.conditions, &seen)?;
         if let Some(nothing) = nothing_to_delete(&request, &seen) {
             return Ok(nothing);
         }
         let expected = match &request.context {
-            Some(_) => self.expected(address, request.context.as_ref(), &seen)?,
+            Some(_) => self.expected_stamp(address, request.context.as_ref(), &seen)?,
             None => head_stamp(&seen),
         };
-        let partition = Partition::object(address, true, permit.props.copies);
-        let clock = self.next_stamp(expected).await?;
+        let partition = Partition::object(address, true, plan.props.copies);
+        let clock = self.issue_above(expected).await?;
         let expiry = Some(self.now() + DELETED_HEAD_MICROS);
-        let write = Write::delete(Mode::LastWriteWins, ANY_SLOT, clock, expiry, Vec::new(), Vec::new());
-        self.swap(&partition, expected, &write, asked).await?;
-        let gone = Change::Remove { name: view_row_name(&address.key, &ANY_SLOT.row_name()), stamp: clock };
-        self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &asked.options).await?;
-        self.releases.replaced(blobs_of(&seen)).await;
-        Ok(Deleted::Done)
+        let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
+        let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
+        self.compare_and_set(&partition, expected, &write, replicas).await?;
+        // After the head: a crash in between leaves an entry of a deleted head, which listings check and hide.
+        let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
+        self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
+        self.releases.release_replaced(blobs_of(&seen)).await;
+        Ok(KvDeleteOutcome::Done)
     }
 
     /// The stamp the head must have: the context's; without one the key must not live.
-    fn expected(&self, address: &Address, context: Option<&Bytes>, seen: &Versions) -> Result<Option<Clock>> {
+    fn expected_stamp(&self, address: &Address, context: Option<&Bytes>, seen: &KeyVersions) -> Result<Option<Clock>> {
         let stamp = match context {
-            Some(bytes) => Some(self.open_context(bytes, address)?.latest()).filter(|&stamp| stamp != 0),
+            Some(bytes) => Some(self.decode_context(bytes, address)?.latest()).filter(|&stamp| stamp != 0),
             None if seen.siblings.is_empty() => head_stamp(seen),
             None => return Err(Error::Superseded),
         };
         if stamp == head_stamp(seen) { Ok(stamp) } else { Err(Error::Superseded) }
     }
 
-    async fn next_stamp(&self, expected: Option<Clock>) -> Result<Clock> {
-        self.clock.pass(expected.map_or(0, |stamp| stamp + 1));
+    async fn issue_above(&self, expected: Option<Clock>) -> Result<Clock> {
+        self.clock.observe(expected.map_or(0, |stamp| stamp + 1));
         self.issue().await
     }
 
-    async fn swap(&self, partition: &Partition, expected: Option<Clock>, write: &Write, asked: Asked) -> Result<()> {
+    async fn compare_and_set(
+        &self,
+        partition: &Partition,
+        expected: Option<Clock>,
+        write: &KeyWrite,
+        replicas: ReplicaPlan,
+    ) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
-        let writer = self.line_up(partition, asked.options.deadline).await?;
-        let expected = match self.rule(Rule::RefuseConflicts) {
-            // A look is cheaper than a compare-and-set that others before this one have made fail.
-            true if writer.waited && self.head_of(partition, asked).await? != expected => {
-                return Err(Error::Superseded);
-            }
-            true => expected,
-            // Check, then write: whatever came in between is written over.
-            false => self.head_of(partition, asked).await?,
-        };
-        let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &asked.options).await;
+        let writer = self.wait_for_turn(partition, replicas.options.deadline).await?;
+        // Another writer of this gateway went first: one read is cheaper than a compare-and-set that fails.
+        if writer.waited && self.read_head_stamp(partition, replicas).await? != expected {
+            return Err(Error::Superseded);
+        }
+        let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &replicas.options).await;
         match swap {
-            Ok(Swap::Applied) => Ok(()),
-            Ok(Swap::Conflict(_)) => Err(Error::Superseded),
-            Err(error) if error.kind == Kind::TimedOut => self.decide(partition, write, asked).await,
-            Err(error) => Err(asked.refuse(error)),
+            Ok(CasResult::Applied) => Ok(()),
+            Ok(CasResult::Conflict(_)) => Err(Error::Superseded),
+            Err(error) if error.kind == Kind::TimedOut => self.resolve_lost_answer(partition, write, replicas).await,
+            Err(error) => Err(replicas.to_client_error(error)),
         }
     }
 
-    /// The stamp of the head that is there now.
-    async fn head_of(&self, partition: &Partition, asked: Asked) -> Result<Option<Clock>> {
-        Ok(self.read_rows(partition, &asked.options).await?.first().map(|row| row.stamp))
+    /// The current stamp of the head.
+    async fn read_head_stamp(&self, partition: &Partition, replicas: ReplicaPlan) -> Result<Option<Clock>> {
+        Ok(self.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
     }
 
-    /// After a lost answer the head itself says whether this write is in it. Readers see it before it is on disk, and what it
-    /// replaced goes once it is answered.
-    async fn decide(&self, partition: &Partition, write: &Write, asked: Asked) -> Result<()> {
-        let page = self.ports.store.read(partition, &ReadQuery::all(1), &asked.options).await?;
+    /// Resolves a lost answer: the head tells whether it holds this write. Readers see the head before its sync, and the
+    /// replaced blob is removed after the answer, so a sync comes in between.
+    async fn resolve_lost_answer(&self, partition: &Partition, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
+        let page = self.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await?;
         let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
         if !page.rows.first().is_some_and(is_ours) {
             return Err(Error::TimedOut);
         }
-        self.on_disk().await.map_err(|_| Error::TimedOut)
+        self.await_sync().await.map_err(|_| Error::TimedOut)
     }
 
-    async fn list(&self, address: &Address, write: &Write, asked: Asked) -> Result<()> {
+    async fn write_listing_entry(&self, address: &Address, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
         let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
-        let listed = self.known_buckets.change(&address.bucket);
+        let listed = self.known_buckets.bucket_row_change(&address.bucket);
         batch.add(
             Partition::buckets(&address.bucket.bucket_type, self.copies(&address.bucket)),
             listed.into_iter().collect(),
         );
-        self.ports.store.apply(batch, &asked.options).await.map_err(|error| asked.refuse(error))?;
-        self.known_buckets.written(&address.bucket);
+        self.ports.store.apply(batch, &replicas.options).await.map_err(|error| replicas.to_client_error(error))?;
+        self.known_buckets.note_written(&address.bucket);
         Ok(())
     }
 }
 
-/// The blobs of what was seen.
-fn blobs_of(seen: &Versions) -> Vec<BlobId> {
+/// Blobs of the versions that were read.
+fn blobs_of(seen: &KeyVersions) -> Vec<BlobId> {
     seen.siblings.iter().filter_map(|sibling| sibling.content.body.blob()).collect()
 }
 
-/// Guarded tables never go below a quorum.
-fn strict(asked: Asked) -> Asked {
-    asked.never_below(Level::Quorum).firm()
+/// Calls to guarded tables never go below a quorum.
+fn at_quorum_only(replicas: ReplicaPlan) -> ReplicaPlan {
+    replicas.never_below(ConsistencyLevel::Quorum).without_downgrade()
 }
 
-fn head_stamp(seen: &Versions) -> Option<Clock> {
+fn head_stamp(seen: &KeyVersions) -> Option<Clock> {
     Some(seen.latest()).filter(|&stamp| stamp != 0)
 }

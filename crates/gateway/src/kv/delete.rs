@@ -1,42 +1,47 @@
-//! Deleting an object: a tombstone in place of what was seen. A write it did not see survives.
+//! Deletes an object: a tombstone replaces the versions that were seen; others survive.
 
 use std::time::Duration;
 
-use larder_model::causality::{Clock, Mode, Removed, Unlisted, Versions, Write};
+use larder_model::causality::{
+    Clock, ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector,
+};
 use larder_model::rows::Micros;
-use larder_store::{Level, Partition, micros_of};
+use larder_store::{ConsistencyLevel, Partition, micros_of};
 
-use super::permit::{Asked, Permit};
-use super::put::{Basis, ConditionGuard, Target, stamps_of};
-use super::{DeleteObject, Deleted, Quorums};
+use super::put::{CausalBasis, ConditionGuard, WriteTarget, row_stamps};
+use super::request_plan::{ReplicaPlan, RequestPlan};
+use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::config::DeleteMode;
 use crate::members::SKEW_MICROS_MAX;
-use crate::metrics::Op;
-use crate::{Gateway, Result, Rule};
+use crate::metrics::KvOp;
+use crate::{Gateway, Result};
 
 impl Gateway {
-    /// Deletes an object. With a context it removes what that names and reads nothing; without, what a read shows now.
+    /// Deletes an object: with a context the versions that it names, without a read; otherwise the versions that a read shows.
     ///
     /// # Errors
     /// As [`Gateway::put`].
-    pub async fn delete(&self, request: DeleteObject) -> Result<Deleted> {
-        self.measured_as(Op::Delete, Deleted::outcome, async {
-            let permit = self.permit(&request.address.bucket, request.timeout).await?;
-            self.permit_write(&permit)?;
-            let quorums = with_rw(&request.quorums, &permit);
-            let asked = self.ask_write(&permit, &quorums)?.reclaiming();
-            let reading = self.read_before_delete(&permit, &quorums)?;
-            if permit.props.consistent {
-                return self.delete_consistent(request, permit, asked).await;
+    pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
+        self.measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
+            let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+            self.check_writable(&plan)?;
+            let quorums = with_rw(&request.quorums, &plan);
+            let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
+            let reading = self.plan_read_before_delete(&plan, &quorums)?;
+            if plan.props.consistent {
+                return self.delete_consistent(request, plan, replicas).await;
             }
             let mut guard = None;
             let basis = match &request.context {
-                Some(bytes) if request.conditions.is_empty() => Basis::of(self.open_context(bytes, &request.address)?),
+                Some(bytes) if request.conditions.is_empty() => {
+                    CausalBasis::of(self.decode_context(bytes, &request.address)?)
+                }
                 _ => {
-                    let rows = self.rows_of(&request.address, &permit, reading).await?.rows;
-                    let rows_seen = stamps_of(&rows);
-                    let seen = self.shown(&permit, rows)?;
-                    self.check(&request.conditions, &seen)?;
+                    // A value written after this read is not named by the tombstone, so it survives.
+                    let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
+                    let rows_seen = row_stamps(&rows);
+                    let seen = self.resolve_rows(&plan, rows)?;
+                    self.check_conditions(&request.conditions, &seen)?;
                     if let Some(nothing) = nothing_to_delete(&request, &seen) {
                         return Ok(nothing);
                     }
@@ -44,67 +49,75 @@ impl Gateway {
                         guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
                     }
                     match &request.context {
-                        Some(bytes) => Basis::of(self.open_context(bytes, &request.address)?),
-                        None => Basis { removed: Removed::seen(&seen), covers: seen.context.covers, replaced: 0 },
+                        Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
+                        None => CausalBasis {
+                            superseded: SupersededRow::all_of(&seen),
+                            vector: seen.context.vector,
+                            context_hash: 0,
+                        },
                     }
                 }
             };
-            let target = Target { address: &request.address, permit: &permit, asked };
+            let target = WriteTarget { address: &request.address, plan: &plan, replicas };
             self.write_tombstone(target, basis, guard).await?;
-            Ok(Deleted::Done)
+            Ok(KvDeleteOutcome::Done)
         })
         .await
     }
 
-    async fn write_tombstone(&self, target: Target<'_>, basis: Basis, guard: Option<ConditionGuard>) -> Result<()> {
-        let Target { address, permit, asked } = target;
-        let mode = permit.mode;
-        let clock = self.clock_of_tombstone(mode, &basis).await?;
-        let partition = Partition::object(address, false, permit.props.copies);
-        let slot = self.slot(mode, clock, &partition, &basis);
-        let (covers, unlisted) = match mode.names_slots() {
-            true => (self.slots.known(slot, &basis).carried, self.slots.unlisted_by_delete(&basis)),
-            false => (Vec::new(), Unlisted::Removed),
+    async fn write_tombstone(
+        &self,
+        target: WriteTarget<'_>,
+        basis: CausalBasis,
+        guard: Option<ConditionGuard>,
+    ) -> Result<()> {
+        let WriteTarget { address, plan, replicas } = target;
+        let policy = plan.policy;
+        let clock = self.issue_tombstone_clock(policy, &basis).await?;
+        let partition = Partition::object(address, false, plan.props.copies);
+        let slot = self.choose_slot(policy, clock, &partition, &basis);
+        let (vector, index_removals) = match policy.has_slots() {
+            true => (self.slots.carried_vector(slot, &basis).stored, self.slots.index_removals_of_delete(&basis)),
+            false => (VersionVector::default(), IndexRemovals::SupersededRows),
         };
-        let mut write = Write::delete(mode, slot, clock, self.tombstone_expiry(), covers, basis.removed);
-        write.unlisted = unlisted;
-        if !self.rule(Rule::LeaveTombstone) {
-            write.row = None;
-        }
-        let forget = match mode.names_slots() {
-            true => self.stale_entries(address, &write, &asked.options).await,
-            // As old as what the deletion clears: a put of the same microsecond keeps its row, and its entry.
-            false => self.all_entries(address, clock - 1, &asked.options).await?,
+        let mut write = KeyWrite::delete(policy, slot, clock, self.tombstone_expiry(), vector, basis.superseded);
+        write.index_removals = index_removals;
+        let forget = match policy.has_slots() {
+            true => self.removals_of_stale_entries(address, &write, &replicas.options).await,
+            // One older than the tombstone: a put in the same microsecond keeps its row, so it must keep its entry.
+            false => self.removals_of_all_entries(address, clock - 1, &replicas.options).await?,
         };
         self.commit_guarded(target, &partition, write, (forget, guard)).await?;
-        if mode == Mode::WriteOnce {
-            self.outwait_late_clocks(clock).await;
+        if policy == ConflictPolicy::WriteOnce {
+            // Before the answer: a put that follows through a late clock would be older than the tombstone, and lost.
+            self.wait_out_clock_skew(clock).await;
         }
         Ok(())
     }
 
-    /// The clock of a tombstone. In `write_once` it takes all rows that are not newer, those of later puts among them when
-    /// their gateway's clock is late: so it is no newer than what it removes.
-    async fn clock_of_tombstone(&self, mode: Mode, basis: &Basis) -> Result<Clock> {
-        let latest = basis.removed.iter().map(|gone| gone.clock).max();
-        match latest.filter(|_| mode == Mode::WriteOnce && self.ports.store.limits().keeps_tombstones) {
+    /// Issues the clock of a tombstone. In `write_once` a tombstone removes all older rows, also those of later puts through a
+    /// gateway with a late clock: so its clock is just above the rows that it removes.
+    async fn issue_tombstone_clock(&self, policy: ConflictPolicy, basis: &CausalBasis) -> Result<Clock> {
+        let latest = basis.superseded.iter().map(|gone| gone.clock).max();
+        match latest.filter(|_| policy == ConflictPolicy::WriteOnce && self.ports.store.limits().tombstones_slow_reads)
+        {
             Some(latest) => Ok(latest + 1),
             None => self.issue().await,
         }
     }
 
-    /// Waits until every gateway's clock is past this one, which it is already but for a value that was just written: a put
-    /// that follows the answer is newer than the tombstone. A gateway whose clock is later than that takes no writes.
-    async fn outwait_late_clocks(&self, clock: Clock) {
-        if self.ports.store.limits().keeps_tombstones && self.rule(Rule::OutwaitLateClocks) {
-            // Both clocks may be off, each in its own direction.
+    /// Waits until every gateway's clock is past `clock`: a put after the answer is then newer than the tombstone. It waits
+    /// only for values written just before. A gateway whose clock is further off refuses writes.
+    async fn wait_out_clock_skew(&self, clock: Clock) {
+        if self.ports.store.limits().tombstones_slow_reads {
+            // Two clocks may be off in opposite directions.
             let apart = 2 * SKEW_MICROS_MAX;
             let past = clock.saturating_add(apart).saturating_sub(self.now()).min(apart);
             tokio::time::sleep(Duration::from_micros(past)).await;
         }
     }
 
-    /// When a tombstone written now goes.
+    /// Expiry of a tombstone written now.
     fn tombstone_expiry(&self) -> Option<Micros> {
         match self.config.delete_mode {
             DeleteMode::Keep => None,
@@ -112,28 +125,27 @@ impl Gateway {
         }
     }
 
-    /// A delete that reads first does so at a quorum, unless the client asked for less: a value that a few replicas lack would
-    /// be back once the others are.
-    fn read_before_delete(&self, permit: &Permit, quorums: &Quorums) -> Result<Asked> {
-        let own = self.ask_read(permit, quorums)?;
+    /// Plans the read of a delete: at a quorum unless the client asked for less. A read below it may miss a value that some
+    /// replicas hold; the value would return when they are back.
+    fn plan_read_before_delete(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
+        let own = self.plan_read(plan, quorums)?;
         Ok(match quorums.r {
             Some(_) => own,
-            None if self.rule(Rule::DeleteAtQuorum) => own.never_below(Level::Quorum),
-            None => own.at(Level::One),
+            None => own.never_below(ConsistencyLevel::Quorum),
         })
     }
 }
 
-/// `rw` stands for `w` and `r` where a delete gives neither.
-fn with_rw(quorums: &Quorums, permit: &Permit) -> Quorums {
+/// Uses `rw` for `w` and `r` where a delete gives neither.
+fn with_rw(quorums: &Quorums, plan: &RequestPlan) -> Quorums {
     if quorums.r.is_some() || quorums.w.is_some() {
         return *quorums;
     }
-    let rw = quorums.rw.or(Some(permit.props.rw));
+    let rw = quorums.rw.or(Some(plan.props.rw));
     Quorums { w: rw, r: quorums.rw, ..*quorums }
 }
 
-pub(super) fn nothing_to_delete(request: &DeleteObject, seen: &Versions) -> Option<Deleted> {
+pub(super) fn nothing_to_delete(request: &KvDelete, seen: &KeyVersions) -> Option<KvDeleteOutcome> {
     let absent = request.context.is_none() && seen.siblings.is_empty();
-    absent.then(|| Deleted::NotFound(seen.deleted.then(|| seen.context.encode(&request.address))))
+    absent.then(|| KvDeleteOutcome::NotFound(seen.deleted.then(|| seen.context.encode(&request.address))))
 }

@@ -1,76 +1,85 @@
-//! The key-value side before the sweeper of blobs: what its rows name, and its writers' half of the fence.
+//! Key-value blobs and the sweeper: which blobs the rows name, and the writers' half of the fence.
 //!
 //! ```text
 //! writer    bytes ──> younger than half a day? ──> row, at a quorum ──> marked? ── no ──> acknowledged
-//!                          │ no: refused                                   │ yes: row taken back, refused
+//!                          │ no: refused                                   │ yes: row undone, refused
 //! sweeper   older than a day, not named ──> marked ──> still not named at any replica ──> bytes removed
 //! ```
-//! A row that is taken back has replaced what was there before, so the sweeper keeps away from who may still write: beside other
-//! gateways it takes no blob younger than a day. A head is guarded, so for objects of `consistent` types it is the other way
-//! round: the writer reads the head, looks for the mark, and swaps. [`crate::blobs::fence`] has the sweeper's half.
+//! Undoing a row does not restore the row that it replaced, so the sweeper avoids live writers: beside other gateways it takes
+//! no blob younger than a day. Objects of `consistent` types have a guarded head, and there the order is reversed: the writer
+//! reads the head, looks for the mark, and swaps. [`crate::blobs::fence`] has the sweeper's half.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use larder_model::address::Address;
-use larder_model::causality::{ANY_SLOT, Mode, Write};
-use larder_model::content::{BlobId, Body};
+use larder_model::causality::{ConflictPolicy, KeyWrite, SHARED_SLOT, VersionVector};
+use larder_model::content::{BlobId, KvBody};
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
-use larder_store::{Kind, Level, Options, Partition, ReadQuery, Swap, Table};
+use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
 use super::consistent::DELETED_HEAD_MICROS;
-use super::put::Target;
-use crate::blobs::sweep::{BlobNames, Look, OwnedBlob};
-use crate::{Error, Gateway, Result, Rule};
+use super::put::WriteTarget;
+use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
+use crate::{Error, Gateway, Result};
 
-/// How old a blob is that the sweeper takes beside other gateways: no writer is that slow, nor a row that comes late.
-const OLD: Duration = Duration::from_secs(24 * 60 * 60);
-/// How old a blob may be whose row is still written: half of the time, so that clocks need not agree.
-const YOUNG: Duration = Duration::from_secs(12 * 60 * 60);
-/// How often a head is touched that others change meanwhile.
-const TOUCHES_MAX: usize = 20;
+/// Least age of a blob that the sweeper takes beside other gateways: longer than any writer or late row takes.
+const SWEEP_AGE_MIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// Greatest age of a blob whose row is still written: half of [`SWEEP_AGE_MIN`], so that clocks need not agree.
+const COMMIT_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Tries to rewrite a head that other writers keep changing.
+const HEAD_FENCE_TRIES_MAX: usize = 20;
 
 #[async_trait]
-impl BlobNames for Gateway {
-    fn owns(&self, table: Table) -> bool {
+impl BlobReferences for Gateway {
+    fn owns_table(&self, table: Table) -> bool {
         matches!(table, Table::Objects | Table::Consistent)
     }
 
-    /// Alone, a listed blob whose partition does not name it will never be named again: its lease was seen.
+    /// A lone gateway sees all leases: a blob that is not leased and not named will never be named.
     fn is_fenced(&self) -> bool {
-        !self.config.alone && self.rule(Rule::FenceKvSweeper)
+        !self.config.alone
     }
 
-    async fn unnamed(&self, partition: &Partition, mut blobs: Vec<OwnedBlob>, look: Look) -> Result<Vec<OwnedBlob>> {
-        if look == Look::First && !self.config.alone && self.rule(Rule::SweepOldBlobs) {
-            blobs.retain(|blob| self.age(blob.id) >= OLD);
+    async fn unnamed(
+        &self,
+        partition: &Partition,
+        mut blobs: Vec<OwnedBlob>,
+        phase: SweepPhase,
+    ) -> Result<Vec<OwnedBlob>> {
+        if phase == SweepPhase::Unfenced && !self.config.alone {
+            blobs.retain(|blob| self.blob_age(blob.id) >= SWEEP_AGE_MIN);
         }
         if blobs.is_empty() {
             return Ok(blobs);
         }
-        // A row written at whatever level is at one of the replicas, in one of the datacenters.
-        let everywhere = look == Look::Fenced && !partition.table.is_guarded();
-        let named = self.named_in(partition, if everywhere { Level::All } else { Level::Quorum }).await?;
+        // A row may be at a single replica, in any datacenter: only ALL finds every row that a slow writer left.
+        let everywhere = phase == SweepPhase::Fenced && !partition.table.is_guarded();
+        let named = self
+            .blobs_named_in(partition, if everywhere { ConsistencyLevel::All } else { ConsistencyLevel::Quorum })
+            .await?;
         blobs.retain(|blob| !named.contains(&blob.id));
         Ok(blobs)
     }
 
-    /// A head that was not there is there then, and says so.
-    async fn touch_head(&self, partition: &Partition) -> Result<()> {
-        for _ in 0..TOUCHES_MAX {
-            let options = self.own(Level::Quorum);
-            let query = ReadQuery::one(ANY_SLOT.row_name());
+    /// Writes a deleted head where there is none, so that a writer that found none fails, too.
+    async fn fence_head(&self, partition: &Partition) -> Result<()> {
+        for _ in 0..HEAD_FENCE_TRIES_MAX {
+            let options = self.internal_options(ConsistencyLevel::Quorum);
+            let query = ReadQuery::one(SHARED_SLOT.row_name());
             let head = self.ports.store.read(partition, &query, &options).await?.rows.pop();
             let expected = head.as_ref().map(|row| row.stamp);
-            self.clock.pass(expected.map_or(0, |stamp| stamp + 1));
+            // The new stamp differs from the one that a slow writer read, so that writer's compare-and-set fails.
+            self.clock.observe(expected.map_or(0, |stamp| stamp + 1));
             let stamp = self.issue().await?;
             let Some(touched) = head.map(|row| Row { stamp, ..row }).or_else(|| self.deleted_head(stamp)) else {
                 break;
             };
             match self.ports.store.apply_if(partition, expected, touched.into(), Vec::new(), &options).await {
-                Ok(Swap::Applied) => return Ok(()),
-                Ok(Swap::Conflict(_)) => {}
+                Ok(CasResult::Applied) => return Ok(()),
+                Ok(CasResult::Conflict(_)) => {}
+                // The outcome is unknown: the next round reads the head again.
                 Err(error) if error.kind == Kind::TimedOut => {}
                 Err(error) => return Err(error.into()),
             }
@@ -80,12 +89,12 @@ impl BlobNames for Gateway {
 }
 
 impl Gateway {
-    /// The blobs that the rows of a partition name.
-    async fn named_in(&self, partition: &Partition, level: Level) -> Result<HashSet<BlobId>> {
+    /// Blobs that the rows of a partition name.
+    async fn blobs_named_in(&self, partition: &Partition, level: ConsistencyLevel) -> Result<HashSet<BlobId>> {
         let mut named = HashSet::new();
-        for row in self.read_rows(partition, &self.own(level)).await? {
+        for row in self.read_rows(partition, &self.internal_options(level)).await? {
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
-            if let Body::Blob(blob) = row.content.body {
+            if let KvBody::Blob(blob) = row.content.body {
                 named.insert(blob.id);
             }
         }
@@ -94,48 +103,49 @@ impl Gateway {
 
     fn deleted_head(&self, stamp: u64) -> Option<Row> {
         let expires = Some(self.now().saturating_add(DELETED_HEAD_MICROS));
-        Write::delete(Mode::LastWriteWins, ANY_SLOT, stamp, expires, Vec::new(), Vec::new()).row
+        let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
+        KeyWrite::delete(policy, SHARED_SLOT, stamp, expires, vector, Vec::new()).row
     }
 
-    /// Refuses to write a row whose blob the sweeper may take soon: its body was under way for half a day. Nothing remains.
+    /// Refuses to write a row whose body arrived for half a day: the sweeper may take its blob soon. Nothing remains.
     ///
     /// # Errors
     /// [`Error::Overloaded`].
-    pub(super) async fn refuse_old(&self, blob: Option<BlobId>) -> Result<()> {
-        let Some(blob) = blob.filter(|_| !self.config.alone && self.rule(Rule::RefuseOldBlobs)) else { return Ok(()) };
-        if self.age(blob) < YOUNG {
+    pub(super) async fn refuse_old_blob(&self, blob: Option<BlobId>) -> Result<()> {
+        let Some(blob) = blob.filter(|_| !self.config.alone) else { return Ok(()) };
+        if self.blob_age(blob) < COMMIT_AGE_MAX {
             return Ok(());
         }
-        self.releases.discard(blob).await;
+        self.releases.remove_unnamed(blob).await;
         Err(Error::Overloaded { retry_after: 1 })
     }
 
-    /// Asked after a write and before its answer: whether its blob stays. If a sweeper is about to take it, the row is taken
-    /// back.
+    /// Checks after a write and before its answer that no sweeper marked its blob; otherwise undoes the row.
     ///
     /// # Errors
-    /// [`Error::Overloaded`]: nothing remains of the write; [`Error::TimedOut`]: perhaps something does.
-    pub(super) async fn keep_blob(
+    /// [`Error::Overloaded`]: nothing remains of the write; [`Error::TimedOut`]: the row may remain.
+    pub(super) async fn confirm_blob(
         &self,
-        target: Target<'_>,
+        target: WriteTarget<'_>,
         partition: &Partition,
-        write: &Write,
+        write: &KeyWrite,
         blob: Option<BlobId>,
     ) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
-        let options = Options { level: Level::Quorum, ..target.asked.options }.reclaiming();
+        let options = CallOptions { level: ConsistencyLevel::Quorum, ..target.replicas.options }.reclaiming();
+        // Without a mark now, the row reached its quorum before any mark reached all replicas: the sweeper will see the row.
         if !self.has_gc_mark(blob, &options).await.map_err(|_| Error::TimedOut)? {
             return Ok(());
         }
-        self.take_back(target.address, partition, write, &options).await.map_err(|_| Error::TimedOut)?;
+        self.undo_write(target.address, partition, write, &options).await.map_err(|_| Error::TimedOut)?;
         Err(Error::Overloaded { retry_after: 1 })
     }
 
-    /// Asked between reading a head and swapping it: refuses to name a blob that a sweeper is about to take.
+    /// Refuses to name a blob that a sweeper marked. Call it between reading a head and swapping it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], and what the store answers; the row is not written.
-    pub(super) async fn refuse_marked(&self, blob: Option<BlobId>, options: &Options) -> Result<()> {
+    /// [`Error::Overloaded`], and the store's; the row is not written.
+    pub(super) async fn refuse_gc_marked(&self, blob: Option<BlobId>, options: &CallOptions) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
         match self.has_gc_mark(blob, options).await? {
             true => Err(Error::Overloaded { retry_after: 1 }),
@@ -143,13 +153,13 @@ impl Gateway {
         }
     }
 
-    /// Removes the row of a write, and its entry, at the write's own stamp: what came later stays.
-    async fn take_back(
+    /// Removes the row of a write and its listing entry at the write's own stamp: later writes stay.
+    async fn undo_write(
         &self,
         address: &Address,
         partition: &Partition,
-        write: &Write,
-        options: &Options,
+        write: &KeyWrite,
+        options: &CallOptions,
     ) -> Result<()> {
         let Some(row) = &write.row else { return Ok(()) };
         let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
@@ -158,7 +168,7 @@ impl Gateway {
         Ok(self.ports.store.apply(batch, options).await?)
     }
 
-    fn age(&self, blob: BlobId) -> Duration {
+    fn blob_age(&self, blob: BlobId) -> Duration {
         Duration::from_micros(self.now().saturating_sub(blob.stamp()))
     }
 }

@@ -1,27 +1,27 @@
-//! Objects: get, put, delete. An edge decodes a request into one of these values; HTTP and PB build the same ones.
+//! Key-value objects: get, put, delete. Edges decode their requests into the types here; all protocols use the same ones.
 
+pub(crate) mod adaptive_timeout;
 mod body;
 mod commit;
 mod consistent;
 mod delete;
+pub(crate) mod downgrade;
 mod fence;
 mod get;
-pub(crate) mod patience;
-mod permit;
 mod put;
+mod request_plan;
 pub(crate) mod slots;
-pub(crate) mod step_down;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use larder_model::address::Address;
-use larder_model::causality::{Conditions, Versions};
-use larder_model::content::Content;
+use larder_model::causality::{Conditions, KeyVersions};
+use larder_model::content::KvContent;
 use larder_model::props::Quorum;
 
-use crate::body::{Download, Upload};
+use crate::body::{GetBody, PutBody};
 
 /// Replica counts of a request; `None` takes the bucket's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub struct Quorums {
     pub pr: Option<Quorum>,
     /// Acknowledgements of a write.
     pub w: Option<Quorum>,
-    /// Acknowledgements of durable writes; 0 lets the answer go before the disk.
+    /// Acknowledgements of durable writes; 0: the answer does not wait for the disk.
     pub dw: Option<Quorum>,
     /// Acknowledgements of primaries to a write.
     pub pw: Option<Quorum>,
@@ -48,12 +48,12 @@ pub struct Quorums {
 
 /// Reads an object.
 #[derive(Debug, Clone)]
-pub struct GetObject {
-    /// Which.
+pub struct KvGet {
+    /// Its address.
     pub address: Address,
     /// Replica counts.
     pub quorums: Quorums,
-    /// Whether the bodies are wanted; HEAD does not.
+    /// Whether to read the bodies; false for HEAD.
     pub bodies: bool,
     /// Own deadline.
     pub timeout: Option<Duration>,
@@ -61,22 +61,22 @@ pub struct GetObject {
 
 /// Writes an object.
 #[derive(Debug)]
-pub struct PutObject {
-    /// Which.
+pub struct KvPut {
+    /// Its address.
     pub address: Address,
-    /// The client's context as it came, decoded from base64 by the edge; `None` for a blind write.
+    /// The client's context, decoded from base64 by the edge; `None` for a blind write.
     pub context: Option<Bytes>,
     /// Conditions, checked against a read before the write.
     pub conditions: Conditions,
-    /// The client's `if_not_modified` context as it came.
+    /// The client's `if_not_modified` context.
     pub if_not_modified: Option<Bytes>,
     /// Metadata; its body is ignored.
-    pub content: Content,
+    pub content: KvContent,
     /// The value.
-    pub upload: Upload,
+    pub upload: PutBody,
     /// Replica counts.
     pub quorums: Quorums,
-    /// Whether to answer what a read would show now.
+    /// Whether to answer the object as a read shows it after the write.
     pub return_body: bool,
     /// Own deadline.
     pub timeout: Option<Duration>,
@@ -84,10 +84,10 @@ pub struct PutObject {
 
 /// Deletes an object.
 #[derive(Debug, Clone)]
-pub struct DeleteObject {
-    /// Which.
+pub struct KvDelete {
+    /// Its address.
     pub address: Address,
-    /// The client's context as it came; `None` deletes what a read shows now.
+    /// The client's context; `None` deletes the versions that a read shows.
     pub context: Option<Bytes>,
     /// Conditions, checked against a read before the write.
     pub conditions: Conditions,
@@ -97,31 +97,31 @@ pub struct DeleteObject {
     pub timeout: Option<Duration>,
 }
 
-/// What a read shows.
+/// An object as a read shows it.
 #[derive(Debug)]
-pub struct Found {
-    /// Siblings, newest first; none when nothing lives.
-    pub versions: Versions,
+pub struct FetchedObject {
+    /// Siblings, newest first; none for a key without a live value.
+    pub versions: KeyVersions,
     /// Their bodies, in the same order; empty when not wanted.
-    pub bodies: Vec<Download>,
+    pub bodies: Vec<GetBody>,
     /// The context to send back with the next write; `None` when the key was never written.
     pub context: Option<Bytes>,
-    /// Whether fewer replicas answered than were asked for: the others may have newer values.
-    pub stepped_down: bool,
+    /// Whether fewer replicas answered than the request asked for: the others may have newer values.
+    pub downgraded: bool,
 }
 
 /// Outcome of a put.
 #[derive(Debug)]
-pub struct Stored {
-    /// What a read shows now, when it was wanted. Never for `write_once` (as Riak).
-    pub found: Option<Found>,
+pub struct KvPutOutcome {
+    /// The object after the write, if `return_body` asked for it. Never for `write_once` (as Riak).
+    pub found: Option<FetchedObject>,
 }
 
 /// Outcome of a delete.
 #[derive(Debug)]
-pub enum Deleted {
-    /// A tombstone stands.
+pub enum KvDeleteOutcome {
+    /// A tombstone was written.
     Done,
-    /// There was nothing to delete; the context of a tombstone that stood already.
+    /// There was nothing to delete; the context of an earlier tombstone, if any.
     NotFound(Option<Bytes>),
 }

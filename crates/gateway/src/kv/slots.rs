@@ -1,16 +1,18 @@
-//! Which row a write goes to, and what it leaves to those after it.
+//! Chooses the slot, that is the row, of a write.
 //!
 //! ```text
-//! fresh     put -> a new slot, the rows it replaces are removed       removed rows leave nothing behind
-//! reused    put -> an own slot that is known to be dead, or a new one;   every removal weighs until it is compacted
-//!                  its row covers the slots it knows dead
+//! fresh     put -> a new slot; the replaced rows are removed            engines where a removed row leaves no tombstone
+//! reused    put -> a dead slot of this gateway, or a new one;           engines where every tombstone slows reads
+//!                  its row carries the version vector of dead slots
 //! ```
-//! A slot is this run's own: no other writes to it. It may be written again once all of it is dead: its last *issued* clock,
-//! whatever became of that write, is named by the context or covered by it, or was a tombstone or replaced by a write that
-//! was acknowledged. That clock is noted before the write is sent and never taken back, so two writes in flight never share a
-//! row. The memory is bounded; what it forgets costs a row, never data, for a slot not remembered is never taken again.
+//! Only one run of one gateway writes to a slot. The slot is dead, and may be reused, once its last *issued* clock is
+//! superseded, whether or not that write succeeded: the context names or covers the clock, or an acknowledged write was its
+//! tombstone or replaced it. The allocator records the clock before the write is sent, so two writes in flight never share a
+//! row. Its memory is bounded: a forgotten slot costs a row and never data, because it is never reused.
 
-use larder_model::causality::{Actor, Clock, Cover, Known, Removed, Slot, Unlisted, Write, dead_until};
+use larder_model::causality::{
+    Actor, CarriedVector, Clock, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry, VersionVector,
+};
 use larder_model::hash;
 use larder_model::limits::SLOTS_REMEMBERED_MAX;
 use larder_store::{EngineLimits, Partition};
@@ -18,200 +20,194 @@ use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 
-use super::put::Basis;
-use crate::{Rule, Rules};
+use super::put::CausalBasis;
 
-/// How long an entry of a view may have been there before its row: beyond this the row does not come any more.
+/// Longest time that a listing entry may precede its row, in microseconds; later the row will never come.
 const ENTRY_AHEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
-/// How writes find their rows, as suits the engine.
-pub(crate) enum Slots {
-    /// Every write has a slot of its own.
+/// Allocates slots in the way that suits the engine.
+pub(crate) enum SlotAllocator {
+    /// Every write gets a new slot.
     Fresh,
-    /// Slots are taken again.
-    Reused(Box<Memory>),
+    /// Writes reuse dead slots.
+    Reused(Box<SlotMemory>),
 }
 
-/// The own slots of keys lately written.
-pub(crate) struct Memory {
-    keys: Mutex<Cache<u128, Vec<Own>, BySlots>>,
+/// This gateway's slots of recently written keys.
+pub(crate) struct SlotMemory {
+    keys: Mutex<Cache<u128, Vec<OwnedSlot>, SlotWeighter>>,
     open_max: usize,
-    rules: Rules,
 }
 
-/// One own slot of a key.
+/// A slot of this gateway.
 #[derive(Debug, Clone, Copy)]
-struct Own {
+struct OwnedSlot {
     birth: Clock,
-    /// The last clock it was given to.
+    /// The last clock issued for it.
     issued: Clock,
-    /// Whether nothing of it lives up to that clock, and nothing is under way.
+    /// Whether everything up to `issued` is superseded and no write is in flight.
     dead: bool,
 }
 
 #[derive(Clone)]
-struct BySlots;
+struct SlotWeighter;
 
-impl Weighter<u128, Vec<Own>> for BySlots {
-    fn weight(&self, _: &u128, slots: &Vec<Own>) -> u64 {
+impl Weighter<u128, Vec<OwnedSlot>> for SlotWeighter {
+    fn weight(&self, _: &u128, slots: &Vec<OwnedSlot>) -> u64 {
         1 + slots.len() as u64
     }
 }
 
-impl Slots {
-    /// What suits an engine. A gateway has up to `open_max` slots of a key in use before it asks how many rows there are.
-    pub(crate) fn suiting(limits: &EngineLimits, open_max: usize, rules: Rules) -> Self {
-        if !limits.keeps_tombstones {
+impl SlotAllocator {
+    /// The allocator for an engine. A gateway uses up to `open_max` slots of a key before it has the rows counted.
+    pub(crate) fn for_engine(limits: &EngineLimits, open_max: usize) -> Self {
+        if !limits.tombstones_slow_reads {
             return Self::Fresh;
         }
-        let keys = Mutex::new(Cache::with_weighter(SLOTS_REMEMBERED_MAX / 2, SLOTS_REMEMBERED_MAX as u64, BySlots));
-        Self::Reused(Box::new(Memory { keys, open_max, rules }))
+        let keys =
+            Mutex::new(Cache::with_weighter(SLOTS_REMEMBERED_MAX / 2, SLOTS_REMEMBERED_MAX as u64, SlotWeighter));
+        Self::Reused(Box::new(SlotMemory { keys, open_max }))
     }
 
-    /// The slot of a write by `actor` at `clock`, which must have been issued after `basis` was read. From now on it is in use.
-    pub(super) fn take(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &Basis) -> Slot {
+    /// Allocates the slot of a write by `actor` at `clock`, which must have been issued after `basis` was read.
+    pub(super) fn allocate(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &CausalBasis) -> Slot {
         match self {
             Self::Fresh => Slot { actor, birth: clock },
-            Self::Reused(memory) => memory.take(actor, clock, partition, basis),
+            Self::Reused(memory) => memory.allocate(actor, clock, partition, basis),
         }
     }
 
-    /// The dead slots that the write into `own` knows of.
-    pub(super) fn known(&self, own: Slot, basis: &Basis) -> Known {
+    /// The version vector of a write into `own`.
+    pub(super) fn carried_vector(&self, own: Slot, basis: &CausalBasis) -> CarriedVector {
         match self {
-            Self::Reused(memory) if memory.rules.has(Rule::CarryCovers) => {
-                Known::by(own, &basis.covers, &basis.removed)
+            Self::Fresh => CarriedVector::default(),
+            Self::Reused(_) => CarriedVector::of_write(own, &basis.vector, &basis.superseded),
+        }
+    }
+
+    /// Listing entries that a put removes: none of replaced rows, because the key lives on and the vector names them; only
+    /// those of slots dropped from the vector.
+    pub(super) fn index_removals_of_put(&self, dropped: VersionVector) -> IndexRemovals {
+        match self {
+            Self::Fresh => IndexRemovals::SupersededRows,
+            Self::Reused(_) => IndexRemovals::Slots(dropped),
+        }
+    }
+
+    /// Listing entries that a delete removes: those of all slots that are dead after it.
+    pub(super) fn index_removals_of_delete(&self, basis: &CausalBasis) -> IndexRemovals {
+        match self {
+            Self::Fresh => IndexRemovals::SupersededRows,
+            Self::Reused(_) => {
+                let CarriedVector { mut stored, dropped } =
+                    CarriedVector::of_write(SHARED_SLOT, &basis.vector, &basis.superseded);
+                stored.extend(dropped);
+                IndexRemovals::Slots(stored)
             }
-            _ => Known::default(),
         }
     }
 
-    /// The entries that a put takes from views: of replaced rows none, for the key lives on and covers name them; but those of
-    /// slots that nobody remembers after it.
-    pub(super) fn unlisted_by_put(&self, known: Known) -> Unlisted {
-        match self {
-            Self::Reused(memory) if memory.rules.has(Rule::LeaveKeyRows) => Unlisted::Slots(known.dropped),
-            _ => Unlisted::Removed,
-        }
-    }
-
-    /// The entries that a deletion takes from views: of all that is dead with it.
-    pub(super) fn unlisted_by_delete(&self, basis: &Basis) -> Unlisted {
-        match self {
-            Self::Reused(memory) if memory.rules.has(Rule::UnlistCovered) => {
-                let Known { mut carried, dropped } =
-                    Known::by(Slot { actor: 0, birth: 0 }, &basis.covers, &basis.removed);
-                carried.extend(dropped);
-                Unlisted::Slots(carried)
-            }
-            _ => Unlisted::Removed,
-        }
-    }
-
-    /// Whether the store is to count the rows of the key.
-    pub(super) fn wants_count(&self, partition: &Partition) -> bool {
+    /// Whether the store must count the rows of the key.
+    pub(super) fn needs_row_count(&self, partition: &Partition) -> bool {
         match self {
             Self::Fresh => true,
             Self::Reused(memory) => memory.is_crowded(partition),
         }
     }
 
-    /// Notes that a write was acknowledged; `counted` if the store found the key within its limit.
-    pub(super) fn settled(&self, partition: &Partition, write: &Write, counted: bool) {
+    /// Notes an acknowledged write; `counted`: the store found the key within its limit.
+    pub(super) fn note_acknowledged(&self, partition: &Partition, write: &KeyWrite, counted: bool) {
         if let Self::Reused(memory) = self
-            && write.mode.names_slots()
+            && write.policy.has_slots()
         {
-            memory.settled(partition, write, counted);
+            memory.note_acknowledged(partition, write, counted);
         }
     }
 
-    /// Whether the row that an entry written at `stamp` belongs to, and is not there, will not come any more.
+    /// Whether the missing row of a listing entry of this stamp will never come.
     pub(crate) fn is_orphan(&self, stamp: Clock, now: Clock) -> bool {
         match self {
-            // Entries come and go with their rows.
+            // Here entries are written and removed in one batch with their rows.
             Self::Fresh => true,
             Self::Reused(_) => stamp.saturating_add(ENTRY_AHEAD_MICROS) < now,
         }
     }
-
-    /// Forgets everything, as eviction does with one key after the other.
-    #[cfg(feature = "rules")]
-    pub(crate) fn forget(&self) {
-        if let Self::Reused(memory) = self {
-            memory.keys.lock().clear();
-        }
-    }
 }
 
-impl Memory {
-    fn take(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &Basis) -> Slot {
-        let named: Vec<Cover> = basis.removed.iter().filter_map(Removed::cover).collect();
+impl SlotMemory {
+    fn allocate(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &CausalBasis) -> Slot {
+        let named: VersionVector = basis.superseded.iter().filter_map(SupersededRow::vector_entry).collect();
         let mut keys = self.keys.lock();
-        let birth = match keys.get_mut_or_guard(&name_of(partition)) {
-            Ok(Some(mut slots)) => self.take_of(&mut slots, actor, clock, &named, &basis.covers),
+        let birth = match keys.get_mut_or_guard(&key_hash(partition)) {
+            Ok(Some(mut slots)) => self.allocate_among(&mut slots, actor, clock, &named, &basis.vector),
             Ok(None) => clock,
             Err(guard) => {
-                let birth = if self.rules.has(Rule::NewBirthWhenForgotten) { clock } else { 1 };
-                guard.insert(vec![Own { birth, issued: clock, dead: false }]);
-                birth
+                // A new slot: a forgotten one may hold a value that this write did not see.
+                guard.insert(vec![OwnedSlot { birth: clock, issued: clock, dead: false }]);
+                clock
             }
         };
         Slot { actor, birth }
     }
 
-    /// Takes a dead slot, rather one that the context names as it is: that one is overwritten, and nothing has to be removed.
-    fn take_of(&self, slots: &mut Vec<Own>, actor: Actor, clock: Clock, named: &[Cover], covers: &[Cover]) -> Clock {
-        let reuses_dead = self.rules.has(Rule::ReuseTombstones);
-        let until = |dead: &[Cover], own: &Own| dead_until(dead, Slot { actor, birth: own.birth });
+    /// Takes a dead slot, preferably one whose row the context names: overwriting it saves a removal.
+    fn allocate_among(
+        &self,
+        slots: &mut Vec<OwnedSlot>,
+        actor: Actor,
+        clock: Clock,
+        named: &VersionVector,
+        vector: &VersionVector,
+    ) -> Clock {
+        let until = |vector: &VersionVector, own: &OwnedSlot| vector.get(Slot { actor, birth: own.birth });
         for own in slots.iter_mut() {
-            own.dead |= until(covers, own) >= own.issued;
+            own.dead |= until(vector, own) >= own.issued;
         }
-        let is_named = |own: &Own| until(named, own) >= own.issued;
-        let is_free = |own: &Own| own.issued < clock && (is_named(own) || own.dead && reuses_dead);
+        let is_named = |own: &OwnedSlot| until(named, own) >= own.issued;
+        let is_free = |own: &OwnedSlot| own.issued < clock && (is_named(own) || own.dead);
         if let Some(own) = slots.iter_mut().filter(|own| is_free(own)).max_by_key(|own| (is_named(own), own.issued)) {
             own.dead = false;
-            if self.rules.has(Rule::IssueBeforeSend) {
-                own.issued = clock;
-            }
+            // Recorded before the write is sent: a concurrent put finds the slot in use even if this write fails.
+            own.issued = clock;
             return own.birth;
         }
         if slots.len() > 2 * self.open_max {
             slots.remove(0);
         }
-        slots.push(Own { birth: clock, issued: clock, dead: false });
+        slots.push(OwnedSlot { birth: clock, issued: clock, dead: false });
         clock
     }
 
     fn is_crowded(&self, partition: &Partition) -> bool {
         let keys = self.keys.lock();
-        let slots = keys.peek(&name_of(partition));
+        let slots = keys.peek(&key_hash(partition));
         slots.is_some_and(|slots| slots.iter().filter(|own| !own.dead).count() > self.open_max)
     }
 
-    fn settled(&self, partition: &Partition, write: &Write, counted: bool) {
+    fn note_acknowledged(&self, partition: &Partition, write: &KeyWrite, counted: bool) {
         let written = write.row.as_ref().and_then(|row| Slot::from_row_name(&row.name).ok());
-        let mut gone: Vec<Cover> = write.removed.iter().filter_map(Removed::cover).collect();
+        let mut gone: VersionVector = write.superseded.iter().filter_map(SupersededRow::vector_entry).collect();
         if write.tombstone {
-            gone.extend(written.map(|slot| Cover { slot, clock: write.clock }));
+            gone.extend(written.map(|slot| VectorEntry { slot, clock: write.clock }));
         }
         let Some(actor) = written.map(|slot| slot.actor) else { return };
         let mut keys = self.keys.lock();
-        let Some(mut slots) = keys.get_mut(&name_of(partition)) else { return };
-        let is_written = |own: &Own| written.is_some_and(|slot| slot.birth == own.birth);
+        let Some(mut slots) = keys.get_mut(&key_hash(partition)) else { return };
+        let is_written = |own: &OwnedSlot| written.is_some_and(|slot| slot.birth == own.birth);
         for own in slots.iter_mut() {
             if is_written(own) {
                 own.issued = own.issued.max(write.clock);
             }
-            own.dead |= dead_until(&gone, Slot { actor, birth: own.birth }) >= own.issued;
+            own.dead |= gone.get(Slot { actor, birth: own.birth }) >= own.issued;
         }
-        // What was thought to be open is not, or the count would have been above the limit.
+        // The count was within the limit, so the other slots thought open are not: forgetting them costs rows, not data.
         if counted {
             slots.retain(|own| own.dead || is_written(own));
         }
     }
 }
 
-/// Keys are remembered by a hash, whatever their length.
-fn name_of(partition: &Partition) -> u128 {
+/// Key of the memory: a hash of fixed length.
+fn key_hash(partition: &Partition) -> u128 {
     hash::id128(&[&[partition.table.code(), partition.n_val], &partition.key])
 }

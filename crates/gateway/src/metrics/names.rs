@@ -1,4 +1,4 @@
-//! What is counted: operations, how they end, and events. Each is one table of names and helps.
+//! Operations, outcomes and events that are counted: each is one table of names and help texts.
 
 /// Defines an enum and its table: variant, name, help.
 macro_rules! table {
@@ -19,7 +19,7 @@ macro_rules! table {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it means, as one sentence.
+            /// Its meaning, as one sentence.
             #[must_use]
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)+ }
@@ -29,8 +29,8 @@ macro_rules! table {
 }
 
 table! {
-    /// What a client asked for.
-    Op {
+    /// An operation of a key-value client.
+    KvOp {
         Get = "get", "Read of an object.";
         Put = "put", "Write of an object.";
         Delete = "delete", "Delete of an object.";
@@ -43,8 +43,8 @@ table! {
 }
 
 table! {
-    /// How an operation ended.
-    Outcome {
+    /// Outcome of an operation.
+    RequestOutcome {
         Ok = "ok", "Done.";
         NotFound = "not_found", "Nothing is there.";
         Refused = "refused", "Refused, for a fault or a condition of the client.";
@@ -53,11 +53,11 @@ table! {
 }
 
 table! {
-    /// What happens now and then and an operator may have to know. The name is the whole name of its counter.
+    /// An event that an operator may have to know. The name is the full name of its counter.
     Event {
         SiblingsRefused = "larder_siblings_refused_total", "Writes refused as their key has too many siblings.";
-        ReadSteppedDown = "larder_reads_stepped_down_total", "Reads asked of fewer replicas again, as others were down.";
-        WriteSteppedDown = "larder_writes_stepped_down_total", "Writes sent to fewer replicas again, as others were down.";
+        ReadDowngraded = "larder_reads_stepped_down_total", "Reads asked of fewer replicas again, as others were down.";
+        WriteDowngraded = "larder_writes_stepped_down_total", "Writes sent to fewer replicas again, as others were down.";
         WriteAtAny = "larder_writes_at_any_total", "Writes of which no replica was up: one node keeps them until one is.";
         ContextRefused = "larder_context_refused_total", "Writes refused for a causal context that is not ours.";
         BlobWritten = "larder_blob_written_total", "Large bodies written.";
@@ -71,11 +71,11 @@ table! {
     }
 }
 
-/// What a distribution is kept of.
+/// A measured quantity with a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Series {
     /// Microseconds an operation took.
-    Time(Op),
+    Time(KvOp),
     /// Bytes of an object read.
     ReadBytes,
     /// Siblings of an object read.
@@ -87,24 +87,24 @@ pub(super) enum Series {
 }
 
 impl Series {
-    /// Its place among all.
+    /// Its index among all.
     pub(super) const fn index(self) -> usize {
         match self {
             Self::Time(op) => op as usize,
-            Self::ReadBytes => Op::ALL.len(),
-            Self::ReadSiblings => Op::ALL.len() + 1,
-            Self::WriteBytes => Op::ALL.len() + 2,
-            Self::WriteSiblings => Op::ALL.len() + 3,
+            Self::ReadBytes => KvOp::ALL.len(),
+            Self::ReadSiblings => KvOp::ALL.len() + 1,
+            Self::WriteBytes => KvOp::ALL.len() + 2,
+            Self::WriteSiblings => KvOp::ALL.len() + 3,
         }
     }
 
-    /// All, each at its index.
+    /// All series, each at its index.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::WriteSiblings];
-        Op::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
+        KvOp::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
     }
 
-    /// Upper bounds of its buckets, in its own unit; above the last is one more bucket.
+    /// Upper bounds of its buckets, in its own unit; one more bucket is above the last.
     pub(super) const fn bounds(self) -> &'static [u64] {
         match self {
             Self::Time(_) => TIME_US_BOUNDS,
@@ -125,5 +125,5 @@ const SIBLINGS_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 25, 50, 100];
 
 /// Most buckets of a series, the open one included.
 pub(super) const BUCKETS_MAX: usize = 19;
-const _: () = assert!(TIME_US_BOUNDS.len() < BUCKETS_MAX, "one bucket more for what is above the last bound");
-const _: () = assert!(BYTES_BOUNDS.len() < BUCKETS_MAX, "one bucket more for what is above the last bound");
+const _: () = assert!(TIME_US_BOUNDS.len() < BUCKETS_MAX, "one more bucket for values above the last bound");
+const _: () = assert!(BYTES_BOUNDS.len() < BUCKETS_MAX, "one more bucket for values above the last bound");

@@ -1,36 +1,36 @@
-//! What the S3 face does, by operation. Their names are the face's own: an operation is shown from its first request on.
+//! S3 requests by operation. The S3 edge names the operations; each is shown from its first request on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::distribution::SinceStart;
 use super::names::TIME_US_BOUNDS;
-use super::track::Total;
-use super::{Metrics, Outcome, microseconds};
+use super::{Metrics, RequestOutcome, microseconds};
 
 /// Counts of one operation, or of one thread's share of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counted {
-    /// Requests begun and not ended; of one share less than 0 when they end on another thread.
+pub(super) struct OperationCounts {
+    /// Requests begun and not ended; negative in a thread's share when they end on another thread.
     active: i64,
-    outcomes: [u64; Outcome::ALL.len()],
+    outcomes: [u64; RequestOutcome::ALL.len()],
     /// Time until the answer began.
-    pub(super) time: Total,
+    pub(super) time: SinceStart,
     /// Bytes of bodies received.
     pub(super) received: u64,
     /// Bytes of bodies sent.
     pub(super) sent: u64,
 }
 
-/// All operations that were asked for, by name.
-pub(super) type Operations = BTreeMap<&'static str, Counted>;
+/// All requested operations, by name.
+pub(super) type Operations = BTreeMap<&'static str, OperationCounts>;
 
-impl Counted {
-    /// Requests that were answered so.
-    pub(super) fn answered(&self, outcome: Outcome) -> u64 {
+impl OperationCounts {
+    /// Requests with this outcome.
+    pub(super) fn answered(&self, outcome: RequestOutcome) -> u64 {
         self.outcomes[outcome as usize]
     }
 
-    /// Requests that are being worked on or whose answers are being sent.
+    /// Requests in progress, until their answers are sent.
     pub(super) fn active(&self) -> u64 {
         u64::try_from(self.active).unwrap_or(0)
     }
@@ -45,35 +45,35 @@ impl Counted {
 }
 
 impl Metrics {
-    /// A request of this operation of S3 begins.
-    pub(crate) fn operation_begun(&self, operation: &'static str) {
+    /// Counts the begin of a request.
+    pub(crate) fn count_s3_begun(&self, operation: &'static str) {
         self.count(operation, |counted| counted.active += 1);
     }
 
-    /// Its answer begins after this time. As everywhere, the time of a refusal is not kept.
-    pub(crate) fn operation_answered(&self, operation: &'static str, took: Duration, outcome: Outcome) {
+    /// Counts the begin of its answer after `took`. The time of a refusal is not kept.
+    pub(crate) fn count_s3_answered(&self, operation: &'static str, took: Duration, outcome: RequestOutcome) {
         self.count(operation, |counted| {
             counted.outcomes[outcome as usize] += 1;
-            if outcome != Outcome::Refused {
+            if outcome != RequestOutcome::Refused {
                 counted.time.record(TIME_US_BOUNDS, microseconds(took));
             }
         });
     }
 
-    /// So many bytes of its bodies went in and out.
-    pub(crate) fn operation_moved(&self, operation: &'static str, received: u64, sent: u64) {
+    /// Counts received and sent bytes of its bodies.
+    pub(crate) fn count_s3_bytes(&self, operation: &'static str, received: u64, sent: u64) {
         self.count(operation, |counted| {
             counted.received += received;
             counted.sent += sent;
         });
     }
 
-    /// It ends: its answer is out, or will never be.
-    pub(crate) fn operation_ended(&self, operation: &'static str) {
+    /// Counts its end: the answer is sent, or never will be.
+    pub(crate) fn count_s3_ended(&self, operation: &'static str) {
         self.count(operation, |counted| counted.active -= 1);
     }
 
-    /// All of them, of all threads.
+    /// All operations, summed over threads.
     pub(super) fn operations(&self) -> Operations {
         let mut all = Operations::default();
         for shard in &self.shards {
@@ -82,7 +82,7 @@ impl Metrics {
         all
     }
 
-    fn count(&self, operation: &'static str, change: impl FnOnce(&mut Counted)) {
+    fn count(&self, operation: &'static str, change: impl FnOnce(&mut OperationCounts)) {
         change(self.shard().operations.lock().entry(operation).or_default());
     }
 }

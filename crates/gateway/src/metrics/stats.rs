@@ -1,103 +1,107 @@
-//! `/stats`: the rows of the table, computed.
+//! Computes the rows of `/stats`.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::distribution::LastMinute;
 use super::names::Series;
-use super::table::{How, RING_PARTITIONS, Spread, table};
-use super::track::Recent;
-use super::{About, Event, Metrics, Op, Outcome};
+use super::table::{RING_PARTITIONS, StatDistribution, StatSource, table};
+use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
-/// What rows are computed from, gathered once.
+/// The data of all rows, collected once.
 pub(super) struct Snapshot {
     /// Times of reads.
-    pub(super) gets: Recent,
+    pub(super) gets: LastMinute,
     /// Times of writes and deletes: Riak writes a tombstone to delete.
-    pub(super) puts: Recent,
+    pub(super) puts: LastMinute,
     /// Times of the first pages of listings of keys and buckets.
-    pub(super) lists: Recent,
+    pub(super) lists: LastMinute,
     /// Times of all pages of listings.
-    pub(super) list_pages: Recent,
-    get_siblings: Recent,
-    get_bytes: Recent,
-    nothing: Recent,
-    worked: [u64; Op::ALL.len()],
-    failed: [u64; Op::ALL.len()],
-    active: [u64; Op::ALL.len()],
+    pub(super) list_pages: LastMinute,
+    get_siblings: LastMinute,
+    get_bytes: LastMinute,
+    nothing: LastMinute,
+    worked: [u64; KvOp::ALL.len()],
+    failed: [u64; KvOp::ALL.len()],
+    active: [u64; KvOp::ALL.len()],
     events: Vec<u64>,
 }
 
 /// Operations that Riak calls puts.
-pub(super) const PUTS: [Op; 2] = [Op::Put, Op::Delete];
-/// Operations that Riak's list machine does.
-pub(super) const LISTS: [Op; 2] = [Op::ListKeys, Op::ListBuckets];
-/// All of a listing's pages: any may fail, and one is being worked on.
-pub(super) const LIST_PAGES: [Op; 3] = [Op::ListKeys, Op::ListBuckets, Op::ListPage];
+pub(super) const PUTS: [KvOp; 2] = [KvOp::Put, KvOp::Delete];
+/// Operations of Riak's list FSM.
+pub(super) const LISTS: [KvOp; 2] = [KvOp::ListKeys, KvOp::ListBuckets];
+/// All pages of a listing: any may fail or be active.
+pub(super) const LIST_PAGES: [KvOp; 3] = [KvOp::ListKeys, KvOp::ListBuckets, KvOp::ListPage];
 
 /// All rows of the table, in its order: by name.
-pub(super) fn stats(metrics: &Metrics, about: &About<'_>, now: Duration) -> Vec<(&'static str, Value)> {
+pub(super) fn stats(metrics: &Metrics, info: &NodeInfo<'_>, now: Duration) -> Vec<(&'static str, Value)> {
     let snapshot = Snapshot::take(metrics, now);
-    table().iter().map(|stat| (stat.name, snapshot.value(stat.how, about))).collect()
+    table().iter().map(|stat| (stat.name, snapshot.value(stat.how, info))).collect()
 }
 
 impl Snapshot {
     fn take(metrics: &Metrics, now: Duration) -> Self {
-        let each = |count: &dyn Fn(Op) -> u64| std::array::from_fn(|index| count(Op::ALL[index]));
-        let failed = |op| metrics.ended(op, Outcome::Failed);
+        let each = |count: &dyn Fn(KvOp) -> u64| std::array::from_fn(|index| count(KvOp::ALL[index]));
+        let failed = |op| metrics.request_count(op, RequestOutcome::Failed);
         Self {
-            gets: metrics.recent(&[Series::Time(Op::Get)], now),
-            puts: metrics.recent(&PUTS.map(Series::Time), now),
-            lists: metrics.recent(&LISTS.map(Series::Time), now),
-            list_pages: metrics.recent(&LIST_PAGES.map(Series::Time), now),
-            get_siblings: metrics.recent(&[Series::ReadSiblings], now),
-            get_bytes: metrics.recent(&[Series::ReadBytes], now),
-            nothing: Recent::default(),
-            worked: each(&|op| metrics.ended(op, Outcome::Ok) + metrics.ended(op, Outcome::NotFound) + failed(op)),
+            gets: metrics.last_minute(&[Series::Time(KvOp::Get)], now),
+            puts: metrics.last_minute(&PUTS.map(Series::Time), now),
+            lists: metrics.last_minute(&LISTS.map(Series::Time), now),
+            list_pages: metrics.last_minute(&LIST_PAGES.map(Series::Time), now),
+            get_siblings: metrics.last_minute(&[Series::ReadSiblings], now),
+            get_bytes: metrics.last_minute(&[Series::ReadBytes], now),
+            nothing: LastMinute::default(),
+            worked: each(&|op| {
+                metrics.request_count(op, RequestOutcome::Ok)
+                    + metrics.request_count(op, RequestOutcome::NotFound)
+                    + failed(op)
+            }),
             failed: each(&failed),
-            active: each(&|op| metrics.active(op)),
-            events: Event::ALL.iter().map(|event| metrics.happened(*event)).collect(),
+            active: each(&|op| metrics.active_count(op)),
+            events: Event::ALL.iter().map(|event| metrics.event_count(*event)).collect(),
         }
     }
 
     /// Operations since the start that were not refused.
-    pub(super) fn worked(&self, ops: &[Op]) -> Value {
+    pub(super) fn worked(&self, ops: &[KvOp]) -> Value {
         ops.iter().map(|op| self.worked[*op as usize]).sum::<u64>().into()
     }
 
     /// Operations since the start that failed.
-    pub(super) fn failed(&self, ops: &[Op]) -> Value {
+    pub(super) fn failed(&self, ops: &[KvOp]) -> Value {
         ops.iter().map(|op| self.failed[*op as usize]).sum::<u64>().into()
     }
 
-    /// Operations being worked on.
-    pub(super) fn active(&self, ops: &[Op]) -> Value {
+    /// Active operations.
+    pub(super) fn active(&self, ops: &[KvOp]) -> Value {
         ops.iter().map(|op| self.active[*op as usize]).sum::<u64>().into()
     }
 
-    fn value(&self, how: How, about: &About<'_>) -> Value {
+    fn value(&self, how: StatSource, info: &NodeInfo<'_>) -> Value {
         match how {
-            How::NotBuilt => 0.into(),
-            How::Text(text) => text.into(),
-            How::Of(value) => value(self, about),
-            How::At(spread, point) => self.spread(spread).point(point).into(),
-            How::Event(event) => self.events[event as usize].into(),
+            StatSource::NotBuilt => 0.into(),
+            StatSource::Text(text) => text.into(),
+            StatSource::Of(value) => value(self, info),
+            StatSource::At(spread, point) => self.spread(spread).statistic(point).into(),
+            StatSource::Event(event) => self.events[event as usize].into(),
         }
     }
 
-    fn spread(&self, spread: Spread) -> &Recent {
+    fn spread(&self, spread: StatDistribution) -> &LastMinute {
         match spread {
-            Spread::GetTime => &self.gets,
-            Spread::GetSiblings => &self.get_siblings,
-            Spread::GetBytes => &self.get_bytes,
-            Spread::PutTime => &self.puts,
-            Spread::NotBuilt => &self.nothing,
+            StatDistribution::GetTime => &self.gets,
+            StatDistribution::GetSiblings => &self.get_siblings,
+            StatDistribution::GetBytes => &self.get_bytes,
+            StatDistribution::PutTime => &self.puts,
+            StatDistribution::NotBuilt => &self.nothing,
         }
     }
 }
 
-impl About<'_> {
-    /// All members, this node among them whether it is listed or not, by name.
+impl NodeInfo<'_> {
+    /// All members by name, always with this node.
     pub(super) fn ring_members(&self) -> Vec<&str> {
         let mut members: Vec<&str> = self.members.iter().map(String::as_str).chain([self.node]).collect();
         members.sort_unstable();
@@ -110,7 +114,7 @@ impl About<'_> {
         self.ring_members().into_iter().filter(|member| *member != self.node).collect()
     }
 
-    /// An Erlang list of members and their even shares of a ring there is none of.
+    /// An Erlang list of members with even shares of the nominal ring.
     pub(super) fn ring_ownership(&self) -> String {
         let members = self.ring_members();
         let (each, more) = (RING_PARTITIONS / members.len() as u64, RING_PARTITIONS % members.len() as u64);
@@ -121,7 +125,8 @@ impl About<'_> {
 
     /// Riak's list of disks.
     pub(super) fn disks(&self) -> Value {
-        let disk = |disk: &super::Disk<'_>| json!({"id": disk.id, "size": disk.size_kib, "used": disk.used_percent});
+        let disk =
+            |disk: &super::DiskUsage<'_>| json!({"id": disk.id, "size": disk.size_kib, "used": disk.used_percent});
         self.engine.disks.iter().map(disk).collect()
     }
 }

@@ -1,19 +1,19 @@
-//! The table of stats: `/stats`, `kv-admin status` and the manual are made of it.
+//! The table of stats, from which `/stats`, `kv-admin status` and the manual are generated.
 //!
-//! Names are Riak's, for the graphs operators have; `larder_…` are ours. Units are Riak's: times in microseconds; names
-//! without `_total` count the last 60 seconds; `_100` is the largest. What is not built but often graphed is 0.
+//! Names are Riak's, for the graphs that operators have; `larder_…` are ours. Units are Riak's: times in microseconds; names
+//! without `_total` count the last 60 seconds; `_100` is the largest. Unbuilt features that are often graphed show 0.
 
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use super::distribution::{LAST_MINUTE_SECONDS, Statistic};
 use super::stats::{LIST_PAGES, LISTS, PUTS, Snapshot};
-use super::track::{Point, WINDOW_SECONDS};
-use super::{About, Event, Op};
+use super::{Event, KvOp, NodeInfo};
 
 /// Version of Riak whose protocols are spoken: clients choose their features by it.
 pub const PROTOCOL_VERSION: &str = "3.2.3";
-/// Size of the ring shown to tools of Riak. There is no ring; 64 is what Riak starts with.
+/// Nominal ring size for Riak's tools: Riak's default. There is no ring.
 pub const RING_PARTITIONS: u64 = 64;
 
 /// One stat: a row of the table.
@@ -21,37 +21,37 @@ pub const RING_PARTITIONS: u64 = 64;
 pub struct Stat {
     /// Its name in `/stats`.
     pub name: &'static str,
-    /// What it is, as one sentence or two.
+    /// Its meaning, in one or two sentences.
     pub help: &'static str,
-    pub(super) how: How,
+    pub(super) how: StatSource,
 }
 
 impl Stat {
-    /// Whether it is measured: what is not is always 0.
+    /// Whether it is measured; otherwise it is always 0.
     #[must_use]
-    pub fn measured(&self) -> bool {
-        !matches!(self.how, How::NotBuilt | How::At(Spread::NotBuilt, _))
+    pub fn is_measured(&self) -> bool {
+        !matches!(self.how, StatSource::NotBuilt | StatSource::At(StatDistribution::NotBuilt, _))
     }
 }
 
-/// How a stat is computed.
+/// Source of a stat's value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum How {
-    /// Not at all: 0.
+pub(super) enum StatSource {
+    /// None: always 0.
     NotBuilt,
-    /// It is always this text.
+    /// This constant text.
     Text(&'static str),
-    /// From numbers and names.
-    Of(fn(&Snapshot, &About<'_>) -> Value),
-    /// A point of a distribution of the last minute.
-    At(Spread, Point),
-    /// How often this happened.
+    /// Computed from metrics and node info.
+    Of(fn(&Snapshot, &NodeInfo<'_>) -> Value),
+    /// A statistic of a distribution over the last minute.
+    At(StatDistribution, Statistic),
+    /// Number of occurrences of an event.
     Event(Event),
 }
 
-/// A distribution that rows show points of.
+/// A distribution that rows show statistics of.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Spread {
+pub(super) enum StatDistribution {
     /// Times of reads.
     GetTime,
     /// Siblings of objects read.
@@ -69,8 +69,9 @@ pub(super) enum Spread {
 pub fn table() -> &'static [Stat] {
     static TABLE: LazyLock<Vec<Stat>> = LazyLock::new(|| {
         let built = [REQUESTS, SPREADS, NODE, MACHINE, UNMEASURED_SPREADS].concat();
-        let unmeasured = UNMEASURED.split_whitespace().map(|name| row(name, "Not built: always 0.", How::NotBuilt));
-        let events = Event::ALL.iter().map(|event| row(event.name(), event.help(), How::Event(*event)));
+        let unmeasured =
+            UNMEASURED.split_whitespace().map(|name| row(name, "Not built: always 0.", StatSource::NotBuilt));
+        let events = Event::ALL.iter().map(|event| row(event.name(), event.help(), StatSource::Event(*event)));
         let mut table: Vec<Stat> = built.into_iter().chain(unmeasured).chain(events).collect();
         table.sort_unstable_by_key(|stat| stat.name);
         table
@@ -78,39 +79,39 @@ pub fn table() -> &'static [Stat] {
     &TABLE
 }
 
-const fn row(name: &'static str, help: &'static str, how: How) -> Stat {
+const fn row(name: &'static str, help: &'static str, how: StatSource) -> Stat {
     Stat { name, help, how }
 }
 
-const fn of(name: &'static str, help: &'static str, value: fn(&Snapshot, &About<'_>) -> Value) -> Stat {
-    row(name, help, How::Of(value))
+const fn of(name: &'static str, help: &'static str, value: fn(&Snapshot, &NodeInfo<'_>) -> Value) -> Stat {
+    row(name, help, StatSource::Of(value))
 }
 
-/// Five rows for each name: points of its distribution.
+/// Five rows for each name: statistics of its distribution.
 macro_rules! spread {
     ($help:literal, $($name:literal = $spread:expr,)+) => {
         &[$(
-            row(concat!($name, "_mean"), concat!($help, " Mean."), How::At($spread, Point::Mean)),
-            row(concat!($name, "_median"), concat!($help, " Median."), How::At($spread, Point::Median)),
-            row(concat!($name, "_95"), concat!($help, " 95th percentile."), How::At($spread, Point::P95)),
-            row(concat!($name, "_99"), concat!($help, " 99th percentile."), How::At($spread, Point::P99)),
-            row(concat!($name, "_100"), concat!($help, " Largest."), How::At($spread, Point::Max)),
+            row(concat!($name, "_mean"), concat!($help, " Mean."), StatSource::At($spread, Statistic::Mean)),
+            row(concat!($name, "_median"), concat!($help, " Median."), StatSource::At($spread, Statistic::Median)),
+            row(concat!($name, "_95"), concat!($help, " 95th percentile."), StatSource::At($spread, Statistic::P95)),
+            row(concat!($name, "_99"), concat!($help, " 99th percentile."), StatSource::At($spread, Statistic::P99)),
+            row(concat!($name, "_100"), concat!($help, " Largest."), StatSource::At($spread, Statistic::Max)),
         )+]
     };
 }
 
 const REQUESTS: &[Stat] = &[
     of("node_gets", "Reads of objects in the last minute.", |s, _| s.gets.count.into()),
-    of("node_gets_total", "Reads of objects since the start.", |s, _| s.worked(&[Op::Get])),
+    of("node_gets_total", "Reads of objects since the start.", |s, _| s.worked(&[KvOp::Get])),
     of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
     of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.worked(&PUTS)),
     of("vnode_gets", "The same as node_gets: there are no vnodes.", |s, _| s.gets.count.into()),
-    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.worked(&[Op::Get])),
+    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.worked(&[KvOp::Get])),
     of("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
     of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.worked(&PUTS)),
-    of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[Op::Get])),
+    of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[KvOp::Get])),
     of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.gets.failed.into()),
-    of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[Op::Get])),
+    of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[KvOp::Get])),
     of("node_get_fsm_in_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
     of("node_get_fsm_out_rate", "Reads per second over the last minute.", |s, _| per_second(s.gets.count)),
     of("node_put_fsm_active", "Writes and deletes being worked on.", |s, _| s.active(&PUTS)),
@@ -125,82 +126,80 @@ const REQUESTS: &[Stat] = &[
 
 const SPREADS: &[Stat] = spread![
     "Of the last minute; times in microseconds, sizes in bytes.",
-    "node_get_fsm_time" = Spread::GetTime,
-    "node_get_fsm_siblings" = Spread::GetSiblings,
-    "node_get_fsm_objsize" = Spread::GetBytes,
-    "node_put_fsm_time" = Spread::PutTime,
-    "vnode_get_fsm_time" = Spread::GetTime,
-    "vnode_put_fsm_time" = Spread::PutTime,
+    "node_get_fsm_time" = StatDistribution::GetTime,
+    "node_get_fsm_siblings" = StatDistribution::GetSiblings,
+    "node_get_fsm_objsize" = StatDistribution::GetBytes,
+    "node_put_fsm_time" = StatDistribution::PutTime,
+    "vnode_get_fsm_time" = StatDistribution::GetTime,
+    "vnode_put_fsm_time" = StatDistribution::PutTime,
 ];
 
 const VERSION_HELP: &str = "Version of Riak whose protocols are spoken; ours is larder_version.";
 
 const NODE: &[Stat] = &[
-    of("nodename", "Name of this node.", |_, about| about.node.into()),
-    of("connected_nodes", "Names of all other members.", |_, about| about.connected_nodes().into()),
-    of("ring_members", "Names of all members.", |_, about| about.ring_members().into()),
+    of("nodename", "Name of this node.", |_, info| info.node.into()),
+    of("connected_nodes", "Names of all other members.", |_, info| info.connected_nodes().into()),
+    of("ring_members", "Names of all members.", |_, info| info.ring_members().into()),
     of("ring_num_partitions", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
     of("ring_creation_size", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
-    of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, about| about.ring_ownership().into()),
-    of("storage_backend", "Name of the store engine.", |_, about| about.engine.name.into()),
-    of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, about| about.disks()),
-    of("larder_version", "Version of Larder.", |_, about| about.version.into()),
-    of("larder_ready", "Whether requests are served.", |_, about| about.ready.into()),
-    of("larder_catalogue_version", "Version of the catalogue in use.", |_, about| about.catalogue.into()),
-    row("riak_kv_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
-    row("riak_core_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
-    row("riak_api_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
-    row("riak_pb_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
-    row("riak_pipe_version", VERSION_HELP, How::Text(PROTOCOL_VERSION)),
+    of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, info| info.ring_ownership().into()),
+    of("storage_backend", "Name of the store engine.", |_, info| info.engine.name.into()),
+    of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, info| info.disks()),
+    of("larder_version", "Version of Larder.", |_, info| info.version.into()),
+    of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),
+    of("larder_catalogue_version", "Version of the catalogue in use.", |_, info| info.catalogue.into()),
+    row("riak_kv_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
+    row("riak_core_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
+    row("riak_api_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
+    row("riak_pb_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
+    row("riak_pipe_version", VERSION_HELP, StatSource::Text(PROTOCOL_VERSION)),
 ];
 
 const MACHINE: &[Stat] = &[
-    of("cpu_nprocs", "Tasks of all processes of the machine.", |_, about| about.process.host.tasks.into()),
-    of("cpu_avg1", "Load of the last minute, times 256.", |_, about| load(about, 0)),
-    of("cpu_avg5", "Load of the last 5 minutes, times 256.", |_, about| load(about, 1)),
-    of("cpu_avg15", "Load of the last 15 minutes, times 256.", |_, about| load(about, 2)),
-    of("mem_total", "Memory of the machine in bytes.", |_, about| about.process.host.memory_bytes.into()),
-    of("mem_allocated", "Memory of the machine in use, in bytes.", |_, about| {
-        about.process.host.memory_bytes.saturating_sub(about.process.host.memory_available_bytes).into()
+    of("cpu_nprocs", "Tasks of all processes of the machine.", |_, info| info.process.host.tasks.into()),
+    of("cpu_avg1", "Load of the last minute, times 256.", |_, info| load(info, 0)),
+    of("cpu_avg5", "Load of the last 5 minutes, times 256.", |_, info| load(info, 1)),
+    of("cpu_avg15", "Load of the last 15 minutes, times 256.", |_, info| load(info, 2)),
+    of("mem_total", "Memory of the machine in bytes.", |_, info| info.process.host.memory_bytes.into()),
+    of("mem_allocated", "Memory of the machine in use, in bytes.", |_, info| {
+        info.process.host.memory_bytes.saturating_sub(info.process.host.memory_available_bytes).into()
     }),
-    of("memory_total", "Resident memory of this process in bytes.", |_, about| about.process.rss_bytes.into()),
-    of("sys_process_count", "Threads of this process.", |_, about| about.process.threads.into()),
-    of("sys_port_count", "Open file descriptors of this process.", |_, about| about.process.open_fds.into()),
-    of("sys_logical_processors", "Processors of this process.", |_, about| about.process.host.processors.into()),
-    of("sys_system_version", "Name and version of this program.", |_, about| {
-        format!("Larder {}", about.version).into()
-    }),
+    of("memory_total", "Resident memory of this process in bytes.", |_, info| info.process.rss_bytes.into()),
+    of("sys_process_count", "Threads of this process.", |_, info| info.process.threads.into()),
+    of("sys_port_count", "Open file descriptors of this process.", |_, info| info.process.open_fds.into()),
+    of("sys_logical_processors", "Processors of this process.", |_, info| info.process.host.processors.into()),
+    of("sys_system_version", "Name and version of this program.", |_, info| format!("Larder {}", info.version).into()),
     of("sys_system_architecture", "Processor and system.", |_, _| {
         format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS).into()
     }),
     of("sys_wordsize", "Bytes of a machine word.", |_, _| size_of::<usize>().into()),
-    row("sys_otp_release", "There is no Erlang.", How::Text("undefined")),
-    row("sys_driver_version", "There is no Erlang.", How::Text("undefined")),
-    row("sys_heap_type", "There is no Erlang.", How::Text("undefined")),
-    row("sys_global_heaps_size", "There is no Erlang.", How::Text("deprecated")),
+    row("sys_otp_release", "There is no Erlang.", StatSource::Text("undefined")),
+    row("sys_driver_version", "There is no Erlang.", StatSource::Text("undefined")),
+    row("sys_heap_type", "There is no Erlang.", StatSource::Text("undefined")),
+    row("sys_global_heaps_size", "There is no Erlang.", StatSource::Text("deprecated")),
     of("sys_smp_support", "All processors are used.", |_, _| true.into()),
     of("sys_threads_enabled", "Threads are used.", |_, _| true.into()),
 ];
 
 const UNMEASURED_SPREADS: &[Stat] = spread![
     "Not built: always 0.",
-    "consistent_get_objsize" = Spread::NotBuilt,
-    "consistent_get_time" = Spread::NotBuilt,
-    "consistent_put_objsize" = Spread::NotBuilt,
-    "consistent_put_time" = Spread::NotBuilt,
-    "counter_actor_counts" = Spread::NotBuilt,
-    "map_actor_counts" = Spread::NotBuilt,
-    "set_actor_counts" = Spread::NotBuilt,
-    "object_counter_merge_time" = Spread::NotBuilt,
-    "object_hll_merge_time" = Spread::NotBuilt,
-    "object_map_merge_time" = Spread::NotBuilt,
-    "object_merge_time" = Spread::NotBuilt,
-    "object_set_merge_time" = Spread::NotBuilt,
-    "vnode_counter_update_time" = Spread::NotBuilt,
-    "vnode_map_update_time" = Spread::NotBuilt,
-    "vnode_set_update_time" = Spread::NotBuilt,
-    "write_once_put_objsize" = Spread::NotBuilt,
-    "write_once_put_time" = Spread::NotBuilt,
+    "consistent_get_objsize" = StatDistribution::NotBuilt,
+    "consistent_get_time" = StatDistribution::NotBuilt,
+    "consistent_put_objsize" = StatDistribution::NotBuilt,
+    "consistent_put_time" = StatDistribution::NotBuilt,
+    "counter_actor_counts" = StatDistribution::NotBuilt,
+    "map_actor_counts" = StatDistribution::NotBuilt,
+    "set_actor_counts" = StatDistribution::NotBuilt,
+    "object_counter_merge_time" = StatDistribution::NotBuilt,
+    "object_hll_merge_time" = StatDistribution::NotBuilt,
+    "object_map_merge_time" = StatDistribution::NotBuilt,
+    "object_merge_time" = StatDistribution::NotBuilt,
+    "object_set_merge_time" = StatDistribution::NotBuilt,
+    "vnode_counter_update_time" = StatDistribution::NotBuilt,
+    "vnode_map_update_time" = StatDistribution::NotBuilt,
+    "vnode_set_update_time" = StatDistribution::NotBuilt,
+    "write_once_put_objsize" = StatDistribution::NotBuilt,
+    "write_once_put_time" = StatDistribution::NotBuilt,
 ];
 
 const UNMEASURED: &str = "
@@ -237,12 +236,12 @@ const UNMEASURED: &str = "
     write_once_merge write_once_puts write_once_puts_total
 ";
 
-/// Riak shows whole numbers; rounded up, so that a little is not nothing.
+/// A whole number as in Riak, rounded up so that a low rate is not 0.
 fn per_second(count: u64) -> Value {
-    count.div_ceil(WINDOW_SECONDS).into()
+    count.div_ceil(LAST_MINUTE_SECONDS).into()
 }
 
 /// Riak's integer form of a load.
-fn load(about: &About<'_>, minutes: usize) -> Value {
-    ((about.process.host.load[minutes] * 256.0) as u64).into()
+fn load(info: &NodeInfo<'_>, minutes: usize) -> Value {
+    ((info.process.host.load[minutes] * 256.0) as u64).into()
 }

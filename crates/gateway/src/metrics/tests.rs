@@ -14,15 +14,19 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-fn about(members: &[String]) -> About<'_> {
-    About {
+fn node_info(members: &[String]) -> NodeInfo<'_> {
+    NodeInfo {
         node: "larder@a",
         version: "0.1.0",
         members,
-        engine: Engine { name: "local", disks: &[Disk { id: "/", size_kib: 1000, used_percent: 8 }] },
+        engine: EngineInfo { name: "local", disks: &[DiskUsage { id: "/", size_kib: 1000, used_percent: 8 }] },
         ready: true,
         catalogue: 7,
-        process: Process { host: Host { load: [0.5, 1.0, 2.0], ..Host::default() }, threads: 9, ..Process::default() },
+        process: ProcessStats {
+            host: HostStats { load: [0.5, 1.0, 2.0], ..HostStats::default() },
+            threads: 9,
+            ..ProcessStats::default()
+        },
         extra: &[
             ("engine_bytes{table=\"objects\"}", 1.5, "Bytes of \\ tables.\nReally."),
             ("engine_bytes{table=\"views\"}", f64::INFINITY, "Bytes of tables."),
@@ -32,7 +36,7 @@ fn about(members: &[String]) -> About<'_> {
 }
 
 fn stats(metrics: &Metrics, now: Duration) -> BTreeMap<&'static str, Value> {
-    metrics.stats(&about(&[]), now).into_iter().collect()
+    metrics.stats(&node_info(&[]), now).into_iter().collect()
 }
 
 #[track_caller]
@@ -82,38 +86,39 @@ fn check_labels(labels: &str) {
 #[test]
 fn counts_expire_to_the_second_and_totals_never() {
     let metrics = Metrics::new();
-    metrics.finished(Op::Get, micros(100), Outcome::Ok, at(1000));
-    metrics.finished(Op::Get, micros(100), Outcome::NotFound, at(1030));
-    metrics.finished(Op::Get, micros(100), Outcome::Failed, at(1030));
+    metrics.record_request(KvOp::Get, micros(100), RequestOutcome::Ok, at(1000));
+    metrics.record_request(KvOp::Get, micros(100), RequestOutcome::NotFound, at(1030));
+    metrics.record_request(KvOp::Get, micros(100), RequestOutcome::Failed, at(1030));
     check(&metrics, at(1059), &[("node_gets", 3), ("node_get_fsm_errors", 1), ("vnode_gets", 3)]);
     check(&metrics, at(1060), &[("node_gets", 2), ("node_gets_total", 3), ("node_get_fsm_errors_total", 1)]);
     check(&metrics, at(1090), &[("node_gets", 0), ("node_gets_total", 3), ("node_get_fsm_errors", 0)]);
-    metrics.finished(Op::Get, micros(100), Outcome::Ok, at(1000 + 64 * 5));
+    metrics.record_request(KvOp::Get, micros(100), RequestOutcome::Ok, at(1000 + 64 * 5));
     check(&metrics, at(1000 + 64 * 5), &[("node_gets", 1), ("node_gets_total", 4)]);
 }
 
 #[test]
 fn distributions_expire_after_sixty_to_seventy_seconds() {
     let metrics = Metrics::new();
-    metrics.finished(Op::Put, micros(900), Outcome::Ok, at(1009));
+    metrics.record_request(KvOp::Put, micros(900), RequestOutcome::Ok, at(1009));
     check(&metrics, at(1069), &[("node_put_fsm_time_100", 900), ("node_put_fsm_time_mean", 900)]);
     check(&metrics, at(1070), &[("node_put_fsm_time_100", 0), ("node_put_fsm_time_mean", 0)]);
-    metrics.finished(Op::Put, micros(10), Outcome::Ok, at(1079));
+    metrics.record_request(KvOp::Put, micros(10), RequestOutcome::Ok, at(1079));
     check(&metrics, at(1079), &[("node_put_fsm_time_100", 10), ("node_put_fsm_time_median", 10)]);
 }
 
 #[test]
-fn a_late_time_is_not_lost() {
+fn a_value_recorded_late_is_not_lost() {
     let metrics = Metrics::new();
-    metrics.finished(Op::Get, micros(10), Outcome::Ok, at(1070));
-    metrics.finished(Op::Get, micros(30), Outcome::Ok, at(1006));
+    metrics.record_request(KvOp::Get, micros(10), RequestOutcome::Ok, at(1070));
+    metrics.record_request(KvOp::Get, micros(30), RequestOutcome::Ok, at(1006));
     check(&metrics, at(1069), &[("node_gets", 2), ("node_get_fsm_time_mean", 20), ("node_get_fsm_time_100", 30)]);
 }
 
 #[test]
 fn percentiles_are_within_one_percent() {
     let metrics = Metrics::new();
-    (1..=1000).for_each(|value| metrics.finished(Op::Get, micros(value * 10), Outcome::Ok, at(value % 50)));
+    (1..=1000)
+        .for_each(|value| metrics.record_request(KvOp::Get, micros(value * 10), RequestOutcome::Ok, at(value % 50)));
     let stats = stats(&metrics, at(50));
     for (name, expected) in [("median", 5000.0), ("95", 9500.0), ("99", 9900.0)] {
         let seen = stats[format!("node_get_fsm_time_{name}").as_str()].as_f64().expect(name);
@@ -130,12 +135,12 @@ fn percentiles_are_within_one_percent() {
 #[test]
 fn objects_have_sizes_and_siblings() {
     let metrics = Metrics::new();
-    metrics.object_read(100, 1, at(5));
-    metrics.object_read(u64::MAX, 3, at(5));
-    metrics.object_written(70, 0, at(5));
+    metrics.record_read(100, 1, at(5));
+    metrics.record_read(u64::MAX, 3, at(5));
+    metrics.record_written(70, 0, at(5));
     check(&metrics, at(5), &[("node_get_fsm_siblings_mean", 2), ("node_get_fsm_siblings_100", 3)]);
     check(&metrics, at(5), &[("node_get_fsm_objsize_median", 100), ("node_get_fsm_objsize_100", 1 << 42)]);
-    let samples = parse(&metrics.text(&about(&[]), at(5)));
+    let samples = parse(&metrics.text(&node_info(&[]), at(5)));
     assert_eq!(samples["larder_object_bytes_sum{way=\"write\"}"], 70.0);
     assert_eq!(samples["larder_object_siblings_bucket{way=\"write\",le=\"1\"}"], 1.0);
     assert_eq!(samples["larder_object_bytes_bucket{way=\"read\",le=\"+Inf\"}"], 2.0);
@@ -144,19 +149,19 @@ fn objects_have_sizes_and_siblings() {
 #[test]
 fn deletes_are_puts_and_refusals_take_no_time() {
     let metrics = Metrics::new();
-    metrics.finished(Op::Put, micros(100), Outcome::Ok, at(1));
-    metrics.finished(Op::Put, micros(1), Outcome::Refused, at(1));
-    metrics.finished(Op::Delete, micros(300), Outcome::Ok, at(1));
+    metrics.record_request(KvOp::Put, micros(100), RequestOutcome::Ok, at(1));
+    metrics.record_request(KvOp::Put, micros(1), RequestOutcome::Refused, at(1));
+    metrics.record_request(KvOp::Delete, micros(300), RequestOutcome::Ok, at(1));
     check(&metrics, at(1), &[("node_puts", 2), ("node_puts_total", 2), ("node_put_fsm_time_mean", 200)]);
-    let samples = parse(&metrics.text(&about(&[]), at(1)));
+    let samples = parse(&metrics.text(&node_info(&[]), at(1)));
     assert_eq!(samples["larder_requests_total{op=\"put\",outcome=\"refused\"}"], 1.0);
     assert_eq!(samples["larder_request_seconds_count{op=\"put\"}"], 1.0);
 }
 
 #[test]
-fn requests_in_flight_are_counted_until_dropped_anywhere() {
+fn active_requests_are_counted_until_dropped_on_any_thread() {
     let metrics = Metrics::new();
-    let (get, list) = (metrics.in_flight(Op::Get), metrics.in_flight(Op::ListBuckets));
+    let (get, list) = (metrics.begin_request(KvOp::Get), metrics.begin_request(KvOp::ListBuckets));
     check(&metrics, at(1), &[("node_get_fsm_active", 1), ("node_put_fsm_active", 0), ("list_fsm_active", 1)]);
     std::thread::scope(|scope| drop(scope.spawn(move || drop((get, list)))));
     check(&metrics, at(1), &[("node_get_fsm_active", 0), ("list_fsm_active", 0)]);
@@ -172,41 +177,46 @@ fn concurrent_recording_loses_nothing() {
             let metrics = &metrics;
             scope.spawn(move || {
                 for value in 0..EACH {
-                    let _active = metrics.in_flight(Op::Get);
-                    metrics.finished(Op::Get, micros(value % 100), Outcome::Ok, at(100 + (value + thread) % 40));
-                    metrics.event(Event::BlobWritten);
+                    let _active = metrics.begin_request(KvOp::Get);
+                    metrics.record_request(
+                        KvOp::Get,
+                        micros(value % 100),
+                        RequestOutcome::Ok,
+                        at(100 + (value + thread) % 40),
+                    );
+                    metrics.count_event(Event::BlobWritten);
                 }
             });
         }
-        (0..20).for_each(|_| drop(metrics.stats(&about(&[]), at(139))));
+        (0..20).for_each(|_| drop(metrics.stats(&node_info(&[]), at(139))));
     });
     check(&metrics, at(139), &[("node_gets", THREADS * EACH), ("node_gets_total", THREADS * EACH)]);
     check(&metrics, at(139), &[("larder_blob_written_total", THREADS * EACH), ("node_get_fsm_active", 0)]);
-    let samples = parse(&metrics.text(&about(&[]), at(139)));
+    let samples = parse(&metrics.text(&node_info(&[]), at(139)));
     assert_eq!(samples["larder_request_seconds_bucket{op=\"get\",le=\"0.0001\"}"], (THREADS * EACH) as f64);
-    assert_eq!(metrics.recent(&[Series::Time(Op::Get)], at(139)).point(track::Point::Mean), 49);
+    assert_eq!(metrics.last_minute(&[Series::Time(KvOp::Get)], at(139)).statistic(distribution::Statistic::Mean), 49);
 }
 
 #[test]
 fn operations_of_s3_are_shown_from_their_first_request_on() {
     let metrics = Metrics::new();
-    assert!(!metrics.text(&about(&[]), at(1)).contains("GetObject"));
-    metrics.operation_begun("GetObject");
-    metrics.operation_answered("GetObject", micros(300), Outcome::Ok);
-    metrics.operation_begun("PutObject");
-    metrics.operation_answered("PutObject", micros(2), Outcome::Refused);
-    // What is begun here may end elsewhere.
+    assert!(!metrics.text(&node_info(&[]), at(1)).contains("GetObject"));
+    metrics.count_s3_begun("GetObject");
+    metrics.count_s3_answered("GetObject", micros(300), RequestOutcome::Ok);
+    metrics.count_s3_begun("PutObject");
+    metrics.count_s3_answered("PutObject", micros(2), RequestOutcome::Refused);
+    // A request that began here may end on another thread.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            metrics.operation_moved("GetObject", 0, 5000);
-            metrics.operation_ended("PutObject");
-            metrics.operation_begun("GetObject");
-            metrics.operation_answered("GetObject", micros(20), Outcome::Failed);
-            metrics.operation_moved("GetObject", 3, 40);
-            metrics.operation_ended("GetObject");
+            metrics.count_s3_bytes("GetObject", 0, 5000);
+            metrics.count_s3_ended("PutObject");
+            metrics.count_s3_begun("GetObject");
+            metrics.count_s3_answered("GetObject", micros(20), RequestOutcome::Failed);
+            metrics.count_s3_bytes("GetObject", 3, 40);
+            metrics.count_s3_ended("GetObject");
         });
     });
-    let samples = parse(&metrics.text(&about(&[]), at(1)));
+    let samples = parse(&metrics.text(&node_info(&[]), at(1)));
     for (name, value) in [
         ("larder_s3_requests_total{op=\"GetObject\",outcome=\"ok\"}", 1.0),
         ("larder_s3_requests_total{op=\"GetObject\",outcome=\"failed\"}", 1.0),
@@ -230,16 +240,16 @@ fn names_are_unique_and_sorted() {
     assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
     assert!(table().iter().all(|stat| stat.help.ends_with('.')));
     let metrics = Metrics::new();
-    let shown: Vec<_> = metrics.stats(&about(&[]), at(0)).into_iter().map(|(name, _)| name).collect();
+    let shown: Vec<_> = metrics.stats(&node_info(&[]), at(0)).into_iter().map(|(name, _)| name).collect();
     assert_eq!(shown, names);
-    let zeros = table().iter().zip(metrics.stats(&about(&[]), at(0))).filter(|(stat, _)| !stat.measured());
+    let zeros = table().iter().zip(metrics.stats(&node_info(&[]), at(0))).filter(|(stat, _)| !stat.is_measured());
     zeros.for_each(|(stat, (_, value))| assert_eq!(value, 0, "{}", stat.name));
 }
 
 #[test]
 fn the_node_and_its_members_are_shown() {
     let members = ["larder@c".to_owned(), "larder@a".to_owned(), "larder@b".to_owned()];
-    let stats: BTreeMap<_, _> = Metrics::new().stats(&about(&members), at(0)).into_iter().collect();
+    let stats: BTreeMap<_, _> = Metrics::new().stats(&node_info(&members), at(0)).into_iter().collect();
     let expected = json!({
         "nodename": "larder@a", "connected_nodes": ["larder@b", "larder@c"],
         "ring_members": ["larder@a", "larder@b", "larder@c"],
@@ -256,9 +266,9 @@ fn the_node_and_its_members_are_shown() {
 #[test]
 fn text_is_prometheus_line_by_line() {
     let metrics = Metrics::default();
-    metrics.finished(Op::Get, micros(700), Outcome::Ok, at(3));
-    metrics.event(Event::Panicked);
-    let text = metrics.text(&About { node: "a\"b\\c\nd", ..about(&[]) }, at(3));
+    metrics.record_request(KvOp::Get, micros(700), RequestOutcome::Ok, at(3));
+    metrics.count_event(Event::Panicked);
+    let text = metrics.text(&NodeInfo { node: "a\"b\\c\nd", ..node_info(&[]) }, at(3));
     assert!(text.contains(r#"larder_info{node="a\"b\\c\nd",version="0.1.0",engine="local"} 1"#), "{text}");
     assert!(
         text.contains("# HELP larder_engine_bytes Bytes of \\\\ tables.\\nReally.\n# TYPE larder_engine_bytes gauge\n")

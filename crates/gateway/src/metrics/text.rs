@@ -1,58 +1,60 @@
 //! Prometheus text, format 0.0.4.
 //!
-//! Counters and histograms are of all time since the start: whoever asks takes differences.
-//! `larder_request_recent_seconds` alone is of the last minute, for eyes without a query language.
+//! Counters and histograms cover all time since the start; Prometheus takes differences. Only `larder_request_recent_seconds`
+//! covers the last minute, for operators without a query language.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::distribution::{SinceStart, Statistic};
 use super::names::{Series, TIME_US_BOUNDS};
-use super::track::{Point, Total};
-use super::{About, Event, Metrics, Op, Outcome};
+use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
-const MICROSECONDS: f64 = 1e6;
+const MICROS_PER_SECOND: f64 = 1e6;
 
 /// All metrics.
-pub(super) fn text(metrics: &Metrics, about: &About<'_>, now: Duration) -> String {
-    let mut page = Page::default();
-    page.about(about);
+pub(super) fn text(metrics: &Metrics, info: &NodeInfo<'_>, now: Duration) -> String {
+    let mut page = ExpositionText::default();
+    page.about(info);
     page.requests(metrics);
     page.recent(metrics, now);
     page.objects(metrics);
     page.operations(metrics);
     for event in Event::ALL {
-        page.one(event.name(), event.help(), metrics.happened(*event) as f64);
+        page.one(event.name(), event.help(), metrics.event_count(*event) as f64);
     }
-    page.process(about);
-    page.extra(about);
+    page.process(info);
+    page.extra(info);
     page.0
 }
 
 #[derive(Default)]
-struct Page(String);
+struct ExpositionText(String);
 
-impl Page {
-    fn about(&mut self, about: &About<'_>) {
+impl ExpositionText {
+    fn about(&mut self, info: &NodeInfo<'_>) {
         self.head("larder_info", "Who this is: always 1.", "gauge");
-        let labels = [("node", about.node), ("version", about.version), ("engine", about.engine.name)];
+        let labels = [("node", info.node), ("version", info.version), ("engine", info.engine.name)];
         self.line("larder_info", &labels, 1.0);
-        self.one("larder_ready", "Whether requests are served.", f64::from(u8::from(about.ready)));
-        self.one("larder_members", "Members that live, this one included.", about.ring_members().len() as f64);
-        self.one("larder_catalogue_version", "Version of the catalogue in use.", about.catalogue as f64);
+        self.one("larder_ready", "Whether requests are served.", f64::from(u8::from(info.ready)));
+        self.one("larder_members", "Members that live, this one included.", info.ring_members().len() as f64);
+        self.one("larder_catalogue_version", "Version of the catalogue in use.", info.catalogue as f64);
     }
 
     fn requests(&mut self, metrics: &Metrics) {
         self.head("larder_requests_total", "Requests that ended, by operation and outcome.", "counter");
-        for (op, outcome) in Op::ALL.iter().flat_map(|op| Outcome::ALL.iter().map(move |outcome| (*op, *outcome))) {
+        for (op, outcome) in
+            KvOp::ALL.iter().flat_map(|op| RequestOutcome::ALL.iter().map(move |outcome| (*op, *outcome)))
+        {
             let labels = [("op", op.name()), ("outcome", outcome.name())];
-            self.line("larder_requests_total", &labels, metrics.ended(op, outcome) as f64);
+            self.line("larder_requests_total", &labels, metrics.request_count(op, outcome) as f64);
         }
         self.head("larder_requests_active", "Requests being worked on.", "gauge");
-        for op in Op::ALL {
-            self.line("larder_requests_active", &[("op", op.name())], metrics.active(*op) as f64);
+        for op in KvOp::ALL {
+            self.line("larder_requests_active", &[("op", op.name())], metrics.active_count(*op) as f64);
         }
         self.head("larder_request_seconds", "Time of requests that were not refused.", "histogram");
-        for op in Op::ALL {
+        for op in KvOp::ALL {
             self.histogram("larder_request_seconds", ("op", op.name()), metrics, Series::Time(*op));
         }
     }
@@ -60,13 +62,13 @@ impl Page {
     fn recent(&mut self, metrics: &Metrics, now: Duration) {
         let name = "larder_request_recent_seconds";
         self.head(name, "Percentiles of the time of requests over the last minute.", "gauge");
-        for op in Op::ALL {
-            let recent = metrics.recent(&[Series::Time(*op)], now);
+        for op in KvOp::ALL {
+            let recent = metrics.last_minute(&[Series::Time(*op)], now);
             for (percentile, point) in
-                [("50", Point::Median), ("95", Point::P95), ("99", Point::P99), ("100", Point::Max)]
+                [("50", Statistic::Median), ("95", Statistic::P95), ("99", Statistic::P99), ("100", Statistic::Max)]
             {
                 let labels = [("op", op.name()), ("percentile", percentile)];
-                self.line(name, &labels, recent.point(point) as f64 / MICROSECONDS);
+                self.line(name, &labels, recent.statistic(point) as f64 / MICROS_PER_SECOND);
             }
         }
     }
@@ -84,7 +86,7 @@ impl Page {
         let all = metrics.operations();
         self.head("larder_s3_requests_total", "S3 requests that were answered, by operation and outcome.", "counter");
         for (name, counted) in &all {
-            for outcome in [Outcome::Ok, Outcome::Refused, Outcome::Failed] {
+            for outcome in [RequestOutcome::Ok, RequestOutcome::Refused, RequestOutcome::Failed] {
                 let labels = [("op", *name), ("outcome", outcome.name())];
                 self.line("larder_s3_requests_total", &labels, counted.answered(outcome) as f64);
             }
@@ -96,7 +98,7 @@ impl Page {
         let seconds = "larder_s3_request_seconds";
         self.head(seconds, "Time until the answer began, of S3 requests not refused.", "histogram");
         for (name, counted) in &all {
-            self.buckets(seconds, ("op", name), &counted.time, (TIME_US_BOUNDS, MICROSECONDS));
+            self.buckets(seconds, ("op", name), &counted.time, (TIME_US_BOUNDS, MICROS_PER_SECOND));
         }
         self.head("larder_s3_received_bytes_total", "Bytes of bodies of S3 requests.", "counter");
         for (name, counted) in &all {
@@ -108,8 +110,8 @@ impl Page {
         }
     }
 
-    fn process(&mut self, about: &About<'_>) {
-        let process = &about.process;
+    fn process(&mut self, info: &NodeInfo<'_>) {
+        let process = &info.process;
         self.one("larder_process_resident_memory_bytes", "Resident memory.", process.rss_bytes as f64);
         self.one("larder_process_cpu_seconds_total", "Processor time used.", process.cpu_seconds);
         self.one("larder_process_uptime_seconds", "Time since the start.", process.uptime_seconds);
@@ -118,9 +120,9 @@ impl Page {
         self.one("larder_process_max_fds", "Most file descriptors allowed.", process.open_fds_max as f64);
     }
 
-    fn extra(&mut self, about: &About<'_>) {
+    fn extra(&mut self, info: &NodeInfo<'_>) {
         let mut before = String::new();
-        for (name, value, help) in about.extra {
+        for (name, value, help) in info.extra {
             let name = if name.starts_with("larder_") { (*name).to_owned() } else { format!("larder_{name}") };
             let family = name.split('{').next().unwrap_or_default();
             if family != before {
@@ -138,12 +140,12 @@ impl Page {
     }
 
     fn histogram(&mut self, name: &str, label: (&str, &str), metrics: &Metrics, series: Series) {
-        let unit = if matches!(series, Series::Time(_)) { MICROSECONDS } else { 1.0 };
-        self.buckets(name, label, &metrics.total(series), (series.bounds(), unit));
+        let unit = if matches!(series, Series::Time(_)) { MICROS_PER_SECOND } else { 1.0 };
+        self.buckets(name, label, &metrics.since_start(series), (series.bounds(), unit));
     }
 
-    /// Samples of a distribution, its bounds and how much of its own unit is one of what is shown.
-    fn buckets(&mut self, name: &str, label: (&str, &str), total: &Total, (bounds, unit): (&[u64], f64)) {
+    /// Samples of a distribution; `unit` is the number of its own units in a shown one.
+    fn buckets(&mut self, name: &str, label: (&str, &str), total: &SinceStart, (bounds, unit): (&[u64], f64)) {
         let bucket = format!("{name}_bucket");
         let mut below = 0;
         for (bound, count) in bounds.iter().zip(total.buckets) {
@@ -172,7 +174,7 @@ impl Page {
     }
 }
 
-/// The type a family's name tells.
+/// The type of a family, from its name.
 fn kind(name: &str) -> &'static str {
     if name.ends_with("_total") { "counter" } else { "gauge" }
 }

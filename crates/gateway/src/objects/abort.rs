@@ -1,4 +1,4 @@
-//! Giving an upload up, and removing what an upload that has ended leaves behind.
+//! Aborting an upload, and removing the parts of an ended one.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{UploadState, VersionId};
 use larder_model::rows::{Batch, Change, Stamp};
@@ -18,14 +18,14 @@ use tokio::time::Instant;
 use super::part_rows::{blob_of_row, blob_rows};
 use super::upload_head::UploadHead;
 use super::{Caller, Error, Objects, Result};
-use crate::blobs::release::Synced;
+use crate::blobs::release::SyncProof;
 
 impl Objects {
-    /// Gives an upload up and removes its parts. `initiated`: when it must have been begun, in whole seconds since 1970.
+    /// Aborts an upload and removes its parts. `initiated`: the required start time, in whole seconds since 1970.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload` (also when it was given up before), `PreconditionFailed`,
-    /// `OperationAborted` when it is being completed all the time.
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload` (also after an earlier abort), `PreconditionFailed`,
+    /// `OperationAborted` while a completion runs until the deadline.
     pub async fn abort(
         &self,
         caller: &Caller,
@@ -35,50 +35,57 @@ impl Objects {
         initiated: Option<u64>,
     ) -> Result<()> {
         let bucket = self.bucket(bucket).await?;
-        let head = self.upload(&bucket, key, upload).await?;
-        let asked =
-            Asked { action: "s3:AbortMultipartUpload", permission: None, key: Some(key.as_ref()), version: None };
-        if !head.is_begun_by(caller) {
+        let head = self.find_live_upload(&bucket, key, upload).await?;
+        let asked = AccessRequest {
+            action: "s3:AbortMultipartUpload",
+            permission: None,
+            key: Some(key.as_ref()),
+            version: None,
+        };
+        if !head.is_initiated_by(caller) {
             caller.check(&bucket, &asked)?;
         }
         if initiated.is_some_and(|initiated| initiated != head.upload.initiated / 1_000_000) {
             return Err(Error::PreconditionFailed("x-amz-if-match-initiated-time"));
         }
-        if self.give_up_upload(head).await? { Ok(()) } else { Err(Error::NoSuchUpload) }
+        if self.abort_upload(head).await? { Ok(()) } else { Err(Error::NoSuchUpload) }
     }
 
-    /// Gives an upload up that is alive; waits while somebody completes it. `false`: it had ended otherwise.
-    pub(super) async fn give_up_upload(&self, head: UploadHead) -> Result<bool> {
+    /// Aborts a live upload; waits for a running completion. `false`: the upload ended in another way.
+    pub(super) async fn abort_upload(&self, head: UploadHead) -> Result<bool> {
         let deadline = Instant::now() + self.gateway.config.timeout;
-        let mut seen = Some(head);
-        while let Some(head) = seen {
+        let mut observed = Some(head);
+        while let Some(head) = observed {
             let id = head.id;
             let Some(settled) = self.settle_upload(head, deadline).await? else { break };
             if settled.upload.state != UploadState::Open {
                 break;
             }
-            if let Some(aborted) = self.swap_upload(&settled, UploadState::Aborted).await? {
-                if let Err(error) = self.remove_leavings(&aborted, self.gateway.releases.answered()).await {
-                    tracing::debug!(%error, "the parts of an upload that was given up are left to the sweeper");
+            // Crash: end the upload first; the sweeper removes parts of ended uploads only.
+            if let Some(aborted) = self.cas_upload_state(&settled, UploadState::Aborted).await? {
+                if let Err(error) =
+                    self.remove_unused_parts(&aborted, self.gateway.releases.proof_of_answered_write()).await
+                {
+                    tracing::debug!(%error, "removal of the parts of an aborted upload failed; the sweeper retries");
                 }
                 return Ok(true);
             }
-            seen = self.read_upload(id).await?;
+            observed = self.read_upload(id).await?;
         }
         Ok(false)
     }
 
-    /// Removes rows and blobs of the parts of an upload that has ended, except the blobs an object was made of. What fails is
-    /// left to the sweeper, which calls this too. `synced`: that the end of the upload is on disk; without it that is waited
-    /// for, since a power cut must not open the upload again.
-    pub(super) async fn remove_leavings(&self, head: &UploadHead, mut synced: Option<Synced>) -> Result<()> {
+    /// Removes part rows and blobs of an ended upload, except blobs its object references. The sweeper calls this too
+    /// and retries what fails. `synced`: proof that the end of the upload is on disk; without it this waits for a sync,
+    /// since after a power cut the upload could be open again.
+    pub(super) async fn remove_unused_parts(&self, head: &UploadHead, mut synced: Option<SyncProof>) -> Result<()> {
         let kept = match &head.upload.state {
             UploadState::Done { version, .. } => self.manifest_blobs(*version).await?,
             UploadState::Aborted => HashSet::new(),
             UploadState::Open | UploadState::Completing { .. } | UploadState::Reopening { .. } => return Ok(()),
         };
         let (store, partition) = (&self.gateway.ports.store, Partition::parts(head.id));
-        // Rows that are written from now on are their writers' to remove: they look at the upload afterwards.
+        // Race: a part put after this stamp rereads the upload afterwards and removes its own rows.
         let mut stamp = self.gateway.issue().await?;
         let mut after = None;
         loop {
@@ -89,7 +96,7 @@ impl Objects {
                 }
                 let synced = match synced {
                     Some(synced) => synced,
-                    None => *synced.insert(self.gateway.releases.barrier().await?),
+                    None => *synced.insert(self.gateway.releases.sync_barrier().await?),
                 };
                 self.gateway.releases.remove_or_leave(blob, synced).await;
             }
@@ -103,7 +110,7 @@ impl Objects {
         Ok(store.apply(batch, &self.options().reclaiming()).await?)
     }
 
-    /// The blobs a manifest names; none when it was removed with its object.
+    /// The blobs a manifest references; empty when it was removed with its object.
     pub(super) async fn manifest_blobs(&self, manifest: VersionId) -> Result<HashSet<BlobId>> {
         let (mut blobs, mut after) = (HashSet::new(), Some(Bytes::new()));
         loop {

@@ -1,43 +1,43 @@
-//! Who asks, and whether they may.
+//! The caller of a request and its permissions.
 
 use std::sync::Arc;
 
-use larder_model::objects::access::{Asked, Circumstances, allows};
+use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed};
 use larder_model::objects::{Bucket, User};
 
 use super::{Error, Result};
 
-/// Who asks. What they ask for is in each call.
+/// The caller of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The user whose signature was checked; nobody: anonymous.
+    /// The user whose signature was checked; `None` for an anonymous caller.
     pub user: Option<Arc<User>>,
-    /// What policies may look at.
-    pub circumstances: Circumstances,
+    /// The request attributes that policy conditions test.
+    pub access_context: AccessContext,
 }
 
 impl Caller {
-    /// Refuses what the caller may not do.
-    pub(super) fn check(&self, bucket: &Bucket, asked: &Asked<'_>) -> Result<()> {
-        if self.may(bucket, asked) { Ok(()) } else { Err(Error::AccessDenied) }
+    /// Refuses an action the caller has no permission for.
+    pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
+        if self.is_allowed(bucket, asked) { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
-    /// Whether the caller may.
-    pub(super) fn may(&self, bucket: &Bucket, asked: &Asked<'_>) -> bool {
-        allows(bucket, self.user.as_deref(), asked, &self.circumstances)
+    /// Whether the caller has permission for an action.
+    pub(super) fn is_allowed(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> bool {
+        is_allowed(bucket, self.user.as_deref(), asked, &self.access_context)
     }
 
-    /// Canonical id; empty for nobody.
+    /// Canonical id; empty for an anonymous caller.
     #[must_use]
     pub fn id(&self) -> &str {
         self.user.as_ref().map_or("", |user| &user.id)
     }
 
-    /// The user.
+    /// The signed user.
     ///
     /// # Errors
-    /// [`Error::AccessDenied`] for nobody.
-    pub fn signed(&self) -> Result<&Arc<User>> {
+    /// [`Error::AccessDenied`] for an anonymous caller.
+    pub fn require_user(&self) -> Result<&Arc<User>> {
         self.user.as_ref().ok_or(Error::AccessDenied)
     }
 }

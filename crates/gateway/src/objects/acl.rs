@@ -4,33 +4,39 @@ use bytes::Bytes;
 use larder_model::limits::ACL_GRANTS_MAX;
 use larder_model::objects::{Acl, Bucket, Grant, Grantee, Permission};
 
-use super::commit::{Place, id_text};
-use super::get::{Deed, Located, VersionSpec};
+use super::commit::{ObjectLocation, version_id_text};
+use super::get::{LocatedVersion, ObjectAction, VersionSpec};
 use super::{Caller, Error, Objects, Result};
 
 #[cfg(test)]
 mod tests;
 
-/// Reading the grants of an object.
-const READ_ACL: Deed =
-    Deed { current: "s3:GetObjectAcl", versioned: "s3:GetObjectVersionAcl", permission: Some(Permission::ReadAcp) };
-/// Changing them.
-const WRITE_ACL: Deed =
-    Deed { current: "s3:PutObjectAcl", versioned: "s3:PutObjectVersionAcl", permission: Some(Permission::WriteAcp) };
+/// Read the ACL of an object.
+const READ_ACL: ObjectAction = ObjectAction {
+    current: "s3:GetObjectAcl",
+    versioned: "s3:GetObjectVersionAcl",
+    permission: Some(Permission::ReadAcp),
+};
+/// Replace the ACL of an object.
+const WRITE_ACL: ObjectAction = ObjectAction {
+    current: "s3:PutObjectAcl",
+    versioned: "s3:PutObjectVersionAcl",
+    permission: Some(Permission::WriteAcp),
+};
 
-/// The list of grants a request asks for.
+/// The ACL a request asks for.
 #[derive(Debug, Clone, Default)]
 pub enum AclChoice {
-    /// None: `private`.
+    /// No header: `private`.
     #[default]
     Private,
-    /// A canned one, by the name in `x-amz-acl`.
+    /// A canned ACL, by its name in `x-amz-acl`.
     Canned(String),
-    /// Grants.
+    /// Explicit grants.
     Grants(Vec<(Permission, GranteeRef)>),
 }
 
-/// Somebody as clients name them.
+/// A grantee as clients name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GranteeRef {
     /// By canonical id.
@@ -41,12 +47,12 @@ pub enum GranteeRef {
     Group(String),
 }
 
-/// A list of grants as it is shown.
+/// An ACL for display.
 #[derive(Debug, Clone)]
 pub struct ShownAcl {
     /// Canonical id of the owner.
     pub owner: String,
-    /// The grants, those of the owner included.
+    /// The grants, the owner's included.
     pub acl: Acl,
 }
 
@@ -57,15 +63,16 @@ impl ShownAcl {
 }
 
 impl Objects {
-    /// The list of grants a choice means, for something owned by `owner` in a bucket owned by `bucket_owner`.
+    /// Resolves a choice to an ACL, for an entity owned by `owner` in a bucket owned by `bucket_owner`.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown canned list, id or group; `UnknownEmail`; `InvalidRequest` above 100 grants.
     pub(super) async fn resolve_acl(&self, choice: &AclChoice, owner: &str, bucket_owner: &str) -> Result<Option<Acl>> {
         let acl = match choice {
             AclChoice::Private => return Ok(None),
-            AclChoice::Canned(name) => Acl::canned(name, owner, bucket_owner)
-                .ok_or_else(|| bad("x-amz-acl", name, "There is no canned access control list of this name."))?,
+            AclChoice::Canned(name) => Acl::canned(name, owner, bucket_owner).ok_or_else(|| {
+                invalid_argument("x-amz-acl", name, "There is no canned access control list of this name.")
+            })?,
             AclChoice::Grants(given) => self.resolve_grants(given, owner).await?,
         };
         Ok(Some(acl).filter(|acl| !acl.grants.is_empty()))
@@ -87,19 +94,18 @@ impl Objects {
             GranteeRef::Id(id) if id == owner => Grantee::User(id.clone()),
             GranteeRef::Id(id) => match self.user_of_id(id).await? {
                 Some(user) => Grantee::User(user.id.clone()),
-                None => return Err(bad("CanonicalUser/ID", id, "No user has this id.")),
+                None => return Err(invalid_argument("CanonicalUser/ID", id, "No user has this id.")),
             },
             GranteeRef::Email(email) => match self.user_of_email(email).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },
-            GranteeRef::Group(uri) => {
-                Grantee::from_uri(uri).ok_or_else(|| bad("Group/URI", uri, "There is no group of this address."))?
-            }
+            GranteeRef::Group(uri) => Grantee::from_uri(uri)
+                .ok_or_else(|| invalid_argument("Group/URI", uri, "There is no group of this address."))?,
         })
     }
 
-    /// The grants of a bucket.
+    /// The ACL of a bucket.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
@@ -108,10 +114,10 @@ impl Objects {
         Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
     }
 
-    /// Replaces the grants of a bucket. `owner`, when given in the document, must be its owner.
+    /// Replaces the ACL of a bucket. A given `owner` must be the bucket's owner.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, and what a choice may be refused for.
+    /// `NoSuchBucket`, `AccessDenied`, and the refusals of an ACL choice.
     pub async fn put_bucket_acl(
         &self,
         caller: &Caller,
@@ -133,7 +139,7 @@ impl Objects {
         self.configure(caller, bucket, ACTION, change).await
     }
 
-    /// The grants of a version.
+    /// The ACL of a version.
     ///
     /// # Errors
     /// As a get of the object.
@@ -144,15 +150,15 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
     ) -> Result<ShownAcl> {
-        let Located { version, .. } = self.locate(caller, bucket, key, version, READ_ACL).await?;
+        let LocatedVersion { version, .. } = self.locate(caller, bucket, key, version, READ_ACL).await?;
         let acl = version.object.and_then(|object| object.acl).unwrap_or_default();
         Ok(ShownAcl::of(&version.owner, &acl))
     }
 
-    /// Replaces the grants of a version.
+    /// Replaces the ACL of a version.
     ///
     /// # Errors
-    /// As a get of the object, and what a choice may be refused for.
+    /// As a get of the object, and the refusals of an ACL choice.
     #[expect(clippy::too_many_arguments, reason = "what the request names, as for every other call on a version")]
     pub async fn put_object_acl(
         &self,
@@ -163,41 +169,41 @@ impl Objects {
         owner: Option<&str>,
         acl: AclChoice,
     ) -> Result<()> {
-        let Located { bucket, version, .. } = self.locate(caller, bucket, key, version, WRITE_ACL).await?;
+        let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version, WRITE_ACL).await?;
         check_owner(owner, &version.owner)?;
         let acl = self.resolve_acl(&acl, &version.owner, &bucket.owner).await?;
-        let (place, named) = (Place::of(&bucket, key), VersionSpec::Id(id_text(&version)));
-        let mut race = self.race(&place, None);
+        let (location, named) = (ObjectLocation::of(&bucket, key), VersionSpec::Id(version_id_text(&version)));
+        let mut cas = self.cas_loop(&location, None);
         loop {
-            let turn = race.turn().await?;
-            refuse_public(turn.bucket(), acl.as_ref())?;
-            let found = turn.find(&named).await?.filter(|found| found.id == version.id);
+            let attempt = cas.next_attempt().await?;
+            refuse_public(attempt.bucket(), acl.as_ref())?;
+            let found = attempt.find(&named).await?.filter(|found| found.id == version.id);
             let Some(mut found) = found else {
-                // It was replaced or removed since it was looked at: as if it had got its grants just before.
+                // Race: another writer removed the version. The result equals an ACL change just before that.
                 return Ok(());
             };
             if let Some(object) = &mut found.object {
                 object.acl.clone_from(&acl);
             }
-            let next = turn.rewrite(found);
-            if turn.commit(next).await? {
+            let next = attempt.rewrite(found);
+            if attempt.commit(next).await? {
                 return Ok(());
             }
         }
     }
 }
 
-/// Refuses grants to the public where the bucket does.
+/// Refuses public grants where the bucket's public access block does.
 pub(super) fn refuse_public(bucket: &Bucket, acl: Option<&Acl>) -> Result<()> {
     let refused = bucket.public_access.zip(acl).is_some_and(|(access, acl)| access.refuses_acl(acl));
     if refused { Err(Error::AccessDenied) } else { Ok(()) }
 }
 
-/// Who owns something cannot be changed.
+/// Refuses a change of the owner.
 fn check_owner(given: Option<&str>, owner: &str) -> Result<()> {
     if given.is_some_and(|given| given != owner) { Err(Error::AccessDenied) } else { Ok(()) }
 }
 
-fn bad(name: &'static str, value: &str, message: &str) -> Error {
+fn invalid_argument(name: &'static str, value: &str, message: &str) -> Error {
     Error::InvalidArgument { name, value: value.to_owned(), message: message.to_owned() }
 }

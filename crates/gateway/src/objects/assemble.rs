@@ -1,14 +1,14 @@
-//! What a list of parts makes, if it is one that can be completed. Pure.
+//! Builds the object of a completion from its part list, and validates the list. Pure.
 
 use std::collections::BTreeMap;
 
-use larder_model::objects::checksum::{Hasher, combine_full, composite};
+use larder_model::objects::checksum::{ChecksumHasher, combine_full, composite};
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Etag, ManifestPart, Part};
 
 use super::complete::{CompleteUpload, ListedPart};
 use super::{Error, ObjectsConfig, Result};
 
-/// An object to be.
+/// The object a completion makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Assembly {
     /// Its parts, in order.
@@ -17,13 +17,13 @@ pub(super) struct Assembly {
     pub(super) length: u64,
     /// Its entity tag.
     pub(super) etag: Etag,
-    /// Its checksum, if its upload has any.
+    /// Its checksum, if the upload has one.
     pub(super) checksum: Option<Checksum>,
 }
 
-/// Digest of a list: of its numbers and entity tags, however these were spelled.
+/// Digest of a part list: of numbers and entity tags, independent of their spelling.
 pub(super) fn list_digest(parts: &[ListedPart]) -> [u8; 20] {
-    let mut sha = Hasher::new(Algorithm::Sha1);
+    let mut sha = ChecksumHasher::new(Algorithm::Sha1);
     for part in parts {
         let etag = Etag::parse(&part.etag).map_or_else(|| part.etag.clone(), |etag| etag.to_string());
         sha.update(&part.number.to_be_bytes());
@@ -35,11 +35,11 @@ pub(super) fn list_digest(parts: &[ListedPart]) -> [u8; 20] {
     digest
 }
 
-/// Holds a list against the parts that are `stored`.
+/// Checks a part list against the `stored` parts.
 ///
 /// # Errors
-/// In this order: `InvalidPartOrder`; `InvalidPart`; `EntityTooSmall`, `EntityTooLarge`; `InvalidRequest` for a checksum or a
-/// length that does not fit, `BadChecksum`.
+/// In this order: `InvalidPartOrder`; `InvalidPart`; `EntityTooSmall`, `EntityTooLarge`; `InvalidRequest` for a wrong
+/// checksum or length, `BadChecksum`.
 pub(super) fn assemble(
     request: &CompleteUpload,
     stored: &BTreeMap<u16, Part>,
@@ -62,9 +62,9 @@ pub(super) fn assemble(
     for (listed, part) in request.parts.iter().zip(&parts) {
         check_listed(listed, part, checksum)?;
     }
-    let checksum = checksum.map(|which| whole(which, &parts)).transpose()?;
-    check_whole(request.checksum.as_ref(), checksum.as_ref())?;
-    if request.length.is_some_and(|said| said != length) {
+    let checksum = checksum.map(|which| object_checksum(which, &parts)).transpose()?;
+    check_given(request.checksum.as_ref(), checksum.as_ref())?;
+    if request.length.is_some_and(|given| given != length) {
         return Err(Error::InvalidRequest(format!("The parts have {length} bytes together, not what was announced.")));
     }
     let md5s: Vec<_> = parts.iter().map(|part| part.md5).collect();
@@ -75,15 +75,15 @@ pub(super) fn assemble(
 fn stored_part<'a>(listed: &ListedPart, stored: &'a BTreeMap<u16, Part>) -> Result<&'a Part> {
     let found = u16::try_from(listed.number).ok().and_then(|number| stored.get(&number));
     let etag = Etag::parse(&listed.etag);
-    found.filter(|part| etag == Some(Etag::of_md5(part.md5))).ok_or_else(|| invalid(listed))
+    found.filter(|part| etag == Some(Etag::of_md5(part.md5))).ok_or_else(|| invalid_part(listed))
 }
 
-/// A checksum that is listed must be the part's; of an upload whose checksum is made of the parts' each must be listed.
+/// A listed checksum must be the part's. A composite checksum requires one for each part.
 fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, ChecksumKind)>) -> Result<()> {
     let Some((algorithm, kind)) = checksum else { return Ok(()) };
     match &listed.checksum {
-        Some(said) if said.algorithm == algorithm && part.checksum.as_ref() == Some(&said.digest) => Ok(()),
-        Some(_) => Err(invalid(listed)),
+        Some(given) if given.algorithm == algorithm && part.checksum.as_ref() == Some(&given.digest) => Ok(()),
+        Some(_) => Err(invalid_part(listed)),
         None if kind == ChecksumKind::FullObject => Ok(()),
         None => Err(Error::InvalidRequest(format!(
             "The {} checksum of part {} has to be listed, as this upload's checksum is made of them.",
@@ -93,7 +93,7 @@ fn check_listed(listed: &ListedPart, part: &Part, checksum: Option<(Algorithm, C
     }
 }
 
-fn whole((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]) -> Result<Checksum> {
+fn object_checksum((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]) -> Result<Checksum> {
     let digests = parts.iter().map(|part| part.checksum.clone());
     let digests: Option<Vec<_>> = digests.collect();
     let made = digests.and_then(|digests| match kind {
@@ -106,18 +106,18 @@ fn whole((algorithm, kind): (Algorithm, ChecksumKind), parts: &[&Part]) -> Resul
     made.ok_or_else(|| crate::Error::Damaged("a part without the checksum of its upload".into()).into())
 }
 
-/// What the client says of the whole must hold; how many parts it is made of may be left out.
-fn check_whole(said: Option<&Checksum>, own: Option<&Checksum>) -> Result<()> {
-    let Some(said) = said else { return Ok(()) };
-    let name = said.algorithm.name();
-    let Some(own) = own.filter(|own| own.algorithm == said.algorithm) else {
+/// A checksum the client gives for the object must match; it may omit the part count.
+fn check_given(given: Option<&Checksum>, own: Option<&Checksum>) -> Result<()> {
+    let Some(given) = given else { return Ok(()) };
+    let name = given.algorithm.name();
+    let Some(own) = own.filter(|own| own.algorithm == given.algorithm) else {
         return Err(Error::InvalidRequest(format!("The upload was not begun with a {name} checksum.")));
     };
-    let same = said.digest == own.digest && (said.parts.is_none() || said.parts == own.parts);
+    let same = given.digest == own.digest && (given.parts.is_none() || given.parts == own.parts);
     if same { Ok(()) } else { Err(Error::BadChecksum(name)) }
 }
 
-fn invalid(listed: &ListedPart) -> Error {
+fn invalid_part(listed: &ListedPart) -> Error {
     Error::InvalidPart { number: listed.number, etag: listed.etag.clone() }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_held_against_what_is_stored() {
+    fn lists_are_checked_against_the_stored_parts() {
         let there = stored(&[part(1, 10), part(2, 9), part(3, 50), part(4, 60)]);
         let of = |parts: &[(u32, u8)]| assemble(&list(parts), &there, None, &config());
         assert!(matches!(of(&[(2, 2), (1, 1)]), Err(Error::InvalidPartOrder)));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_are_compared_however_they_are_spelled() {
+    fn entity_tags_match_in_any_spelling() {
         let there = stored(&[part(1, 10)]);
         let plain = list(&[(1, 1)]);
         for spelled in [plain.parts[0].etag.to_uppercase(), format!("\"{}\"", plain.parts[0].etag)] {

@@ -1,33 +1,33 @@
-//! What can be changed or asked of a version without its bytes: tags, and the attributes of objects made of parts.
+//! Tags of a version, and the attributes of multipart objects: requests that need no object bytes.
 
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::{ManifestPart, Object, ObjectBody, Permission, Tag, Version, VersionId};
 
-use super::commit::{Place, shown_id};
-use super::get::{Deed, Found, GetObject, VersionSpec, Walk};
+use super::commit::{ObjectLocation, client_version_id};
+use super::get::{FoundObject, GetObject, ManifestCursor, ObjectAction, VersionSpec};
 use super::{Caller, Error, Objects, Result};
 
-/// Reading tags: no list of grants grants that.
-pub(super) const GET_TAGS: Deed =
-    Deed { current: "s3:GetObjectTagging", versioned: "s3:GetObjectVersionTagging", permission: None };
-/// Replacing tags.
-const PUT_TAGS: Deed =
-    Deed { current: "s3:PutObjectTagging", versioned: "s3:PutObjectVersionTagging", permission: None };
-/// Asking for attributes, beside reading the object.
-const ATTRIBUTES: Deed = Deed {
+/// Read tags: no ACL can grant this.
+pub(super) const GET_TAGS: ObjectAction =
+    ObjectAction { current: "s3:GetObjectTagging", versioned: "s3:GetObjectVersionTagging", permission: None };
+/// Replace tags.
+const PUT_TAGS: ObjectAction =
+    ObjectAction { current: "s3:PutObjectTagging", versioned: "s3:PutObjectVersionTagging", permission: None };
+/// Read attributes, in addition to reading the object.
+const ATTRIBUTES: ObjectAction = ObjectAction {
     current: "s3:GetObjectAttributes",
     versioned: "s3:GetObjectVersionAttributes",
     permission: Some(Permission::Read),
 };
-/// How often attributes are looked for again because their object was replaced meanwhile.
+/// Most attempts to read attributes of an object that is being replaced.
 const RETRIES_MAX: usize = 8;
 
 impl Objects {
-    /// The tags of a version, and its id as clients see it.
+    /// The tags of a version, and its id for clients.
     ///
     /// # Errors
     /// As a get of the object.
@@ -39,11 +39,11 @@ impl Objects {
         version: &VersionSpec,
     ) -> Result<(Vec<Tag>, Option<String>)> {
         let located = self.locate(caller, bucket, key, version, GET_TAGS).await?;
-        let shown = shown_id(&located.bucket, &located.version);
+        let shown = client_version_id(&located.bucket, &located.version);
         Ok((located.version.object.map(|object| object.tags).unwrap_or_default(), shown))
     }
 
-    /// Replaces the tags of a version; answers its id as clients see it.
+    /// Replaces the tags of a version; returns its id for clients.
     ///
     /// # Errors
     /// As a get of the object.
@@ -56,40 +56,40 @@ impl Objects {
         tags: Vec<Tag>,
     ) -> Result<Option<String>> {
         let located = self.locate(caller, bucket, key, version, PUT_TAGS).await?;
-        let place = Place::of(&located.bucket, key);
-        self.rewrite(&place, version, |object, _| object.tags.clone_from(&tags)).await
+        let location = ObjectLocation::of(&located.bucket, key);
+        self.rewrite(&location, version, |object, _| object.tags.clone_from(&tags)).await
     }
 
-    /// Changes what an object says beside its bytes, in whichever row its version is; answers its id as clients see it.
-    /// `change` gets the object and its owner. Who may was asked before.
+    /// Changes the metadata of an object in whichever row its version is; returns its id for clients. `change` gets the
+    /// object and its owner. The caller has checked permissions.
     ///
     /// # Errors
-    /// `NoSuchKey`, `NoSuchVersion` or `DeleteMarker` when it is gone by now, and what a commit answers.
+    /// `NoSuchKey`, `NoSuchVersion` or `DeleteMarker` when the version is gone, and the errors of a commit.
     pub(super) async fn rewrite(
         &self,
-        place: &Place,
+        location: &ObjectLocation,
         spec: &VersionSpec,
         change: impl Fn(&mut Object, &str),
     ) -> Result<Option<String>> {
-        let mut race = self.race(place, None);
+        let mut cas = self.cas_loop(location, None);
         loop {
-            let turn = race.turn().await?;
-            let mut version = turn.find(spec).await?.ok_or_else(|| gone(spec))?;
+            let attempt = cas.next_attempt().await?;
+            let mut version = attempt.find(spec).await?.ok_or_else(|| gone(spec))?;
             let Version { id, null, modified, owner, object } = &mut version;
             let Some(object) = object else {
                 let current = *spec == VersionSpec::Current;
                 return Err(Error::DeleteMarker { id: *id, null: *null, modified: *modified, current });
             };
             change(object, owner);
-            let shown = shown_id(turn.bucket(), &version);
-            let next = turn.rewrite(version);
-            if turn.commit(next).await? {
+            let shown = client_version_id(attempt.bucket(), &version);
+            let next = attempt.rewrite(version);
+            if attempt.commit(next).await? {
                 return Ok(shown);
             }
         }
     }
 
-    /// An object and a page of its parts: those behind `after`, at most `max`; whether there are more.
+    /// An object and a page of its parts: those with numbers above `after`, at most `max`; whether there are more.
     ///
     /// # Errors
     /// As a head of the object.
@@ -99,12 +99,12 @@ impl Objects {
         request: &GetObject,
         after: u32,
         max: usize,
-    ) -> Result<(Found, Vec<ManifestPart>, bool)> {
+    ) -> Result<(FoundObject, Vec<ManifestPart>, bool)> {
         for _ in 0..RETRIES_MAX {
             let found = self.head(caller, request).await?;
             let bucket = self.bucket(&request.bucket).await?;
             let (action, permission) = (ATTRIBUTES.action(&request.version), ATTRIBUTES.permission);
-            let asked = Asked { action, permission, key: Some(&request.key), version: Some(&found.version) };
+            let asked = AccessRequest { action, permission, key: Some(&request.key), version: Some(&found.version) };
             caller.check(&bucket, &asked)?;
             let body = found.version.object.as_ref().map(|object| &object.body);
             let Some(ObjectBody::Parts { manifest, count, .. }) = body else { return Ok((found, Vec::new(), false)) };
@@ -115,7 +115,7 @@ impl Objects {
         Err(super::get::missing_bytes())
     }
 
-    /// The parts with numbers above `after`, at most `max`, and whether there are more; `None` when not all are there.
+    /// The parts with numbers above `after`, at most `max`, and whether there are more; `None` if the manifest is incomplete.
     async fn parts_page(
         &self,
         manifest: VersionId,
@@ -123,9 +123,9 @@ impl Objects {
         after: u32,
         max: usize,
     ) -> Result<Option<(Vec<ManifestPart>, bool)>> {
-        let (mut walk, mut page) = (Walk::new(manifest), Vec::new());
+        let (mut cursor, mut page) = (ManifestCursor::new(manifest), Vec::new());
         for _ in 0..count {
-            let Some((_, part)) = walk.next(&self.gateway).await? else { return Ok(None) };
+            let Some((_, part)) = cursor.next(&self.gateway).await? else { return Ok(None) };
             if u32::from(part.number) <= after {
                 continue;
             }

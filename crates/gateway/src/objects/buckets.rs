@@ -8,16 +8,16 @@ mod tests;
 
 use std::sync::Arc;
 
-use larder_model::objects::access::Asked;
-use larder_model::objects::bucket::valid_name;
+use larder_model::objects::access::AccessRequest;
+use larder_model::objects::bucket::is_valid_bucket_name;
 use larder_model::objects::{Bucket, BucketId, BucketState, Permission};
 use larder_model::rows::CatalogueKey;
 
 use super::acl::AclChoice;
 use super::{Caller, Error, Objects, Result};
-use crate::types::Edit;
+use crate::types::CatalogueEdit;
 
-/// What an ACL has to grant for an action on a bucket. All others are its owner's, unless a policy allows them.
+/// The ACL permission that grants each action on a bucket. Any other action is the owner's, unless a policy allows it.
 const GRANTED: &[(&str, Permission)] = &[
     ("s3:ListBucket", Permission::Read),
     ("s3:ListBucketVersions", Permission::Read),
@@ -26,7 +26,7 @@ const GRANTED: &[(&str, Permission)] = &[
     ("s3:PutBucketAcl", Permission::WriteAcp),
 ];
 
-/// Where an own bucket may be created again.
+/// The region in which creating an own bucket again succeeds.
 const LENIENT_REGION: &str = "us-east-1";
 
 /// A page of buckets.
@@ -34,16 +34,16 @@ const LENIENT_REGION: &str = "us-east-1";
 pub struct BucketsPage {
     /// The buckets, by name.
     pub buckets: Vec<Arc<Bucket>>,
-    /// The name behind which the next page begins; `None` at the end.
+    /// The name after which the next page begins; `None` at the end.
     pub next: Option<String>,
 }
 
 impl Objects {
-    /// Creates a bucket; its caller owns it. As in AWS, who creates an own bucket of us-east-1 again sets its grants anew.
+    /// Creates a bucket owned by the caller. As in AWS, creating an own bucket of us-east-1 again replaces its ACL.
     ///
     /// # Errors
-    /// `AccessDenied` for nobody, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`, `OperationAborted` while one of this
-    /// name is being deleted, and what a list of grants may be refused for.
+    /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`,
+    /// `OperationAborted` while a bucket of this name is being deleted, and the refusals of an ACL choice.
     pub async fn create_bucket(
         &self,
         caller: &Caller,
@@ -51,8 +51,8 @@ impl Objects {
         acl: AclChoice,
         location: Option<String>,
     ) -> Result<()> {
-        let user = caller.signed()?;
-        if !valid_name(name) {
+        let user = caller.require_user()?;
+        if !is_valid_bucket_name(name) {
             return Err(Error::InvalidBucketName(name.to_owned()));
         }
         let acl = self.resolve_acl(&acl, &user.id, &user.id).await?.unwrap_or_default();
@@ -60,7 +60,7 @@ impl Objects {
         let id = BucketId::new(self.gateway.issue().await?, self.gateway.actor);
         let location = location.filter(|location| *location != self.config.region);
         let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.now()) };
-        let created = self.gateway.change_as(|catalogue| {
+        let created = self.gateway.change_catalogue_as(|catalogue| {
             if let Some(found) = catalogue.s3_bucket(name) {
                 let own = found.owner == user.id;
                 return match found.state {
@@ -74,18 +74,18 @@ impl Objects {
             if !user.admin && current >= allowed {
                 return Err(Error::TooManyBuckets { current, allowed });
             }
-            Ok(Edit::Write(key_of(name), bucket.to_json()))
+            Ok(CatalogueEdit::Write(key_of(name), bucket.to_json()))
         });
         created.await.map(|_| ())
     }
 
-    /// The region that a bucket is in, as its clients are told.
+    /// The region of a bucket for its clients.
     #[must_use]
     pub fn location<'a>(&'a self, bucket: &'a Bucket) -> &'a str {
         bucket.location.as_deref().unwrap_or(&self.config.region)
     }
 
-    /// The bucket, if the caller may do `action` (as policies name it) on it.
+    /// The bucket, if the caller may do `action` (a policy action name) on it.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
@@ -95,27 +95,27 @@ impl Objects {
         Ok(bucket)
     }
 
-    /// The caller's buckets behind `after` whose names begin with `prefix`, at most `max`.
+    /// The caller's buckets after `after` whose names begin with `prefix`, at most `max`.
     ///
     /// # Errors
-    /// `AccessDenied` for nobody.
+    /// `AccessDenied` for an anonymous caller.
     pub async fn list_buckets(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
-        let user = caller.signed()?;
-        self.gateway.refresh().await?;
-        let catalogue = self.gateway.fresh().await?;
-        let behind = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
-        let named = behind.take_while(|bucket| bucket.name.starts_with(prefix));
+        let user = caller.require_user()?;
+        self.gateway.refresh_catalogue().await?;
+        let catalogue = self.gateway.fresh_catalogue().await?;
+        let following = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
+        let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
         let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
         let buckets: Vec<_> = own.by_ref().take(max).map(Arc::clone).collect();
         let next = own.next().and(buckets.last()).map(|last| last.name.clone());
         Ok(BucketsPage { buckets, next })
     }
 
-    /// Changes the configuration of a bucket; holds on every running gateway once this is answered. `change` may be called
-    /// more than once, each time with what is there.
+    /// Changes the configuration of a bucket. When this returns, every live gateway applies it. `change` may run more
+    /// than once, each time on the current bucket.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied` (also for what its public access block refuses), and what `change` answers.
+    /// `NoSuchBucket`, `AccessDenied` (also by its public access block), and the errors of `change`.
     pub async fn configure(
         &self,
         caller: &Caller,
@@ -123,39 +123,48 @@ impl Objects {
         action: &'static str,
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
-        let edit = self.gateway.change_as::<Error>(|catalogue| {
+        let edit = self.gateway.change_catalogue_as::<Error>(|catalogue| {
             let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
             let before = found.ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             check(caller, before, action)?;
             let mut bucket = Bucket::clone(before);
             change(&mut bucket)?;
             refuse_public(before, &bucket)?;
-            Ok(if bucket == **before { Edit::Nothing } else { Edit::Write(key_of(name), bucket.to_json()) })
+            Ok(if bucket == **before {
+                CatalogueEdit::Nothing
+            } else {
+                CatalogueEdit::Write(key_of(name), bucket.to_json())
+            })
         });
+        // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
         let number = edit.await?;
-        Ok(self.gateway.seen_by_all(number).await?)
+        Ok(self.gateway.await_propagation(number).await?)
     }
 }
 
-/// The bucket as it is, with the grants of one that would be made.
-fn regrant(found: &Bucket, wanted: &Bucket) -> Result<Edit> {
+/// The existing bucket with the ACL of the requested one.
+fn regrant(found: &Bucket, wanted: &Bucket) -> Result<CatalogueEdit> {
     let again = Bucket { acl: wanted.acl.clone(), ..found.clone() };
     refuse_public(found, &again)?;
-    Ok(if again == *found { Edit::Nothing } else { Edit::Write(key_of(&found.name), again.to_json()) })
+    Ok(if again == *found {
+        CatalogueEdit::Nothing
+    } else {
+        CatalogueEdit::Write(key_of(&found.name), again.to_json())
+    })
 }
 
-/// Row of a bucket.
+/// The catalogue key of a bucket.
 fn key_of(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
 }
 
-/// Refuses what the caller may not do on a bucket.
+/// Refuses an action the caller may not do on a bucket.
 fn check(caller: &Caller, bucket: &Bucket, action: &'static str) -> Result<()> {
     let permission = GRANTED.iter().find(|(granted, _)| *granted == action).map(|(_, permission)| *permission);
-    caller.check(bucket, &Asked { action, permission, key: None, version: None })
+    caller.check(bucket, &AccessRequest { action, permission, key: None, version: None })
 }
 
-/// Refuses new grants to the public that the public access block, as it will be, does not let in.
+/// Refuses new public grants that the public access block, after the change, does not allow.
 fn refuse_public(before: &Bucket, bucket: &Bucket) -> Result<()> {
     let Some(block) = bucket.public_access else { return Ok(()) };
     let acl = bucket.acl != before.acl && block.refuses_acl(&bucket.acl);

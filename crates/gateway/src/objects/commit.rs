@@ -1,245 +1,267 @@
-//! The one way a key changes: a compare-and-set on its head, inside a section.
+//! The only way a key changes: a compare-and-set on its head, under a catalogue guard.
 //!
 //! ```text
-//! lined up ─> section opened ─> head read ─> own blob not doomed ─> the caller decides ─> compare and set ─> what was replaced goes
-//!    ^                                                                                        │ conflict
-//!    └────────────────────────────────────────────────────────────────────────────────────────┘
+//! queue ─> guard catalogue ─> read head ─> check own gc mark ─> caller decides ─> compare and set ─> release replaced bytes
+//!   ^                                                                                 │ conflict
+//!   └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! A sweeper marks a blob as doomed, *touches* the head ([`Objects::touch`]), looks whether it names the blob, and only then
-//! removes it. A writer reads the head first and then looks for the mark: whatever the pauses, one of the two gives way.
+//! A sweeper writes a gc mark for a blob, *fences* the head ([`Objects::fence_head`]), checks that no version references
+//! the blob, and only then removes it. A writer reads the head first and the mark second: in any interleaving one of the
+//! two gives way.
 
-mod place;
+mod location;
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 mod versions;
 
-pub(super) use place::Place;
-pub(super) use versions::{Next, bytes_of, id_text, shown_id};
+pub(super) use location::ObjectLocation;
+pub(super) use versions::{KeyChange, client_version_id, external_body, version_id_text};
 
 use std::sync::Arc;
 
 use larder_model::content::BlobId;
-use larder_model::objects::{Bucket, BucketId, Entry, Head};
+use larder_model::objects::{Bucket, BucketId, ListingEntry, ObjectHead};
 use larder_model::rows::{Micros, Row, Stamp};
-use larder_store::{Durability, Head as HeadRow, Kind, Level, Options, Partition, Purpose, Range, ReadQuery, Swap};
+use larder_store::{
+    CallOptions, CasResult, ConsistencyLevel, Durability, HeadWrite, Kind, Partition, Purpose, Range, ReadQuery,
+};
 use tokio::time::Instant;
 
-use super::section::Section;
+use super::section::CatalogueGuard;
 use super::{Error, Objects, Result};
-use crate::contention::WriterPlace;
-use crate::{Gateway, Rule};
+use crate::Gateway;
+use crate::contention::WriterTurn;
 
-/// How long a head without any version stays, in microseconds: its stamp orders the writes that follow.
+/// How long a head without versions stays, in microseconds: its stamp orders the writes that follow.
 const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
-/// How often a change is tried against others before it is told to come again.
+/// Most attempts of one change before the client gets `Overloaded`.
 const ATTEMPTS_MAX: usize = 1000;
 
-/// The head of a key as it was read.
+/// The head of a key as read.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
-    /// What it says; nothing when there is none.
-    pub(super) head: Head,
-    /// Its stamp, when there is one.
+pub(super) struct ObservedHead {
+    /// The decoded head; the default when there is no row.
+    pub(super) head: ObjectHead,
+    /// The stamp of its row, if there is one.
     pub(super) stamp: Option<Stamp>,
 }
 
-/// A change of a key that is tried until it meets no other.
-pub(super) struct Race<'a> {
+/// Retries a change of a key until its compare-and-set succeeds.
+pub(super) struct CasLoop<'a> {
     objects: &'a Objects,
-    place: &'a Place,
-    /// The blob the change brings.
+    location: &'a ObjectLocation,
+    /// The blob the change makes referenced.
     blob: Option<BlobId>,
     purpose: Purpose,
     attempts: usize,
     deadline: Instant,
 }
 
-/// One try: what holds until [`Turn::commit`] is refused.
-pub(super) struct Turn<'a> {
+/// One attempt of a [`CasLoop`]: the state that [`CasAttempt::commit`] compares with.
+pub(super) struct CasAttempt<'a> {
     objects: &'a Objects,
-    place: &'a Place,
-    section: Section<'a>,
-    /// Of the writers of this key in this gateway, it is this one's turn.
-    writer: WriterPlace<'a>,
+    location: &'a ObjectLocation,
+    guard: CatalogueGuard<'a>,
+    /// The place of this writer in the queue of the key's writers in this gateway.
+    writer: WriterTurn<'a>,
     /// The head's partition.
     pub(super) partition: Partition,
-    /// The head as this try found it.
-    pub(super) head: Head,
-    /// The stamp of that head.
+    /// The head this attempt read.
+    pub(super) head: ObjectHead,
+    /// The stamp of that head: the compare-and-set expects it.
     expected: Option<Stamp>,
-    /// The stamp of the head to be.
+    /// The stamp of the new head.
     pub(super) stamp: Stamp,
-    /// How the store is asked.
-    pub(super) options: Options,
+    /// Level, deadline and durability of the store calls.
+    pub(super) options: CallOptions,
 }
 
 impl Objects {
-    /// Begins a change of the key at `place` that brings `blob`. Then, in a loop: [`Race::turn`], decide, [`Turn::commit`],
-    /// until that answers `true`.
-    pub(super) fn race<'a>(&'a self, place: &'a Place, blob: Option<BlobId>) -> Race<'a> {
+    /// Begins a change of the key at `location` that references `blob`. The caller loops over [`CasLoop::next_attempt`]
+    /// and [`CasAttempt::commit`] until the commit returns `true`.
+    pub(super) fn cas_loop<'a>(&'a self, location: &'a ObjectLocation, blob: Option<BlobId>) -> CasLoop<'a> {
         let deadline = Instant::now() + self.gateway.config.timeout;
-        Race { objects: self, place, blob, purpose: Purpose::Data, attempts: 0, deadline }
+        CasLoop { objects: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
     }
 
-    /// How the store is asked on behalf of a request.
-    pub(super) fn options(&self) -> Options {
+    /// Store options of a request.
+    pub(super) fn options(&self) -> CallOptions {
         options_until(&self.gateway, Instant::now() + self.gateway.config.timeout)
     }
 
     /// Reads the head of a partition.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(super) async fn read_head(&self, partition: &Partition, options: &Options) -> Result<Seen> {
-        let row = read_row(&self.gateway, partition, options).await?;
+    /// Any error of the store.
+    pub(super) async fn read_head(&self, partition: &Partition, options: &CallOptions) -> Result<ObservedHead> {
+        let row = read_head_row(&self.gateway, partition, options).await?;
         Ok(match row {
-            Some(row) => Seen { stamp: Some(row.stamp), head: Head::decode(row.value)? },
-            None => Seen { head: Head::default(), stamp: None },
+            Some(row) => ObservedHead { stamp: Some(row.stamp), head: ObjectHead::decode(row.value)? },
+            None => ObservedHead { head: ObjectHead::default(), stamp: None },
         })
     }
 
-    /// Rewrites a head as it is, with a greater stamp, whether its bucket still takes requests or not: a writer that read it
-    /// before fails. A head that was not there is there then, and says so. What it listed for release is released. Answers
-    /// what the head says.
+    /// Fences a head: rewrites it unchanged with a greater stamp, so that a writer that read it before fails its
+    /// compare-and-set. Creates an empty head if there is none, works on a closing bucket too, and drains the release
+    /// list. Returns the head.
     ///
     /// # Errors
-    /// What the store answers; `Overloaded` when the key never rests.
-    pub(super) async fn touch(&self, bucket: BucketId, key: &bytes::Bytes) -> Result<Head> {
+    /// Any error of the store; `Overloaded` after too many conflicts.
+    pub(super) async fn fence_head(&self, bucket: BucketId, key: &bytes::Bytes) -> Result<ObjectHead> {
         let partition = Partition::head(bucket, key);
         for attempt in 0..ATTEMPTS_MAX {
             let options = self.options().reclaiming();
-            let writer = self.gateway.line_up(&partition, options.deadline).await?;
-            let seen = self.read_head(&partition, &options).await?;
-            let stamp = self.stamp_above(seen.stamp).await?;
-            let drains = self.gateway.rule(Rule::DrainReleases);
-            let releases = if drains { seen.head.release.clone() } else { Vec::new() };
-            let head = Head { release: Vec::new(), ..seen.head };
+            let writer = self.gateway.wait_for_turn(&partition, options.deadline).await?;
+            let observed = self.read_head(&partition, &options).await?;
+            let stamp = self.stamp_above(observed.stamp).await?;
+            let mut head = observed.head;
+            // Crash: the writer of this head may have died before it released these bytes [invariant 62].
+            let releases = std::mem::take(&mut head.release);
             let row = head_row(&self.gateway, &head, bucket, key, stamp);
-            match self.gateway.ports.store.apply_if(&partition, seen.stamp, row, Vec::new(), &options).await? {
-                Swap::Applied => {
+            match self.gateway.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
+                CasResult::Applied => {
                     drop(writer);
                     self.drain(releases).await;
                     return Ok(head);
                 }
-                Swap::Conflict(_) => drop(writer),
+                CasResult::Conflict(_) => drop(writer),
             }
-            self.gateway.give_way(attempt, options.deadline).await?;
+            self.gateway.back_off(attempt, options.deadline).await?;
         }
         Err(crate::Error::Overloaded { retry_after: 1 }.into())
     }
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
     async fn stamp_above(&self, expected: Option<Stamp>) -> Result<Stamp> {
-        self.gateway.clock.pass(expected.map_or(0, |stamp| stamp + 1));
+        self.gateway.clock.observe(expected.map_or(0, |stamp| stamp + 1));
         Ok(self.gateway.issue().await?)
     }
 }
 
-impl<'a> Race<'a> {
-    /// The same change, which removes something.
+impl<'a> CasLoop<'a> {
+    /// Marks the change as one that frees space: the store accepts it on a full disk.
     pub(super) fn reclaiming(self) -> Self {
         Self { purpose: Purpose::Reclaim, ..self }
     }
 
-    /// The next try: the bucket and the head as they are now, and the change's blob not in a sweeper's hands.
+    /// The next attempt: reads the bucket and the head anew, and checks that no sweeper has marked the blob.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Overloaded` when others were faster too often or the blob is being swept; what the store answers.
-    pub(super) async fn turn(&mut self) -> Result<Turn<'a>> {
-        let Self { objects, place, .. } = *self;
+    /// `NoSuchBucket`; `Overloaded` after too many conflicts or when the blob has a gc mark; any error of the store.
+    pub(super) async fn next_attempt(&mut self) -> Result<CasAttempt<'a>> {
+        let Self { objects, location, .. } = *self;
         if let Some(conflicts) = self.attempts.checked_sub(1) {
-            objects.gateway.give_way(conflicts, self.deadline).await?;
+            objects.gateway.back_off(conflicts, self.deadline).await?;
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
-        let options = Options { purpose: self.purpose, ..options_until(&objects.gateway, self.deadline) };
-        let partition = place.partition();
-        let writer = objects.gateway.line_up(&partition, self.deadline).await?;
-        let section = objects.section(&place.name, place.id).await?;
-        let seen = objects.read_head(&partition, &options).await?;
+        let partition = location.partition();
+        let writer = objects.gateway.wait_for_turn(&partition, self.deadline).await?;
+        // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
+        // the guard fails.
+        let guard = objects.guard_bucket(&location.name, location.id).await?;
+        let deadline = guard.deadline.map_or(self.deadline, |end| end.min(self.deadline));
+        let options = CallOptions { purpose: self.purpose, ..options_until(&objects.gateway, deadline) };
+        let observed = objects.read_head(&partition, &options).await?;
+        // Race: head before mark. A sweeper that marks after this check fences the head, and the commit conflicts.
         if let Some(blob) = self.blob
-            && objects.gateway.rule(Rule::FenceSweeper)
             && objects.gateway.has_gc_mark(blob, &options).await?
         {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
-        let stamp = objects.stamp_above(seen.stamp).await?;
-        Ok(Turn { objects, place, section, writer, partition, head: seen.head, expected: seen.stamp, stamp, options })
+        let stamp = objects.stamp_above(observed.stamp).await?;
+        Ok(CasAttempt {
+            objects,
+            location,
+            guard,
+            writer,
+            partition,
+            head: observed.head,
+            expected: observed.stamp,
+            stamp,
+            options,
+        })
     }
 }
 
-impl Turn<'_> {
-    /// The bucket as this try found it: it holds until the commit.
+impl CasAttempt<'_> {
+    /// The bucket of this attempt: the guard keeps it valid until the commit.
     pub(super) fn bucket(&self) -> &Bucket {
-        &self.section.bucket
+        &self.guard.bucket
     }
 
-    /// Writes the head and rows of the partition if the head is still the one that was read. `next.head.release` lists what
-    /// this change replaces: it is removed then, as is what the replaced head still listed. `false`: somebody was faster.
+    /// Writes the head and the rows of the partition if the head is unchanged, then releases the bytes in `next.head.release`
+    /// and in the release list of the replaced head. `false`: another writer changed the head first.
     ///
     /// # Errors
-    /// What the store answers; `TimedOut` when the change may or may not have happened.
-    pub(super) async fn commit(self, next: Next) -> Result<bool> {
-        let Self { objects, place, section, writer, partition, head, expected, stamp, options } = self;
+    /// Any error of the store; `TimedOut` when the change may or may not have happened.
+    pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
+        let Self { objects, location, guard, writer, partition, head, expected, stamp, options } = self;
         let gateway = &objects.gateway;
-        let row = head_row(gateway, &next.head, place.id, &place.key, stamp);
+        let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();
         let swap = gateway.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
         match swap {
-            Ok(Swap::Applied) => {}
-            Ok(Swap::Conflict(_)) => return Ok(false),
+            Ok(CasResult::Applied) => {}
+            Ok(CasResult::Conflict(_)) => return Ok(false),
             Err(error) if error.kind == Kind::TimedOut => {
-                // The head itself says whether this change is in it; until it does, the change may still come.
-                let Ok(now) = read_row(gateway, &partition, &gateway.own(Level::Quorum)).await else {
-                    section.linger(Arc::clone(gateway), partition);
+                // Race: the store may still apply the change; the guard stays until a read of the head decides.
+                let Ok(now) =
+                    read_head_row(gateway, &partition, &gateway.internal_options(ConsistencyLevel::Quorum)).await
+                else {
+                    guard.hold_until_decided(Arc::clone(gateway), partition);
                     return Err(crate::Error::TimedOut.into());
                 };
                 if now.is_none_or(|row| (row.stamp, row.value) != (stamp, value)) {
                     return Err(crate::Error::TimedOut.into());
                 }
-                // It has happened: whatever else fails now must not make anybody remove the bytes it brought.
-                gateway.on_disk().await.map_err(|_| crate::Error::TimedOut)?;
+                // The change is visible: any other error now would let the caller remove the bytes it references.
+                gateway.await_sync().await.map_err(|_| crate::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }
-        drop((section, writer));
-        let left = if gateway.rule(Rule::DrainReleases) { head.release.as_slice() } else { &[] };
-        let releases = left.iter().chain(&next.head.release).copied().collect();
+        // Crash: from here on the committed head lists what to release, so the next writer or the sweeper finishes it.
+        drop((guard, writer));
+        let releases = head.release.iter().chain(&next.head.release).copied().collect();
         objects.drain(releases).await;
         Ok(true)
     }
 }
 
-fn options_until(gateway: &Gateway, deadline: Instant) -> Options {
+fn options_until(gateway: &Gateway, deadline: Instant) -> CallOptions {
     let durability = if gateway.config.durable { Durability::Disk } else { Durability::Buffered };
-    Options::new(Level::Quorum, deadline, durability)
+    CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
 }
 
-pub(super) async fn read_row(gateway: &Gateway, partition: &Partition, options: &Options) -> Result<Option<Row>> {
+pub(super) async fn read_head_row(
+    gateway: &Gateway,
+    partition: &Partition,
+    options: &CallOptions,
+) -> Result<Option<Row>> {
     let range = Range { from: None, to: Some(bytes::Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
     Ok(gateway.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
 }
 
-/// A head with its shadow, the key's listing entry.
-fn head_row(gateway: &Gateway, head: &Head, bucket: BucketId, key: &bytes::Bytes, stamp: Stamp) -> HeadRow {
+/// The row of a head with its derived row, the key's listing entry.
+fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes::Bytes, stamp: Stamp) -> HeadWrite {
     let row = Row { name: bytes::Bytes::new(), value: head.encode(), stamp, expires: expiry(gateway, head) };
-    let shadow = place::shadow(bucket, key, Entry::of(head).map(|entry| entry.encode()));
-    HeadRow { row, shadow: Some(shadow) }
+    let derived = location::derived_row(bucket, key, ListingEntry::of(head).map(|entry| entry.encode()));
+    HeadWrite { row, derived: Some(derived) }
 }
 
-/// A head without any version goes after a day.
-fn expiry(gateway: &Gateway, head: &Head) -> Option<Micros> {
-    let stays = if gateway.rule(Rule::KeepDeletedHeads) { DELETED_HEAD_MICROS } else { 0 };
-    head.current.is_none().then(|| gateway.now() + stays)
+/// A head without versions expires after a day. Race: without it the next put, by a slower clock, would stamp below the
+/// deletion and not be listed [invariant 56].
+fn expiry(gateway: &Gateway, head: &ObjectHead) -> Option<Micros> {
+    head.current.is_none().then(|| gateway.now() + DELETED_HEAD_MICROS)
 }
 
 impl Error {
-    /// Whether a race was lost for good: others were faster too often.
+    /// Whether the change failed by contention: too many conflicts with other writers.
     pub(super) fn is_contention(&self) -> bool {
         matches!(self, Self::Gateway(crate::Error::Overloaded { .. }))
     }

@@ -1,4 +1,4 @@
-//! Copying objects. Copies to another key copy bytes; a copy of a key onto itself shares them.
+//! Copies of objects. A copy to another key copies bytes; a copy of a key onto itself shares them [invariant 61].
 
 #[cfg(test)]
 mod tests;
@@ -8,63 +8,64 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::PART_BYTES_MAX;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, Permission, SystemHeader, Tag, Version};
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};
 use super::attributes::GET_TAGS;
-use super::commit::{Place, bytes_of, id_text, shown_id};
-use super::get::{Found, GetObject, ObjectReader, VersionSpec, Window, missing_bytes};
-use super::put::{About, ChecksumWanted, Incoming, Stored, WriteConditions, lost, owner_of};
-use super::receive::{Destination, Received};
+use super::commit::{ObjectLocation, client_version_id, external_body, version_id_text};
+use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
+use super::put::{
+    ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, owner_of,
+};
+use super::receive::{BlobDestination, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
-use crate::Rule;
 use crate::body::{BodyError, ByteStream};
 
-/// Headers of an object that a copy never takes over (AWS, CopyObject).
+/// Headers a copy never inherits (AWS, CopyObject).
 pub const NEVER_COPIED: &[SystemHeader] = &[SystemHeader::StorageClass, SystemHeader::WebsiteRedirect];
-/// How much of the source is read at a time.
+/// Bytes of the source per read.
 const PIECE_BYTES: usize = 256 * 1024;
-/// How often a copy starts again because its source was replaced while it was at it.
+/// Most attempts of a copy whose source is being replaced.
 const RETRIES_MAX: usize = 8;
 
-/// A copy.
+/// A request to copy an object.
 pub struct CopyObject {
-    /// The source, with its version and conditions; `Whole`.
+    /// The source, with its version and conditions; its window is `Whole`.
     pub source: GetObject,
     /// Bucket of the destination.
     pub bucket: String,
     /// Key of the destination.
     pub key: Bytes,
-    /// What replaces headers and metadata of the source; `None` takes them over.
-    pub replace: Option<About>,
-    /// What replaces the tags; `None` takes them over.
+    /// New headers and metadata; `None` inherits those of the source.
+    pub replace: Option<ObjectMetadata>,
+    /// New tags; `None` inherits those of the source.
     pub tags: Option<Vec<Tag>>,
-    /// Who may: never copied.
+    /// The ACL: never inherited.
     pub acl: AclChoice,
-    /// What the request says of the headers that are [`NEVER_COPIED`].
+    /// The request's own values of the [`NEVER_COPIED`] headers.
     pub own: Vec<(SystemHeader, Bytes)>,
-    /// Whether the request says anything of them: then a copy onto itself is allowed.
+    /// Whether the request has any of those headers: a copy onto itself is valid then.
     pub changes_more: bool,
-    /// The checksum to compute; otherwise the source's algorithm.
+    /// The checksum to compute; `None`: the source's algorithm.
     pub checksum: Option<Algorithm>,
-    /// What must hold of the destination.
+    /// Conditions on the destination.
     pub conditions: WriteConditions,
 }
 
-/// A copy that was made.
+/// A finished copy.
 #[derive(Debug, Clone)]
-pub struct Copied {
+pub struct CopiedObject {
     /// The new version.
-    pub stored: Stored,
-    /// The source's version id, where versions are kept.
+    pub stored: StoredVersion,
+    /// The source's version id, in a bucket with versioning.
     pub source_version: Option<String>,
 }
 
-/// Where a copy goes, and what is said about it.
-struct Target {
-    place: Place,
+/// The destination of a copy.
+struct CopyTarget {
+    location: ObjectLocation,
     owner: String,
     acl: Option<Acl>,
     onto_itself: bool,
@@ -74,55 +75,59 @@ impl Objects {
     /// Copies an object.
     ///
     /// # Errors
-    /// Those of a get of the source, its tags included if they are taken over, and of a put of the destination; `InvalidRequest` for a source above 5 GiB and for a copy
-    /// onto itself that changes nothing.
-    pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<Copied> {
+    /// Those of a get of the source, its tags included if inherited, and of a put of the destination; `InvalidRequest`
+    /// for a source above 5 GiB and for a copy onto itself that changes nothing.
+    pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
         let given = request.tags.as_deref().unwrap_or_default();
-        let bucket = self.writable(caller, &request.bucket, &request.key, given).await?;
+        let bucket = self.bucket_for_put(caller, &request.bucket, &request.key, given).await?;
         let owner = owner_of(caller, &bucket);
         let acl = self.acl_for(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
-        let target = Target { place: Place::of(&bucket, &request.key), owner, acl, onto_itself };
+        let target = CopyTarget { location: ObjectLocation::of(&bucket, &request.key), owner, acl, onto_itself };
         refuse_unchanged(&request, onto_itself)?;
-        self.check_early(&target.place, &request.conditions).await?;
-        let source = GetObject { window: Window::Whole, ..request.source.clone() };
+        self.precheck_conditions(&target.location, &request.conditions).await?;
+        let source = GetObject { window: ReadWindow::Whole, ..request.source.clone() };
         for _ in 0..RETRIES_MAX {
             let (found, reader) = self.open_source(caller, source.clone()).await?;
             refuse_large(&found)?;
             self.check_tags(caller, &request, &bucket, &found).await?;
             let source_version = found.version_id.clone();
-            let stored = if self.shares(&request, &target, &found) {
+            let stored = if shares(&request, &target, &found) {
                 drop(reader);
                 self.copy_shared(&request, &target, &found).await?
             } else {
                 Some(self.copy_bytes(&request, &target, &found, reader).await?)
             };
             if let Some(stored) = stored {
-                return Ok(Copied { stored, source_version });
+                return Ok(CopiedObject { stored, source_version });
             }
         }
         Err(missing_bytes())
     }
 
-    /// Tags that are taken over are read there and given here: whoever copies has to be allowed both.
-    async fn check_tags(&self, caller: &Caller, request: &CopyObject, to: &Bucket, found: &Found) -> Result<()> {
+    /// Inheriting tags requires permission to read them at the source and to write them at the destination.
+    async fn check_tags(&self, caller: &Caller, request: &CopyObject, to: &Bucket, found: &FoundObject) -> Result<()> {
         let tagged = found.version.object.as_ref().is_some_and(|object| !object.tags.is_empty());
         if request.tags.is_some() || !tagged {
             return Ok(());
         }
         let GetObject { bucket, key, version, .. } = &request.source;
         let (action, version) = (GET_TAGS.action(version), Some(&found.version));
-        let read = Asked { action, permission: GET_TAGS.permission, key: Some(key), version };
+        let read = AccessRequest { action, permission: GET_TAGS.permission, key: Some(key), version };
         caller.check(&*self.bucket(bucket).await?, &read)?;
         let (action, key) = ("s3:PutObjectTagging", Some(request.key.as_ref()));
-        caller.check(to, &Asked { action, permission: Some(Permission::Write), key, version: None })
+        caller.check(to, &AccessRequest { action, permission: Some(Permission::Write), key, version: None })
     }
 
-    /// The source of a copy and a reader of the bytes asked for.
+    /// The source of a copy and a reader of its bytes.
     ///
     /// # Errors
-    /// As [`Self::get`], in the words of copies: a delete marker is none, conditions fail as those of a write.
-    pub(super) async fn open_source(&self, caller: &Caller, mut source: GetObject) -> Result<(Found, ObjectReader)> {
+    /// As [`Self::get`]; a delete marker and failed conditions become errors of a copy.
+    pub(super) async fn open_source(
+        &self,
+        caller: &Caller,
+        mut source: GetObject,
+    ) -> Result<(FoundObject, ObjectReader)> {
         source.conditions.always_precondition = true;
         self.get(caller, &source).await.map_err(|error| match error {
             Error::DeleteMarker { current: true, .. } => Error::NoSuchKey,
@@ -134,40 +139,32 @@ impl Objects {
     /// Receives the bytes of an object as those of another.
     ///
     /// # Errors
-    /// As [`Self::receive`], and `Damaged` when the source is.
+    /// As [`Self::receive`], and `Damaged` when the source is damaged.
     pub(super) async fn receive_copy(
         &self,
         reader: ObjectReader,
         checksum: ChecksumWanted,
-        to: Destination,
-    ) -> Result<Received> {
+        to: BlobDestination,
+    ) -> Result<VerifiedBody> {
         let failed = Arc::new(Mutex::new(None));
         let length = Some(reader.left());
         let stream = Box::new(CopyStream { reader, failed: Arc::clone(&failed) });
-        let received = self.receive(Incoming { stream, length, md5: None, checksum }, to).await;
-        // What stopped the source says more than that the body broke off.
+        let received = self.receive(UploadBody { stream, length, md5: None, checksum }, to).await;
+        // The error of the source is more precise than a broken body.
         received.map_err(|error| failed.lock().take().unwrap_or(error))
-    }
-
-    /// Whether source and copy name the same bytes: versions of one key may, and the checksum must be the same one.
-    fn shares(&self, request: &CopyObject, target: &Target, found: &Found) -> bool {
-        let one_key = target.onto_itself || !self.gateway.rule(Rule::CopyBytes);
-        let object = found.version.object.as_ref();
-        let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
-        one_key && request.checksum.is_none_or(|wanted| Some(wanted) == algorithm)
     }
 
     async fn copy_bytes(
         &self,
         request: &CopyObject,
-        target: &Target,
-        found: &Found,
+        target: &CopyTarget,
+        found: &FoundObject,
         reader: ObjectReader,
-    ) -> Result<Stored> {
+    ) -> Result<StoredVersion> {
         let Some(source) = &found.version.object else { return Err(missing_bytes()) };
         let own = source.checksum.as_ref().map(|checksum| checksum.algorithm);
         let checksum = request.checksum.or(own).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
-        let to = self.object_destination(&target.place).await?;
+        let to = self.object_destination(&target.location).await?;
         let received = self.receive_copy(reader, checksum, to).await?;
         let object = Object {
             body: received.body.clone(),
@@ -176,38 +173,52 @@ impl Objects {
             upload: None,
             ..described(request, target, source)
         };
-        self.store(&target.place, target.owner.clone(), object, received, &request.conditions).await
+        self.commit_object(&target.location, target.owner.clone(), object, received, &request.conditions).await
     }
 
-    /// Writes a version that names the bytes of the source; `None` when the source is not there any more.
-    async fn copy_shared(&self, request: &CopyObject, target: &Target, found: &Found) -> Result<Option<Stored>> {
+    /// Writes a version that references the bytes of the source; `None` when the source is gone.
+    async fn copy_shared(
+        &self,
+        request: &CopyObject,
+        target: &CopyTarget,
+        found: &FoundObject,
+    ) -> Result<Option<StoredVersion>> {
         let Some(source) = &found.version.object else { return Ok(None) };
-        let spec = VersionSpec::Id(id_text(&found.version));
-        let mut race = self.race(&target.place, None);
+        let spec = VersionSpec::Id(version_id_text(&found.version));
+        let mut cas = self.cas_loop(&target.location, None);
         loop {
-            let turn = race.turn().await.map_err(|error| lost(error, &request.conditions))?;
-            request.conditions.check(turn.head.current.as_ref())?;
-            if target.onto_itself && !is_same(&found.version, turn.find(&spec).await?.as_ref()) {
+            let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
+            request.conditions.check(attempt.head.current.as_ref())?;
+            // Race: the source must still be there in this attempt; a removal of it would have released the shared bytes.
+            if target.onto_itself && !is_same(&found.version, attempt.find(&spec).await?.as_ref()) {
                 return Ok(None);
             }
             let object = described(request, target, source);
-            refuse_public(turn.bucket(), object.acl.as_ref())?;
-            let version = turn.new_version(target.owner.clone(), Some(object));
-            let version_id = shown_id(turn.bucket(), &version);
-            let next = turn.add_shared(version.clone()).await?;
-            if turn.commit(next).await? {
-                return Ok(Some(Stored { version, version_id }));
+            refuse_public(attempt.bucket(), object.acl.as_ref())?;
+            let version = attempt.new_version(target.owner.clone(), Some(object));
+            let version_id = client_version_id(attempt.bucket(), &version);
+            let next = attempt.add_shared(version.clone()).await?;
+            if attempt.commit(next).await? {
+                return Ok(Some(StoredVersion { version, version_id }));
             }
         }
     }
 }
 
-/// The source with what is said about the copy.
-fn described(request: &CopyObject, target: &Target, source: &Object) -> Object {
+/// Whether the copy can share the source's bytes: same key, same checksum algorithm. A deletion of the source removes
+/// the bytes of its key, whatever other keys reference [invariant 61].
+fn shares(request: &CopyObject, target: &CopyTarget, found: &FoundObject) -> bool {
+    let object = found.version.object.as_ref();
+    let algorithm = object.and_then(|object| object.checksum.as_ref()).map(|checksum| checksum.algorithm);
+    target.onto_itself && request.checksum.is_none_or(|wanted| Some(wanted) == algorithm)
+}
+
+/// The object of a copy: the source with the request's metadata.
+fn described(request: &CopyObject, target: &CopyTarget, source: &Object) -> Object {
     let mut object = Object { acl: target.acl.clone(), ..source.clone() };
-    if let Some(about) = &request.replace {
-        object.headers.clone_from(&about.headers);
-        object.meta.clone_from(&about.meta);
+    if let Some(metadata) = &request.replace {
+        object.headers.clone_from(&metadata.headers);
+        object.meta.clone_from(&metadata.meta);
     }
     object.headers.retain(|(header, _)| !NEVER_COPIED.contains(header));
     object.headers.extend(request.own.iter().cloned());
@@ -217,9 +228,9 @@ fn described(request: &CopyObject, target: &Target, source: &Object) -> Object {
     object
 }
 
-/// Whether this is still the version that was looked at: a `null` version may have been replaced by another.
+/// Whether the source is unchanged: another `null` version may have the same id.
 fn is_same(seen: &Version, now: Option<&Version>) -> bool {
-    now.is_some_and(|now| now.id == seen.id && bytes_of(now) == bytes_of(seen))
+    now.is_some_and(|now| now.id == seen.id && external_body(now) == external_body(seen))
 }
 
 fn refuse_unchanged(request: &CopyObject, onto_itself: bool) -> Result<()> {
@@ -230,7 +241,7 @@ fn refuse_unchanged(request: &CopyObject, onto_itself: bool) -> Result<()> {
     Err(Error::InvalidRequest("A copy of an object onto itself has to change its metadata or storage class.".into()))
 }
 
-fn refuse_large(found: &Found) -> Result<()> {
+fn refuse_large(found: &FoundObject) -> Result<()> {
     let length = found.version.object.as_ref().map_or(0, Object::length);
     if length <= PART_BYTES_MAX {
         return Ok(());
@@ -239,7 +250,7 @@ fn refuse_large(found: &Found) -> Result<()> {
     Err(Error::InvalidRequest(message))
 }
 
-/// An object on its way into another one.
+/// The bytes of an object as a request body.
 struct CopyStream {
     reader: ObjectReader,
     failed: Arc<Mutex<Option<Error>>>,
@@ -252,9 +263,9 @@ impl ByteStream for CopyStream {
             Ok(piece) if piece.is_empty() => None,
             Ok(piece) => Some(Ok(piece)),
             Err(error) => {
-                let told = BodyError(error.to_string());
+                let broken = BodyError(error.to_string());
                 *self.failed.lock() = Some(error);
-                Some(Err(told))
+                Some(Err(broken))
             }
         }
     }

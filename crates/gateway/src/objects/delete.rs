@@ -1,33 +1,36 @@
-//! Deleting objects, versions and delete markers.
+//! Deletes of objects, versions and delete markers.
 
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::{Bucket, Permission, Version, Versioning};
 
-use super::commit::{Place, Turn, id_text};
-use super::get::{Deed, VersionSpec, holds};
+use super::commit::{CasAttempt, ObjectLocation, version_id_text};
+use super::get::{ObjectAction, VersionSpec, matches_etag};
 use super::put::owner_of;
 use super::{Caller, Error, Objects, Result};
 
-/// Deleting an object.
-const DELETE: Deed =
-    Deed { current: "s3:DeleteObject", versioned: "s3:DeleteObjectVersion", permission: Some(Permission::Write) };
+/// Delete an object.
+const DELETE: ObjectAction = ObjectAction {
+    current: "s3:DeleteObject",
+    versioned: "s3:DeleteObjectVersion",
+    permission: Some(Permission::Write),
+};
 
-/// What a delete did.
+/// The result of a delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deleted {
-    /// Whether a delete marker was written or removed.
+pub struct DeletedObject {
+    /// Whether it wrote or removed a delete marker.
     pub marker: bool,
-    /// The version written or removed, as clients see it; `None` in a bucket that never kept versions.
+    /// The id for clients of that version; `None` in a bucket that never had versioning.
     pub version_id: Option<String>,
 }
 
 impl Objects {
-    /// Deletes: without a version the current object (a marker is written where versions are kept), with one that version for
-    /// ever. What is not there is no error. `if_match`: entity tags of which one must be current, `*` any.
+    /// Deletes the current object (in a bucket with versioning: adds a delete marker) or, with a version id, that version
+    /// permanently. A missing object is no error. `if_match`: the current entity tag must be among these, `*` for any.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `BadVersionId`, `PreconditionFailed`.
@@ -38,79 +41,81 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
         if_match: Option<Vec<String>>,
-    ) -> Result<Deleted> {
+    ) -> Result<DeletedObject> {
         let bucket = self.bucket(bucket).await?;
         let action = DELETE.action(version);
-        caller.check(&bucket, &Asked { action, permission: DELETE.permission, key: Some(key), version: None })?;
+        caller
+            .check(&bucket, &AccessRequest { action, permission: DELETE.permission, key: Some(key), version: None })?;
         version.check()?;
-        let place = Place::of(&bucket, key);
+        let location = ObjectLocation::of(&bucket, key);
         let owner = owner_of(caller, &bucket);
         let deleted = self
-            .delete_if(&place, version, &owner, |_, found| match &if_match {
-                Some(tags) => settled(tags, version, found),
+            .delete_if(&location, version, &owner, |_, found| match &if_match {
+                Some(tags) => check_if_match(tags, version, found),
                 None => Ok(true),
             })
             .await?;
         Ok(deleted.unwrap_or_default())
     }
 
-    /// Deletes as [`Self::delete`] does, whoever asks, if `wanted` says so of the bucket and the version as they are at that
-    /// moment; `None`: it did not. `owner` owns the marker, if one is written.
+    /// Deletes like [`Self::delete`], without a permission check, if `wanted` accepts the bucket and version of the
+    /// attempt; `None` otherwise. `owner` owns a new delete marker.
     ///
     /// # Errors
-    /// What `wanted` answers, and what a commit does.
+    /// The errors of `wanted` and of a commit.
     pub(super) async fn delete_if(
         &self,
-        place: &Place,
+        location: &ObjectLocation,
         spec: &VersionSpec,
         owner: &str,
-        wanted: impl Fn(&Turn<'_>, Option<&Version>) -> Result<bool>,
-    ) -> Result<Option<Deleted>> {
-        let mut race = self.race(place, None).reclaiming();
+        wanted: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
+    ) -> Result<Option<DeletedObject>> {
+        let mut cas = self.cas_loop(location, None).reclaiming();
         loop {
-            let turn = race.turn().await?;
-            let found = turn.find(spec).await?;
-            if !wanted(&turn, found.as_ref())? {
+            let attempt = cas.next_attempt().await?;
+            let found = attempt.find(spec).await?;
+            // Race: `wanted` tests the version of this attempt; the commit conflicts if it changes.
+            if !wanted(&attempt, found.as_ref())? {
                 return Ok(None);
             }
-            // Older versions mean that versions are being switched on this moment: removing the newest would bring them back.
-            let keeps = turn.bucket().versioning != Versioning::Off || turn.head.older;
+            // Race: older versions exist while versioning is being enabled. Removing the newest would bring one back.
+            let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
             let (deleted, next) = match (spec, &found) {
                 (VersionSpec::Current, _) if keeps => {
-                    let marker = turn.new_version(owner.to_owned(), None);
-                    let deleted = Deleted { marker: true, version_id: Some(id_text(&marker)) };
-                    (deleted, turn.add(marker).await?)
+                    let marker = attempt.new_version(owner.to_owned(), None);
+                    let deleted = DeletedObject { marker: true, version_id: Some(version_id_text(&marker)) };
+                    (deleted, attempt.add(marker).await?)
                 }
-                (_, Some(found)) => (removed(turn.bucket(), found), turn.remove(found).await?),
-                (_, None) => return Ok(Some(absent(turn.bucket(), spec))),
+                (_, Some(found)) => (removed(attempt.bucket(), found), attempt.remove(found).await?),
+                (_, None) => return Ok(Some(absent(attempt.bucket(), spec))),
             };
-            if turn.commit(next).await? {
+            if attempt.commit(next).await? {
                 return Ok(Some(deleted));
             }
         }
     }
 }
 
-/// Whether to go on with a delete that names entity tags. What is not there, or reads as not there, is as good as deleted.
-fn settled(tags: &[String], spec: &VersionSpec, found: Option<&Version>) -> Result<bool> {
+/// Whether a delete with entity tags proceeds. An object that is absent counts as deleted.
+fn check_if_match(tags: &[String], spec: &VersionSpec, found: Option<&Version>) -> Result<bool> {
     let object = found.and_then(|found| found.object.as_ref());
     match object {
-        Some(object) if holds(tags, Some(object.etag)) => Ok(true),
+        Some(object) if matches_etag(tags, Some(object.etag)) => Ok(true),
         None if found.is_none() || *spec == VersionSpec::Current => Ok(false),
         _ => Err(Error::PreconditionFailed("If-Match")),
     }
 }
 
-fn removed(bucket: &Bucket, version: &Version) -> Deleted {
+fn removed(bucket: &Bucket, version: &Version) -> DeletedObject {
     let shown = bucket.versioning != Versioning::Off;
-    Deleted { marker: version.object.is_none(), version_id: shown.then(|| id_text(version)) }
+    DeletedObject { marker: version.object.is_none(), version_id: shown.then(|| version_id_text(version)) }
 }
 
-fn absent(bucket: &Bucket, spec: &VersionSpec) -> Deleted {
+fn absent(bucket: &Bucket, spec: &VersionSpec) -> DeletedObject {
     match spec {
         VersionSpec::Id(text) if bucket.versioning != Versioning::Off => {
-            Deleted { marker: false, version_id: Some(text.clone()) }
+            DeletedObject { marker: false, version_id: Some(text.clone()) }
         }
-        _ => Deleted::default(),
+        _ => DeletedObject::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! What the S3 side answers instead. The edge matches every kind without a wildcard.
+//! Errors of the S3 side. The edge matches every kind without a wildcard.
 
 use larder_model::objects::{Etag, VersionId};
 use larder_model::rows::Micros;
@@ -6,14 +6,14 @@ use larder_model::rows::Micros;
 /// Result of a call of the S3 side.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A configuration of a bucket that may not be there.
+/// An optional configuration of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Configuration {
     /// Its policy.
     Policy,
-    /// Its rules for browsers.
+    /// Its CORS rules.
     Cors,
-    /// Its rules for what is old.
+    /// Its lifecycle rules.
     Lifecycle,
     /// Its tags.
     Tags,
@@ -21,39 +21,39 @@ pub enum Configuration {
     PublicAccess,
 }
 
-/// A request that was not carried out.
+/// The error of a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// What any call of the gateway may answer.
+    /// An error of the gateway.
     #[error(transparent)]
     Gateway(#[from] crate::Error),
-    /// The caller may not.
+    /// The caller has no permission.
     #[error("access denied")]
     AccessDenied,
     /// There is no such bucket.
     #[error("no such bucket: {0}")]
     NoSuchBucket(String),
-    /// No bucket can be called that.
+    /// The name is no valid bucket name.
     #[error("invalid bucket name: {0}")]
     InvalidBucketName(String),
     /// The name is taken.
     #[error("the bucket exists")]
     BucketExists {
-        /// By the caller's own bucket.
+        /// Whether the bucket is the caller's.
         own: bool,
     },
     /// Objects, versions or delete markers remain.
     #[error("the bucket is not empty")]
     BucketNotEmpty,
-    /// The bucket is being changed by somebody else: try again.
+    /// A concurrent operation conflicts: the client may retry.
     #[error("a conflicting operation is in progress")]
     OperationAborted,
-    /// The caller has as many buckets as a user may have.
+    /// The caller owns as many buckets as a user may.
     #[error("too many buckets")]
     TooManyBuckets {
-        /// How many there are.
+        /// The number owned.
         current: usize,
-        /// How many there may be.
+        /// The limit.
         allowed: usize,
     },
     /// The bucket has no such configuration.
@@ -71,37 +71,37 @@ pub enum Error {
     /// The version is a delete marker.
     #[error("a delete marker")]
     DeleteMarker {
-        /// Which.
+        /// Its id.
         id: VersionId,
-        /// Whether clients know it as `null`.
+        /// Whether its id for clients is `null`.
         null: bool,
         /// When it was written.
         modified: Micros,
-        /// Whether it was met as the current version, not asked for by its id.
+        /// Whether it is the current version and the request gave no version id.
         current: bool,
     },
-    /// The key is longer than keys may be.
+    /// The key is too long; its length in bytes.
     #[error("the key has {0} bytes")]
     KeyTooLong(usize),
     /// There is no such upload, or not one of this key.
     #[error("no such upload")]
     NoSuchUpload,
-    /// A condition does not hold; its header's name.
+    /// A condition fails; its header's name.
     #[error("condition failed: {0}")]
     PreconditionFailed(&'static str),
-    /// What is asked for is what the client has.
+    /// The client already has this version.
     #[error("not modified")]
     NotModified {
         /// Its entity tag.
         etag: Etag,
         /// When it was written.
         modified: Micros,
-        /// Its version, if versions are kept.
+        /// Its version, if the bucket has versioning.
         version: Option<String>,
         /// Its cache headers.
         headers: Vec<(larder_model::objects::SystemHeader, bytes::Bytes)>,
     },
-    /// Another conditional writer won while this one was at it.
+    /// Another writer won the race against a conditional request.
     #[error("a conditional request conflicts with another")]
     ConditionalConflict,
     /// The range lies outside the object.
@@ -113,13 +113,13 @@ pub enum Error {
     /// The object has no such part.
     #[error("no such part number")]
     InvalidPartNumber,
-    /// The bytes are not those that the client's MD5 is of.
+    /// The body does not match the client's MD5.
     #[error("the Content-MD5 does not match")]
     BadDigest,
-    /// The bytes are not those that the client's checksum is of; the algorithm's name.
+    /// The body does not match the client's checksum; the algorithm's name.
     #[error("the {0} checksum does not match")]
     BadChecksum(&'static str),
-    /// Larger than one put, part or object may be.
+    /// Larger than a put, part or object may be.
     #[error("{bytes} bytes are more than {max}")]
     EntityTooLarge {
         /// Bytes seen or announced.
@@ -142,7 +142,7 @@ pub enum Error {
     /// The body ended before its announced length, or was malformed.
     #[error("the request body could not be read: {0}")]
     BrokenBody(String),
-    /// A part that is listed was not uploaded, or is another one.
+    /// A listed part was not uploaded or has another entity tag.
     #[error("part {number} is not there or is another one")]
     InvalidPart {
         /// Its number.
@@ -153,23 +153,23 @@ pub enum Error {
     /// Parts are not listed in ascending order.
     #[error("parts are not in ascending order")]
     InvalidPartOrder,
-    /// Something is asked for that cannot be, in words for the client.
+    /// The request is invalid; a text for the client.
     #[error("{0}")]
     InvalidRequest(String),
-    /// An argument does not hold.
+    /// An argument is invalid.
     #[error("{message}")]
     InvalidArgument {
-        /// Its name as clients know it.
+        /// Its name for clients.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// Why it does not hold.
+        /// The reason.
         message: String,
     },
-    /// The policy cannot be read or says what policies may not say.
+    /// The policy is malformed.
     #[error("{0}")]
     MalformedPolicy(String),
-    /// A tag does not hold.
+    /// A tag is invalid.
     #[error("{0}")]
     InvalidTag(String),
     /// No user has this e-mail address.
@@ -181,10 +181,10 @@ pub enum Error {
     /// The user is disabled.
     #[error("the user is disabled")]
     UserDisabled,
-    /// A user has this e-mail address already.
+    /// Another user has this e-mail address.
     #[error("the user exists")]
     UserExists,
-    /// A user's field does not hold, in words for the client.
+    /// A field of a user is invalid; a text for the client.
     #[error("{0}")]
     InvalidUser(String),
     /// The user still owns buckets.

@@ -6,137 +6,136 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub(super) use conditions::holds;
-pub(super) use manifest::Walk;
+pub(super) use conditions::matches_etag;
+pub(super) use manifest::ManifestCursor;
 pub use reader::ObjectReader;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, Permission, Version, VersionId};
 use larder_model::rows::Micros;
 use larder_store::Partition;
 
-use super::commit::{Place, bytes_of, shown_id};
+use super::commit::{ObjectLocation, client_version_id, external_body};
 use super::release::Pin;
 use super::{Caller, Error, Objects, Result};
-use crate::Rule;
 
-/// How often a read starts again because bytes went away between the head and them.
+/// Most attempts of a read whose bytes are being removed.
 const RETRIES_MAX: usize = 8;
 
-/// Which version.
+/// The version a request names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum VersionSpec {
-    /// The current one.
+    /// The current version.
     #[default]
     Current,
-    /// The one of this id, as it came; `null` is one.
+    /// The version with this id, as given; `null` is one.
     Id(String),
 }
 
-/// Which bytes of an object.
+/// The bytes of an object a request names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Window {
+pub enum ReadWindow {
     /// All.
     #[default]
     Whole,
-    /// From the first to the last offset, included; without a last one to the end.
+    /// From the first to the last offset, inclusive; without a last one, to the end.
     Range(u64, Option<u64>),
-    /// So many at the end.
+    /// The last bytes, this many.
     Last(u64),
     /// Those of this part, counted from 1.
     Part(u16),
 }
 
-/// What must hold of an object that is read.
+/// Conditions on an object to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadConditions {
-    /// `If-Match`: one of these entity tags, `*` any.
+    /// `If-Match`: entity tags of which one must match, `*` any.
     pub if_match: Option<Vec<String>>,
-    /// `If-None-Match`: none of these.
+    /// `If-None-Match`: entity tags of which none may match.
     pub if_none_match: Option<Vec<String>>,
     /// `If-Modified-Since`.
     pub modified_since: Option<Micros>,
     /// `If-Unmodified-Since`.
     pub unmodified_since: Option<Micros>,
-    /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition too: the source of a copy.
+    /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition: for the source of a copy.
     pub always_precondition: bool,
-    /// `If-Range`: which object a range is of; of another all bytes are read.
+    /// `If-Range`: the object a range belongs to; another object is read whole.
     pub if_range: Option<IfRange>,
 }
 
-/// The object that a client has some bytes of and wants more of.
+/// The object of which a client has some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IfRange {
-    /// The one with this entity tag.
+    /// The object with this entity tag.
     Tag(String),
-    /// The one that was last modified in this second.
+    /// The object last modified in this second.
     Modified(Micros),
-    /// None: what cannot be read, or is not exact, fits no object.
+    /// No object: the header is malformed or weak.
     Nothing,
 }
 
-/// A get.
+/// A request to read an object.
 #[derive(Debug, Clone, Default)]
 pub struct GetObject {
     /// The bucket.
     pub bucket: String,
     /// The key.
     pub key: Bytes,
-    /// Which version.
+    /// The version a request names.
     pub version: VersionSpec,
-    /// Which bytes.
-    pub window: Window,
-    /// What must hold.
+    /// The bytes to read.
+    pub window: ReadWindow,
+    /// Conditions on the version.
     pub conditions: ReadConditions,
 }
 
-/// An object that was found.
+/// An object found by a read.
 #[derive(Debug)]
-pub struct Found {
-    /// The version, an object.
+pub struct FoundObject {
+    /// The version; it has an object.
     pub version: Version,
-    /// Its id as clients see it; `None` in a bucket that never kept versions.
+    /// Its id for clients; `None` in a bucket that never had versioning.
     pub version_id: Option<String>,
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub window: Range<u64>,
-    /// Whether only some of the bytes were asked for.
+    /// Whether the request names a part of the bytes.
     pub partial: bool,
-    /// The part that was asked for.
+    /// The requested part.
     pub part: Option<FoundPart>,
-    /// When and by which rule the lifecycle will remove it.
+    /// When, and by which rule, the lifecycle will remove it.
     pub expires: Option<(Micros, String)>,
 }
 
 /// A part of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundPart {
-    /// How many parts the object was made of; `None` when it was put in one piece.
+    /// The number of parts; `None` for an object put in one piece.
     pub count: Option<u32>,
     /// The checksum of the part, if the object has one.
     pub checksum: Option<Checksum>,
 }
 
-/// What is asked of an object, as policies and lists of grants name it.
+/// An action on an object, by its names in policies and ACLs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deed {
-    /// The action on the current version.
+pub(super) struct ObjectAction {
+    /// The action's name for the current version.
     pub(super) current: &'static str,
-    /// The action on a version named by its id.
+    /// The action's name for a version id.
     pub(super) versioned: &'static str,
-    /// What a list of grants has to grant; `None` when none can.
+    /// The ACL permission that grants it; `None` when none does.
     pub(super) permission: Option<Permission>,
 }
 
 /// Reading an object.
-pub(super) const READ: Deed =
-    Deed { current: "s3:GetObject", versioned: "s3:GetObjectVersion", permission: Some(Permission::Read) };
+pub(super) const READ: ObjectAction =
+    ObjectAction { current: "s3:GetObject", versioned: "s3:GetObjectVersion", permission: Some(Permission::Read) };
 
-impl Deed {
-    /// The action's name for what is asked for.
+impl ObjectAction {
+    /// The action's name for this version.
     pub(super) fn action(&self, spec: &VersionSpec) -> &'static str {
         match spec {
             VersionSpec::Current => self.current,
@@ -154,7 +153,7 @@ impl FoundPart {
 }
 
 impl VersionSpec {
-    /// Refuses a text that can be no version's id.
+    /// Refuses a malformed version id.
     ///
     /// # Errors
     /// `BadVersionId`.
@@ -168,12 +167,12 @@ impl VersionSpec {
     }
 }
 
-/// A version the caller may see: an object.
+/// A version the caller may access; it has an object.
 #[derive(Debug, Clone)]
-pub(super) struct Located {
+pub(super) struct LocatedVersion {
     /// Its bucket.
     pub(super) bucket: Arc<Bucket>,
-    /// Its key's head and versions.
+    /// The partition of its key.
     pub(super) partition: Partition,
     /// The version.
     pub(super) version: Version,
@@ -182,27 +181,28 @@ pub(super) struct Located {
 }
 
 impl Objects {
-    /// What is known of an object, without its bytes.
+    /// The metadata of an object.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey` (`AccessDenied` to who may not list the bucket), `NoSuchVersion`,
-    /// `BadVersionId`, `DeleteMarker`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`.
-    pub async fn head(&self, caller: &Caller, request: &GetObject) -> Result<Found> {
-        Ok(self.sight(caller, request).await?.0)
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey` (`AccessDenied` for a caller that may not list the bucket),
+    /// `NoSuchVersion`, `BadVersionId`, `DeleteMarker`, `PreconditionFailed`, `NotModified`, `InvalidRange`,
+    /// `InvalidPartNumber`.
+    pub async fn head(&self, caller: &Caller, request: &GetObject) -> Result<FoundObject> {
+        Ok(self.locate_and_check(caller, request).await?.0)
     }
 
-    /// An object and a reader of the bytes asked for. They stay readable until the reader is dropped.
+    /// An object and a reader of the requested bytes, which stay readable until the reader is dropped.
     ///
     /// # Errors
     /// As [`Self::head`], and `Damaged`.
-    pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(Found, ObjectReader)> {
-        let opened = self.sight_and_open(caller, request).await;
+    pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
+        let opened = self.open_with_retries(caller, request).await;
         opened.inspect_err(|error| reader::count_damage(&self.gateway, error))
     }
 
-    async fn sight_and_open(&self, caller: &Caller, request: &GetObject) -> Result<(Found, ObjectReader)> {
+    async fn open_with_retries(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
         for _ in 0..RETRIES_MAX {
-            let (found, located, pin) = self.sight(caller, request).await?;
+            let (found, located, pin) = self.locate_and_check(caller, request).await?;
             if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
                 return Ok((found, reader));
             }
@@ -210,7 +210,7 @@ impl Objects {
         Err(missing_bytes())
     }
 
-    /// Finds a version that is an object and that the caller may do `deed` to.
+    /// Finds a version that has an object and that the caller may do `object_action` to.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey`, `NoSuchVersion`, `BadVersionId`, `DeleteMarker`.
@@ -220,41 +220,46 @@ impl Objects {
         bucket: &str,
         key: &Bytes,
         spec: &VersionSpec,
-        deed: Deed,
-    ) -> Result<Located> {
+        object_action: ObjectAction,
+    ) -> Result<LocatedVersion> {
         let bucket = self.bucket(bucket).await?;
         spec.check()?;
-        let partition = Place::of(&bucket, key).partition();
+        let partition = ObjectLocation::of(&bucket, key).partition();
         let options = self.options();
-        let seen = self.read_head(&partition, &options).await?;
-        let found = self.find_version(&partition, &seen.head, spec, &options).await?;
-        check_access(caller, &bucket, key, spec, deed, found.as_ref())?;
+        let observed = self.read_head(&partition, &options).await?;
+        let found = self.find_version(&partition, &observed.head, spec, &options).await?;
+        check_access(caller, &bucket, key, spec, object_action, found.as_ref())?;
         let version = match (found, spec) {
             (Some(version), _) if version.object.is_some() => version,
-            (Some(marker), _) => return Err(marker_met(&marker, *spec == VersionSpec::Current)),
+            (Some(marker), _) => return Err(delete_marker_error(&marker, *spec == VersionSpec::Current)),
             (None, VersionSpec::Current) => return Err(Error::NoSuchKey),
             (None, VersionSpec::Id(text)) => return Err(Error::NoSuchVersion(text.clone())),
         };
-        let current = seen.head.current.is_some_and(|current| current.id == version.id);
-        Ok(Located { bucket, partition, version, current })
+        let current = observed.head.current.is_some_and(|current| current.id == version.id);
+        Ok(LocatedVersion { bucket, partition, version, current })
     }
 
-    /// Finds what a request asks for, holding the manifest of an object made of parts.
-    async fn sight(&self, caller: &Caller, request: &GetObject) -> Result<(Found, Located, Option<Pin>)> {
+    /// Finds the object of a request, and pins the manifest of a multipart object.
+    async fn locate_and_check(
+        &self,
+        caller: &Caller,
+        request: &GetObject,
+    ) -> Result<(FoundObject, LocatedVersion, Option<Pin>)> {
         for _ in 0..RETRIES_MAX {
             let GetObject { bucket, key, version, .. } = request;
             let located = self.locate(caller, bucket, key, version, READ).await?;
             request.conditions.check(&located.bucket, &located.version)?;
+            // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
             let wanted = request.conditions.window(&located.version, request.window);
             let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
             let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
-            let expires = expires.and_then(|rules| rules.expires(key, &located.version));
+            let expires = expires.and_then(|rules| rules.version_expiry(key, &located.version));
             let length = located.version.object.as_ref().map_or(0, |object| object.length());
-            let found = Found {
+            let found = FoundObject {
                 version: located.version.clone(),
-                version_id: shown_id(&located.bucket, &located.version),
-                partial: wanted != Window::Whole && length > 0,
+                version_id: client_version_id(&located.bucket, &located.version),
+                partial: wanted != ReadWindow::Whole && length > 0,
                 window,
                 part,
                 expires: expires.map(|(when, rule)| (when, rule.to_owned())),
@@ -264,20 +269,20 @@ impl Objects {
         Err(missing_bytes())
     }
 
-    /// Keeps the manifest of a version, if it has one.
+    /// Pins the manifest of a version, if it has one.
     fn pin(&self, version: &Version) -> Option<Pin> {
-        let object = version.object.as_ref().filter(|_| self.gateway.rule(Rule::PinReaders))?;
+        let object = version.object.as_ref()?;
         match object.body {
             ObjectBody::Parts { manifest, .. } => Some(self.pins.pin(manifest, object.upload)),
             ObjectBody::Inline(_) | ObjectBody::Blob { .. } => None,
         }
     }
 
-    /// The bytes of a window, and the part when it is one; `None` when the manifest is gone.
-    async fn window(&self, version: &Version, window: Window) -> Result<Option<(Range<u64>, Option<FoundPart>)>> {
+    /// Resolves a window to bytes, and to a part; `None` when the manifest is gone.
+    async fn window(&self, version: &Version, window: ReadWindow) -> Result<Option<(Range<u64>, Option<FoundPart>)>> {
         let Some(object) = &version.object else { return Ok(None) };
         match (window, &object.body) {
-            (Window::Part(number), ObjectBody::Parts { manifest, count, .. }) => {
+            (ReadWindow::Part(number), ObjectBody::Parts { manifest, count, .. }) => {
                 if number == 0 || u32::from(number) > *count {
                     return Err(Error::InvalidPartNumber);
                 }
@@ -285,17 +290,17 @@ impl Objects {
                 Ok(part.map(|(range, digest)| (range, Some(FoundPart::of_many(object, *count, digest)))))
             }
             (window, body) => {
-                let whole = matches!(window, Window::Part(_));
+                let whole = matches!(window, ReadWindow::Part(_));
                 let part = whole.then(|| FoundPart { count: None, checksum: object.checksum.clone() });
                 Ok(Some((conditions::range(window, body.length())?, part)))
             }
         }
     }
 
-    /// Opens the bytes of a version; `None` when they went away since it was looked at.
+    /// Opens the bytes of a version; `None` when they are gone.
     pub(super) async fn open(
         &self,
-        located: &Located,
+        located: &LocatedVersion,
         window: Range<u64>,
         pin: Option<Pin>,
     ) -> Result<Option<ObjectReader>> {
@@ -304,8 +309,8 @@ impl Objects {
             ObjectBody::Inline(bytes) => Ok(Some(ObjectReader::of_bytes(&self.gateway, bytes, window))),
             ObjectBody::Blob { id, length } => ObjectReader::of_blob(&self.gateway, (*id, *length), window).await,
             ObjectBody::Parts { manifest, .. } => {
-                // What was released before it was pinned may be going.
-                if pin.is_some() && !self.is_still_there(located).await? {
+                // Race: a release before the pin may be removing the parts. The head read after the pin decides.
+                if pin.is_some() && !self.is_still_referenced(located).await? {
                     return Ok(None);
                 }
                 ObjectReader::of_parts(&self.gateway, *manifest, window, pin).await.map(Some)
@@ -313,34 +318,38 @@ impl Objects {
         }
     }
 
-    async fn is_still_there(&self, located: &Located) -> Result<bool> {
+    async fn is_still_referenced(&self, located: &LocatedVersion) -> Result<bool> {
         let options = self.options();
-        let seen = self.read_head(&located.partition, &options).await?;
-        let spec = VersionSpec::Id(super::commit::id_text(&located.version));
-        let now = self.find_version(&located.partition, &seen.head, &spec, &options).await?;
-        Ok(now.is_some_and(|now| bytes_of(&now) == bytes_of(&located.version)))
+        let observed = self.read_head(&located.partition, &options).await?;
+        let spec = VersionSpec::Id(super::commit::version_id_text(&located.version));
+        let now = self.find_version(&located.partition, &observed.head, &spec, &options).await?;
+        Ok(now.is_some_and(|now| external_body(&now) == external_body(&located.version)))
     }
 }
 
-/// Refuses who may not do `deed` to what was found. What is not there is hidden from who may not list the bucket.
+/// Refuses a caller without permission for `object_action`. A missing key looks forbidden to a caller that may not list the
+/// bucket.
 fn check_access(
     caller: &Caller,
     bucket: &Bucket,
     key: &[u8],
     spec: &VersionSpec,
-    deed: Deed,
+    object_action: ObjectAction,
     found: Option<&Version>,
 ) -> Result<()> {
-    let action = deed.action(spec);
-    caller.check(bucket, &Asked { action, permission: deed.permission, key: Some(key), version: found })?;
+    let action = object_action.action(spec);
+    caller.check(
+        bucket,
+        &AccessRequest { action, permission: object_action.permission, key: Some(key), version: found },
+    )?;
     if found.is_some_and(|version| version.object.is_some()) {
         return Ok(());
     }
-    let list = Asked { action: "s3:ListBucket", permission: Some(Permission::Read), key: None, version: None };
+    let list = AccessRequest { action: "s3:ListBucket", permission: Some(Permission::Read), key: None, version: None };
     caller.check(bucket, &list)
 }
 
-fn marker_met(marker: &Version, current: bool) -> Error {
+fn delete_marker_error(marker: &Version, current: bool) -> Error {
     Error::DeleteMarker { id: marker.id, null: marker.null, modified: marker.modified, current }
 }
 

@@ -1,4 +1,4 @@
-//! Pages of keys, of versions: the shards of a bucket's entries merged, common prefixes skipped over.
+//! Pages of keys and versions: merges the entry shards of a bucket and skips over common prefixes.
 
 mod merged;
 #[cfg(test)]
@@ -6,25 +6,25 @@ mod tests;
 mod versions;
 
 use bytes::Bytes;
-pub use larder_model::objects::listing::Listed;
-use larder_model::objects::listing::{KeyPage, KeyQuery, Step};
-use larder_model::objects::{Entry, Version};
+pub use larder_model::objects::listing::KeyOrPrefix;
+use larder_model::objects::listing::{KeyPage, KeyPageStep, KeyQuery};
+use larder_model::objects::{ListingEntry, Version};
 
-use merged::Merged;
-use versions::Marker;
+use merged::MergedEntries;
+use versions::VersionMarker;
 
 use super::{Caller, Objects, Result};
 
-/// What to list.
+/// A request to list keys.
 #[derive(Debug, Clone, Default)]
 pub struct ListObjects {
     /// The bucket.
     pub bucket: String,
-    /// What keys begin with.
+    /// The prefix of the keys.
     pub prefix: Bytes,
-    /// What ends a common prefix; empty: there are none.
+    /// The delimiter that ends a common prefix; empty: no common prefixes.
     pub delimiter: Bytes,
-    /// Only keys and common prefixes behind this one; empty: all.
+    /// Only keys and common prefixes after this one; empty: all.
     pub after: Bytes,
     /// Most keys and common prefixes together.
     pub max: usize,
@@ -32,28 +32,28 @@ pub struct ListObjects {
 
 /// A page of a listing.
 #[derive(Debug, Clone)]
-pub struct Page<T> {
+pub struct ListingPage<T> {
     /// Keys and common prefixes in their order.
-    pub lines: Vec<Listed<T>>,
-    /// Where the next page begins: the last key or common prefix of this one; `None` at the end.
+    pub lines: Vec<KeyOrPrefix<T>>,
+    /// The start of the next page: the last key or common prefix of this one; `None` at the end.
     pub next: Option<Bytes>,
 }
 
-/// What to list versions from.
+/// A request to list versions.
 #[derive(Debug, Clone, Default)]
 pub struct ListVersions {
     /// As for keys; `after` is the key marker.
     pub objects: ListObjects,
-    /// Behind which version of the key marker, as it came.
+    /// The version marker: the version of the key marker to start after, as given.
     pub version: Option<String>,
 }
 
 /// A version in a list.
 #[derive(Debug, Clone)]
 pub struct ListedVersion {
-    /// The version, with as much of its object as listings show: its bytes, metadata, tags and grants are left out.
+    /// The version, with as much of its object as listings show: without bytes, metadata, tags and grants.
     pub version: Version,
-    /// Its id as clients see it, `null` included.
+    /// Its id for clients, `null` included.
     pub version_id: String,
     /// Whether it is the current one.
     pub latest: bool,
@@ -63,71 +63,71 @@ pub struct ListedVersion {
 #[derive(Debug, Clone)]
 pub struct VersionsPage {
     /// Versions, newest first for each key, and common prefixes, in the order of keys.
-    pub lines: Vec<Listed<ListedVersion>>,
-    /// Key and version id of the last line, if there is more behind it.
+    pub lines: Vec<KeyOrPrefix<ListedVersion>>,
+    /// Key and version id of the last line, if there are more.
     pub next: Option<(Bytes, Option<String>)>,
 }
 
 impl ListObjects {
-    fn query(&self, after_again: bool) -> KeyQuery {
+    fn query(&self, after_has_more: bool) -> KeyQuery {
         let Self { prefix, delimiter, after, max, .. } = self.clone();
-        KeyQuery { prefix, delimiter, after, after_again, max }
+        KeyQuery { prefix, delimiter, after, after_has_more, max }
     }
 }
 
 impl Objects {
-    /// A page of the keys of a bucket: every put that was answered before is in it.
+    /// A page of the keys of a bucket, with every put that was acknowledged before.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
-    pub async fn list(&self, caller: &Caller, request: &ListObjects) -> Result<Page<Entry>> {
+    pub async fn list(&self, caller: &Caller, request: &ListObjects) -> Result<ListingPage<ListingEntry>> {
         let bucket = self.bucket_for(caller, &request.bucket, "s3:ListBucket").await?;
         let mut page = KeyPage::new(request.query(false));
-        let mut rows = Merged::new(self, bucket.id, page.range(), request.max);
+        let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), request.max);
         while let Some(row) = rows.next().await? {
-            let entry = Entry::decode(row.value)?;
+            let entry = ListingEntry::decode(row.value)?;
             if entry.object.is_none() {
-                continue; // Deleted: it does not even make a common prefix.
+                continue; // A deleted key makes no common prefix either.
             }
             match page.push(row.name, entry) {
-                Step::Next => {}
-                Step::SkipTo(key) => rows.seek(&key),
-                Step::Full => break,
+                KeyPageStep::Next => {}
+                KeyPageStep::SkipTo(key) => rows.seek(&key),
+                KeyPageStep::Full => break,
             }
         }
         let page = page.finish();
-        Ok(Page { lines: page.listed, next: page.next })
+        Ok(ListingPage { lines: page.listed, next: page.next })
     }
 
     /// A page of the versions and delete markers of a bucket.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `InvalidArgument` for a version that is none.
+    /// `NoSuchBucket`, `AccessDenied`, `InvalidArgument` for a malformed version marker.
     pub async fn list_versions(&self, caller: &Caller, request: &ListVersions) -> Result<VersionsPage> {
         let ListVersions { objects, version } = request;
-        let marker = Marker::parse(version.as_deref(), &objects.after)?;
+        let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
         let bucket = self.bucket_for(caller, &objects.bucket, "s3:ListBucketVersions").await?;
         let mut page = KeyPage::new(objects.query(marker.is_some()));
-        let mut rows = Merged::new(self, bucket.id, page.range(), objects.max);
+        let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), objects.max);
         while let Some(row) = rows.next().await? {
             let key = row.name;
-            let step = if page.lists(&key) {
-                let behind = marker.filter(|_| key == objects.after);
-                self.push_versions(&mut page, bucket.id, &key, behind).await?
+            let step = if page.is_listed_alone(&key) {
+                let after_version = marker.filter(|_| key == objects.after);
+                self.push_versions(&mut page, bucket.id, &key, after_version).await?
             } else {
-                page.pass(&key)
+                page.roll_up(&key)
             };
             match step {
-                Step::Next => {}
-                Step::SkipTo(key) => rows.seek(&key),
-                Step::Full => break,
+                KeyPageStep::Next => {}
+                KeyPageStep::SkipTo(key) => rows.seek(&key),
+                KeyPageStep::Full => break,
             }
         }
         let page = page.finish();
         let last = page.listed.last().filter(|_| page.truncated);
         let next = last.map(|last| match last {
-            Listed::Key(key, version) => (key.clone(), Some(version.version_id.clone())),
-            Listed::Prefix(prefix) => (prefix.clone(), None),
+            KeyOrPrefix::Key(key, version) => (key.clone(), Some(version.version_id.clone())),
+            KeyOrPrefix::Prefix(prefix) => (prefix.clone(), None),
         });
         Ok(VersionsPage { lines: page.listed, next })
     }

@@ -1,16 +1,16 @@
 //! S3: buckets, objects, versions, uploads, users. Knows no protocol: the edge hands it decoded values.
 //!
 //! ```text
-//! buckets  create, configure, delete            users     who signs; usage: what they did
-//! put  get  delete  copy  attributes (ACL, tags) of objects      list  pages of keys, versions
+//! buckets  create, configure, delete            users     accounts and keys; usage: their requests
+//! put  get  delete  copy  attributes (ACL, tags) of objects      list  pages of keys and versions
 //! uploads  initiate, list   parts  put, copy, list   complete   abort
-//! commit   the one way a key changes            receive   bodies on their way in
-//! release  bytes nobody names any more          sweep     what failures left   lifecycle  what is old
-//! tracked  requests as the metrics see them
+//! commit   the only way a key changes           receive   reading request bodies
+//! release  removing unreferenced bytes          sweep     garbage collection   lifecycle  expiry by rule
+//! tracked_request  metrics of one request
 //! ```
-//! A key changes by one compare-and-set on its head ([`commit`]), inside a *section*: while a section is open, this gateway's
-//! heartbeat shows no catalogue newer than the one the section was opened with, so a change of a bucket that was answered
-//! holds for every write that ends later.
+//! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`section`]): while the guard
+//! lives, the heartbeat of this gateway advertises no newer catalogue version than the guarded one. So an acknowledged
+//! change of a bucket holds for every write that ends later.
 
 pub mod access;
 mod commit;
@@ -18,7 +18,7 @@ mod error;
 pub mod objects_config;
 mod section;
 
-pub(crate) use section::Sections;
+pub(crate) use section::CatalogueGuards;
 
 pub mod abort;
 pub mod acl;
@@ -38,7 +38,7 @@ mod receive;
 mod release;
 mod reopen;
 pub mod sweep;
-mod tracked;
+mod tracked_request;
 mod upload_head;
 pub mod uploads;
 pub mod usage;
@@ -49,11 +49,11 @@ use std::sync::Arc;
 pub use access::Caller;
 pub use error::{Configuration, Error, Result};
 pub use objects_config::ObjectsConfig;
-pub use tracked::Tracked;
+pub use tracked_request::TrackedRequest;
 
 use crate::Gateway;
 
-/// The S3 side of a gateway. One per process, beside the [`Gateway`] it is made from.
+/// The S3 side of a gateway: one per process, next to its [`Gateway`].
 pub struct Objects {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) config: ObjectsConfig,
@@ -63,7 +63,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The S3 side of `gateway`.
+    /// Creates the S3 side of `gateway`.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
         Arc::new(Self {
@@ -75,13 +75,13 @@ impl Objects {
         })
     }
 
-    /// The gateway it is the S3 side of.
+    /// The gateway under this S3 side.
     #[must_use]
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
     }
 
-    /// The settings it was started with.
+    /// The settings given at the start.
     #[must_use]
     pub fn config(&self) -> &ObjectsConfig {
         &self.config

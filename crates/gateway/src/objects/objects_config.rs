@@ -1,4 +1,4 @@
-//! What the S3 side is told at its start.
+//! Settings of the S3 side.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use larder_model::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
 /// Settings of the S3 side.
 #[derive(Debug, Clone)]
 pub struct ObjectsConfig {
-    /// Name of the region, as clients are told.
+    /// Name of the region for clients.
     pub region: String,
     /// Most buckets of a user.
     pub buckets_max: usize,
@@ -17,9 +17,9 @@ pub struct ObjectsConfig {
     pub object_bytes_max: u64,
     /// Least length of a part that is not the last, in bytes.
     pub part_bytes_min: u64,
-    /// When an upload that is being completed counts as left behind by who completed it.
+    /// Time after which a running completion counts as abandoned.
     pub completing_max: Duration,
-    /// Whether this is the only process over its store: what another run of it began, nobody carries on.
+    /// Whether this is the only process over its store: completions begun by an earlier run are then abandoned.
     pub alone: bool,
 }
 

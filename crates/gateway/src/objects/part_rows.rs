@@ -1,11 +1,11 @@
 //! Rows of the parts of an upload.
 //!
 //! ```text
-//! row <number>          the part of this number, as it was stored last
-//! row ff ff <blob id>   a blob of the upload: of a part, or of one that was replaced
+//! row <number>          the part of this number that was stored last
+//! row ff ff <blob id>   a blob of the upload: of a part, or of a replaced part
 //! ```
-//! Both are written together. So a part is replaced without reading it first, and whoever ends the upload finds every blob
-//! that may have to go.
+//! One batch writes both. So a part is replaced without a read, and the end of the upload finds every blob that may have to
+//! go.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Part, UploadId};
 use larder_model::rows::{Batch, Change, Row, Stamp};
-use larder_store::{Order, Partition, Range, ReadQuery, Stopped};
+use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::{Objects, Result};
 
-/// How the name of a blob's row begins: behind all numbers.
+/// Prefix of the names of blob rows: after all numbers.
 const BLOB_ROW: [u8; 2] = [0xff; 2];
-/// The value of a blob's row: a version byte, nothing else.
+/// The value of a blob row: a version byte.
 const BLOB_VALUE: &[u8] = &[1];
 
 /// The rows of parts with numbers above `after`.
 fn part_rows(after: u16, limit: usize) -> ReadQuery {
     let from = Some(Part::row_name(after.saturating_add(1)));
     let range = Range { from, to: Some(Bytes::from_static(&BLOB_ROW)) };
-    ReadQuery { range, limit, order: Order::Forward }
+    ReadQuery { range, limit, order: ReadOrder::Forward }
 }
 
-/// The rows of blobs behind the one named `after`.
+/// The blob rows after the one named `after`.
 pub(super) fn blob_rows(after: Option<&Bytes>, limit: usize) -> ReadQuery {
     match after {
         Some(after) => ReadQuery::after(Some(after), limit),
@@ -39,7 +39,7 @@ pub(super) fn blob_rows(after: Option<&Bytes>, limit: usize) -> ReadQuery {
     }
 }
 
-/// The blob whose row has this name.
+/// The blob of the row with this name.
 pub(super) fn blob_of_row(name: &[u8]) -> Option<BlobId> {
     let id = name.strip_prefix(&BLOB_ROW)?;
     Some(BlobId(id.try_into().ok()?))
@@ -58,7 +58,7 @@ impl Objects {
         Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
     }
 
-    /// All parts by their numbers: ten thousand at most.
+    /// All parts by their numbers, at most 10,000.
     pub(super) async fn all_parts(&self, upload: UploadId) -> Result<BTreeMap<u16, Part>> {
         let (mut all, mut after) = (BTreeMap::new(), 0);
         while after < PART_NUMBER_MAX {
@@ -72,7 +72,7 @@ impl Objects {
         Ok(all)
     }
 
-    /// Stores a part: it counts from now on, unless one with a greater stamp does.
+    /// Writes a part: it replaces the part of its number, unless that one has a greater stamp.
     pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
         let mut changes = vec![put(Part::row_name(part.number), part.encode())];
@@ -80,7 +80,7 @@ impl Objects {
         Ok(self.gateway.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
     }
 
-    /// Takes a part back that was written with this stamp.
+    /// Removes a part written with this stamp.
     pub(super) async fn remove_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
         let remove = |name| Change::Remove { name, stamp };
         let mut changes = vec![remove(Part::row_name(part.number))];

@@ -1,49 +1,47 @@
-//! Parts of an upload: put, copied, listed page by page.
+//! Parts of an upload: put, copy, list.
 
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
-use larder_model::content::BlobId;
-use larder_model::objects::access::Asked;
+use larder_model::objects::access::AccessRequest;
 use larder_model::objects::listing::parts_page;
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
 
-use super::commit::Place;
-use super::get::{GetObject, Window};
-use super::put::{ChecksumWanted, Incoming};
-use super::receive::{Destination, Received};
+use super::commit::ObjectLocation;
+use super::get::{GetObject, ReadWindow};
+use super::put::{ChecksumWanted, UploadBody};
+use super::receive::{BlobDestination, VerifiedBody};
 use super::upload_head::UploadHead;
 use super::uploads::{AbortDate, abort_date};
 use super::{Caller, Error, Objects, Result};
-use crate::Rule;
 
-/// Where a part goes.
+/// The address of a part.
 #[derive(Debug, Clone)]
 pub struct PartAddress {
     /// The bucket.
     pub bucket: String,
     /// The key.
     pub key: Bytes,
-    /// The upload, as it came.
+    /// The upload id, as given.
     pub upload: String,
     /// The part's number, 1 to 10,000: checked by the edge.
     pub number: u16,
 }
 
-/// A part that was stored.
+/// A stored part.
 #[derive(Debug, Clone)]
 pub struct StoredPart {
     /// The part.
     pub part: Part,
-    /// Its checksum, if the upload has one or one was given.
+    /// Its checksum, if the upload has one or the client gave one.
     pub checksum: Option<Checksum>,
 }
 
 /// A page of parts.
 #[derive(Debug, Clone)]
-pub struct PartsPage {
+pub struct UploadPartsPage {
     /// The upload.
     pub upload: Upload,
     /// Parts with numbers above the marker, ascending.
@@ -52,18 +50,18 @@ pub struct PartsPage {
     pub truncated: bool,
     /// Number of the last part of this page, 0 for an empty one.
     pub next_marker: u16,
-    /// When the lifecycle will give the upload up.
+    /// When, and by which rule, the lifecycle will abort the upload.
     pub abort_date: AbortDate,
 }
 
-/// What to list.
+/// A request to list parts.
 #[derive(Debug, Clone)]
 pub struct ListParts {
     /// The bucket.
     pub bucket: String,
     /// The key.
     pub key: Bytes,
-    /// The upload, as it came.
+    /// The upload id, as given.
     pub upload: String,
     /// Only parts above this number.
     pub after: u32,
@@ -72,34 +70,34 @@ pub struct ListParts {
 }
 
 impl Objects {
-    /// Stores a part: of several with one number the one finished last counts.
+    /// Stores a part. Of several with one number the part finished last wins.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload`, `EntityTooLarge`, `BadDigest`, `BadChecksum`, `BrokenBody`,
     /// `InvalidRequest` for a checksum of another algorithm than the upload's, or none where it must be given.
-    pub async fn put_part(&self, caller: &Caller, at: &PartAddress, incoming: Incoming) -> Result<StoredPart> {
+    pub async fn put_part(&self, caller: &Caller, at: &PartAddress, upload_body: UploadBody) -> Result<StoredPart> {
         let (head, to) = self.upload_for_part(caller, at).await?;
-        let checksum = wanted(head.upload.checksum, incoming.checksum)?;
+        let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
         let is_named = checksum != ChecksumWanted::Default;
-        let received = self.receive(Incoming { checksum, ..incoming }, to).await?;
+        let received = self.receive(UploadBody { checksum, ..upload_body }, to).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         Ok(StoredPart { part: self.store_part(&head, at.number, received).await?, checksum })
     }
 
-    /// The upload of a part, if the caller may put it there, and where its bytes go.
-    async fn upload_for_part(&self, caller: &Caller, at: &PartAddress) -> Result<(UploadHead, Destination)> {
-        let bucket = self.writable(caller, &at.bucket, &at.key, &[]).await?;
-        let head = self.upload(&bucket, &at.key, &at.upload).await?;
-        let to = self.part_destination(&Place::of(&bucket, &at.key), head.id, at.number).await?;
+    /// The upload of a part, if the caller may put it there, and the destination of its bytes.
+    async fn upload_for_part(&self, caller: &Caller, at: &PartAddress) -> Result<(UploadHead, BlobDestination)> {
+        let bucket = self.bucket_for_put(caller, &at.bucket, &at.key, &[]).await?;
+        let head = self.find_live_upload(&bucket, &at.key, &at.upload).await?;
+        let to = self.part_destination(&ObjectLocation::of(&bucket, &at.key), head.id, at.number).await?;
         Ok((head, to))
     }
 
-    /// Makes bytes that were received a part, if the upload still takes parts.
-    async fn store_part(&self, head: &UploadHead, number: u16, received: Received) -> Result<Part> {
+    /// Makes a received body a part, if the upload is alive.
+    async fn store_part(&self, head: &UploadHead, number: u16, received: VerifiedBody) -> Result<Part> {
         let blob = received.blob();
         let checksum = Some(received.checksum.digest.clone()).filter(|_| head.upload.checksum.is_some());
         let (md5, length) = (received.md5, received.length);
-        // Made now: of several parts with one number the one finished last counts.
+        // The stamp is issued after the body: of several parts with one number the part finished last wins.
         let stamp = match self.gateway.issue().await {
             Ok(stamp) => stamp,
             Err(error) => {
@@ -109,29 +107,28 @@ impl Objects {
             }
         };
         let part = Part { number, md5, length, blob, modified: self.gateway.now(), checksum };
+        // Race: reread after the body; an upload that ended in the meantime takes no part.
         let alive = self.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
         if !matches!(alive, Ok(true)) {
-            // No row names the blob yet.
+            // No row references the blob yet.
             self.discard(&Error::NoSuchUpload, blob).await;
             return alive.and(Err(Error::NoSuchUpload));
         }
-        let replaced = self.replaced_blob(head, number).await?;
         if let Err(error) = self.write_part(head.id, &part, stamp).await {
             self.discard(&error, blob).await;
             return Err(error);
         }
         drop(received.lease);
-        self.keep_or_take_back(head, &part, stamp).await?;
-        if let Some(replaced) = replaced {
-            self.gateway.releases.replaced(vec![replaced]).await;
-        }
+        // Race: the upload may have ended between that read and the write of the part.
+        self.remove_if_upload_ended(head, &part, stamp).await?;
+        // Race: the blob of a replaced part stays until the upload ends: a running completion may use it [invariant 58].
         Ok(part)
     }
 
-    /// Looks once more at the upload of a part that was stored: if it ended meanwhile, whoever ended it may not have seen the
-    /// part. It may have: then the part is in the object.
-    async fn keep_or_take_back(&self, head: &UploadHead, part: &Part, stamp: u64) -> Result<()> {
-        // An upload that cannot be found any more tells nothing: the sweeper looks at the key.
+    /// Rereads the upload of a stored part. Race: the request that ended the upload may have missed the part, which
+    /// then has to go; or it may have used the part, which then stays in the object.
+    async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: u64) -> Result<()> {
+        // A missing upload proves nothing about the object: the sweeper checks the key.
         let now = self.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
         let used = match (&now.upload.state, part.blob) {
             (state, _) if state.is_alive() => return Ok(()),
@@ -142,26 +139,17 @@ impl Objects {
         if used {
             return Ok(());
         }
-        // Its row named it until now.
-        self.gateway.releases.replaced(part.blob.into_iter().collect()).await;
+        // The part's row referenced the blob until now.
+        self.gateway.releases.release_replaced(part.blob.into_iter().collect()).await;
         Err(Error::NoSuchUpload)
     }
 
-    /// The blob of the part that is about to be replaced, if it has to go at once: only where the rule that keeps it is off.
-    async fn replaced_blob(&self, head: &UploadHead, number: u16) -> Result<Option<BlobId>> {
-        if self.gateway.rule(Rule::KeepPartsUntilEnd) {
-            return Ok(None);
-        }
-        let (parts, _) = self.read_parts(head.id, number - 1, 1).await?;
-        Ok(parts.into_iter().find(|part| part.number == number).and_then(|part| part.blob))
-    }
-
-    /// Stores a part made of bytes of an object; answers the source's version id, where versions are kept. A window beyond the
-    /// source is refused.
+    /// Stores a part made of bytes of an object; returns the source's version id, in a bucket with versioning. Refuses
+    /// a window beyond the source.
     ///
     /// # Errors
     /// Those of a get of the source and of [`Self::put_part`]; `InvalidArgument` for a window beyond the source,
-    /// `InvalidRequest` for more bytes than a part may have.
+    /// `InvalidRequest` above the size of a part.
     pub async fn copy_part(
         &self,
         caller: &Caller,
@@ -170,14 +158,14 @@ impl Objects {
     ) -> Result<(StoredPart, Option<String>)> {
         let (head, to) = self.upload_for_part(caller, at).await?;
         let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
-            Error::InvalidRange { length } => beyond(&source.window, length),
+            Error::InvalidRange { length } => outside_source(&source.window, length),
             other => other,
         })?;
         let size = found.version.object.as_ref().map_or(0, |object| object.length());
-        if let Window::Range(_, Some(last)) = source.window
+        if let ReadWindow::Range(_, Some(last)) = source.window
             && last >= size
         {
-            return Err(beyond(&source.window, size));
+            return Err(outside_source(&source.window, size));
         }
         let length = found.window.end - found.window.start;
         if length > self.config.put_bytes_max {
@@ -192,16 +180,16 @@ impl Objects {
         Ok((StoredPart { part, checksum }, found.version_id))
     }
 
-    /// One page of parts: one read of the upload, one read of the page, whatever the number of parts.
+    /// One page of parts. Costs one read of the upload and one of the page, whatever the number of parts.
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
-    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<PartsPage> {
+    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<UploadPartsPage> {
         let bucket = self.bucket(&request.bucket).await?;
-        let head = self.upload(&bucket, &request.key, &request.upload).await?;
+        let head = self.find_live_upload(&bucket, &request.key, &request.upload).await?;
         let key = Some(request.key.as_ref());
-        let asked = Asked { action: "s3:ListMultipartUploadParts", permission: None, key, version: None };
-        if !head.is_begun_by(caller) {
+        let asked = AccessRequest { action: "s3:ListMultipartUploadParts", permission: None, key, version: None };
+        if !head.is_initiated_by(caller) {
             caller.check(&bucket, &asked)?;
         }
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
@@ -209,12 +197,12 @@ impl Objects {
         let page = parts_page(parts, request.max);
         let abort_date = abort_date(&bucket, &head.upload);
         let (truncated, next_marker) = (page.truncated, page.next_marker);
-        Ok(PartsPage { upload: head.upload, parts: page.parts, truncated, next_marker, abort_date })
+        Ok(UploadPartsPage { upload: head.upload, parts: page.parts, truncated, next_marker, abort_date })
     }
 }
 
-/// The checksum of a part on its way in, held against the upload's.
-fn wanted(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted) -> Result<ChecksumWanted> {
+/// The checksum of a part to receive, checked against the upload's.
+fn part_checksum(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted) -> Result<ChecksumWanted> {
     let Some((algorithm, kind)) = upload else { return Ok(part) };
     let given = match &part {
         ChecksumWanted::Default if kind == ChecksumKind::FullObject => return Ok(ChecksumWanted::Compute(algorithm)),
@@ -230,13 +218,13 @@ fn wanted(upload: Option<(Algorithm, ChecksumKind)>, part: ChecksumWanted) -> Re
     Err(Error::InvalidRequest(format!("The parts of this upload have {wanted} checksums; this one has {given}.")))
 }
 
-/// The refusal of a window that is not in the source.
-fn beyond(window: &Window, size: u64) -> Error {
+/// The error for a window beyond the source.
+fn outside_source(window: &ReadWindow, size: u64) -> Error {
     let value = match window {
-        Window::Range(first, Some(last)) => format!("bytes={first}-{last}"),
-        Window::Range(first, None) => format!("bytes={first}-"),
-        Window::Last(count) => format!("bytes=-{count}"),
-        Window::Whole | Window::Part(_) => String::new(),
+        ReadWindow::Range(first, Some(last)) => format!("bytes={first}-{last}"),
+        ReadWindow::Range(first, None) => format!("bytes={first}-"),
+        ReadWindow::Last(count) => format!("bytes=-{count}"),
+        ReadWindow::Whole | ReadWindow::Part(_) => String::new(),
     };
     let message = format!("The range does not lie within the source object, whose size is {size}.");
     Error::InvalidArgument { name: "x-amz-copy-source-range", value, message }

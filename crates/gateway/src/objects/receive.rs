@@ -1,24 +1,24 @@
-//! Receiving a body: digests and bytes in one pass, small bodies into their row, larger ones into a blob while they arrive.
-//! A request holds a piece of its body at a time, and [`larder_store::EngineLimits::inline_max`] bytes before that.
+//! Receives a body: one pass computes the digests and stores the bytes, small bodies in their row, larger ones in a blob. A
+//! request holds one piece of its body in memory, after the first [`larder_store::EngineLimits::inline_max`] bytes.
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::objects::checksum::{Hasher, Md5};
+use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
 use larder_model::objects::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};
 use larder_store::{BlobOwner, Durability, Partition};
 
-use super::commit::Place;
-use super::put::{ChecksumWanted, Incoming};
+use super::commit::ObjectLocation;
+use super::put::{ChecksumWanted, UploadBody};
 use super::{Error, Objects, Result};
 use crate::body::{ByteStream, collect, next};
 use crate::metrics::Event;
 
-/// What an object's bytes are checked with when its client does not say.
+/// The checksum algorithm of an object when the client names none.
 const DEFAULT_ALGORITHM: Algorithm = Algorithm::Crc64Nvme;
 
-/// A body that arrived whole and is what its client said.
-pub(super) struct Received {
-    /// The bytes, or where they are.
+/// A complete body that matches its announced digests.
+pub(super) struct VerifiedBody {
+    /// The bytes, or the blob that holds them.
     pub(super) body: ObjectBody,
     /// Their length.
     pub(super) length: u64,
@@ -26,11 +26,11 @@ pub(super) struct Received {
     pub(super) md5: [u8; 16],
     /// Their checksum.
     pub(super) checksum: Checksum,
-    /// Keeps sweepers away from the blob: hold it until the row that names the blob is written.
+    /// Keeps sweepers from the blob: hold it until the row that references the blob is written.
     pub(super) lease: Option<Box<dyn Send + Sync>>,
 }
 
-impl Received {
+impl VerifiedBody {
     /// The blob, if there is one.
     pub(super) fn blob(&self) -> Option<BlobId> {
         match self.body {
@@ -40,51 +40,56 @@ impl Received {
     }
 }
 
-/// Where a large body belongs.
-pub(super) struct Destination {
-    /// The partition of the key: the blob is its.
+/// Owner and id of the blob for a large body.
+pub(super) struct BlobDestination {
+    /// The partition of the key, which owns the blob.
     partition: Partition,
-    /// 16 bytes made for the occasion, or for a part its upload's id and its number.
+    /// The owner's row: 16 unique bytes, or for a part its upload's id and its number.
     row: Bytes,
-    /// The blob: another one than any before, of this gateway or of others, whose clocks may show the same.
+    /// The blob's id: unique, even among gateways whose clocks show the same time.
     id: BlobId,
-    /// Up to how many bytes stay in the row.
+    /// Most bytes that stay in the row.
     inline_max: usize,
 }
 
 impl Objects {
-    /// Where the body of an object at `place` goes.
+    /// The destination of the body of an object at `location`.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(super) async fn object_destination(&self, place: &Place) -> Result<Destination> {
+    /// Any error of the store.
+    pub(super) async fn object_destination(&self, location: &ObjectLocation) -> Result<BlobDestination> {
         let stamp = self.gateway.issue().await?;
         let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.actor).0);
         let inline_max = self.gateway.ports.store.limits().inline_max;
-        let partition = place.partition();
+        let partition = location.partition();
         let id = BlobId::of(&partition.key, &row, stamp);
-        Ok(Destination { partition, row, id, inline_max })
+        Ok(BlobDestination { partition, row, id, inline_max })
     }
 
-    /// Where a part of an upload to `place` goes: a blob of its own however small; none when it is empty.
+    /// The destination of a part of an upload to `location`: a blob of its own, however small; none for an empty part.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(super) async fn part_destination(&self, place: &Place, upload: UploadId, number: u16) -> Result<Destination> {
+    /// Any error of the store.
+    pub(super) async fn part_destination(
+        &self,
+        location: &ObjectLocation,
+        upload: UploadId,
+        number: u16,
+    ) -> Result<BlobDestination> {
         let stamp = self.gateway.issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
-        let partition = place.partition();
+        let partition = location.partition();
         let id = BlobId::of(&partition.key, &[&row[..], &self.gateway.actor.to_be_bytes()].concat(), stamp);
-        Ok(Destination { partition, row, id, inline_max: 0 })
+        Ok(BlobDestination { partition, row, id, inline_max: 0 })
     }
 
-    /// Receives a body. What is not what its client said leaves nothing behind.
+    /// Receives a body. A mismatch with its announced digests leaves no bytes.
     ///
     /// # Errors
-    /// `EntityTooLarge`, `BrokenBody`, `BadDigest`, `BadChecksum`, `InvalidRequest` for a trailing checksum that is none;
+    /// `EntityTooLarge`, `BrokenBody`, `BadDigest`, `BadChecksum`, `InvalidRequest` for a malformed trailing checksum;
     /// `DiskFull`.
-    pub(super) async fn receive(&self, incoming: Incoming, to: Destination) -> Result<Received> {
-        let Incoming { mut stream, length: announced, md5, checksum } = incoming;
+    pub(super) async fn receive(&self, upload_body: UploadBody, to: BlobDestination) -> Result<VerifiedBody> {
+        let UploadBody { mut stream, length: announced, md5, checksum } = upload_body;
         self.check_length(announced.unwrap_or(0))?;
         let mut sums = Sums::new(&checksum);
         let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
@@ -92,11 +97,11 @@ impl Objects {
         if first.len() <= to.inline_max {
             let length = sums.length;
             let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
-            return Ok(Received { body: ObjectBody::Inline(first), length, md5, checksum, lease: None });
+            return Ok(VerifiedBody { body: ObjectBody::Inline(first), length, md5, checksum, lease: None });
         }
         let id = to.id;
         let owner = BlobOwner { partition: to.partition, row: to.row };
-        // Dropped before it is finished, nothing of it remains.
+        // Crash: a writer dropped before `finish` leaves no blob.
         let mut writer = self.gateway.ports.blobs.create(id, owner).await?;
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         writer.write(first).await?;
@@ -107,9 +112,10 @@ impl Objects {
         let length = sums.length;
         let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
         let durability = if self.gateway.config.durable { Durability::Disk } else { Durability::Buffered };
+        // Crash: the bytes are as durable as the head that will reference them.
         let lease = writer.finish(durability).await?;
-        self.gateway.metrics.event(Event::BlobWritten);
-        Ok(Received { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })
+        self.gateway.metrics.count_event(Event::BlobWritten);
+        Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })
     }
 
     fn count(&self, sums: &mut Sums, piece: &[u8]) -> Result<()> {
@@ -123,11 +129,11 @@ impl Objects {
     }
 }
 
-/// What is computed over a body while it arrives.
+/// Digests and length of a body while it arrives.
 struct Sums {
     length: u64,
-    md5: Md5,
-    hasher: Hasher,
+    md5: Md5Hasher,
+    hasher: ChecksumHasher,
 }
 
 impl Sums {
@@ -137,7 +143,7 @@ impl Sums {
             ChecksumWanted::Compute(algorithm) | ChecksumWanted::Trailing(algorithm) => *algorithm,
             ChecksumWanted::Given(checksum) => checksum.algorithm,
         };
-        Self { length: 0, md5: Md5::default(), hasher: Hasher::new(algorithm) }
+        Self { length: 0, md5: Md5Hasher::default(), hasher: ChecksumHasher::new(algorithm) }
     }
 
     fn update(&mut self, piece: &[u8]) {
@@ -146,7 +152,7 @@ impl Sums {
         self.hasher.update(piece);
     }
 
-    /// The digests, if they and the length are what the client said.
+    /// The digests, if they and the length match the client's.
     fn verify(
         self,
         announced: Option<u64>,
@@ -173,7 +179,7 @@ impl Sums {
     }
 }
 
-/// The checksum that came behind a body.
+/// The checksum in a body's trailer.
 fn trailing(algorithm: Algorithm, stream: &mut dyn ByteStream) -> Result<Checksum> {
     let header = algorithm.header();
     let value = stream.trailing().filter(|(name, _)| name.eq_ignore_ascii_case(header)).map(|(_, value)| value);
@@ -183,7 +189,7 @@ fn trailing(algorithm: Algorithm, stream: &mut dyn ByteStream) -> Result<Checksu
     given.ok_or_else(|| Error::InvalidRequest(format!("The value of {header} is not a checksum.")))
 }
 
-/// A body that broke off, in the words of this side.
+/// Maps an interrupted body to an error of the S3 side.
 fn broken(error: crate::Error) -> Error {
     match error {
         crate::Error::BrokenBody(why) => Error::BrokenBody(why),

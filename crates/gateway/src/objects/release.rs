@@ -1,4 +1,4 @@
-//! Bytes nobody names any more, and those that are being read.
+//! Release of unreferenced bytes, and pins that delay it for readers.
 
 #[cfg(test)]
 mod tests;
@@ -10,20 +10,20 @@ use larder_model::content::BlobId;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{Release, UploadId, VersionId};
 use larder_model::rows::Change;
-use larder_store::{Batch, Level, Order, Partition, ReadQuery};
+use larder_store::{Batch, ConsistencyLevel, Partition, ReadOrder, ReadQuery};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::{Error, Objects, Result};
-use crate::blobs::release::Synced;
+use crate::Gateway;
+use crate::blobs::release::SyncProof;
 use crate::metrics::Event;
-use crate::{Gateway, Rule};
 
-/// Manifests removed at once behind the backs of requests; when there are as many, the next request removes its own.
+/// Most manifests removed in the background at once; beyond that a request removes its own.
 const DRAINS_MAX: usize = 4;
 
-/// Manifests that are being read, each by how many: their blobs are not removed meanwhile. Single blobs are kept readable
-/// by the engine.
+/// Pinned manifests, each with its number of readers: their blobs are not removed. The engine keeps single blobs readable
+/// by itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Pins {
     readers: Arc<Mutex<Readers>>,
@@ -51,8 +51,8 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// Pins a manifest and the parts of the upload that made it. Look afterwards whether the version is still there: what was
-    /// released before may be gone.
+    /// Pins a manifest and the parts of its upload. The caller rereads the version afterwards: a release before the pin
+    /// may have removed it.
     pub(super) fn pin(&self, manifest: VersionId, upload: Option<UploadId>) -> Pin {
         let mut readers = self.readers.lock();
         *readers.manifests.entry(manifest).or_default() += 1;
@@ -63,12 +63,12 @@ impl Pins {
     }
 
     /// Whether a manifest is being read.
-    pub(super) fn holds(&self, manifest: &VersionId) -> bool {
+    pub(super) fn is_pinned(&self, manifest: &VersionId) -> bool {
         self.readers.lock().manifests.contains_key(manifest)
     }
 
-    /// Whether an object made by this upload is being read.
-    pub(super) fn holds_upload(&self, upload: &UploadId) -> bool {
+    /// Whether an object of this upload is being read.
+    pub(super) fn is_upload_pinned(&self, upload: &UploadId) -> bool {
         self.readers.lock().uploads.contains_key(upload)
     }
 }
@@ -76,14 +76,14 @@ impl Pins {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut readers = self.pins.readers.lock();
-        leave(&mut readers.manifests, &self.manifest);
+        decrement(&mut readers.manifests, &self.manifest);
         if let Some(upload) = &self.upload {
-            leave(&mut readers.uploads, upload);
+            decrement(&mut readers.uploads, upload);
         }
     }
 }
 
-fn leave<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) {
+fn decrement<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = readers.get_mut(key) {
         *count -= 1;
         if *count == 0 {
@@ -93,42 +93,43 @@ fn leave<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl Objects {
-    /// Removes what a head that was committed just now does not name any more: at once where that is on disk, otherwise behind
-    /// the caller's back. What fails, or is being read, is left to whoever changes the key next and to the sweeper.
+    /// Removes bytes that a just committed head no longer references: now if the head is on disk, otherwise in the
+    /// background after a sync. The next writer of the key and the sweeper retry what fails or is pinned.
     pub(super) async fn drain(&self, releases: Vec<Release>) {
         if releases.is_empty() {
             return;
         }
         let (gateway, pins) = (Arc::clone(&self.gateway), self.pins.clone());
-        match self.gateway.releases.answered() {
+        match self.gateway.releases.proof_of_answered_write() {
             Some(synced) => drain(gateway, pins, releases, synced).await,
-            None => self.gateway.releases.later(move |synced| drain(gateway, pins, releases, synced)),
+            None => self.gateway.releases.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
         }
     }
 
-    /// After a change that failed: the blob it brought goes at once if no head can name it any more; otherwise, when the
-    /// change may still happen, the sweeper decides.
+    /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
+    /// unknown, the sweeper decides.
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
         let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
         if let Some(blob) = blob.filter(|_| !unknown) {
-            self.gateway.releases.discard(blob).await;
+            self.gateway.releases.remove_unnamed(blob).await;
         }
     }
 }
 
-/// Removes what is released. Manifests go behind the caller's back, a few at once.
-async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: Synced) {
+/// Removes released bytes. A few manifests at once go in the background.
+async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: SyncProof) {
     for release in releases {
         match release {
             Release::Blob(blob) => gateway.releases.remove_or_leave(blob, synced).await,
-            Release::Parts(manifest) if gateway.rule(Rule::PinReaders) && pins.holds(&manifest) => {}
+            // Race: a client is reading these parts; the next writer or the sweeper removes them [invariant 63].
+            Release::Parts(manifest) if pins.is_pinned(&manifest) => {}
             Release::Parts(manifest) => {
                 let gateway = Arc::clone(&gateway);
                 match Arc::clone(&pins.drains).try_acquire_owned() {
-                    Ok(turn) => {
+                    Ok(permit) => {
                         tokio::spawn(async move {
                             drain_manifest(&gateway, manifest, synced).await;
-                            drop(turn);
+                            drop(permit);
                         });
                     }
                     Err(_) => drain_manifest(&gateway, manifest, synced).await,
@@ -138,28 +139,34 @@ async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced
     }
 }
 
-async fn drain_manifest(gateway: &Gateway, manifest: VersionId, synced: Synced) {
+async fn drain_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncProof) {
     if let Err(error) = remove_manifest(gateway, manifest, synced).await {
-        tracing::debug!(%error, "a manifest is left to the sweeper");
+        tracing::debug!(%error, "removal of a manifest failed; the sweeper retries");
     }
 }
 
-/// Removes the blobs a manifest names, then its rows. A row goes after its blobs: whoever comes next finds the rest.
+/// Removes the blobs of a manifest, then its rows, each row after its blobs: a crash leaves the rest findable.
 ///
 /// # Errors
-/// What the store answers; the rest stays.
-async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: Synced) -> Result<()> {
+/// Any error of the store; the rest stays.
+async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncProof) -> Result<()> {
     let partition = Partition::manifest(manifest);
     loop {
-        let query = ReadQuery { order: Order::Reverse, ..ReadQuery::all(1) };
-        let page = gateway.ports.store.read(&partition, &query, &gateway.own(Level::Quorum)).await?;
+        let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(1) };
+        let page =
+            gateway.ports.store.read(&partition, &query, &gateway.internal_options(ConsistencyLevel::Quorum)).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(()) };
-        // The row that says whose it is goes last.
+        // Crash: the owner row goes last, so the sweeper can attribute the rest.
         let parts = if row.name.is_empty() { Vec::new() } else { decode_manifest_row(&row.name, row.value)?.2 };
         for blob in parts.iter().filter_map(|part| part.blob) {
+            // Crash: `synced` proves that the head without these bytes survives a power cut.
             gateway.releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
-        gateway.ports.store.apply(Batch::of(partition.clone(), vec![gone]), &gateway.own(Level::Quorum)).await?;
+        gateway
+            .ports
+            .store
+            .apply(Batch::of(partition.clone(), vec![gone]), &gateway.internal_options(ConsistencyLevel::Quorum))
+            .await?;
     }
 }

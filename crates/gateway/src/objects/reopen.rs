@@ -1,12 +1,12 @@
-//! Uploads whose completion was left in the middle.
+//! Recovery of uploads whose completion was abandoned.
 //!
-//! Nobody carries such a completion on: hours later it would replace what was put meanwhile. It is taken back, and by whoever
-//! meets it: the upload is marked *reopening*, the head of its key is touched, and then looked at. Who completes reads the
-//! head of the key, then its own upload, then commits against that head. So either the mark is seen, or the commit fails, or
-//! the version is there to be found: the upload then was done.
+//! A recovery does not resume such a completion: hours later it would replace newer puts. Any request that finds the upload
+//! takes it back: it marks the upload *reopening*, fences the head of its key, and looks for the version. A completing
+//! writer reads the head, then its upload, then commits against that head. So either it sees the mark, or its commit fails,
+//! or the version is there and the upload is done.
 //!
-//! A version may leave its key only after its upload is done ([`Objects::end_upload_of`]): otherwise it would not be found,
-//! and the upload would be opened again over parts that were removed with the object.
+//! A version may leave its key only after its upload is done ([`Objects::finish_upload_of`]): otherwise the recovery would
+//! miss it and reopen the upload over parts that went with the object.
 
 #[cfg(test)]
 mod tests;
@@ -21,25 +21,24 @@ use tokio::time::Instant;
 
 use super::upload_head::UploadHead;
 use super::{Error, Objects, Result};
-use crate::Rule;
 
-/// How often an upload that somebody else is completing is looked at.
+/// Pause between reads of an upload that another request is completing.
 const POLL: Duration = Duration::from_millis(50);
 
 impl Objects {
-    /// Waits until an upload is not being completed any more, and takes back what was left behind: it is then open, done,
-    /// aborted, or gone (`None`).
+    /// Waits for a running completion and recovers an abandoned one: the upload is then open, done, aborted, or gone
+    /// (`None`).
     ///
     /// # Errors
-    /// `OperationAborted` when it is still being completed at the deadline.
-    pub(super) async fn settle_upload(&self, seen: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
-        let mut head = seen;
-        while let Some((version, _, since)) = completing(&head.upload.state) {
+    /// `OperationAborted` when the completion still runs at the deadline.
+    pub(super) async fn settle_upload(&self, observed: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
+        let mut head = observed;
+        while let Some((version, _, since)) = completion_of(&head.upload.state) {
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
             }
-            let next = if since.is_none_or(|since| self.is_left_behind(version, since)) {
-                self.take_back(&head).await?
+            let next = if since.is_none_or(|since| self.is_abandoned(version, since)) {
+                self.resolve_completion(&head).await?
             } else {
                 tokio::time::sleep(POLL).await;
                 self.read_upload(head.id).await?
@@ -52,72 +51,72 @@ impl Objects {
         Ok(Some(head))
     }
 
-    /// Ends the completion of an upload whose completing writer is gone or has given up, and answers what the upload is then.
-    /// Safe beside others that do the same, and beside a completing writer that is not gone after all.
-    pub(super) async fn take_back(&self, seen: &UploadHead) -> Result<Option<UploadHead>> {
-        let Some((version, list, since)) = completing(&seen.upload.state) else { return Ok(Some(seen.clone())) };
-        let fenced = self.gateway.rule(Rule::FenceCompleting);
-        let mut marked = seen.clone();
-        if since.is_some() && fenced {
-            match self.swap_upload(seen, UploadState::Reopening { version, list }).await? {
+    /// Resolves the completion of an upload whose writer is gone or has given up, and returns the upload. Safe next to
+    /// other recoveries and to a completing writer that is still alive.
+    pub(super) async fn resolve_completion(&self, observed: &UploadHead) -> Result<Option<UploadHead>> {
+        let Some((version, list, since)) = completion_of(&observed.upload.state) else {
+            return Ok(Some(observed.clone()));
+        };
+        let mut marked = observed.clone();
+        if since.is_some() {
+            match self.cas_upload_state(observed, UploadState::Reopening { version, list }).await? {
                 Some(reopening) => marked = reopening,
-                None => return self.read_upload(seen.id).await,
+                None => return self.read_upload(observed.id).await,
             }
         }
-        let state = match self.completed_version(&marked, version, fenced).await? {
-            Some(found) => done(&found, list),
+        // Race: mark, then fence, then look. A completing writer that read its upload before the mark fails at the fence.
+        let state = match self.completed_version(&marked, version).await? {
+            Some(found) => done_state(&found, list),
             None => UploadState::Open,
         };
-        let Some(settled) = self.swap_upload(&marked, state).await? else { return self.read_upload(seen.id).await };
+        let Some(settled) = self.cas_upload_state(&marked, state).await? else {
+            return self.read_upload(observed.id).await;
+        };
         if settled.upload.state.is_alive() {
-            // Not before: the version may have been there, its upload ended, and a copy of it may name the manifest.
-            self.forget_manifest(version).await?;
+            // Race: only after the state change. The version may have been there, and a copy of it may
+            // reference the manifest.
+            self.clear_manifest(version).await?;
         } else {
-            self.remove_leavings(&settled, self.gateway.releases.answered()).await?;
+            self.remove_unused_parts(&settled, self.gateway.releases.proof_of_answered_write()).await?;
         }
         Ok(Some(settled))
     }
 
-    /// The version of this id, if the key has it. Once the key was touched no completing writer can add it any more that does
-    /// not see the upload as it is now.
-    async fn completed_version(&self, head: &UploadHead, id: VersionId, touch: bool) -> Result<Option<Version>> {
+    /// Fences the head of the key and returns the version of this id, if the key has it. After the fence no completing
+    /// writer can add it without seeing the upload's new state.
+    async fn completed_version(&self, head: &UploadHead, id: VersionId) -> Result<Option<Version>> {
         let (bucket, key) = (head.upload.bucket, &head.upload.key);
-        let partition = Partition::head(bucket, key);
-        let found = if touch {
-            self.touch(bucket, key).await?
-        } else {
-            self.read_head(&partition, &self.options()).await?.head
-        };
+        let found = self.fence_head(bucket, key).await?;
         if let Some(current) = found.current.filter(|current| current.id == id) {
             return Ok(Some(current));
         }
         let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
-        let page = self.gateway.ports.store.read(&partition, &query, &self.options()).await?;
+        let page = self.gateway.ports.store.read(&Partition::head(bucket, key), &query, &self.options()).await?;
         let row = page.rows.into_iter().next();
         row.map(|row| Version::decode(row.value).map_err(Error::from)).transpose()
     }
 
-    /// Removes the rows of a manifest that no version will name. Its blobs stay: they belong to the upload.
-    pub(super) async fn forget_manifest(&self, version: VersionId) -> Result<()> {
+    /// Removes the rows of a manifest that no version references. Its blobs stay: they belong to the upload.
+    pub(super) async fn clear_manifest(&self, version: VersionId) -> Result<()> {
         let gone = Change::Clear { stamp: self.gateway.issue().await? };
         let batch = Batch::of(Partition::manifest(version), vec![gone]);
         Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 
-    /// Ends the upload that made `version`, which is there and is about to leave its key.
-    pub(super) async fn end_upload_of(&self, version: &Version) -> Result<()> {
+    /// Marks the upload of `version` done before the version leaves its key.
+    pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
         let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };
         while let Some(head) = self.read_upload(id).await? {
-            let Some((completed, list, _)) = completing(&head.upload.state) else { break };
-            if completed != version.id || self.swap_upload(&head, done(version, list)).await?.is_some() {
+            let Some((completed, list, _)) = completion_of(&head.upload.state) else { break };
+            if completed != version.id || self.cas_upload_state(&head, done_state(version, list)).await?.is_some() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Whether who began to complete an upload as `version` at `since` is gone, or has had all the time there is.
-    pub(super) fn is_left_behind(&self, version: VersionId, since: Micros) -> bool {
+    /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
+    pub(super) fn is_abandoned(&self, version: VersionId, since: Micros) -> bool {
         if self.config.alone && version.actor() != self.gateway.actor {
             return true;
         }
@@ -126,8 +125,8 @@ impl Objects {
     }
 }
 
-/// The version an upload is being completed as, the digest of its list, and since when; no time: it is being taken back.
-fn completing(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Micros>)> {
+/// The version of a completion, the digest of its list, and its start; no start: it is being taken back.
+fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Micros>)> {
     match state {
         UploadState::Completing { version, list, since } => Some((*version, *list, Some(*since))),
         UploadState::Reopening { version, list } => Some((*version, *list, None)),
@@ -136,7 +135,7 @@ fn completing(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Micros
 }
 
 /// The state of an upload that became this version.
-pub(super) fn done(version: &Version, list: [u8; 20]) -> UploadState {
+pub(super) fn done_state(version: &Version, list: [u8; 20]) -> UploadState {
     let Some(object) = &version.object else { return UploadState::Aborted };
     let checksum = object.checksum.clone();
     UploadState::Done { version: version.id, null: version.null, list, etag: object.etag, checksum }

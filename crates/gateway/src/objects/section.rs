@@ -1,7 +1,9 @@
-//! Sections: the moments in which a write relies on what the catalogue says of its bucket.
+//! Catalogue guards: a write holds one while it relies on the catalogue's entry of its bucket, as a reader holds an epoch
+//! in RCU.
 //!
-//! A heartbeat shows the number of the oldest catalogue that an open section relies on. So "every running gateway shows the
-//! change" means that no write is under way that does not know it: rows 64 and 65 of the design's list of holes.
+//! A heartbeat advertises the oldest guarded catalogue version. So once every live gateway advertises a change, no write
+//! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
+//! heartbeat expired, so a guarded write ends before that ([`crate::membership_lease`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,25 +11,25 @@ use std::time::Duration;
 
 use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_model::rows::Stamp;
-use larder_store::{Level, Partition};
+use larder_store::{ConsistencyLevel, Partition};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::commit::read_row;
+use super::commit::read_head_row;
 use super::{Error, Objects, Result};
-use crate::{Gateway, Rule};
+use crate::Gateway;
 
-/// Numbers of catalogues that sections rely on, each with how many.
+/// Guarded catalogue versions, each with its number of guards.
 #[derive(Debug, Default)]
-pub(crate) struct Sections(Mutex<BTreeMap<Stamp, usize>>);
+pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Stamp, usize>>);
 
-impl Sections {
-    /// The oldest number relied on.
+impl CatalogueGuards {
+    /// The oldest guarded version.
     pub(crate) fn oldest(&self) -> Option<Stamp> {
         self.0.lock().keys().next().copied()
     }
 
-    fn leave(&self, number: Stamp) {
+    fn release(&self, number: Stamp) {
         let mut open = self.0.lock();
         if let Some(count) = open.get_mut(&number) {
             *count -= 1;
@@ -38,46 +40,51 @@ impl Sections {
     }
 }
 
-/// Pause between asking what became of a write.
+/// Pause between two reads of a head whose write is in doubt.
 const DECIDE_PAUSE: Duration = Duration::from_secs(1);
-/// How long a write whose answer was lost may still come.
-const LINGER: Duration = Duration::from_secs(300);
+/// The longest time after which the store may still apply a write whose answer was lost.
+const DECISION_WAIT: Duration = Duration::from_secs(300);
 
-/// A write relies on its bucket until this is dropped. Keep it short: bodies are received before.
-pub(super) struct Section<'a> {
+/// Guards the catalogue version a write relies on until dropped. Keep it short: receive the body before.
+pub(super) struct CatalogueGuard<'a> {
     gateway: &'a Gateway,
     number: Stamp,
-    /// Whether somebody else leaves it.
-    handed_on: bool,
-    /// The bucket as the section found it.
+    /// Whether a background task releases the guard instead of `drop`.
+    is_detached: bool,
+    /// The end of the membership lease: the other gateways may not wait for a write that ends later.
+    pub(super) deadline: Option<Instant>,
+    /// The bucket at the time of the guard.
     pub(super) bucket: Arc<Bucket>,
 }
 
-impl Section<'_> {
-    /// Keeps the section open behind the caller's back until the head says what became of its write.
-    pub(super) fn linger(mut self, gateway: Arc<Gateway>, head: Partition) {
-        self.handed_on = true;
+impl CatalogueGuard<'_> {
+    /// Keeps the guard in a background task until the head can be read: the write that timed out may still reach the
+    /// store, and a change of the bucket must wait for it.
+    pub(super) fn hold_until_decided(mut self, gateway: Arc<Gateway>, head: Partition) {
+        self.is_detached = true;
         let number = self.number;
         tokio::spawn(async move {
-            let end = Instant::now() + LINGER;
-            while Instant::now() < end && read_row(&gateway, &head, &gateway.own(Level::Quorum)).await.is_err() {
+            let end = Instant::now() + DECISION_WAIT;
+            while Instant::now() < end
+                && read_head_row(&gateway, &head, &gateway.internal_options(ConsistencyLevel::Quorum)).await.is_err()
+            {
                 tokio::time::sleep(DECIDE_PAUSE).await;
             }
-            gateway.sections.leave(number);
+            gateway.catalogue_guards.release(number);
         });
     }
 }
 
-impl Drop for Section<'_> {
+impl Drop for CatalogueGuard<'_> {
     fn drop(&mut self) {
-        if !self.handed_on {
-            self.gateway.sections.leave(self.number);
+        if !self.is_detached {
+            self.gateway.catalogue_guards.release(self.number);
         }
     }
 }
 
 impl Objects {
-    /// A bucket that takes requests, by name.
+    /// An active bucket, by name.
     ///
     /// # Errors
     /// [`Error::NoSuchBucket`], and `TimedOut` when the catalogue cannot be checked in the time of a request.
@@ -87,40 +94,39 @@ impl Objects {
     }
 
     async fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let catalogue = self.gateway.fresh().await?;
+        let catalogue = self.gateway.fresh_catalogue().await?;
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
         if let Some(bucket) = found {
             return Ok(Arc::clone(bucket));
         }
-        // It may have been made through another gateway a moment ago.
-        self.gateway.refresh().await?;
-        let catalogue = self.gateway.fresh().await?;
+        // Another gateway may have created it a moment ago.
+        self.gateway.refresh_catalogue().await?;
+        let catalogue = self.gateway.fresh_catalogue().await?;
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
         found.map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
     }
 
-    /// Opens a section of a write to the bucket `id`, once called `name`.
+    /// Guards the catalogue for a write to the bucket `id`, which had the name `name`.
     ///
     /// # Errors
-    /// [`Error::NoSuchBucket`] when it is gone, being deleted, or another one by now.
-    pub(super) async fn section(&self, name: &str, id: BucketId) -> Result<Section<'_>> {
+    /// [`Error::NoSuchBucket`] when the bucket is gone, closing, or replaced by another of its name; `NotReady` while heartbeats
+    /// fail.
+    pub(super) async fn guard_bucket(&self, name: &str, id: BucketId) -> Result<CatalogueGuard<'_>> {
         let gateway = &*self.gateway;
-        gateway.fresh().await?;
+        let deadline = gateway.await_lease().await?;
         let (catalogue, number) = {
-            // Taken together: no heartbeat may show a newer number in between.
-            let mut open = gateway.sections.0.lock();
+            // Race: a heartbeat between the load and the count would advertise a newer version; it takes this lock too.
+            let mut open = gateway.catalogue_guards.0.lock();
             let catalogue = gateway.catalogue.load_full();
             let number = catalogue.number();
-            if gateway.rule(Rule::HoldSections) {
-                *open.entry(number).or_default() += 1;
-            }
+            *open.entry(number).or_default() += 1;
             (catalogue, number)
         };
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
         if let Some(bucket) = found {
-            return Ok(Section { gateway, number, handed_on: false, bucket: Arc::clone(bucket) });
+            return Ok(CatalogueGuard { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
         }
-        gateway.sections.leave(number);
+        gateway.catalogue_guards.release(number);
         Err(Error::NoSuchBucket(name.to_owned()))
     }
 }

@@ -1,7 +1,7 @@
-//! What users did and what they store, for the usage reports of Riak CS.
+//! Requests and storage of users, for the usage reports of Riak CS.
 //!
-//! A row holds what one process counted of one operation in one hour, whole: writing it again changes nothing, and nobody else
-//! writes it. Reading adds them up.
+//! A row holds the total of one process for one operation in one hour. Only that process writes it, so a repeated write is
+//! idempotent. A read adds the rows up.
 
 mod log;
 #[cfg(test)]
@@ -12,40 +12,40 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, put_ordered, take_ordered};
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
-use larder_model::objects::{Bucket, Entry};
+use larder_model::objects::{Bucket, ListingEntry};
 use larder_model::rows::{Batch, Change, Micros, Row};
-use larder_store::{Level, Order, Partition, Range, ReadQuery, Stopped};
+use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 
 use super::{Objects, Result};
 
 pub use log::UsageLog;
 
-/// Version of the rows.
+/// Version byte of the rows.
 const VERSION: u8 = 1;
-/// Length of a slice of time.
+/// Length of a time slice.
 const HOUR: Micros = 3_600_000_000;
-/// Rows written at once.
+/// Rows per batch.
 const ROWS_MAX: usize = 1000;
 
 /// Counts of one operation in one hour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Requests that were carried out.
+pub struct UsageCounts {
+    /// Successful requests.
     pub count: u64,
-    /// Requests refused for what the client did.
+    /// Requests that failed by the client's fault.
     pub user_errors: u64,
-    /// Requests that failed.
+    /// Requests that failed by the server's fault.
     pub system_errors: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Bytes sent of answers that broke off.
+    /// Bytes sent in interrupted answers.
     pub bytes_out_incomplete: u64,
 }
 
-impl Counts {
+impl UsageCounts {
     fn add(&mut self, more: Self) {
         let Self { count, user_errors, system_errors, bytes_in, bytes_out, bytes_out_incomplete } = more;
         self.count += count;
@@ -57,18 +57,18 @@ impl Counts {
     }
 }
 
-/// An hour of a user on a node.
+/// One hour of a user on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    /// Where it was counted.
+pub struct UsageSample {
+    /// The node that counted.
     pub node: String,
-    /// When the hour began.
+    /// The start of the hour.
     pub start: Micros,
     /// Counts by operation.
-    pub operations: BTreeMap<String, Counts>,
+    pub operations: BTreeMap<String, UsageCounts>,
 }
 
-/// What a bucket holds.
+/// Objects and bytes in a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Storage {
     /// Objects.
@@ -77,17 +77,17 @@ pub struct Storage {
     pub bytes: u64,
 }
 
-/// What a row counts. Its name sorts by the hour first.
+/// The key of a usage row. Its name sorts by the hour first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Counted {
-    /// Since 1970.
+struct UsageRowKey {
+    /// Hours since 1970.
     hour: u64,
     node: String,
     actor: u64,
     operation: String,
 }
 
-impl Counted {
+impl UsageRowKey {
     fn row_name(&self) -> Bytes {
         let mut name = self.hour.to_be_bytes().to_vec();
         put_ordered(&mut name, self.node.as_bytes());
@@ -112,26 +112,26 @@ impl Counted {
 
 impl Objects {
     /// Counts one request of a user.
-    pub fn count_usage(&self, key_id: &str, operation: &'static str, counts: Counts) {
+    pub fn count_usage(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
         self.usage.count(key_id, self.gateway.now() / HOUR, operation, counts);
     }
 
-    /// Writes what was counted since the last time.
+    /// Writes the counts that changed since the last flush.
     ///
     /// # Errors
-    /// What the store answers; nothing is forgotten then.
+    /// Any error of the store; no count is lost.
     pub async fn flush_usage(&self) -> Result<()> {
         let _one = self.usage.flushing.lock().await;
         let stamp = self.gateway.issue().await?;
         for (key_id, unwritten) in self.usage.unwritten() {
             for lines in unwritten.chunks(ROWS_MAX) {
                 let rows = lines.iter().map(|(hour, operation, counts)| {
-                    let name = self.counted(*hour, operation).row_name();
+                    let name = self.usage_row_key(*hour, operation).row_name();
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
                 let batch = Batch::of(Partition::usage(&key_id), rows.collect());
-                self.gateway.ports.store.apply(batch, &self.gateway.own(Level::Quorum)).await?;
-                self.usage.written(&key_id, lines);
+                self.gateway.ports.store.apply(batch, &self.gateway.internal_options(ConsistencyLevel::Quorum)).await?;
+                self.usage.mark_written(&key_id, lines);
             }
         }
         self.usage.forget_before((self.gateway.now() / HOUR).saturating_sub(1));
@@ -141,30 +141,30 @@ impl Objects {
     /// The hours of a user from `from` to `to`.
     ///
     /// # Errors
-    /// What the store answers.
-    pub async fn usage(&self, key_id: &str, from: Micros, to: Micros) -> Result<Vec<Sample>> {
+    /// Any error of the store.
+    pub async fn usage(&self, key_id: &str, from: Micros, to: Micros) -> Result<Vec<UsageSample>> {
         let hours = from / HOUR..=to / HOUR;
-        let mut counted = self.written_usage(key_id, from / HOUR, to / HOUR).await?;
-        // What this process counted itself it knows best.
+        let mut counted = self.read_usage(key_id, from / HOUR, to / HOUR).await?;
+        // Own counts in memory are newer than their rows.
         let own = self.usage.of(key_id);
-        counted.extend(own.iter().map(|(hour, operation, counts)| (self.counted(*hour, operation), *counts)));
-        let mut samples = BTreeMap::<(String, u64), BTreeMap<String, Counts>>::new();
-        for (Counted { hour, node, operation, .. }, counts) in counted {
+        counted.extend(own.iter().map(|(hour, operation, counts)| (self.usage_row_key(*hour, operation), *counts)));
+        let mut samples = BTreeMap::<(String, u64), BTreeMap<String, UsageCounts>>::new();
+        for (UsageRowKey { hour, node, operation, .. }, counts) in counted {
             if hours.contains(&hour) {
                 samples.entry((node, hour)).or_default().entry(operation).or_default().add(counts);
             }
         }
-        let sample = |((node, hour), operations)| Sample { node, start: hour * HOUR, operations };
+        let sample = |((node, hour), operations)| UsageSample { node, start: hour * HOUR, operations };
         Ok(samples.into_iter().map(sample).collect())
     }
 
-    /// What each bucket of a user holds now: counted over its entries.
+    /// Objects and bytes of each bucket of a user, counted over its entries.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub async fn storage_of(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
-        self.gateway.refresh().await?;
-        let catalogue = self.gateway.fresh().await?;
+        self.gateway.refresh_catalogue().await?;
+        let catalogue = self.gateway.fresh_catalogue().await?;
         let mut all = BTreeMap::new();
         for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
             all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
@@ -178,11 +178,12 @@ impl Objects {
             let mut last = None;
             loop {
                 let query = ReadQuery::after(last.as_ref(), LISTING_PAGE_ROWS);
-                let (partition, options) = (Partition::entries(bucket.id, shard), self.gateway.own(Level::Quorum));
+                let (partition, options) =
+                    (Partition::entries(bucket.id, shard), self.gateway.internal_options(ConsistencyLevel::Quorum));
                 let page = self.gateway.ports.store.read(&partition, &query, &options).await?;
                 last = page.rows.last().map(|row| row.name.clone());
                 for row in page.rows {
-                    if let Some(object) = Entry::decode(row.value)?.object {
+                    if let Some(object) = ListingEntry::decode(row.value)?.object {
                         storage.objects += 1;
                         storage.bytes += object.length;
                     }
@@ -190,43 +191,43 @@ impl Objects {
                 if page.stopped == Stopped::End {
                     break;
                 }
-                tokio::task::yield_now().await; // Other requests have their turn.
+                tokio::task::yield_now().await; // Lets other requests run.
             }
         }
         Ok(storage)
     }
 
     /// The rows of a user from one hour to another, both included.
-    async fn written_usage(&self, key_id: &str, from: u64, to: u64) -> Result<HashMap<Counted, Counts>> {
+    async fn read_usage(&self, key_id: &str, from: u64, to: u64) -> Result<HashMap<UsageRowKey, UsageCounts>> {
         let mut counted = HashMap::new();
         let mut next = Some(Bytes::copy_from_slice(&from.to_be_bytes()));
         let end = Some(Bytes::copy_from_slice(&to.saturating_add(1).to_be_bytes()));
         while let Some(begin) = next.take().filter(|begin| Some(begin) < end.as_ref()) {
             let range = Range { from: Some(begin), to: end.clone() };
-            let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: Order::Forward };
-            let options = self.gateway.own(Level::Quorum);
+            let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
+            let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
             let page = self.gateway.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| [&last.name[..], &[0]].concat().into());
             for row in page.rows {
-                counted.insert(Counted::of_row_name(&row.name)?, decode(&row.value)?);
+                counted.insert(UsageRowKey::of_row_name(&row.name)?, decode(&row.value)?);
             }
         }
         Ok(counted)
     }
 
-    fn counted(&self, hour: u64, operation: &str) -> Counted {
+    fn usage_row_key(&self, hour: u64, operation: &str) -> UsageRowKey {
         let node = self.gateway.config.node.clone();
-        Counted { hour, node, actor: self.gateway.actor, operation: operation.to_owned() }
+        UsageRowKey { hour, node, actor: self.gateway.actor, operation: operation.to_owned() }
     }
 }
 
-fn encode(counts: &Counts) -> Bytes {
-    // Numbers only: nothing that JSON could not hold.
+fn encode(counts: &UsageCounts) -> Bytes {
+    // JSON can represent every number.
     [&[VERSION], &serde_json::to_vec(counts).unwrap_or_default()[..]].concat().into()
 }
 
-fn decode(value: &[u8]) -> std::result::Result<Counts, DecodeError> {
+fn decode(value: &[u8]) -> std::result::Result<UsageCounts, DecodeError> {
     match value.split_first() {
         Some((&VERSION, json)) => serde_json::from_slice(json).map_err(|_| DecodeError::Invalid("usage counts")),
         Some((&other, _)) => Err(DecodeError::UnknownVersion(other)),

@@ -1,52 +1,52 @@
-//! Users of the S3 interface: rows of one guarded partition, looked up by access key, remembered for two seconds.
+//! Users of the S3 interface: rows of one guarded partition, found by access key, cached for two seconds.
 //!
 //! ```text
-//! ""            the head: every change of users rewrites it, so what a change has read still holds when it is written
+//! ""            the head: every change of users rewrites it, so a compare-and-set on it detects concurrent changes
 //! u <id>        a user            k <access key id>  e <e-mail>    the canonical id of its user
-//! a             the canonical id of the admin who was made at the first start
+//! a             the canonical id of the admin created at the first start
 //! ```
 
 mod cache;
-mod draft;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::objects::User;
-use larder_model::objects::user::{canonical_id_of, display_name_of, key_id_of, secret_of, valid_email};
-use larder_store::{Level, Order, Partition, Range, ReadQuery, Stopped};
+use larder_model::objects::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
+use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 pub use cache::UserCache;
-use draft::{ADMIN, Draft, EMAIL, KEY, USER, row_name, user_of};
+use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Objects, Result};
 
 const ATTEMPTS_MAX: usize = 50;
 const PAGE_ROWS: usize = 1000;
-/// Longest name of a user in bytes, and longest access key id or secret that may be brought along.
+/// Longest name of a user, and longest given access key id or secret, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 const KEY_BYTES_MAX: usize = 256;
-/// The name of the first admin, and its e-mail address while it is free.
+/// The name of the first admin, and its e-mail address if free.
 const ADMIN_NAME: &str = "admin";
 const ADMIN_EMAIL: &str = "admin@localhost";
 
-/// What changes of a user; `None` stays.
+/// A change of a user; `None` keeps a field.
 #[derive(Debug, Clone, Default)]
 pub struct UserChange {
     /// Free text.
     pub name: Option<String>,
     /// E-mail address.
     pub email: Option<String>,
-    /// Whether requests are taken.
+    /// Whether the user's requests are accepted.
     pub enabled: Option<bool>,
-    /// Whether a new secret is made.
+    /// Whether to make a new secret.
     pub new_secret: bool,
 }
 
 impl Objects {
-    /// Creates a user with a new key. `key`: access key id and secret to take instead of new ones.
+    /// Creates a user with a new key. `key`: access key id and secret to use instead of random ones.
     ///
     /// # Errors
     /// `UserExists`, `InvalidUser`.
@@ -61,43 +61,43 @@ impl Objects {
         check_name(name)?;
         check_key(key.as_ref())?;
         for _ in 0..ATTEMPTS_MAX {
-            let mut draft = Draft::begin(self).await?;
-            if draft.find(EMAIL, email).await?.is_some() {
+            let mut transaction = UsersTransaction::begin(self).await?;
+            if transaction.find(EMAIL, email).await?.is_some() {
                 return Err(Error::UserExists);
             }
             let user = self.new_user(email, name, admin, key.clone());
-            if draft.find(KEY, &user.key_id).await?.is_some() {
+            if transaction.find(KEY, &user.key_id).await?.is_some() {
                 if key.is_some() {
                     return Err(key_taken());
                 }
                 continue;
             }
-            draft.write(None, &user);
-            if draft.commit().await? {
+            transaction.put_user(None, &user);
+            if transaction.commit().await? {
                 return Ok(Arc::new(user));
             }
         }
         Err(busy())
     }
 
-    /// The user of an access key: at most two seconds old, `enabled` or not.
+    /// The user of an access key, at most two seconds old; it may be disabled.
     ///
     /// # Errors
     /// `UnknownKey`.
     pub async fn user_of_key(&self, key_id: &str) -> Result<Arc<User>> {
-        let asked = match self.users.keys.find(key_id, self.gateway.monotonic()) {
+        let miss = match self.users.keys.get(key_id, self.gateway.monotonic()) {
             Ok(user) => return Ok(user),
-            Err(asked) => asked,
+            Err(miss) => miss,
         };
         let user = Arc::new(user_with_key(self.find_user(KEY, key_id).await?, key_id)?);
-        self.users.keys.keep(key_id, asked, Arc::clone(&user));
+        self.users.keys.insert(key_id, miss, Arc::clone(&user));
         Ok(user)
     }
 
     /// The user of a canonical id.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub async fn user_of_id(&self, id: &str) -> Result<Option<Arc<User>>> {
         Ok(self.find_user(USER, id).await?.map(Arc::new))
     }
@@ -105,15 +105,15 @@ impl Objects {
     /// The user of an e-mail address.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub async fn user_of_email(&self, email: &str) -> Result<Option<Arc<User>>> {
         Ok(self.find_user(EMAIL, email).await?.filter(|user| user.email == email).map(Arc::new))
     }
 
-    /// A page of users behind this canonical id, at most `max`.
+    /// A page of users after this canonical id, at most `max`.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub async fn list_users(&self, after: &str, max: usize) -> Result<Vec<Arc<User>>> {
         let mut users: Vec<Arc<User>> = Vec::new();
         while users.len() < max {
@@ -121,8 +121,8 @@ impl Objects {
             let from = if after.is_empty() { row_name(USER, "") } else { row_name(USER, &format!("{after}\0")) };
             let range = Range { from: Some(from), to: Some(Bytes::from_static(&[USER + 1])) };
             let limit = (max - users.len()).min(PAGE_ROWS);
-            let query = ReadQuery { range, limit, order: Order::Forward };
-            let options = self.gateway.own(Level::Quorum);
+            let query = ReadQuery { range, limit, order: ReadOrder::Forward };
+            let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
             let page = self.gateway.ports.store.read(&Partition::users(), &query, &options).await?;
             for row in &page.rows {
                 users.push(Arc::new(user_of(&row.value)?));
@@ -142,17 +142,17 @@ impl Objects {
         change.email.as_deref().map_or(Ok(()), check_email)?;
         change.name.as_deref().map_or(Ok(()), check_name)?;
         for _ in 0..ATTEMPTS_MAX {
-            let mut draft = Draft::begin(self).await?;
-            let before = user_with_key(draft.find(KEY, key_id).await?, key_id)?;
-            let user = self.changed(before.clone(), &change);
-            if user.email != before.email && draft.find(EMAIL, &user.email).await?.is_some() {
+            let mut transaction = UsersTransaction::begin(self).await?;
+            let before = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
+            let user = self.apply_change(before.clone(), &change);
+            if user.email != before.email && transaction.find(EMAIL, &user.email).await?.is_some() {
                 return Err(Error::UserExists);
             }
             if user == before {
                 return Ok(Arc::new(user));
             }
-            draft.write(Some(&before), &user);
-            if draft.commit().await? {
+            transaction.put_user(Some(&before), &user);
+            if transaction.commit().await? {
                 return Ok(Arc::new(user));
             }
         }
@@ -165,39 +165,40 @@ impl Objects {
     /// `UnknownKey`, `UserHasBuckets`.
     pub async fn delete_user(&self, key_id: &str) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            let mut draft = Draft::begin(self).await?;
-            let user = user_with_key(draft.find(KEY, key_id).await?, key_id)?;
-            self.gateway.refresh().await?;
-            let catalogue = self.gateway.fresh().await?;
+            let mut transaction = UsersTransaction::begin(self).await?;
+            let user = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
+            self.gateway.refresh_catalogue().await?;
+            let catalogue = self.gateway.fresh_catalogue().await?;
             if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);
             }
-            draft.erase(&user);
-            if draft.commit().await? {
+            transaction.remove_user(&user);
+            if transaction.commit().await? {
                 return Ok(());
             }
         }
         Err(busy())
     }
 
-    /// The admin's key: made at the first start, taken from `fixed` when given. Answers the user, and whether it was made now.
+    /// Ensures that there is an admin: creates one at the first start, and sets its key to `fixed` if given. Returns
+    /// the user, and whether it is new.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub async fn ensure_admin(&self, fixed: Option<(String, String)>) -> Result<(Arc<User>, bool)> {
         check_key(fixed.as_ref())?;
         for _ in 0..ATTEMPTS_MAX {
-            let mut draft = Draft::begin(self).await?;
-            let before = draft.find(ADMIN, "").await?;
+            let mut transaction = UsersTransaction::begin(self).await?;
+            let before = transaction.find(ADMIN, "").await?;
             let user = match (&before, fixed.clone()) {
                 (Some(before), Some((key_id, secret))) => {
-                    // Who sets the key wants to get in, whatever became of the user meanwhile.
+                    // The operator who sets the key needs access, even if the user was disabled.
                     User { key_id, secret, enabled: true, admin: true, ..before.clone() }
                 }
                 (Some(before), None) => before.clone(),
                 (None, key) => {
                     let mut user = self.new_user(ADMIN_EMAIL, ADMIN_NAME, true, key);
-                    if draft.find(EMAIL, ADMIN_EMAIL).await?.is_some() {
+                    if transaction.find(EMAIL, ADMIN_EMAIL).await?.is_some() {
                         user.email = format!("{ADMIN_NAME}@{}", user.id);
                     }
                     user
@@ -206,36 +207,36 @@ impl Objects {
             if before.as_ref() == Some(&user) {
                 return Ok((Arc::new(user), false));
             }
-            if draft.find(KEY, &user.key_id).await?.is_some_and(|other| other.id != user.id) {
-                // Another gateway that starts now may have made the admin since the look above.
-                if draft.find(ADMIN, "").await? != before {
+            if transaction.find(KEY, &user.key_id).await?.is_some_and(|other| other.id != user.id) {
+                // Race: another starting gateway may have created the admin since the read above.
+                if transaction.find(ADMIN, "").await? != before {
                     continue;
                 }
                 return Err(key_taken());
             }
-            draft.write(before.as_ref(), &user);
-            draft.name_admin(&user);
-            if draft.commit().await? {
+            transaction.put_user(before.as_ref(), &user);
+            transaction.set_admin(&user);
+            if transaction.commit().await? {
                 return Ok((Arc::new(user), before.is_none()));
             }
         }
         Err(busy())
     }
 
-    /// The name to show for a canonical id: the user's, or the id itself.
+    /// The display name of a canonical id: the user's, or the id itself.
     pub async fn display_name(&self, id: &str) -> String {
-        let asked = match self.users.names.find(id, self.gateway.monotonic()) {
+        let miss = match self.users.names.get(id, self.gateway.monotonic()) {
             Ok(name) => return name,
-            Err(asked) => asked,
+            Err(miss) => miss,
         };
         match self.find_user(USER, id).await {
             Ok(found) => {
                 let name = found.map_or_else(|| id.to_owned(), |user| user.display_name);
-                self.users.names.keep(id, asked, name.clone());
+                self.users.names.insert(id, miss, name.clone());
                 name
             }
             Err(error) => {
-                tracing::debug!(%error, "the name of a user could not be read");
+                tracing::debug!(%error, "read of a user's display name failed; the id is shown instead");
                 id.to_owned()
             }
         }
@@ -256,7 +257,7 @@ impl Objects {
         }
     }
 
-    fn changed(&self, mut user: User, change: &UserChange) -> User {
+    fn apply_change(&self, mut user: User, change: &UserChange) -> User {
         if let Some(name) = &change.name {
             user.name.clone_from(name);
         }
@@ -282,13 +283,13 @@ impl Objects {
     }
 }
 
-/// What was found for a key: its row and the user may have been read before and after a change of the key.
+/// Checks a user found by key. Race: the key row and the user row may be from before and after a change of the key.
 fn user_with_key(found: Option<User>, key_id: &str) -> Result<User> {
     found.filter(|user| user.key_id == key_id).ok_or_else(|| Error::UnknownKey(key_id.to_owned()))
 }
 
 fn check_email(email: &str) -> Result<()> {
-    if valid_email(email) { Ok(()) } else { Err(invalid("The e-mail address is none.")) }
+    if is_valid_email(email) { Ok(()) } else { Err(invalid("The e-mail address is none.")) }
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -298,7 +299,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Keys that are brought along may have any form that fits a header.
+/// Given keys may have any form that fits a header.
 fn check_key(key: Option<&(String, String)>) -> Result<()> {
     let fits = |text: &str| (1..=KEY_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     match key {

@@ -1,4 +1,4 @@
-//! One state of the catalogue: types, own properties of buckets, buckets of S3. Pure; a change makes another state.
+//! One state of the catalogue: types, own properties of buckets, S3 buckets. Pure: a change makes another state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
-use larder_model::props::{Effective, Overrides, State, TypeRecord};
+use larder_model::props::{EffectiveProps, Overrides, TypeRecord, TypeState};
 use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
 use serde_json::Value;
 
 use super::shared_map::SharedMap;
 use crate::{Error, Result};
 
-/// What a change does to a row.
-pub(crate) enum Edit {
+/// The change of one catalogue row.
+pub(crate) enum CatalogueEdit {
     /// Writes it.
     Write(CatalogueKey, Value),
     /// Removes it.
     Remove(CatalogueKey),
-    /// Nothing: what is wanted holds already.
+    /// None: the wanted state holds already.
     Nothing,
 }
 
@@ -27,35 +27,35 @@ pub(crate) enum Edit {
 #[derive(Debug, Clone)]
 pub(crate) struct Catalogue {
     number: Stamp,
-    types: SharedMap<Bytes, Type>,
-    buckets: SharedMap<BucketAddress, Own>,
+    types: SharedMap<Bytes, CatalogueType>,
+    buckets: SharedMap<BucketAddress, BucketOverrides>,
     s3_buckets: SharedMap<String, S3Bucket>,
-    /// Those of them that are being deleted, each with the number of the change that closed it.
+    /// S3 buckets that are being deleted, each with the number of the change that closed it.
     s3_closing: BTreeMap<String, Stamp>,
-    /// How many buckets of the S3 interface each user has.
+    /// Number of S3 buckets of each user.
     s3_owned: SharedMap<String, usize>,
-    default: Effective,
+    default: EffectiveProps,
 }
 
 /// A type, with the number of the change that last wrote it.
 #[derive(Debug, Clone)]
-pub(crate) struct Type {
+pub(crate) struct CatalogueType {
     pub(crate) record: Arc<TypeRecord>,
     pub(crate) number: Stamp,
-    effective: Effective,
+    effective: EffectiveProps,
 }
 
 /// Own properties of a bucket.
 #[derive(Debug, Clone)]
-struct Own {
+struct BucketOverrides {
     overrides: Arc<Overrides>,
     /// The number of the change that last wrote them.
     number: Stamp,
-    /// What they make together with the type that the change of this number wrote; 0: none.
-    effective: (Stamp, Effective),
+    /// The effective properties under the type that the change of this number wrote; 0: without a type.
+    effective: (Stamp, EffectiveProps),
 }
 
-/// A bucket of the S3 interface, with the number of the change that last wrote it.
+/// An S3 bucket, with the number of the change that last wrote it.
 #[derive(Debug, Clone)]
 struct S3Bucket {
     bucket: Arc<Bucket>,
@@ -63,7 +63,7 @@ struct S3Bucket {
 }
 
 impl Catalogue {
-    /// What a gateway knows before it has looked.
+    /// The state of a gateway before its first read.
     pub(crate) fn empty() -> Self {
         Self {
             number: 0,
@@ -82,7 +82,7 @@ impl Catalogue {
     }
 
     /// The types, `default` not among them, by name.
-    pub(crate) fn types(&self) -> &SharedMap<Bytes, Type> {
+    pub(crate) fn types(&self) -> &SharedMap<Bytes, CatalogueType> {
         &self.types
     }
 
@@ -92,14 +92,14 @@ impl Catalogue {
             return Some(None);
         }
         let found = self.types.get(bucket_type)?;
-        (found.record.state == State::Active).then_some(Some(&found.record))
+        (found.record.state == TypeState::Active).then_some(Some(&found.record))
     }
 
-    /// What holds for a bucket; `None` when its type serves no request.
-    pub(crate) fn effective(&self, bucket: &BucketAddress) -> Option<Effective> {
+    /// Effective properties of a bucket; `None` when its type serves no request.
+    pub(crate) fn effective(&self, bucket: &BucketAddress) -> Option<EffectiveProps> {
         let of_type = match bucket.is_default_type() {
             true => None,
-            false => Some(self.types.get(&bucket.bucket_type).filter(|found| found.record.state == State::Active)?),
+            false => Some(self.types.get(&bucket.bucket_type).filter(|found| found.record.state == TypeState::Active)?),
         };
         match self.buckets.get(bucket) {
             None => Some(of_type.map_or(self.default, |found| found.effective)),
@@ -107,7 +107,7 @@ impl Catalogue {
         }
     }
 
-    /// Copies of what is in a type; of `default` if it is unknown.
+    /// Number of copies of a type's data; that of `default` for an unknown type.
     pub(crate) fn copies(&self, bucket_type: &[u8]) -> u8 {
         self.types.get(bucket_type).map_or(self.default.copies, |found| found.effective.copies)
     }
@@ -117,33 +117,33 @@ impl Catalogue {
         self.buckets.get(bucket).map_or_else(|| Arc::new(Overrides::EMPTY), |own| Arc::clone(&own.overrides))
     }
 
-    /// A bucket of the S3 interface, whatever its state.
+    /// An S3 bucket in any state.
     pub(crate) fn s3_bucket(&self, name: &str) -> Option<&Arc<Bucket>> {
         self.s3_buckets.get(name).map(|found| &found.bucket)
     }
 
-    /// The buckets of the S3 interface, by name.
+    /// The S3 buckets, by name.
     pub(crate) fn s3_buckets(&self) -> impl Iterator<Item = &Arc<Bucket>> {
         self.s3_buckets.values().map(|found| &found.bucket)
     }
 
-    /// The buckets of the S3 interface from this name on, by name.
+    /// The S3 buckets from this name on, by name.
     pub(crate) fn s3_buckets_from(&self, name: &str) -> impl Iterator<Item = &Arc<Bucket>> {
         self.s3_buckets.values_from(name).map(|found| &found.bucket)
     }
 
-    /// How many buckets of the S3 interface a user has.
+    /// Number of S3 buckets of a user.
     pub(crate) fn s3_owned(&self, owner: &str) -> usize {
         self.s3_owned.get(owner).copied().unwrap_or(0)
     }
 
-    /// The buckets of the S3 interface that are being deleted, by name, each with the number of the change that closed it.
+    /// S3 buckets that are being deleted, by name, each with the number of the change that closed it.
     pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Stamp> {
         &self.s3_closing
     }
 
-    /// The state that is in these rows. What did not change since `before` is taken from there: there may be many buckets,
-    /// each with properties, a policy and rules to be read.
+    /// The state in these rows. Entries unchanged since `before` are taken from there: parsing the properties, policies and
+    /// rules of many buckets is expensive.
     pub(super) fn of(rows: Vec<Row>, before: &Self) -> Result<Self> {
         let mut catalogue = Self::empty();
         let (mut types, mut buckets, mut s3_buckets) = (Vec::new(), Vec::new(), Vec::new());
@@ -156,12 +156,12 @@ impl Catalogue {
             match key_of(&row.name)? {
                 CatalogueKey::Type(name) => {
                     let found = before.types.get(&name).filter(|found| found.number == number).cloned();
-                    let found = found.map_or_else(|| Type::of(&json_of(row.value)?, number), Ok)?;
+                    let found = found.map_or_else(|| CatalogueType::of(&json_of(row.value)?, number), Ok)?;
                     types.push((name, found));
                 }
                 CatalogueKey::Bucket(bucket) => {
                     let found = before.buckets.get(&bucket).filter(|found| found.number == number).cloned();
-                    let found = found.map_or_else(|| Own::of(&json_of(row.value)?, number), Ok)?;
+                    let found = found.map_or_else(|| BucketOverrides::of(&json_of(row.value)?, number), Ok)?;
                     buckets.push((bucket, found));
                 }
                 CatalogueKey::S3Bucket(name) => {
@@ -179,21 +179,21 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The state that one change of this number makes of this one, which must be the one that it was decided on.
-    pub(super) fn changed(&self, number: Stamp, edit: &Edit) -> Result<Self> {
+    /// The state after one change of this number, which must have been decided on this state.
+    pub(super) fn changed(&self, number: Stamp, edit: &CatalogueEdit) -> Result<Self> {
         let mut after = self.clone();
         after.number = number;
         let (key, json) = match edit {
-            Edit::Write(key, json) => (key, Some(json)),
-            Edit::Remove(key) => (key, None),
-            Edit::Nothing => return Ok(after),
+            CatalogueEdit::Write(key, json) => (key, Some(json)),
+            CatalogueEdit::Remove(key) => (key, None),
+            CatalogueEdit::Nothing => return Ok(after),
         };
         match key {
             CatalogueKey::Type(name) => {
-                after.types.set(name.clone(), json.map(|json| Type::of(json, number)).transpose()?);
+                after.types.set(name.clone(), json.map(|json| CatalogueType::of(json, number)).transpose()?);
             }
             CatalogueKey::Bucket(bucket) => {
-                let own = json.map(|json| Own::of(json, number)).transpose()?;
+                let own = json.map(|json| BucketOverrides::of(json, number)).transpose()?;
                 let own = own.map(|own| own.within(&after.types, bucket));
                 after.buckets.set(bucket.clone(), own);
             }
@@ -237,7 +237,7 @@ impl Catalogue {
     }
 }
 
-impl Type {
+impl CatalogueType {
     fn of(json: &Value, number: Stamp) -> Result<Self> {
         let record = TypeRecord::from_json(json).map_err(|error| damaged(&error))?;
         let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
@@ -245,7 +245,7 @@ impl Type {
     }
 }
 
-impl Own {
+impl BucketOverrides {
     fn of(json: &Value, number: Stamp) -> Result<Self> {
         let map = json.as_object().ok_or_else(|| damaged(&"bucket properties are no object"))?;
         let overrides = Overrides::from_json(map).map_err(|_| damaged(&"bucket properties do not hold"))?;
@@ -253,16 +253,16 @@ impl Own {
         Ok(Self { overrides: Arc::new(overrides), number, effective })
     }
 
-    /// The same, worked out for the type that its bucket has now.
-    fn within(self, types: &SharedMap<Bytes, Type>, bucket: &BucketAddress) -> Self {
+    /// The same, with the effective properties under the bucket's current type.
+    fn within(self, types: &SharedMap<Bytes, CatalogueType>, bucket: &BucketAddress) -> Self {
         let of_type = types.get(&bucket.bucket_type);
         let effective = (of_type.map_or(0, |found| found.number), self.effective_with(of_type));
         Self { effective, ..self }
     }
 
-    /// What holds in its bucket. A type that changed since makes it anew each time: a change of a type costs no more for all
-    /// the buckets that it has.
-    fn effective_with(&self, of_type: Option<&Type>) -> Effective {
+    /// Effective properties of the bucket. If the type changed since, they are computed on each call: so a change of a type
+    /// does not touch all its buckets.
+    fn effective_with(&self, of_type: Option<&CatalogueType>) -> EffectiveProps {
         let (number, effective) = self.effective;
         match of_type {
             Some(found) if found.number != number => TypeRecord::effective(Some(&found.record), &self.overrides),

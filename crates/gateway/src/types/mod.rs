@@ -1,10 +1,38 @@
-//! Bucket types and bucket properties: rows of one guarded catalogue that every gateway holds a copy of.
+//! The catalogue: bucket types, bucket properties and S3 buckets, of which every gateway holds a copy.
 //!
 //! ```text
-//! create ──> created ──(every running node shows its number)──> ready ──activate──> active ──update──> active
+//! gateway A, which makes a change         store                              gateway B
+//! ───────────────────────────────         ─────                              ─────────
+//! copy is 7
+//! compare-and-set 7 ──> 9  ─────────────> catalogue: head 9, changed row
+//! copy is 9                                    └────── polled every 500 ms ──> copy is 9
+//! heartbeat: A has 9  ──────────────────> members: A 9, B 7                    an S3 write still holds a guard on 7
+//! poll members: B has 7, wait                                                  the write ends, its guard is dropped
+//!                                         members: A 9, B 9 <───────────────── heartbeat: B has min(copy, oldest guard) = 9
+//! poll members: all have 9, answer
+//!
+//! create ──> created ──(all live members have its number)──> ready ──activate──> active ──update──> active
 //! ```
-//! The catalogue has one number, the stamp of its head: every change rewrites the head, so changes are linearizable and "has
-//! everybody seen it" is a comparison of numbers. Nothing is served from a copy that was not checked for five seconds.
+//!
+//! **Number.** The catalogue is one guarded partition, and the stamp of its head is its number. Every change is a
+//! compare-and-set on that head, so changes are linearizable and each gets a greater number. The loser of a race reads the new
+//! state and decides again. "Does B know the change?" is a comparison of two numbers.
+//!
+//! **Propagation.** A gateway polls the number and reads the rows when it grew: at a quorum, and again if the number moved
+//! during the read. Then it writes a heartbeat at once instead of waiting for the next one. A change is answered when the
+//! heartbeats of all live members show its number. The store's clock alone expires a heartbeat, ten seconds after it was
+//! written, so a dead gateway delays a change no longer than that.
+//!
+//! **Guards.** A copy that is new is not enough: a write that began under the old copy may still be under way, and would, for
+//! example, put an object into a bucket that was just deleted. An S3 write therefore holds a guard
+//! ([`crate::objects`]) on the number that it relies on. A heartbeat shows the smaller of the copy's number and the oldest
+//! guard, so "all members show 9" also means that no guarded write relies on an older catalogue.
+//!
+//! **Freshness.** A gateway that is suspended or cut off loses its heartbeat, and the others stop waiting for it. When it
+//! continues, its copy is old. So no request is served from a copy whose last check began more than five seconds ago: the
+//! gateway checks first, and answers 503 if it cannot. Five seconds are less than the ten of a heartbeat, so its copy turns
+//! stale before the others stop waiting. A check may ask fewer replicas than a quorum while the others are down; an older
+//! number than the copy's is ignored.
 
 mod catalogue;
 mod change;
@@ -13,14 +41,14 @@ mod props;
 mod refresh;
 mod shared_map;
 
-use larder_model::props::display::List;
+use larder_model::props::display::PropList;
 
-pub(crate) use catalogue::{Catalogue, Edit};
+pub(crate) use catalogue::{Catalogue, CatalogueEdit};
 pub(crate) use refresh::LastCheck;
 
-/// Why a type's status or activation was refused. What properties refuse is [`larder_model::props::Refused`].
+/// Why a type's status or activation was refused. Refused properties are [`larder_model::props::PropsError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TypeStateError {
     /// There is no such type.
     #[error("no such bucket type")]
     Unknown,
@@ -29,9 +57,9 @@ pub enum Refusal {
     NotReady,
 }
 
-/// How far a type has come.
+/// Stage of a type's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum TypeStage {
     /// Created, not yet on all running nodes.
     Created,
     /// On all running nodes: may be activated.
@@ -40,11 +68,11 @@ pub enum Stage {
     Active,
 }
 
-/// What `status` shows of a type.
+/// A type as `status` shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TypeStatus {
-    /// How far it has come.
-    pub stage: Stage,
+    /// Its stage.
+    pub stage: TypeStage,
     /// Its properties, in the order Riak prints them.
-    pub props: List,
+    pub props: PropList,
 }

@@ -1,4 +1,4 @@
-//! An ordered map whose copies share what is the same: a changed copy costs one run of entries, not all of them.
+//! An ordered map whose clones share equal parts: a change to a clone copies one run of entries, not all.
 //!
 //! ```text
 //! runs   [ a … f ]  [ g … m ]  [ n … z ]      each shared; a change copies one run, and the list of runs
@@ -13,7 +13,7 @@ const RUN_MAX: usize = 128;
 /// Entries in the order of their keys.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedMap<K, V> {
-    /// None of them is empty.
+    /// Never empty ones.
     runs: Vec<Arc<Vec<(K, V)>>>,
 }
 
@@ -39,7 +39,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
             self.runs.extend(value.map(|value| Arc::new(vec![(key, value)])));
             return;
         }
-        // What comes before everything goes into the first run.
+        // A key before all others goes into the first run.
         let at = self.run_of(&key).unwrap_or(0);
         let run = Arc::make_mut(&mut self.runs[at]);
         match (run.binary_search_by(|(found, _)| found.cmp(&key)), value) {
@@ -78,7 +78,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.runs[first..].iter().flat_map(|run| run.iter().map(|(_, value)| value)).skip(within)
     }
 
-    /// The run that has the key, if any does: the last one that begins with it or before it.
+    /// The run that may hold the key: the last one that begins at or before it.
     fn run_of<Q: Ord + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_an_ordered_map_and_older_copies_stay(
+        fn it_is_an_ordered_map_and_changes_leave_older_clones_as_they_were(
             begin in proptest::collection::btree_map(0..500_u16, any::<u32>(), 0..400),
             changes in proptest::collection::vec((0..500_u16, any::<Option<u32>>()), 0..400),
             from in 0..500_u16,

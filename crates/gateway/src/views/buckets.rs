@@ -1,4 +1,4 @@
-//! The `$bucket` view: a row per bucket, written once per gateway with the first key. A bucket is listed while it has keys.
+//! The `$bucket` view: one row per bucket, written by each gateway with its first key. A bucket is listed while it has keys.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::rows::{BucketRow, Change, Row};
-use larder_store::{Options, Partition, ReadQuery, Stopped};
+use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 use parking_lot::RwLock;
 
 use super::Listing;
-use super::keys::Checked;
-use crate::metrics::Op;
+use super::keys::ExistenceCheck;
+use crate::metrics::KvOp;
 use crate::{Error, Gateway, Result};
 
-/// Most bytes of remembered buckets' names; beyond them all are forgotten.
+/// Most bytes of remembered bucket names; above it all are forgotten.
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What a remembered bucket costs beside its names.
+/// Bytes of a remembered bucket beside its names.
 const KNOWN_OVERHEAD_BYTES: usize = 128;
-/// Every gateway writes the same row: its stamp is the format's, so that a later epoch always wins.
+/// Every gateway writes the same row with the format's stamp, so that a later epoch always wins.
 const ROW_STAMP: u64 = 1;
 
-/// Buckets whose row this gateway has written: a saving, never a truth.
+/// Buckets whose row this gateway has written: a cache that only saves writes.
 #[derive(Debug, Default)]
 pub(crate) struct KnownBuckets {
     known: RwLock<RememberedBuckets>,
@@ -35,8 +35,8 @@ struct RememberedBuckets {
 }
 
 impl KnownBuckets {
-    /// The change that makes the bucket listed, unless its row is known to be there.
-    pub(crate) fn change(&self, bucket: &BucketAddress) -> Option<Change> {
+    /// The change that lists the bucket, unless its row is known to exist.
+    pub(crate) fn bucket_row_change(&self, bucket: &BucketAddress) -> Option<Change> {
         if self.known.read().buckets.contains(bucket) {
             return None;
         }
@@ -44,8 +44,8 @@ impl KnownBuckets {
         Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
     }
 
-    /// Notes that the row is there.
-    pub(crate) fn written(&self, bucket: &BucketAddress) {
+    /// Notes that the row exists.
+    pub(crate) fn note_written(&self, bucket: &BucketAddress) {
         let mut known = self.known.write();
         if known.bytes >= KNOWN_BYTES_MAX {
             *known = RememberedBuckets::default();
@@ -60,7 +60,7 @@ impl Gateway {
     /// A page of the buckets of a type that hold a key, in order.
     ///
     /// # Errors
-    /// [`Error::UnknownType`], and what the store answers.
+    /// [`Error::UnknownType`], and the store's.
     pub async fn list_buckets(
         &self,
         bucket_type: &Bytes,
@@ -68,8 +68,8 @@ impl Gateway {
         timeout: Option<Duration>,
     ) -> Result<Listing> {
         let work = async {
-            self.knowing(bucket_type).await?;
-            let options = self.reading_for(timeout);
+            self.catalogue_for(bucket_type).await?;
+            let options = self.listing_options(timeout);
             let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
             let page = self
                 .ports
@@ -79,21 +79,21 @@ impl Gateway {
             let last = page.rows.last().map(|row| row.name.clone());
             let mut names = Vec::with_capacity(page.rows.len());
             for row in page.rows {
-                if self.holds_a_key(bucket_type, &row, &options).await? {
+                if self.has_key(bucket_type, &row, &options).await? {
                     names.push(row.name);
                 }
             }
             Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
         };
-        self.measured(super::page_of(Op::ListBuckets, after.as_ref()), work).await
+        self.measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
     }
 
-    async fn holds_a_key(&self, bucket_type: &Bytes, row: &Row, options: &Options) -> Result<bool> {
+    async fn has_key(&self, bucket_type: &Bytes, row: &Row, options: &CallOptions) -> Result<bool> {
         let epochs = BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
         let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
         let props = self.catalogue.load().effective(&bucket);
-        if let Some(checked) = props.and_then(|props| Checked::of(&props)) {
-            return self.holds_an_object(&bucket, checked, options).await;
+        if let Some(checked) = props.and_then(|props| ExistenceCheck::of(&props)) {
+            return self.has_object(&bucket, checked, options).await;
         }
         for (epoch, shard) in epochs.shards() {
             let partition = Partition::keys(&bucket, epoch, shard, self.copies(&bucket));
@@ -104,11 +104,11 @@ impl Gateway {
         Ok(false)
     }
 
-    async fn holds_an_object(&self, bucket: &BucketAddress, checked: Checked, options: &Options) -> Result<bool> {
+    async fn has_object(&self, bucket: &BucketAddress, checked: ExistenceCheck, options: &CallOptions) -> Result<bool> {
         let mut after = None;
         loop {
             let page = self.merge_shards(bucket, after, options).await?;
-            if !self.only_existing(bucket, page.names, checked, options).await?.is_empty() {
+            if !self.filter_existing(bucket, page.names, checked, options).await?.is_empty() {
                 return Ok(true);
             }
             match page.next {

@@ -1,4 +1,4 @@
-//! Lists kept beside the objects: keys of a bucket, buckets of a type. Written in the object's own batch, read in pages.
+//! Listings: keys of a bucket, buckets of a type. Their entries are written in the object's own batch and read in pages.
 
 mod buckets;
 mod keys;
@@ -7,18 +7,18 @@ use bytes::Bytes;
 
 pub(crate) use buckets::KnownBuckets;
 
-use crate::metrics::Op;
+use crate::metrics::KvOp;
 
 /// A page of a listing, in order of the names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
     /// The names.
     pub names: Vec<Bytes>,
-    /// Where to go on: pass it as `after`; `None` at the end.
+    /// Where the next page begins: pass it as `after`; `None` at the end.
     pub next: Option<Bytes>,
 }
 
-/// What the page behind `after` is counted as: a listing is counted once, when it begins.
-fn page_of(listing: Op, after: Option<&Bytes>) -> Op {
-    if after.is_none() { listing } else { Op::ListPage }
+/// The operation that a page counts as: a listing counts once, with its first page.
+fn listing_op(listing: KvOp, after: Option<&Bytes>) -> KvOp {
+    if after.is_none() { listing } else { KvOp::ListPage }
 }

@@ -1,9 +1,8 @@
-//! Objects of consistent types: writers append to one value by read and put; none of the acknowledged may be missing.
+//! Objects of consistent types: writers append to one value by read and put; no acknowledged append may be missing.
 
-use larder_gateway::Rules;
-use larder_store::wrappers::faulty::Faults;
+use larder_store::wrappers::faulty::StoreFaults;
 
-use crate::world::{World, run};
+use crate::world::{SimWorld, run};
 
 const SEEDS: u64 = 60;
 const ROUNDS: usize = 12;
@@ -18,20 +17,20 @@ fn every_acknowledged_append_is_in_the_value() {
 }
 
 async fn appends(seed: u64) -> Result<(), String> {
-    let world = World::new(seed, Rules::default(), 3).await;
+    let world = SimWorld::new(seed, 3).await;
     world.add_type("cas", r#"{"consistent":true}"#).await;
     world.nodes[1].clock.set_skew(300_000);
-    world.set_faults(Faults {
+    world.set_faults(StoreFaults {
         pause_ms_max: 30,
         pause_per_mille: 700,
         fail_per_mille: 30,
         lose_per_mille: 50,
         stale_per_mille: 500,
-        ..Faults::none()
+        ..StoreFaults::none()
     });
     let (a, b, c) = tokio::join!(writer(&world, 0), writer(&world, 1), writer(&world, 2));
-    world.set_faults(Faults::none());
-    world.pass(10_000).await;
+    world.set_faults(StoreFaults::none());
+    world.advance(10_000).await;
     let value = world.read(0, "cas", "k").await.map_err(|error| error.to_string())?;
     let found: Vec<_> = value.texts.first().map(|text| text.split(' ').collect()).unwrap_or_default();
     for done in [a, b, c].concat() {
@@ -45,8 +44,8 @@ async fn appends(seed: u64) -> Result<(), String> {
     }
 }
 
-/// Appends its own marks until it has tried enough; answers those that were acknowledged.
-async fn writer(world: &World, at: usize) -> Vec<String> {
+/// Appends its marks in a number of rounds; answers the acknowledged ones.
+async fn writer(world: &SimWorld, at: usize) -> Vec<String> {
     let mut done = Vec::new();
     for round in 0..ROUNDS {
         let Ok(seen) = world.read(at, "cas", "k").await else { continue };
@@ -62,7 +61,7 @@ async fn writer(world: &World, at: usize) -> Vec<String> {
 #[test]
 fn a_put_without_the_current_context_is_refused() {
     run(async {
-        let world = World::new(1, Rules::default(), 2).await;
+        let world = SimWorld::new(1, 2).await;
         world.add_type("cas", r#"{"consistent":true}"#).await;
         world.put(0, "cas", "k", "a", None).await.unwrap();
         let first = world.read(1, "cas", "k").await.unwrap().context;

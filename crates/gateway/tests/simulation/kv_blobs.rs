@@ -1,52 +1,48 @@
-//! Large bodies of the key-value side, and the sweepers of several gateways, none of which sees the leases of another.
+//! Large bodies of the key-value side and the sweepers of several gateways, which do not see each other's leases.
 //!
-//! A schedule per rule of `kv/fence.rs`: one gateway is stopped at a step, days pass, another one sweeps. It holds with the rule
-//! and fails without it. At the end a short random walk.
+//! One schedule per rule of `kv/fence.rs`: a gateway is stopped at a step, days pass, another one sweeps. It fails under the
+//! rule's mutation in `tests/mutants`. At the end is a short random walk.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_gateway::body::{Download, Upload};
-use larder_gateway::kv::{PutObject, Quorums};
-use larder_gateway::{BlobSweep, Error, Gateway, Rule, Rules};
+use larder_gateway::body::{GetBody, PutBody};
+use larder_gateway::kv::{KvPut, Quorums};
+use larder_gateway::{BlobSweep, Error, Gateway};
 use larder_model::causality::Conditions;
-use larder_model::content::Content;
+use larder_model::content::KvContent;
 use larder_store::Table;
-use larder_store::wrappers::faulty::Faults;
+use larder_store::wrappers::faulty::StoreFaults;
 use tokio::task::JoinHandle;
 
-use crate::random::Dice;
-use crate::s3::cloud::{Cloud, Laws};
-use crate::s3::gate::Step;
-use crate::world::{address, get_of, run};
+use crate::random::ScheduleRng;
+use crate::s3::cluster::S3Cluster;
+use crate::s3::gate::StoreStep;
+use crate::world::{ScheduleResult, address, get_of, run};
 
-type Outcome = Result<(), String>;
-
-/// How often a body repeats its text: enough for a blob.
+/// Repetitions of the text in a body: enough for a blob.
 const REPEATS: usize = 40;
 const SEEDS: u64 = 40;
 const STEPS: usize = 30;
 
-/// What a key shows: its texts, and the context.
-struct Shown {
+/// A key as a client reads it.
+struct ShownBodies {
     texts: Vec<String>,
     context: Option<Bytes>,
 }
 
-/// Runs a schedule over three gateways with every rule, where it must hold, and without `rule`, where it must not.
-fn proves<F: AsyncFn(Cloud) -> Outcome>(rule: Rule, schedule: F) {
-    let attempt = |gateway| {
-        run(tokio::task::LocalSet::new().run_until(async {
-            let cloud = Cloud::new(1, Laws { gateway, shadows: None }, 3).await;
-            add_types(&cloud).await;
-            schedule(cloud).await
-        }))
-    };
-    assert_eq!(attempt(Rules::default()), Ok(()), "with every rule");
-    assert!(attempt(Rules::without(rule)).is_err(), "{rule:?} is not needed by this schedule");
+/// Runs a schedule over so many gateways; it must hold.
+#[track_caller]
+fn holds<F: AsyncFn(S3Cluster) -> ScheduleResult>(count: usize, schedule: F) {
+    let outcome = run(tokio::task::LocalSet::new().run_until(async {
+        let cloud = S3Cluster::new(1, count).await;
+        add_types(&cloud).await;
+        schedule(cloud).await
+    }));
+    assert_eq!(outcome, Ok(()));
 }
 
-async fn add_types(cloud: &Cloud) {
+async fn add_types(cloud: &S3Cluster) {
     let types = [
         ("sib", "{}"),
         ("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#),
@@ -58,23 +54,23 @@ async fn add_types(cloud: &Cloud) {
             (Bytes::from_static(name.as_bytes()), serde_json::from_str::<serde_json::Value>(props).unwrap());
         gateway(cloud, 0).create_type(&name, props.as_object().unwrap()).await.unwrap();
         while gateway(cloud, 0).activate_type(&name).await.is_err() {
-            cloud.pass(100).await;
+            cloud.advance(100).await;
         }
     }
 }
 
-fn gateway(cloud: &Cloud, at: usize) -> Arc<Gateway> {
+fn gateway(cloud: &S3Cluster, at: usize) -> Arc<Gateway> {
     Arc::clone(cloud.nodes[at].objects.gateway())
 }
 
 async fn put(gateway: Arc<Gateway>, kind: &'static str, text: String, context: Option<Bytes>) -> Result<(), Error> {
-    let request = PutObject {
+    let request = KvPut {
         address: address(kind, "k"),
         context,
         conditions: Conditions::default(),
         if_not_modified: None,
-        content: Content::default(),
-        upload: Upload::Bytes(format!("{text}.").repeat(REPEATS).into()),
+        content: KvContent::default(),
+        upload: PutBody::Bytes(format!("{text}.").repeat(REPEATS).into()),
         quorums: Quorums::default(),
         return_body: false,
         timeout: None,
@@ -82,20 +78,20 @@ async fn put(gateway: Arc<Gateway>, kind: &'static str, text: String, context: O
     gateway.put(request).await.map(|_| ())
 }
 
-/// A put that goes on while others do; whether it was acknowledged.
-fn spawn(cloud: &Cloud, at: usize, kind: &'static str, text: &str, context: Option<Bytes>) -> JoinHandle<bool> {
+/// Spawns a put; whether it was acknowledged.
+fn spawn(cloud: &S3Cluster, at: usize, kind: &'static str, text: &str, context: Option<Bytes>) -> JoinHandle<bool> {
     let put = put(gateway(cloud, at), kind, text.to_owned(), context);
     tokio::task::spawn_local(async move { put.await.is_ok() })
 }
 
-async fn read(cloud: &Cloud, at: usize, kind: &'static str) -> Result<Shown, String> {
+async fn read(cloud: &S3Cluster, at: usize, kind: &'static str) -> Result<ShownBodies, String> {
     let request = get_of(kind, "k");
     let found = gateway(cloud, at).get(request).await.map_err(|error| format!("a read: {error}"))?;
     let mut texts = Vec::new();
     for mut body in found.bodies {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < body.length() {
-            let piece = Download::piece(&mut body, bytes.len() as u64, 1 << 16).await;
+            let piece = GetBody::piece(&mut body, bytes.len() as u64, 1 << 16).await;
             bytes.extend_from_slice(&piece.map_err(|error| format!("a body: {error}"))?);
         }
         let text = String::from_utf8_lossy(&bytes).split('.').next().unwrap().to_owned();
@@ -103,10 +99,10 @@ async fn read(cloud: &Cloud, at: usize, kind: &'static str) -> Result<Shown, Str
         texts.push(text);
     }
     texts.sort_unstable();
-    Ok(Shown { texts, context: found.context })
+    Ok(ShownBodies { texts, context: found.context })
 }
 
-async fn shows(cloud: &Cloud, kind: &'static str, wanted: &[&str]) -> Outcome {
+async fn shows(cloud: &S3Cluster, kind: &'static str, wanted: &[&str]) -> ScheduleResult {
     for at in 0..cloud.nodes.len() {
         let texts = read(cloud, at, kind).await?.texts;
         if texts != wanted {
@@ -116,17 +112,22 @@ async fn shows(cloud: &Cloud, kind: &'static str, wanted: &[&str]) -> Outcome {
     Ok(())
 }
 
-async fn sweep(cloud: &Cloud, at: usize) -> Result<u64, String> {
+async fn sweep(cloud: &S3Cluster, at: usize) -> Result<u64, String> {
     let swept = gateway(cloud, at).sweep_blobs().await.map_err(|error| error.to_string())?;
     if swept.failed == 0 { Ok(swept.removed) } else { Err(format!("{swept:?}")) }
 }
 
-async fn blobs(cloud: &Cloud) -> usize {
-    cloud.remains().await.get("blobs").copied().unwrap_or(0)
+async fn blobs(cloud: &S3Cluster) -> usize {
+    cloud.leftovers().await.get("blobs").copied().unwrap_or(0)
 }
 
-/// A writer is stopped for two days right before its row, while another gateway sweeps; what was there before, if anything.
-async fn sleeps_before_its_row(mut cloud: Cloud, kind: &'static str, step: Step, before: Option<&str>) -> Outcome {
+/// Stops a writer for two days right before its row while another gateway sweeps; `before`: an earlier value.
+async fn sleeps_before_its_row(
+    mut cloud: S3Cluster,
+    kind: &'static str,
+    step: StoreStep,
+    before: Option<&str>,
+) -> ScheduleResult {
     if let Some(before) = before {
         assert!(spawn(&cloud, 0, kind, before, None).await.unwrap());
     }
@@ -147,46 +148,45 @@ async fn sleeps_before_its_row(mut cloud: Cloud, kind: &'static str, step: Step,
 #[test]
 fn a_sweeper_does_not_take_the_blob_of_a_slot_that_is_about_to_be_written() {
     for kind in ["sib", "default"] {
-        let step = Step::BeforeApply(Table::Objects);
-        proves(Rule::FenceKvSweeper, async move |cloud| sleeps_before_its_row(cloud, kind, step, None).await);
+        let step = StoreStep::BeforeApply(Table::Objects);
+        holds(3, async move |cloud| sleeps_before_its_row(cloud, kind, step, None).await);
     }
 }
 
 #[test]
 fn a_sweeper_does_not_take_the_blob_of_a_shared_row_that_is_about_to_be_written() {
     for kind in ["lww", "once"] {
-        let step = Step::BeforeApply(Table::Objects);
-        proves(Rule::FenceKvSweeper, async move |cloud| sleeps_before_its_row(cloud, kind, step, None).await);
+        let step = StoreStep::BeforeApply(Table::Objects);
+        holds(3, async move |cloud| sleeps_before_its_row(cloud, kind, step, None).await);
     }
 }
 
 #[test]
-fn a_sweeper_touches_the_head_that_a_slow_writer_read() {
+fn a_sweeper_fences_the_head_that_a_slow_writer_read() {
     for before in [None, Some("before")] {
-        let step = Step::BeforeSwap(Table::Consistent);
-        proves(Rule::FenceKvSweeper, async move |cloud| sleeps_before_its_row(cloud, "cas", step, before).await);
+        let step = StoreStep::BeforeSwap(Table::Consistent);
+        holds(3, async move |cloud| sleeps_before_its_row(cloud, "cas", step, before).await);
     }
 }
 
 #[test]
-fn a_body_under_way_for_days_replaces_nothing() {
+fn a_body_that_took_days_to_arrive_replaces_nothing() {
     for kind in ["sib", "default", "lww"] {
-        proves(Rule::RefuseOldBlobs, async move |cloud| {
-            sleeps_before_its_row(cloud, kind, Step::AfterBlobFinished, Some("before")).await
-        });
+        let step = StoreStep::AfterBlobFinished;
+        holds(3, async move |cloud| sleeps_before_its_row(cloud, kind, step, Some("before")).await);
     }
 }
 
 #[test]
-fn a_sweeper_leaves_the_writers_of_today_alone() {
+fn a_sweeper_leaves_blobs_younger_than_a_day() {
     for kind in ["sib", "default", "lww"] {
-        proves(Rule::SweepOldBlobs, async move |cloud| {
+        holds(3, async move |cloud| {
             assert!(spawn(&cloud, 0, kind, "before", None).await.unwrap());
             let context = read(&cloud, 0, kind).await?.context;
-            let stop = cloud.stop(0, Step::BeforeApply(Table::Objects));
+            let stop = cloud.stop(0, StoreStep::BeforeApply(Table::Objects));
             let slow = spawn(&cloud, 0, kind, "after", context);
             let go = stop.reached().await;
-            cloud.pass(30_000).await;
+            cloud.advance(30_000).await;
             sweep(&cloud, 1).await?;
             let _ = go.send(());
             let shown = if slow.await.unwrap() { "after" } else { "before" };
@@ -196,76 +196,72 @@ fn a_sweeper_leaves_the_writers_of_today_alone() {
 }
 
 #[test]
-fn a_sweeper_that_finds_a_name_leaves_the_mark_to_the_others() {
-    let outcome = run(tokio::task::LocalSet::new().run_until(async {
-        let mut cloud = Cloud::new(1, Laws::default(), 3).await;
-        add_types(&cloud).await;
-        let writes = cloud.stop(0, Step::BeforeApply(Table::Objects));
+fn a_sweeper_that_finds_a_blob_named_does_not_remove_the_mark_of_another() {
+    holds(3, async |mut cloud| {
+        let writes = cloud.stop(0, StoreStep::BeforeApply(Table::Objects));
         let slow = spawn(&cloud, 0, "sib", "slow", None);
         let go_on_writing = writes.reached().await;
         cloud.leap(2).await;
-        let removes = cloud.stop(1, Step::BeforeBlobRemoved);
+        let removes = cloud.stop(1, StoreStep::BeforeBlobRemoved);
         let first = gateway(&cloud, 1);
         let first = tokio::task::spawn_local(async move { first.sweep_blobs().await.is_ok() });
         let go_on_removing = removes.reached().await;
-        let misses = cloud.stop(2, Step::AfterRead(Table::Objects));
+        let misses = cloud.stop(2, StoreStep::AfterRead(Table::Objects));
         let second = gateway(&cloud, 2);
         let second = tokio::task::spawn_local(async move { second.sweep_blobs().await });
         let go_on_sweeping = misses.reached().await;
-        let looks = cloud.stop(0, Step::BeforeRead(Table::Doomed));
+        let looks = cloud.stop(0, StoreStep::BeforeRead(Table::GcMarks));
         let _ = go_on_writing.send(());
         let go_on_looking = looks.reached().await;
         let _ = go_on_sweeping.send(());
         assert!(
             matches!(second.await.unwrap(), Ok(swept) if swept == BlobSweep::default()),
-            "the row is there when it looks again"
+            "the second check finds the row"
         );
         let _ = go_on_looking.send(());
         let acknowledged = slow.await.unwrap();
         let _ = go_on_removing.send(());
         assert!(first.await.unwrap());
         shows(&cloud, "sib", if acknowledged { &["slow"] } else { &[] }).await
-    }));
-    assert_eq!(outcome, Ok(()));
+    });
 }
 
+/// A blind overwrite does not know which blob it replaces, so the sweeper removes that [invariant 34].
 #[test]
-fn row_34_blobs_of_overwritten_rows_do_not_stay() {
-    let outcome = run(tokio::task::LocalSet::new().run_until(async {
-        let mut cloud = Cloud::new(1, Laws::default(), 2).await;
-        add_types(&cloud).await;
+fn blobs_of_overwritten_rows_are_removed() {
+    holds(2, async |mut cloud| {
         for kind in ["sib", "lww", "once", "cas"] {
             assert!(spawn(&cloud, 0, kind, "first", None).await.unwrap());
             let context = read(&cloud, 1, kind).await?.context;
             assert!(spawn(&cloud, 1, kind, "second", context).await.unwrap());
         }
-        // What a context names goes at once, what is overwritten blindly with the sweep; write_once shows the smaller SHA-1.
+        // A context names blobs to remove at once; blind overwrites leave theirs to the sweep; write_once shows the smaller
+        // SHA-1.
         assert_eq!(blobs(&cloud).await, 6, "sib and cas have one each");
-        assert_eq!(sweep(&cloud, 0).await, Ok(0), "it is today's");
+        assert_eq!(sweep(&cloud, 0).await, Ok(0), "the blob is younger than a day");
         cloud.leap(2).await;
-        assert_eq!(sweep(&cloud, 1).await, Ok(1), "that of last_write_wins");
+        assert_eq!(sweep(&cloud, 1).await, Ok(1), "the blob of last_write_wins");
         assert_eq!(sweep(&cloud, 0).await, Ok(0));
         shows(&cloud, "sib", &["second"]).await?;
         shows(&cloud, "lww", &["second"]).await?;
         shows(&cloud, "cas", &["second"]).await
-    }));
-    assert_eq!(outcome, Ok(()));
+    });
 }
 
 #[test]
-fn whatever_the_pauses_no_acknowledged_body_is_lost() {
+fn random_pauses_lose_no_acknowledged_body() {
     for seed in 0..SEEDS {
         let outcome = run(tokio::task::LocalSet::new().run_until(walk(seed)));
         assert_eq!(outcome, Ok(()), "seed {seed}");
     }
 }
 
-/// Writers who see nothing, sweepers, and days that pass under them.
-async fn walk(seed: u64) -> Outcome {
-    let mut dice = Dice(seed);
-    let mut cloud = Cloud::new(seed, Laws::default(), 3).await;
+/// Blind writers and sweepers, over several days.
+async fn walk(seed: u64) -> ScheduleResult {
+    let mut dice = ScheduleRng(seed);
+    let mut cloud = S3Cluster::new(seed, 3).await;
     add_types(&cloud).await;
-    cloud.set_faults(Faults { pause_ms_max: 6_000, pause_per_mille: 250, ..Faults::none() });
+    cloud.set_faults(StoreFaults { pause_ms_max: 6_000, pause_per_mille: 250, ..StoreFaults::none() });
     let (mut puts, mut sweeps) = (Vec::new(), Vec::new());
     for step in 0..STEPS {
         match dice.below(10) {
@@ -278,10 +274,10 @@ async fn walk(seed: u64) -> Outcome {
                     let _ = gateway.sweep_blobs().await;
                 }));
             }
-            8 => cloud.pass(dice.below(1_000) as u64).await,
+            8 => cloud.advance(dice.below(1_000) as u64).await,
             _ => cloud.leap(1).await,
         }
-        cloud.pass(dice.below(150) as u64).await;
+        cloud.advance(dice.below(150) as u64).await;
     }
     for sweep in sweeps {
         sweep.await.unwrap();
@@ -292,7 +288,7 @@ async fn walk(seed: u64) -> Outcome {
             acknowledged.push(text);
         }
     }
-    cloud.set_faults(Faults::none());
+    cloud.set_faults(StoreFaults::none());
     cloud.leap(2).await;
     sweep(&cloud, 0).await?;
     let shown = read(&cloud, 1, "sib").await?.texts;

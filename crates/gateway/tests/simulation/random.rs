@@ -1,25 +1,24 @@
 //! Schedules drawn from seeds: clients that put, read, resolve and delete through several faulty gateways.
 //!
-//! Promised, whatever happens: an acknowledged write is there at the end unless somebody who saw it went on to write; what an
-//! acknowledged writer replaced does not come back; nothing appears that was never sent; all gateways show the same.
+//! Promises under any faults: an acknowledged write is readable at the end unless a client that saw it wrote again; a value
+//! that an acknowledged write replaced does not return; no value appears that was never sent; all gateways show the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_gateway::Rules;
-use larder_store::wrappers::faulty::Faults;
+use larder_store::wrappers::faulty::StoreFaults;
 
-use crate::world::{Shown, World, run};
+use crate::world::{ShownObject, SimWorld, run};
 
 const KEYS: [&str; 2] = ["x", "y"];
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
 const SCHEDULES: u64 = 500;
 
-/// SplitMix64: all the chance there is.
-pub(crate) struct Dice(pub(crate) u64);
+/// SplitMix64, the only source of randomness.
+pub(crate) struct ScheduleRng(pub(crate) u64);
 
-impl Dice {
+impl ScheduleRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,57 +32,57 @@ impl Dice {
     }
 }
 
-/// What happened to one key.
+/// Writes to one key and their fates.
 #[derive(Default)]
-struct Record {
+struct KeyRecord {
     sent: BTreeSet<String>,
     acknowledged: BTreeSet<String>,
-    /// Seen by somebody who then sent a write.
+    /// Values seen by a client that then sent a write.
     may_be_gone: BTreeSet<String>,
-    /// Seen by somebody whose write was acknowledged.
+    /// Values seen by a client whose write was acknowledged.
     must_be_gone: BTreeSet<String>,
 }
 
-/// How many schedules are walked; `default` unless the environment says.
+/// Number of schedules; `default` unless the environment sets it.
 pub(crate) fn schedules(default: u64) -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "how long the soak runs is said from outside")]
+    #[expect(clippy::disallowed_methods, reason = "the environment sets the length of a soak")]
     std::env::var("LARDER_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
-/// The first seed of a walk.
+/// The first seed.
 pub(crate) fn first() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "which schedule is looked at is said from outside")]
+    #[expect(clippy::disallowed_methods, reason = "the environment selects a schedule")]
     std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0)
 }
 
 #[test]
 fn random_schedules_lose_nothing_and_bring_nothing_back() {
-    walk(async |seed, count| World::new(seed, Rules::default(), count).await);
+    walk(SimWorld::new);
 }
 
 #[test]
-fn random_schedules_with_slots_taken_again_lose_nothing_and_bring_nothing_back() {
-    walk(async |seed, count| World::keeping_tombstones(seed, Rules::default(), count).await);
+fn random_schedules_with_reused_slots_lose_nothing_and_bring_nothing_back() {
+    walk(SimWorld::keeping_tombstones);
 }
 
 #[test]
-fn a_put_in_the_microsecond_of_a_write_once_delete_once_lost_its_listing_entry() {
-    walk_one(51_345, &async |seed, count| World::new(seed, Rules::default(), count).await);
+fn a_put_in_the_microsecond_of_a_write_once_delete_keeps_its_listing_entry() {
+    walk_one(51_345, &SimWorld::new);
 }
 
-fn walk(world: impl AsyncFn(u64, usize) -> World) {
+fn walk(world: impl AsyncFn(u64, usize) -> SimWorld) {
     (first()..first() + schedules(SCHEDULES)).for_each(|seed| walk_one(seed, &world));
 }
 
-fn walk_one(seed: u64, world: &impl AsyncFn(u64, usize) -> World) {
-    let mut dice = Dice(seed);
+fn walk_one(seed: u64, world: &impl AsyncFn(u64, usize) -> SimWorld) {
+    let mut dice = ScheduleRng(seed);
     let count = 2 + dice.below(2);
     if let Err(wrong) = run(async { schedule(world(seed, count).await, dice).await }) {
         panic!("seed {seed}: {wrong}");
     }
 }
 
-async fn schedule(mut world: World, mut dice: Dice) -> Result<(), String> {
+async fn schedule(mut world: SimWorld, mut dice: ScheduleRng) -> Result<(), String> {
     world.add_type("sib", "{}").await;
     world.add_type("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#).await;
     world.add_type("once", r#"{"write_once":true}"#).await;
@@ -91,17 +90,17 @@ async fn schedule(mut world: World, mut dice: Dice) -> Result<(), String> {
     for node in &world.nodes {
         node.clock.set_skew(dice.below(480_000) as i64 - 240_000);
     }
-    world.set_faults(Faults {
+    world.set_faults(StoreFaults {
         pause_ms_max: 1 + dice.below(50) as u64,
         pause_per_mille: 500,
         fail_per_mille: dice.below(60) as u32,
         lose_per_mille: dice.below(60) as u32,
-        // Where only the newest is shown, one that comes late may hide what was acknowledged meanwhile.
+        // Where only the newest value is shown, a late write may hide one acknowledged before it arrived.
         late_per_mille: if kind == "sib" { [0, 0, 30][dice.below(3)] } else { 0 },
         stale_per_mille: 500,
     });
-    let mut records = BTreeMap::from(KEYS.map(|key| (key, Record::default())));
-    let mut seen: Vec<BTreeMap<&str, Shown>> = vec![BTreeMap::new(); CLIENTS];
+    let mut records = BTreeMap::from(KEYS.map(|key| (key, KeyRecord::default())));
+    let mut seen: Vec<BTreeMap<&str, ShownObject>> = vec![BTreeMap::new(); CLIENTS];
     for at in 0..STEPS {
         if dice.below(25) == 0 {
             let victim = dice.below(world.nodes.len());
@@ -115,8 +114,8 @@ async fn schedule(mut world: World, mut dice: Dice) -> Result<(), String> {
         }
         step(&world, &mut dice, &mut records, &mut seen, kind, at).await;
     }
-    world.set_faults(Faults::none());
-    world.pass(400_000).await;
+    world.set_faults(StoreFaults::none());
+    world.advance(400_000).await;
     world.nodes[0].gateway.sweep_blobs().await.map_err(|error| error.to_string())?;
     check_listing(&world, kind).await?;
     for (key, record) in &records {
@@ -125,12 +124,12 @@ async fn schedule(mut world: World, mut dice: Dice) -> Result<(), String> {
     Ok(())
 }
 
-/// One client does one thing, sometimes two clients at once.
+/// One operation of one client, or two at once.
 async fn step<'a>(
-    world: &World,
-    dice: &mut Dice,
-    records: &mut BTreeMap<&'a str, Record>,
-    seen: &mut [BTreeMap<&'a str, Shown>],
+    world: &SimWorld,
+    dice: &mut ScheduleRng,
+    records: &mut BTreeMap<&'a str, KeyRecord>,
+    seen: &mut [BTreeMap<&'a str, ShownObject>],
     kind: &'static str,
     at: usize,
 ) {
@@ -148,10 +147,10 @@ async fn step<'a>(
         4..=5 => {
             let other = dice.below(world.nodes.len());
             let (a, b) = (format!("v{at}a"), format!("v{at}b"));
-            record.sends(&a, kind, &known);
-            record.sends(&b, kind, &Shown::default());
+            record.note_sent(&a, kind, &known);
+            record.note_sent(&b, kind, &ShownObject::default());
             if kind != "sib" {
-                // Of two at once one is shown.
+                // Of two concurrent puts one is shown.
                 record.may_be_gone.extend([a.clone(), b.clone()]);
             }
             let (first, second) = tokio::join!(
@@ -159,29 +158,36 @@ async fn step<'a>(
                 world.put(other, kind, key, &b, None)
             );
             if first.is_ok() {
-                record.acknowledges(&a, &known);
+                record.note_acknowledged(&a, &known);
             }
             if second.is_ok() {
-                record.acknowledges(&b, &Shown::default());
+                record.note_acknowledged(&b, &ShownObject::default());
             }
         }
         _ => {
             let blind = dice.below(2) == 0;
-            let basis = if blind { Shown::default() } else { known };
+            let basis = if blind { ShownObject::default() } else { known };
             let text = format!("v{at}");
-            record.sends(&text, kind, &basis);
+            record.note_sent(&text, kind, &basis);
             if world.put(node, kind, key, &text, basis.context.as_ref()).await.is_ok() {
-                record.acknowledges(&text, &basis);
+                record.note_acknowledged(&text, &basis);
             }
         }
     }
 }
 
-async fn remove(world: &World, node: usize, kind: &'static str, key: &str, known: &Shown, record: &mut Record) {
+async fn remove(
+    world: &SimWorld,
+    node: usize,
+    kind: &'static str,
+    key: &str,
+    known: &ShownObject,
+    record: &mut KeyRecord,
+) {
     let context: Option<&Bytes> = known.context.as_ref();
     match context {
         Some(_) => record.may_be_gone.extend(known.texts.iter().cloned()),
-        // Without a context it deletes what it reads, which may be anything sent so far.
+        // Without a context it deletes what it reads, which may be any value sent so far.
         None => record.may_be_gone.extend(record.sent.iter().cloned()),
     }
     if world.delete(node, kind, key, context).await.is_ok() && context.is_some() && kind == "sib" {
@@ -189,17 +195,17 @@ async fn remove(world: &World, node: usize, kind: &'static str, key: &str, known
     }
 }
 
-impl Record {
-    fn sends(&mut self, text: &str, kind: &str, basis: &Shown) {
+impl KeyRecord {
+    fn note_sent(&mut self, text: &str, kind: &str, basis: &ShownObject) {
         // Without allow_mult a blind put replaces whatever it reads.
         if kind != "sib" {
             self.may_be_gone.extend(self.sent.iter().cloned());
         }
-        // Where the greatest clock or the smallest digest decides, the last to come need not be the one shown.
+        // Where the greatest clock or the smallest digest wins, the last put need not be shown.
         if kind == "lww" || kind == "once" {
             self.may_be_gone.insert(text.into());
         }
-        // A context that is not the current one may leave a newer value in front, as in Riak.
+        // A put with an old context may leave a newer value in front, as in Riak.
         if kind == "default" && basis.context.is_some() {
             self.may_be_gone.insert(text.into());
         }
@@ -207,14 +213,14 @@ impl Record {
         self.sent.insert(text.into());
     }
 
-    fn acknowledges(&mut self, text: &str, basis: &Shown) {
+    fn note_acknowledged(&mut self, text: &str, basis: &ShownObject) {
         self.acknowledged.insert(text.into());
         self.must_be_gone.extend(basis.texts.iter().cloned());
     }
 }
 
-/// What is listed can be read, and what can be read is listed.
-async fn check_listing(world: &World, kind: &'static str) -> Result<(), String> {
+/// Listed keys can be read, and readable keys are listed.
+async fn check_listing(world: &SimWorld, kind: &'static str) -> Result<(), String> {
     let mut readable = Vec::new();
     for key in KEYS {
         let shown = world.read(0, kind, key).await.map_err(|error| error.to_string())?;
@@ -227,7 +233,7 @@ async fn check_listing(world: &World, kind: &'static str) -> Result<(), String> 
     Ok(())
 }
 
-async fn check(world: &World, kind: &'static str, key: &str, record: &Record) -> Result<(), String> {
+async fn check(world: &SimWorld, kind: &'static str, key: &str, record: &KeyRecord) -> Result<(), String> {
     let mut views = Vec::new();
     for at in 0..world.nodes.len() {
         views.push(world.read(at, kind, key).await.map_err(|error| error.to_string())?.texts);

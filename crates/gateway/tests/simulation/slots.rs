@@ -1,18 +1,15 @@
-//! Slots that are taken again, on an engine that keeps tombstones: one schedule per rule. The number is the row of the list of
-//! holes.
+//! Reuse of slots on an engine where tombstones slow reads: one schedule per rule, which fails under the rule's mutation in
+//! `tests/mutants`.
 
 use bytes::Bytes;
-use larder_gateway::{Rule, Rules};
 use larder_model::causality::Slot;
 use larder_model::keyspace::Partition;
 use larder_model::rows::{Batch, BucketRow, Change, ObjectRow, Row, view_row_name};
-use larder_store::wrappers::faulty::Faults;
-use larder_store::{Durability, Level, Options, ReadQuery, Store, Table};
+use larder_store::wrappers::faulty::StoreFaults;
+use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
 use tokio::time::Instant;
 
-use crate::world::{World, address, run};
-
-type Outcome = Result<(), String>;
+use crate::world::{ScheduleResult, SimWorld, address, run};
 
 const SEEDS: u64 = 10;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -23,74 +20,74 @@ macro_rules! ok {
     };
 }
 
-/// Runs a schedule of two gateways with every rule, where it must hold, and without `rule`, where some seed must break it.
-fn proves<F: AsyncFn(World) -> Outcome>(rule: Rule, schedule: F) {
-    let attempt = |rules, seed| run(async { schedule(World::keeping_tombstones(seed, rules, 2).await).await });
-    for seed in 0..SEEDS {
-        assert_eq!(attempt(Rules::default(), seed), Ok(()), "with every rule, seed {seed}");
-    }
-    let breaks = (0..SEEDS).any(|seed| attempt(Rules::without(rule), seed).is_err());
-    assert!(breaks, "{rule:?} is not needed by this schedule");
+/// Runs a schedule of two gateways; it must hold with every seed.
+#[track_caller]
+fn holds<F: AsyncFn(SimWorld) -> ScheduleResult>(schedule: F) {
+    (0..SEEDS).for_each(|seed| holds_with(seed, &schedule));
 }
 
-fn holds<F: AsyncFn(World) -> Outcome>(schedule: F) {
-    assert_eq!(run(async { schedule(World::keeping_tombstones(1, Rules::default(), 2).await).await }), Ok(()));
+#[track_caller]
+fn holds_with<F: AsyncFn(SimWorld) -> ScheduleResult>(seed: u64, schedule: &F) {
+    let outcome = run(async { schedule(SimWorld::keeping_tombstones(seed, 2).await).await });
+    assert_eq!(outcome, Ok(()), "seed {seed}");
 }
 
-async fn shows(world: &World, at: usize, wanted: &[&str]) -> Outcome {
+async fn shows(world: &SimWorld, at: usize, wanted: &[&str]) -> ScheduleResult {
     let mut found = ok!(world.read(at, "sib", "k")).texts;
     found.sort_unstable();
     if found == wanted { Ok(()) } else { Err(format!("{found:?} instead of {wanted:?}")) }
 }
 
-async fn lists(world: &World, wanted: &[&'static str]) -> Outcome {
+async fn lists(world: &SimWorld, wanted: &[&'static str]) -> ScheduleResult {
     let (keys, _) = ok!(world.list(0, "sib"));
     if keys == wanted { Ok(()) } else { Err(format!("{keys:?} are listed instead of {wanted:?}")) }
 }
 
-/// Puts with the context of what is read now.
-async fn overwrite(world: &World, at: usize, text: &str) -> Outcome {
+/// Puts with the context of a read just before.
+async fn overwrite(world: &SimWorld, at: usize, text: &str) -> ScheduleResult {
     let seen = ok!(world.read(at, "sib", "k")).context;
     ok!(world.put(at, "sib", "k", text, seen.as_ref()));
     Ok(())
 }
 
-fn options() -> Options {
+fn options() -> CallOptions {
     let deadline = Instant::now() + std::time::Duration::from_secs(5);
-    Options::new(Level::All, deadline, Durability::Buffered)
+    CallOptions::new(ConsistencyLevel::All, deadline, Durability::Buffered)
 }
 
 fn object() -> Partition {
-    Partition::object(&address("sib", "k"), false, Partition::N_VAL)
+    Partition::object(&address("sib", "k"), false, Partition::DEFAULT_N_VAL)
 }
 
 fn entries() -> Partition {
     let address = address("sib", "k");
     let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-    Partition::keys(&address.bucket, epoch, shard, Partition::N_VAL)
+    Partition::keys(&address.bucket, epoch, shard, Partition::DEFAULT_N_VAL)
 }
 
-async fn rows(world: &World, partition: &Partition) -> Vec<Row> {
+async fn rows(world: &SimWorld, partition: &Partition) -> Vec<Row> {
     world.store.read(partition, &ReadQuery::all(1000), &options()).await.unwrap().rows
 }
 
-/// A row gets there on a way of its own: by read repair, by a hint, as the later half of a write.
-async fn arrives(world: &World, partition: Partition, row: Row) {
+/// Writes a row directly to the store, as read repair, a hint or the late half of a write does.
+async fn arrives(world: &SimWorld, partition: Partition, row: Row) {
     world.store.apply(Batch::of(partition, vec![Change::Put(row)]), &options()).await.unwrap();
 }
 
-/// How many names of rows were ever written to the key's partition.
-fn names(world: &World) -> usize {
-    world.notes.as_ref().expect("a world that takes notes").lock().names_max(Table::Objects)
+/// Number of row names ever written to the key's partition.
+fn names(world: &SimWorld) -> usize {
+    world.traffic.as_ref().expect("a world that records its traffic").lock().names_max(Table::Objects)
 }
 
-fn logged(world: &World) -> usize {
-    world.notes.as_ref().expect("a world that takes notes").lock().logged
+fn logged(world: &SimWorld) -> usize {
+    world.traffic.as_ref().expect("a world that records its traffic").lock().logged
 }
 
+/// Each overwrite makes the other gateway's slot dead; if no row says so, every overwrite takes a new row [invariant
+/// 1].
 #[test]
-fn row_1_overwrites_by_two_gateways_in_turn_use_two_rows() {
-    proves(Rule::CarryCovers, async |world| {
+fn overwrites_by_two_gateways_in_turn_use_two_rows() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         for at in 0..20 {
             overwrite(&world, at % 2, &format!("v{at}")).await?;
@@ -101,9 +98,10 @@ fn row_1_overwrites_by_two_gateways_in_turn_use_two_rows() {
     });
 }
 
+/// The number of rows must not grow with the number of overwrites [invariant 1].
 #[test]
-fn row_1_ten_thousand_overwrites_use_two_rows() {
-    holds(async |world| {
+fn ten_thousand_overwrites_use_two_rows() {
+    holds_with(1, &async |world: SimWorld| {
         world.add_type("sib", "{}").await;
         for at in 0..10_000 {
             overwrite(&world, at % 2, &format!("v{at}")).await?;
@@ -114,54 +112,60 @@ fn row_1_ten_thousand_overwrites_use_two_rows() {
     });
 }
 
+/// A gateway that forgot its slot must not reuse it: its row may hold a value that the new put did not see [invariant
+/// 2].
 #[test]
-fn row_2_a_gateway_that_forgot_its_slots_overwrites_none() {
-    proves(Rule::NewBirthWhenForgotten, async |world| {
+fn a_gateway_that_forgot_its_slots_overwrites_no_row() {
+    holds(async |mut world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
-        world.nodes[0].gateway.forget_slots();
+        world.advance(1).await;
+        world.forget_slots(0).await;
         ok!(world.put(0, "sib", "k", "b", None));
         shows(&world, 1, &["a", "b"]).await
     });
 }
 
+/// Two puts replace the same row; if both take its slot, one of them is lost [invariant 3].
 #[test]
-fn row_3_two_puts_with_one_context_never_take_one_slot() {
-    proves(Rule::IssueBeforeSend, async |world| {
-        world.add_type("sib", "{}").await;
-        ok!(world.put(0, "sib", "k", "old", None));
-        let seen = ok!(world.read(0, "sib", "k")).context;
-        world.set_faults(Faults { pause_ms_max: 20, pause_per_mille: 1000, ..Faults::none() });
-        let put = |text| world.put(0, "sib", "k", text, seen.as_ref());
-        let (a, b) = tokio::join!(put("a"), put("b"));
-        a.and(b).map_err(|error| error.to_string())?;
-        world.set_faults(Faults::none());
-        shows(&world, 1, &["a", "b"]).await
-    });
-}
-
-#[test]
-fn row_3_a_slot_whose_last_write_was_not_answered_is_not_taken() {
+fn two_puts_with_one_context_never_share_a_slot() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "old", None));
         let seen = ok!(world.read(0, "sib", "k")).context;
-        world.nodes[0].faulty.set_faults(Faults { lose_per_mille: 1000, ..Faults::none() });
-        assert!(world.put(0, "sib", "k", "a", seen.as_ref()).await.is_err(), "the answer was to be lost");
-        world.set_faults(Faults::none());
+        world.set_faults(StoreFaults { pause_ms_max: 20, pause_per_mille: 1000, ..StoreFaults::none() });
+        let put = |text| world.put(0, "sib", "k", text, seen.as_ref());
+        let (a, b) = tokio::join!(put("a"), put("b"));
+        a.and(b).map_err(|error| error.to_string())?;
+        world.set_faults(StoreFaults::none());
+        shows(&world, 1, &["a", "b"]).await
+    });
+}
+
+/// The unanswered write may be in the store, so its slot is not dead for a client that did not see it [invariant 3].
+#[test]
+fn a_slot_whose_last_write_was_not_answered_is_not_reused() {
+    holds(async |world| {
+        world.add_type("sib", "{}").await;
+        ok!(world.put(0, "sib", "k", "old", None));
+        let seen = ok!(world.read(0, "sib", "k")).context;
+        world.nodes[0].faulty.set_faults(StoreFaults { lose_per_mille: 1000, ..StoreFaults::none() });
+        assert!(world.put(0, "sib", "k", "a", seen.as_ref()).await.is_err(), "the answer should be lost");
+        world.set_faults(StoreFaults::none());
         ok!(world.put(0, "sib", "k", "b", seen.as_ref()));
         shows(&world, 1, &["a", "b"]).await
     });
 }
 
+/// A slot with a tombstone is dead; unless it is reused, every put after a delete takes a new row [invariant 4].
 #[test]
-fn row_4_puts_and_deletes_in_turn_without_contexts_use_one_row() {
-    proves(Rule::ReuseTombstones, async |world| {
+fn puts_and_deletes_in_turn_without_contexts_use_one_row() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         for at in 0..20 {
             ok!(world.put(0, "sib", "k", &format!("v{at}"), None));
             assert!(ok!(world.delete(0, "sib", "k", None)), "there was something to delete");
-            world.pass(at * 400).await;
+            world.advance(at * 400).await;
         }
         lists(&world, &[]).await?;
         let names = names(&world);
@@ -169,29 +173,31 @@ fn row_4_puts_and_deletes_in_turn_without_contexts_use_one_row() {
     });
 }
 
+/// The failed tombstone may not be in the store, so the value in its slot may be alive [invariant 4].
 #[test]
-fn row_4_a_tombstone_of_unknown_fate_is_not_overwritten() {
+fn a_tombstone_of_unknown_outcome_is_not_overwritten() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
-        world.pass(2_000).await;
-        world.nodes[0].faulty.set_faults(Faults { fail_per_mille: 1000, ..Faults::none() });
+        world.advance(2_000).await;
+        world.nodes[0].faulty.set_faults(StoreFaults { fail_per_mille: 1000, ..StoreFaults::none() });
         let seen = ok!(world.read(1, "sib", "k")).context;
-        assert!(world.delete(0, "sib", "k", seen.as_ref()).await.is_err(), "the delete was to fail");
-        world.set_faults(Faults::none());
+        assert!(world.delete(0, "sib", "k", seen.as_ref()).await.is_err(), "the delete should fail");
+        world.set_faults(StoreFaults::none());
         ok!(world.put(0, "sib", "k", "b", None));
         shows(&world, 1, &["a", "b"]).await
     });
 }
 
+/// Reused slots must not bring back the loss of a put through a slow clock [invariant 5].
 #[test]
-fn row_5_a_sequential_put_through_a_slow_clock_takes_its_slot_again_and_is_not_lost() {
-    proves(Rule::ReadFirst, async |world| {
+fn a_later_put_through_a_slow_clock_reuses_its_slot_and_is_not_lost() {
+    holds(async |world| {
         world.nodes[0].clock.set_skew(400_000);
         world.nodes[1].clock.set_skew(-90_000);
         for (at, text) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
             ok!(world.put(at % 2, "default", "k", text, None));
-            world.pass(10).await;
+            world.advance(10).await;
             let shown = ok!(world.read(0, "default", "k")).texts;
             if shown != [text] {
                 return Err(format!("{shown:?} after {text}"));
@@ -202,9 +208,11 @@ fn row_5_a_sequential_put_through_a_slow_clock_takes_its_slot_again_and_is_not_l
     });
 }
 
+/// The new row has to observe the old row's clock, or its version vector does not cover that row when a hint brings it
+/// back [invariant 5].
 #[test]
-fn row_5_a_row_written_through_a_slow_clock_covers_what_it_replaced() {
-    proves(Rule::PassWhatIsSeen, async |world| {
+fn a_row_written_through_a_slow_clock_hides_the_row_that_it_replaced() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         world.nodes[0].clock.set_skew(400_000);
         world.nodes[1].clock.set_skew(-90_000);
@@ -216,9 +224,11 @@ fn row_5_a_row_written_through_a_slow_clock_covers_what_it_replaced() {
     });
 }
 
+/// Read repair brings back a row whose removal was compacted away; the version vector of the new row hides it
+/// [invariant 13].
 #[test]
-fn row_13_a_row_back_from_the_dead_is_hidden_and_goes_with_the_next_write() {
-    proves(Rule::HideCovered, async |world| {
+fn a_replaced_row_that_returns_is_hidden_and_removed_by_the_next_write() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "old", None));
         let old = rows(&world, &object()).await.remove(0);
@@ -226,16 +236,17 @@ fn row_13_a_row_back_from_the_dead_is_hidden_and_goes_with_the_next_write() {
         arrives(&world, object(), old.clone()).await;
         shows(&world, 0, &["new"]).await?;
         overwrite(&world, 1, "newer").await?;
-        assert_eq!(rows(&world, &object()).await.len(), 1, "it went with the write");
-        // Its own slot may have been taken again meanwhile.
+        assert_eq!(rows(&world, &object()).await.len(), 1, "the write removed it");
+        // The slot of the old row may have been reused since.
         overwrite(&world, 0, "newest").await?;
         arrives(&world, object(), old).await;
         shows(&world, 1, &["newest"]).await
     });
 }
 
+/// Of two puts with one context, one reuses the slot that the other covers, with a later clock [invariant 13].
 #[test]
-fn row_13_a_cover_hides_no_write_that_its_writer_did_not_see() {
+fn a_version_vector_hides_no_write_that_its_writer_did_not_see() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
@@ -247,9 +258,10 @@ fn row_13_a_cover_hides_no_write_that_its_writer_did_not_see() {
     });
 }
 
+/// An entry removal in another partition would make every overwrite a logged batch [invariant 28].
 #[test]
-fn row_28_overwrites_leave_entries_and_are_no_logged_batches() {
-    proves(Rule::LeaveKeyRows, async |world| {
+fn overwrites_leave_listing_entries_and_are_no_logged_batches() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         for at in 0..6 {
             overwrite(&world, at % 2, &format!("v{at}")).await?;
@@ -260,9 +272,10 @@ fn row_28_overwrites_leave_entries_and_are_no_logged_batches() {
     });
 }
 
+/// Overwrites leave entries of dead slots, which a delete has to remove [invariant 28].
 #[test]
-fn row_28_a_deleted_key_is_listed_by_no_entry_that_overwrites_left() {
-    proves(Rule::UnlistCovered, async |world| {
+fn a_deleted_key_is_not_listed_by_entries_that_overwrites_left() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         overwrite(&world, 0, "a").await?;
         overwrite(&world, 1, "b").await?;
@@ -271,15 +284,17 @@ fn row_28_a_deleted_key_is_listed_by_no_entry_that_overwrites_left() {
     });
 }
 
+/// An entry may reach a replica before its row; removing it would hide a live key from listings [invariant 28].
 #[test]
-fn row_28_a_delete_leaves_the_entry_of_a_row_that_is_still_to_come() {
-    proves(Rule::AwaitRows, async |world| {
+fn a_delete_leaves_the_entry_of_a_row_that_arrives_later() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
         let stamp = world.nodes[1].gateway.now();
         let name = Slot { actor: 99, birth: stamp }.row_name();
         let value =
-            ObjectRow { tombstone: false, replaced: 0, covers: Vec::new(), content: Default::default() }.encode();
+            ObjectRow { tombstone: false, context_hash: 0, vector: Default::default(), content: Default::default() }
+                .encode();
         let entry = Row { name: view_row_name(b"k", &name), value: Bytes::new(), stamp, expires: None };
         arrives(&world, entries(), entry).await;
         assert!(ok!(world.delete(0, "sib", "k", None)), "there was something to delete");
@@ -288,8 +303,9 @@ fn row_28_a_delete_leaves_the_entry_of_a_row_that_is_still_to_come() {
     });
 }
 
+/// The entry of a failed write has no row; after a day no row can come [invariant 28].
 #[test]
-fn row_28_an_entry_whose_row_never_came_goes_with_a_delete_a_day_later() {
+fn an_entry_whose_row_never_came_is_removed_by_a_delete_a_day_later() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         let stamp = world.nodes[1].gateway.now();
@@ -298,30 +314,33 @@ fn row_28_an_entry_whose_row_never_came_goes_with_a_delete_a_day_later() {
         ok!(world.put(0, "sib", "k", "a", None));
         assert!(ok!(world.delete(0, "sib", "k", None)), "there was something to delete");
         lists(&world, &["k"]).await?;
-        world.pass(DAY_MS + 1000).await;
+        world.advance(DAY_MS + 1000).await;
         ok!(world.put(0, "sib", "k", "b", None));
         assert!(ok!(world.delete(0, "sib", "k", None)), "there was something to delete");
         lists(&world, &[]).await
     });
 }
 
+/// No later row names the slots that a full version vector drops, so the overwrite removes their entries itself
+/// [invariant 28].
 #[test]
-fn row_28_entries_of_more_slots_than_a_row_covers_go_with_the_overwrite() {
+fn entries_of_slots_that_a_full_vector_drops_are_removed_by_the_overwrite() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         for at in 0..30 {
             ok!(world.put(at % 2, "sib", "k", &format!("v{at}"), None));
         }
         overwrite(&world, 0, "one").await?;
-        assert_eq!(rows(&world, &entries()).await.len(), 17, "the own one and those that are covered");
+        assert_eq!(rows(&world, &entries()).await.len(), 17, "its own entry and those of the slots in its vector");
         assert!(ok!(world.delete(1, "sib", "k", None)), "there was something to delete");
         lists(&world, &[]).await
     });
 }
 
+/// The tombstone is newer than a put that it did not see; one entry per key would be removed with it [invariant 29].
 #[test]
-fn row_29_a_delete_does_not_unlist_a_concurrent_put_of_an_older_clock() {
-    proves(Rule::NameViewBySlot, async |world| {
+fn a_delete_does_not_unlist_a_concurrent_put_of_an_older_clock() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         world.nodes[0].clock.set_skew(200_000);
         ok!(world.put(0, "sib", "k", "a", None));
@@ -333,16 +352,17 @@ fn row_29_a_delete_does_not_unlist_a_concurrent_put_of_an_older_clock() {
     });
 }
 
+/// Counting rows on every put would read before every write [invariant 9].
 #[test]
-fn row_9_rows_are_counted_only_where_a_gateway_has_a_hundred_in_use() {
-    proves(Rule::LimitSiblings, async |world| {
+fn rows_are_counted_only_when_a_gateway_has_a_hundred_slots_in_use() {
+    holds(async |world| {
         world.add_type("sib", "{}").await;
         let mut stored = 0;
         for at in 0..130 {
             stored += usize::from(world.put(0, "sib", "k", &format!("v{at}"), None).await.is_ok());
         }
         let shown = ok!(world.read(0, "sib", "k")).texts.len();
-        let counted = world.notes.as_ref().expect("a world that takes notes").lock().counted;
+        let counted = world.traffic.as_ref().expect("a world that records its traffic").lock().counted;
         if (stored, shown) != (100, 100) || counted > 60 {
             return Err(format!("{stored} stored, {shown} shown, {counted} counted"));
         }

@@ -1,27 +1,31 @@
-//! A type on its way to every running node.
+//! Propagation of a type to every running node.
 
 use bytes::Bytes;
-use larder_gateway::types::{Refusal, Stage};
-use larder_gateway::{Error, Rules};
+use larder_gateway::Error;
+use larder_gateway::types::{TypeStage, TypeStateError};
 
-use crate::world::{World, run};
+use crate::world::{SimWorld, run};
 
 #[test]
-fn activation_waits_for_every_running_gateway_and_for_no_dead_one() {
+fn activation_waits_for_every_running_gateway_but_not_for_dead_ones() {
     run(async {
-        let world = World::new(1, Rules::default(), 3).await;
+        let world = SimWorld::new(1, 3).await;
         let name = Bytes::from_static(b"t");
         world.nodes[2].faulty.freeze();
         let first = &world.nodes[0].gateway;
         first.create_type(&name, &serde_json::Map::new()).await.unwrap();
-        assert_eq!(first.type_status(&name).await.unwrap().stage, Stage::Created);
-        assert!(matches!(first.activate_type(&name).await, Err(Error::Type(Refusal::NotReady))));
-        world.pass(3_000).await;
-        assert_eq!(first.type_status(&name).await.unwrap().stage, Stage::Created, "one is not caught up");
-        world.pass(10_000).await;
-        assert_eq!(first.type_status(&name).await.unwrap().stage, Stage::Ready, "its heartbeat expired");
+        assert_eq!(first.type_status(&name).await.unwrap().stage, TypeStage::Created);
+        assert!(matches!(first.activate_type(&name).await, Err(Error::Type(TypeStateError::NotReady))));
+        world.advance(3_000).await;
+        assert_eq!(
+            first.type_status(&name).await.unwrap().stage,
+            TypeStage::Created,
+            "one gateway has an old catalogue"
+        );
+        world.advance(10_000).await;
+        assert_eq!(first.type_status(&name).await.unwrap().stage, TypeStage::Ready, "its heartbeat expired");
         first.activate_type(&name).await.unwrap();
-        assert!(matches!(world.put(1, "t", "k", "a", None).await, Ok(())), "known everywhere at once");
+        assert!(matches!(world.put(1, "t", "k", "a", None).await, Ok(())), "every gateway serves the type at once");
         world.nodes[2].faulty.thaw();
         world.put(2, "t", "k", "b", None).await.unwrap();
     });
@@ -30,7 +34,7 @@ fn activation_waits_for_every_running_gateway_and_for_no_dead_one() {
 #[test]
 fn a_type_is_served_nowhere_before_it_is_active() {
     run(async {
-        let world = World::new(1, Rules::default(), 2).await;
+        let world = SimWorld::new(1, 2).await;
         let name = Bytes::from_static(b"t");
         world.nodes[0].gateway.create_type(&name, &serde_json::Map::new()).await.unwrap();
         for at in 0..2 {
@@ -40,9 +44,9 @@ fn a_type_is_served_nowhere_before_it_is_active() {
 }
 
 #[test]
-fn racing_creations_leave_one_of_them_whole() {
+fn of_two_racing_creations_one_survives_whole() {
     run(async {
-        let world = World::new(7, Rules::default(), 2).await;
+        let world = SimWorld::new(7, 2).await;
         let name = Bytes::from_static(b"t");
         let (two, four) = (serde_json::json!({"n_val": 2}), serde_json::json!({"n_val": 4}));
         let (a, b) = (two.as_object().unwrap(), four.as_object().unwrap());
@@ -50,7 +54,7 @@ fn racing_creations_leave_one_of_them_whole() {
             tokio::join!(world.nodes[0].gateway.create_type(&name, a), world.nodes[1].gateway.create_type(&name, b));
         a.unwrap();
         b.unwrap();
-        world.pass(3_000).await;
+        world.advance(3_000).await;
         let status = |at: usize| world.nodes[at].gateway.type_status(&name);
         let (one, other) = (status(0).await.unwrap().props, status(1).await.unwrap().props);
         assert_eq!(one, other);

@@ -1,26 +1,29 @@
-//! The simulated world: a store, gateways with clocks of their own, and a client's view of them.
+//! The simulated world: a store, gateways with their own clocks, and a client's view of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use larder_gateway::body::{Download, Upload};
-use larder_gateway::kv::{DeleteObject, Deleted, Found, GetObject, PutObject, Quorums};
-use larder_gateway::{Config, Error, Gateway, Ports, Rules};
+use larder_gateway::body::{GetBody, PutBody};
+use larder_gateway::kv::{FetchedObject, KvDelete, KvDeleteOutcome, KvGet, KvPut, Quorums};
+use larder_gateway::{Config, Error, Gateway, GatewayPorts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::Content;
+use larder_model::content::KvContent;
 use larder_store::memory::MemoryStore;
-use larder_store::wrappers::faulty::{Faults, Faulty, History};
+use larder_store::wrappers::faulty::{Faulty, StoreFaults, StoreHistory};
 use larder_store::{Clock, Micros};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::ledger::{Ledger, Notes};
+use crate::recording_store::{RecordingStore, StoreTraffic};
 
-/// Where virtual time begins.
+/// Begin of virtual time.
 const BEGIN: Micros = 1_800_000_000_000_000;
+
+/// Outcome of a schedule; the error says which promise was broken.
+pub(crate) type ScheduleResult = Result<(), String>;
 
 /// A clock on the runtime's virtual time, with a skew of its own.
 pub(crate) struct SimClock {
@@ -33,12 +36,12 @@ impl SimClock {
         Arc::new(Self { start, skew: AtomicI64::new(0) })
     }
 
-    /// How far the wall clock is off, in microseconds.
+    /// The skew of the wall clock in microseconds.
     pub(crate) fn skew(&self) -> i64 {
         self.skew.load(Ordering::Relaxed)
     }
 
-    /// Sets how far the wall clock is off, in microseconds.
+    /// Sets the skew of the wall clock in microseconds.
     pub(crate) fn set_skew(&self, micros: i64) {
         self.skew.store(micros, Ordering::Relaxed);
     }
@@ -55,29 +58,29 @@ impl Clock for SimClock {
     }
 }
 
-/// One gateway and its way to the store.
-pub(crate) struct Node {
+/// One gateway and its connection to the store.
+pub(crate) struct SimGateway {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) faulty: Arc<Faulty<MemoryStore>>,
     pub(crate) clock: Arc<SimClock>,
+    actor: u64,
 }
 
-/// Everything there is.
-pub(crate) struct World {
-    pub(crate) nodes: Vec<Node>,
+/// A simulated cluster over one store.
+pub(crate) struct SimWorld {
+    pub(crate) nodes: Vec<SimGateway>,
     pub(crate) store: Arc<MemoryStore>,
-    /// What was sent to the store, where it keeps tombstones.
-    pub(crate) notes: Option<Arc<Mutex<Notes>>>,
-    history: Arc<History>,
+    /// Traffic to a store where tombstones slow reads.
+    pub(crate) traffic: Option<Arc<Mutex<StoreTraffic>>>,
+    history: Arc<StoreHistory>,
     start: Instant,
-    rules: Rules,
     seed: u64,
     actors: u64,
 }
 
-/// What a client sees of a key.
+/// A key as a client reads it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownObject {
     pub(crate) texts: Vec<String>,
     pub(crate) context: Option<Bytes>,
     pub(crate) deleted: bool,
@@ -88,61 +91,74 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work)
 }
 
-impl World {
+impl SimWorld {
     /// `count` gateways over an empty store.
-    pub(crate) async fn new(seed: u64, rules: Rules, count: usize) -> Self {
-        Self::build(seed, rules, count, None).await
+    pub(crate) async fn new(seed: u64, count: usize) -> Self {
+        Self::build(seed, count, None).await
     }
 
-    /// `count` gateways over an empty store that keeps tombstones, so that they take their slots again.
-    pub(crate) async fn keeping_tombstones(seed: u64, rules: Rules, count: usize) -> Self {
-        Self::build(seed, rules, count, Some(Arc::default())).await
+    /// `count` gateways over an empty store where tombstones slow reads, so that they reuse slots.
+    pub(crate) async fn keeping_tombstones(seed: u64, count: usize) -> Self {
+        Self::build(seed, count, Some(Arc::default())).await
     }
 
-    async fn build(seed: u64, rules: Rules, count: usize, notes: Option<Arc<Mutex<Notes>>>) -> Self {
+    async fn build(seed: u64, count: usize, traffic: Option<Arc<Mutex<StoreTraffic>>>) -> Self {
         let start = Instant::now();
         let store = Arc::new(MemoryStore::new(SimClock::new(start)));
-        let history = History::new(Duration::from_secs(1));
-        let mut world = Self { nodes: Vec::new(), store, notes, history, start, rules, seed, actors: 0 };
+        let history = StoreHistory::new(Duration::from_secs(1));
+        let mut world = Self { nodes: Vec::new(), store, traffic, history, start, seed, actors: 0 };
         for at in 0..count {
-            let node = world.node(at, 0).await;
+            let actor = world.new_actor();
+            let node = world.node(at, actor, 0).await;
             world.nodes.push(node);
         }
         world
     }
 
-    async fn node(&mut self, at: usize, skew: i64) -> Node {
+    fn new_actor(&mut self) -> u64 {
         self.actors += 1;
-        let seed = self.seed.wrapping_mul(31).wrapping_add(self.actors);
+        self.actors
+    }
+
+    async fn node(&self, at: usize, actor: u64, skew: i64) -> SimGateway {
+        let seed = self.seed.wrapping_mul(31).wrapping_add(actor);
         let faulty = Arc::new(Faulty::new(Arc::clone(&self.store), Arc::clone(&self.history), seed));
         let clock = SimClock::new(self.start);
         clock.set_skew(skew);
-        let mut ports = ports(&faulty, &clock, self.actors, self.rules);
-        if let Some(notes) = &self.notes {
-            ports.store = Ledger::new(ports.store, Arc::clone(notes));
+        let mut ports = ports(&faulty, &clock, actor);
+        if let Some(traffic) = &self.traffic {
+            ports.store = RecordingStore::new(ports.store, Arc::clone(traffic));
         }
         let gateway = Gateway::start(ports, config(at)).await;
-        let gateway =
-            gateway.unwrap_or_else(|error| panic!("seed {}: over a whole store no gateway starts: {error}", self.seed));
-        Node { gateway, faulty, clock }
+        let gateway = gateway
+            .unwrap_or_else(|error| panic!("seed {}: over a healthy store no gateway starts: {error}", self.seed));
+        SimGateway { gateway, faulty, clock, actor }
     }
 
-    /// Starts a second gateway under the name of one that is there.
+    /// Starts a second gateway under the name of a running one.
     pub(crate) async fn start_twin(&mut self, at: usize) -> Result<(), Error> {
-        self.actors += 1;
-        let Node { faulty, clock, .. } = &self.nodes[at];
-        let ports = ports(faulty, clock, self.actors, self.rules);
+        let actor = self.new_actor();
+        let SimGateway { faulty, clock, .. } = &self.nodes[at];
+        let ports = ports(faulty, clock, actor);
         Gateway::start(ports, config(at)).await.map(|twin| twin.abandon())
     }
 
     /// Kills a gateway and starts it again with its clock off by `skew` microseconds.
     pub(crate) async fn restart(&mut self, at: usize, skew: i64) {
         self.nodes[at].gateway.abandon();
-        self.nodes[at] = self.node(at, skew).await;
+        let actor = self.new_actor();
+        self.nodes[at] = self.node(at, actor, skew).await;
     }
 
-    /// Every way to the store is this faulty from now on.
-    pub(crate) fn set_faults(&self, faults: Faults) {
+    /// Makes a gateway forget its slots of all keys, as eviction does key by key: it starts again as the same actor.
+    pub(crate) async fn forget_slots(&mut self, at: usize) {
+        let SimGateway { gateway, clock, actor, .. } = &self.nodes[at];
+        gateway.abandon();
+        self.nodes[at] = self.node(at, *actor, clock.skew()).await;
+    }
+
+    /// Injects these faults into every connection to the store.
+    pub(crate) fn set_faults(&self, faults: StoreFaults) {
         for node in &self.nodes {
             node.faulty.set_faults(faults);
         }
@@ -154,7 +170,7 @@ impl World {
     }
 
     /// Lets time pass.
-    pub(crate) async fn pass(&self, ms: u64) {
+    pub(crate) async fn advance(&self, ms: u64) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
@@ -165,7 +181,7 @@ impl World {
         let gateway = &self.nodes[0].gateway;
         gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
         while gateway.activate_type(&name).await.is_err() {
-            self.pass(100).await;
+            self.advance(100).await;
         }
     }
 
@@ -186,20 +202,20 @@ impl World {
         self.put_full(at, kind, key, text, context, false).await.map(|_| ())
     }
 
-    /// A put that wants to be told what a read shows now.
-    pub(crate) async fn put_back(
+    /// A put that returns the object as a read shows it afterwards.
+    pub(crate) async fn put_returning_body(
         &self,
         at: usize,
         kind: &'static str,
         key: &str,
         text: &str,
         context: Option<&Bytes>,
-    ) -> Result<Shown, Error> {
+    ) -> Result<ShownObject, Error> {
         let found = self.put_full(at, kind, key, text, context, true).await?;
         shown(found.expect("returnbody")).await
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that a client can say in one put")]
+    #[expect(clippy::too_many_arguments, reason = "all parameters of a client's put")]
     async fn put_full(
         &self,
         at: usize,
@@ -208,14 +224,14 @@ impl World {
         text: &str,
         context: Option<&Bytes>,
         return_body: bool,
-    ) -> Result<Option<Found>, Error> {
-        let request = PutObject {
+    ) -> Result<Option<FetchedObject>, Error> {
+        let request = KvPut {
             address: address(kind, key),
             context: context.cloned(),
             conditions: Conditions::default(),
             if_not_modified: None,
-            content: Content::default(),
-            upload: Upload::Bytes(Bytes::copy_from_slice(padded(text).as_bytes())),
+            content: KvContent::default(),
+            upload: PutBody::Bytes(Bytes::copy_from_slice(padded(text).as_bytes())),
             quorums: Quorums::default(),
             return_body,
             timeout: None,
@@ -223,11 +239,11 @@ impl World {
         Ok(self.nodes[at].gateway.put(request).await?.found)
     }
 
-    pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<Shown, Error> {
+    pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<ShownObject, Error> {
         shown(self.nodes[at].gateway.get(get_of(kind, key)).await?).await
     }
 
-    /// The keys listed, and the buckets.
+    /// The listed keys and buckets.
     pub(crate) async fn list(&self, at: usize, kind: &'static str) -> Result<(Vec<Bytes>, Vec<Bytes>), Error> {
         let bucket = bucket(kind);
         let keys = self.nodes[at].gateway.list_keys(&bucket, None, None).await?.names;
@@ -243,18 +259,18 @@ impl World {
         key: &str,
         context: Option<&Bytes>,
     ) -> Result<bool, Error> {
-        Ok(matches!(self.nodes[at].gateway.delete(delete_of(kind, key, context)).await?, Deleted::Done))
+        Ok(matches!(self.nodes[at].gateway.delete(delete_of(kind, key, context)).await?, KvDeleteOutcome::Done))
     }
 }
 
-/// A read as most clients ask for it.
-pub(crate) fn get_of(kind: &'static str, key: &str) -> GetObject {
-    GetObject { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None }
+/// A read with default parameters.
+pub(crate) fn get_of(kind: &'static str, key: &str) -> KvGet {
+    KvGet { address: address(kind, key), quorums: Quorums::default(), bodies: true, timeout: None }
 }
 
-/// A removal as most clients ask for it.
-pub(crate) fn delete_of(kind: &'static str, key: &str, context: Option<&Bytes>) -> DeleteObject {
-    DeleteObject {
+/// A delete with default parameters.
+pub(crate) fn delete_of(kind: &'static str, key: &str, context: Option<&Bytes>) -> KvDelete {
+    KvDelete {
         address: address(kind, key),
         context: context.cloned(),
         conditions: Conditions::default(),
@@ -263,15 +279,14 @@ pub(crate) fn delete_of(kind: &'static str, key: &str, context: Option<&Bytes>) 
     }
 }
 
-fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64, rules: Rules) -> Ports {
-    Ports {
+fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -> GatewayPorts {
+    GatewayPorts {
         random: |bytes| bytes.fill(7),
         store: Arc::clone(faulty) as _,
         blobs: Arc::clone(faulty) as _,
         clock: Arc::clone(clock) as _,
         actor,
         engine: Arc::new("memory"),
-        rules,
     }
 }
 
@@ -285,16 +300,16 @@ pub(crate) fn padded(text: &str) -> String {
     if long { format!("{text:<2000}") } else { text.to_owned() }
 }
 
-pub(crate) async fn shown(found: Found) -> Result<Shown, Error> {
+pub(crate) async fn shown(found: FetchedObject) -> Result<ShownObject, Error> {
     let mut texts = Vec::new();
     for mut body in found.bodies {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < body.length() {
-            bytes.extend_from_slice(&Download::piece(&mut body, bytes.len() as u64, 64 * 1024).await?);
+            bytes.extend_from_slice(&GetBody::piece(&mut body, bytes.len() as u64, 64 * 1024).await?);
         }
         texts.push(String::from_utf8_lossy(&bytes).trim_end().to_owned());
     }
-    Ok(Shown { texts, context: found.context, deleted: found.versions.deleted })
+    Ok(ShownObject { texts, context: found.context, deleted: found.versions.deleted })
 }
 
 pub(crate) fn bucket(kind: &'static str) -> BucketAddress {

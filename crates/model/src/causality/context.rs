@@ -1,38 +1,39 @@
-//! The opaque bytes a client carries from a read to its next write (`X-Riak-Vclock`, PB `vclock`).
+//! The opaque bytes that a client carries from a read to its next write (`X-Riak-Vclock`, PB `vclock`).
 //!
 //! ```text
-//! version 1 | base clock u64 | dots | covers | crc32 of all before and of the address
-//! dots, covers: count, then actor u64, (base - clock) << 3 | flags, clock - birth     at most 24 bytes each
+//! version 1 | base clock u64 | dots | vector | crc32 of all before and of the address
+//! dots, vector: count, then actor u64, (base - clock) << 3 | flags, clock - birth     at most 24 bytes each
 //! ```
-//! The checksum runs over the address too, so a context pasted from another key is refused, not obeyed.
+//! The checksum covers the address: the server refuses a context that a client sends with another key.
 
 use bytes::Bytes;
 
-use super::dot::{Clock, Cover, Dot, DotFlags, Slot};
+use super::dot::{Clock, Dot, DotFlags, Slot};
+use super::version_vector::{VectorEntry, VersionVector};
 use crate::address::Address;
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::hash;
-use crate::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, COVERS_MAX, SIBLINGS_MAX};
+use crate::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, SIBLINGS_MAX, VECTOR_ENTRIES_MAX};
 
 const VERSION: u8 = 1;
 
-/// What a client has seen of a key.
+/// The causal past of a client's next write to a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Context {
-    /// The writes shown, tombstones included, in order.
+    /// The writes that the client read, tombstones included, in their order.
     pub dots: Vec<Dot>,
-    /// Slots known dead.
-    pub covers: Vec<Cover>,
+    /// The slots that were superseded before.
+    pub vector: VersionVector,
 }
 
-/// Why bytes are no context of this address.
+/// Why a context is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextError {
-    /// Not bytes that Larder made, or damaged on the way.
+    /// The bytes are damaged, or no server of Larder made them.
     Foreign,
-    /// Made for another address.
+    /// The context belongs to another address.
     OtherAddress,
-    /// It names a write later than any there can be.
+    /// It names a clock that no gateway can have issued yet.
     Ahead,
 }
 
@@ -49,26 +50,26 @@ impl std::fmt::Display for ContextError {
 impl std::error::Error for ContextError {}
 
 impl Context {
-    /// Whether it names nothing.
+    /// Whether it has neither dots nor vector entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.dots.is_empty() && self.covers.is_empty()
+        self.dots.is_empty() && self.vector.is_empty()
     }
 
-    /// The greatest clock it names, 0 for none.
+    /// The greatest clock in it, 0 for none.
     #[must_use]
     pub fn latest(&self) -> Clock {
         let dots = self.dots.iter().map(|dot| dot.clock);
-        dots.chain(self.covers.iter().map(|cover| cover.clock)).max().unwrap_or(0)
+        dots.chain(self.vector.iter().map(|entry| entry.clock)).max().unwrap_or(0)
     }
 
-    /// Hash of the dots alone: equal for equal reads. 0 when there are none.
+    /// Hash of the dots without their flags, 0 for none. Two reads of the same rows have the same hash.
     #[must_use]
     pub fn dots_hash(&self) -> u64 {
         if self.dots.is_empty() {
             return 0;
         }
-        let mut text = Encoder::with_capacity(self.dots.len() * 24);
+        let mut text = FieldEncoder::with_capacity(self.dots.len() * 24);
         for dot in &self.dots {
             text.u64(dot.slot.actor);
             text.u64(dot.slot.birth);
@@ -77,9 +78,9 @@ impl Context {
         hash::id64(&[text.written()]).max(1)
     }
 
-    /// Whether both name the same live writes; covers and tombstones do not count.
+    /// Whether both name the same live writes. Tombstones and the vector do not count.
     #[must_use]
-    pub fn same_live(&self, other: &Self) -> bool {
+    pub fn has_same_live_dots(&self, other: &Self) -> bool {
         let live = |context: &Self| {
             let mut dots: Vec<_> = context.dots.iter().filter(|dot| !dot.flags.tombstone).map(key).collect();
             dots.sort_unstable();
@@ -91,18 +92,18 @@ impl Context {
     /// The bytes for a client, bound to `address`.
     #[must_use]
     pub fn encode(&self, address: &Address) -> Bytes {
-        debug_assert!(self.dots.len() <= SIBLINGS_MAX && self.covers.len() <= COVERS_MAX);
+        debug_assert!(self.dots.len() <= SIBLINGS_MAX && self.vector.len() <= VECTOR_ENTRIES_MAX);
         let base = self.latest();
-        let mut out = Encoder::with_capacity(32 + 24 * (self.dots.len() + self.covers.len()));
+        let mut out = FieldEncoder::with_capacity(32 + 24 * (self.dots.len() + self.vector.len()));
         out.u8(VERSION);
         out.u64(base);
         out.varint(self.dots.len() as u64);
         for dot in &self.dots {
-            entry(&mut out, base, dot.slot, dot.clock, dot.flags);
+            put_entry(&mut out, base, dot.slot, dot.clock, dot.flags);
         }
-        out.varint(self.covers.len() as u64);
-        for cover in &self.covers {
-            entry(&mut out, base, cover.slot, cover.clock, DotFlags::default());
+        out.varint(self.vector.len() as u64);
+        for entry in self.vector.iter() {
+            put_entry(&mut out, base, entry.slot, entry.clock, DotFlags::default());
         }
         let address = address_hash(address);
         let check = crc(out.written(), address);
@@ -111,24 +112,25 @@ impl Context {
         out.finish()
     }
 
-    /// Reads a client's bytes. `now` is the reader's clock.
+    /// Reads the bytes that a client sent for `address`. `now` is the clock of this server.
     ///
     /// # Errors
-    /// [`ContextError`]; a context that cannot be trusted is never obeyed in part.
+    /// [`ContextError`]; a refused context has no effect at all.
     pub fn decode(bytes: &Bytes, address: &Address, now: Clock) -> Result<Self, ContextError> {
-        let context = Self::open(bytes, address)?;
+        let context = Self::verify(bytes, address)?;
+        // A gateway moves its clock past every context it takes: one from far ahead would carry the clock away.
         if context.latest() > now.saturating_add(CONTEXT_AHEAD_MICROS_MAX) {
             return Err(ContextError::Ahead);
         }
         Ok(context)
     }
 
-    fn open(bytes: &Bytes, address: &Address) -> Result<Self, ContextError> {
+    fn verify(bytes: &Bytes, address: &Address) -> Result<Self, ContextError> {
         if bytes.len() < 8 || bytes.len() > CONTEXT_BYTES_MAX {
             return Err(ContextError::Foreign);
         }
         let body = bytes.slice(..bytes.len() - 8);
-        let mut tail = Decoder::new(bytes.slice(bytes.len() - 8..));
+        let mut tail = FieldDecoder::new(bytes.slice(bytes.len() - 8..));
         let tail = tail.u64().map_err(|_| ContextError::Foreign)?;
         let (found, check) = ((tail >> 32) as u32, tail as u32);
         let hash = address_hash(address);
@@ -158,7 +160,7 @@ fn crc(body: &[u8], address: u64) -> u32 {
     hasher.finalize()
 }
 
-fn entry(out: &mut Encoder, base: Clock, slot: Slot, clock: Clock, flags: DotFlags) {
+fn put_entry(out: &mut FieldEncoder, base: Clock, slot: Slot, clock: Clock, flags: DotFlags) {
     let bits = u64::from(flags.tombstone) | u64::from(flags.terms) << 1 | u64::from(flags.blob) << 2;
     out.u64(slot.actor);
     out.varint((base - clock) << 3 | bits);
@@ -166,20 +168,23 @@ fn entry(out: &mut Encoder, base: Clock, slot: Slot, clock: Clock, flags: DotFla
 }
 
 fn parse(body: Bytes) -> Result<Context, DecodeError> {
-    let mut rest = Decoder::new(body);
+    let mut rest = FieldDecoder::new(body);
     rest.version(VERSION)?;
     let base = rest.u64()?;
-    let mut entries = |max| -> Result<Vec<Dot>, DecodeError> {
-        (0..rest.count(max)?).map(|_| parse_entry(&mut rest, base)).collect()
-    };
+    let mut entries =
+        |max| -> Result<Vec<Dot>, DecodeError> { (0..rest.count(max)?).map(|_| take_entry(&mut rest, base)).collect() };
     let dots = entries(SIBLINGS_MAX)?;
-    let covers = entries(COVERS_MAX)?;
+    let vector = entries(VECTOR_ENTRIES_MAX)?;
     rest.finish()?;
-    let covers = covers.into_iter().map(|dot| Cover { slot: dot.slot, clock: dot.clock }).collect();
-    Ok(Context { dots, covers })
+    Ok(Context { dots, vector: vector_of(vector) })
 }
 
-fn parse_entry(rest: &mut Decoder, base: Clock) -> Result<Dot, DecodeError> {
+/// The vector in the form of dots, whose flags mean nothing.
+fn vector_of(dots: Vec<Dot>) -> VersionVector {
+    dots.into_iter().map(|dot| VectorEntry { slot: dot.slot, clock: dot.clock }).collect()
+}
+
+fn take_entry(rest: &mut FieldDecoder, base: Clock) -> Result<Dot, DecodeError> {
     let actor = rest.u64()?;
     let packed = rest.varint()?;
     let age = rest.varint()?;
@@ -213,26 +218,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn contexts_come_back_and_stay_small(dots in vec(dot(), 0..=SIBLINGS_MAX), covers in vec(dot(), 0..=COVERS_MAX)) {
-            let covers = covers.into_iter().map(|dot| Cover { slot: dot.slot, clock: dot.clock }).collect();
-            let context = Context { dots, covers };
+        fn contexts_decode_to_themselves_and_stay_small(
+            dots in vec(dot(), 0..=SIBLINGS_MAX), vector in vec(dot(), 0..=VECTOR_ENTRIES_MAX),
+        ) {
+            let context = Context { dots, vector: vector_of(vector) };
             let bytes = context.encode(&address("k"));
             prop_assert!(bytes.len() <= CONTEXT_BYTES_MAX);
-            prop_assert!(bytes.len().div_ceil(3) * 4 < 8192 - 64, "old clients stop at 8 KB of header");
+            prop_assert!(bytes.len().div_ceil(3) * 4 < 8192 - 64, "old clients take headers of up to 8 KB");
             prop_assert_eq!(Context::decode(&bytes, &address("k"), NOW), Ok(context));
             prop_assert_eq!(Context::decode(&bytes, &address("l"), NOW), Err(ContextError::OtherAddress));
         }
 
         #[test]
         fn a_damaged_context_is_refused(dots in vec(dot(), 0..5), at: usize, bit in 0..8_u8) {
-            let mut bytes = Context { dots, covers: Vec::new() }.encode(&address("k")).to_vec();
+            let mut bytes = Context { dots, ..Context::default() }.encode(&address("k")).to_vec();
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             prop_assert!(Context::decode(&bytes.into(), &address("k"), NOW).is_err());
         }
 
         #[test]
-        fn any_bytes_are_refused_without_panic(bytes: Vec<u8>) {
+        fn random_bytes_are_refused_without_panic(bytes: Vec<u8>) {
             prop_assert!(Context::decode(&bytes.into(), &address("k"), NOW).is_err());
         }
     }
@@ -241,15 +247,15 @@ mod tests {
     fn a_context_ahead_of_the_clock_is_refused() {
         let flags = DotFlags::default();
         let dot = Dot { slot: Slot { actor: 1, birth: NOW }, clock: NOW + 2_000_000, flags };
-        let bytes = Context { dots: vec![dot], covers: Vec::new() }.encode(&address("k"));
+        let bytes = Context { dots: vec![dot], ..Context::default() }.encode(&address("k"));
         assert_eq!(Context::decode(&bytes, &address("k"), NOW), Err(ContextError::Ahead));
         assert!(Context::decode(&bytes, &address("k"), NOW + 1_000_000).is_ok());
     }
 
     #[test]
-    fn the_golden_context_still_opens() {
+    fn the_golden_context_still_decodes() {
         let dot = Dot { slot: Slot { actor: 1, birth: 2 }, clock: 3, flags: DotFlags::default() };
-        let context = Context { dots: vec![dot], covers: Vec::new() };
+        let context = Context { dots: vec![dot], ..Context::default() };
         let bytes = context.encode(&address("k"));
         assert_eq!(&bytes[..bytes.len() - 8], b"\x01\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0\x01\x00\x01\x00");
         assert_eq!(Context::decode(&bytes, &address("k"), 3), Ok(context));

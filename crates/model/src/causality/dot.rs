@@ -1,29 +1,30 @@
-//! Slots and dots: the names of writes.
+//! Slots and dots: the names of rows and of writes.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::hash;
 
-/// One run of one gateway process; drawn anew at every start.
+/// Identity of one run of one gateway process, drawn anew at every start.
 pub type Actor = u64;
 
-/// A hybrid clock in microseconds: never behind the wall clock by more than its skew, never twice the same.
+/// A timestamp of a hybrid clock, in microseconds. No actor issues one twice; it lags the wall clock by no more than the skew.
 pub type Clock = u64;
 
-/// Where a write lives: the row name inside its object's partition.
+/// The row that one actor reuses for its versions of a key, like Riak's per-key actor epoch. It is the name of the row in the
+/// partition of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
-    /// Who made the slot.
+    /// The actor that writes to it.
     pub actor: Actor,
-    /// The clock at which it was made.
+    /// The clock of its first write.
     pub birth: Clock,
 }
 
-/// The one slot of a `last_write_wins` bucket and of `consistent` and `write_once` values.
-pub const ANY_SLOT: Slot = Slot { actor: 0, birth: 0 };
+/// The slot that all actors share: of `last_write_wins` and `consistent` values, and of `write_once` tombstones.
+pub const SHARED_SLOT: Slot = Slot { actor: 0, birth: 0 };
 
-/// What a context remembers of a write besides its name.
+/// Properties of a write that a context carries beside its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DotFlags {
     /// It is a tombstone.
@@ -34,31 +35,22 @@ pub struct DotFlags {
     pub blob: bool,
 }
 
-/// One write.
+/// The name of one write: `slot @ clock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dot {
-    /// Its row.
+    /// The row it was written to.
     pub slot: Slot,
-    /// Its stamp.
+    /// The stamp of the row.
     pub clock: Clock,
-    /// What else is known of it.
+    /// Properties of the write.
     pub flags: DotFlags,
-}
-
-/// A dead slot: nothing of it up to `clock` is alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Cover {
-    /// Which slot.
-    pub slot: Slot,
-    /// Up to which clock.
-    pub clock: Clock,
 }
 
 impl Slot {
     /// The row name: 16 bytes.
     #[must_use]
     pub fn row_name(self) -> Bytes {
-        let mut name = Encoder::with_capacity(16);
+        let mut name = FieldEncoder::with_capacity(16);
         name.u64(self.actor);
         name.u64(self.birth);
         name.finish()
@@ -69,14 +61,14 @@ impl Slot {
     /// # Errors
     /// [`DecodeError`] when it is not 16 bytes.
     pub fn from_row_name(name: &Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(name.clone());
+        let mut rest = FieldDecoder::new(name.clone());
         let slot = Self { actor: rest.u64()?, birth: rest.u64()? };
         rest.finish()?;
         Ok(slot)
     }
 }
 
-/// The entity tag of the row `name`@`stamp`. A `write_once` row is named by its content, which is all its tag depends on.
+/// The entity tag of the row `name`@`stamp`. The tag of a `write_once` row depends on its name alone, a hash of the content.
 #[must_use]
 pub fn vtag(name: &[u8], stamp: Clock) -> String {
     let id = if name.len() == 16 { hash::id128(&[name, &stamp.to_be_bytes()]) } else { hash::id128(&[name]) };

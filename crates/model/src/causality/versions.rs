@@ -1,58 +1,37 @@
-//! What a read shows: the rows of a key become siblings and a context.
+//! Resolves the rows of a key into siblings and a context.
 
 use super::context::Context;
-use super::covers::{dead_until, newest};
-use super::dot::{ANY_SLOT, Clock, Cover, Dot, Slot, vtag};
-use super::write::Mode;
+use super::dot::{Clock, Dot, SHARED_SLOT, Slot, vtag};
+use super::version_vector::{VectorEntry, VersionVector};
+use super::write::ConflictPolicy;
 use crate::codec::DecodeError;
-use crate::content::Content;
+use crate::content::KvContent;
 use crate::hash;
-use crate::limits::{COVERS_MAX, SIBLINGS_MAX};
+use crate::limits::SIBLINGS_MAX;
 use crate::rows::{ObjectRow, Row};
 use bytes::Bytes;
 
 /// One live value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
-    /// Its row.
+    /// The name of its row.
     pub name: Bytes,
-    /// Its write.
+    /// The write that made it.
     pub dot: Dot,
     /// The value.
-    pub content: Content,
-    replaced: u64,
+    pub content: KvContent,
+    context_hash: u64,
 }
 
-/// All that is known of a key at one moment.
+/// The versions of a key, as one read of its rows shows them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Versions {
+pub struct KeyVersions {
     /// Live values, newest first. Empty when the key was never written or is deleted.
     pub siblings: Vec<Sibling>,
-    /// What a writer that saw this may replace: every row read, shown or not, up to [`SIBLINGS_MAX`].
+    /// The rows that a writer with this context replaces: all that were read, shown or not, up to [`SIBLINGS_MAX`].
     pub context: Context,
-    /// Whether a tombstone stands and nothing lives.
+    /// Whether there is a tombstone and no live value.
     pub deleted: bool,
-}
-
-/// How rows are reduced to what is shown.
-#[derive(Debug, Clone, Copy)]
-pub struct Reading {
-    /// The bucket's way of resolving.
-    pub mode: Mode,
-    /// Show rows of equal content that replaced the same non-empty context once: a retry is no second write.
-    pub merge_retries: bool,
-    /// Let the context name rows that are not shown.
-    pub name_hidden: bool,
-    /// Take a row that another one knows to be dead for a tombstone: it came back from a replica that missed its removal.
-    pub hide_covered: bool,
-}
-
-impl Reading {
-    /// Reading as the product does it.
-    #[must_use]
-    pub fn of(mode: Mode) -> Self {
-        Self { mode, merge_retries: true, name_hidden: true, hide_covered: true }
-    }
 }
 
 impl Sibling {
@@ -62,51 +41,49 @@ impl Sibling {
         vtag(&self.name, self.dot.clock)
     }
 
-    /// When it was written, in microseconds since 1970.
+    /// Its last modification, in microseconds since 1970.
     #[must_use]
     pub fn modified(&self) -> Clock {
         self.dot.clock
     }
 }
 
-impl Versions {
-    /// Reads the live rows of a key, in row order.
+impl KeyVersions {
+    /// Resolves the unexpired rows of a key, given in row order, by the policy of its bucket. The context also names rows that
+    /// the policy hides: a change of the policy would show them again.
     ///
     /// # Errors
     /// [`DecodeError`] when a row is of an unknown version or damaged.
-    pub fn of(rows: Vec<Row>, reading: Reading) -> Result<Self, DecodeError> {
-        let mut rows = rows.into_iter().map(Read::decode).collect::<Result<Vec<_>, _>>()?;
-        if reading.mode != Mode::WriteOnce && rows.len() > 1 {
+    pub fn of(rows: Vec<Row>, policy: ConflictPolicy) -> Result<Self, DecodeError> {
+        let mut rows = rows.into_iter().map(DecodedRow::decode).collect::<Result<Vec<_>, _>>()?;
+        // WriteOnce shows the smallest SHA-1, which is the first in row order; all others show the newest.
+        if policy != ConflictPolicy::WriteOnce && rows.len() > 1 {
             rows.sort_by(|a, b| (b.clock(), b.name()).cmp(&(a.clock(), a.name())));
         }
-        let covers = newest(rows.iter().flat_map(Read::covers));
-        if reading.hide_covered && !covers.is_empty() {
-            rows.iter_mut().for_each(|row| row.hide_if_dead(&covers));
+        let vector = VersionVector::merge(rows.iter().flat_map(DecodedRow::vector));
+        // A replica that missed a removal brings the row back; without this step a replaced value would live again.
+        if !vector.is_empty() {
+            rows.iter_mut().for_each(|row| row.hide_if_superseded(&vector));
         }
-        // What lives is named first: tombstones on their way out must not hide it.
+        // Live rows come first: with more than SIBLINGS_MAX rows, expiring tombstones must not push out a value.
         rows.sort_by_key(|row| row.tombstone);
         rows.truncate(SIBLINGS_MAX);
-        let mut context = context_of(&rows, covers);
+        let context = context_of(&rows, vector);
         let tombstones = rows.iter().any(|row| row.tombstone);
         let mut siblings: Vec<Sibling> = rows.into_iter().filter(|row| !row.tombstone).map(|row| row.sibling).collect();
-        if reading.merge_retries {
-            merge_retries(&mut siblings);
-        }
-        if reading.mode != Mode::Siblings {
+        merge_retries(&mut siblings);
+        if policy != ConflictPolicy::Siblings {
             siblings.truncate(1);
-        }
-        if !reading.name_hidden {
-            context.dots.retain(|dot| dot.flags.tombstone || siblings.iter().any(|one| one.dot == *dot));
         }
         Ok(Self { deleted: siblings.is_empty() && tombstones, siblings, context })
     }
 
-    /// The entity tag of the whole: the one sibling's, or a hash of what is named when there are several.
+    /// The entity tag of the key: that of its only sibling, or a hash of the dots when there are several.
     #[must_use]
     pub fn etag(&self) -> Option<String> {
         match self.siblings.as_slice() {
             [] => None,
-            [one] => Some(one.vtag()),
+            [only] => Some(only.vtag()),
             [first, ..] => {
                 let hash = u128::from(self.context.dots_hash()) << 64;
                 Some(hash::base62(hash | u128::from(hash::id64(&[&first.name]))))
@@ -114,44 +91,44 @@ impl Versions {
         }
     }
 
-    /// When the newest live value was written.
+    /// The last modification of the newest sibling, in microseconds since 1970.
     #[must_use]
     pub fn modified(&self) -> Option<Clock> {
         self.siblings.iter().map(Sibling::modified).max()
     }
 
-    /// The greatest clock in what was read.
+    /// The greatest clock in the context, 0 for none.
     #[must_use]
     pub fn latest(&self) -> Clock {
         self.context.latest()
     }
 }
 
-/// A row as it is read.
-struct Read {
+/// A row of an object with its value decoded.
+struct DecodedRow {
     sibling: Sibling,
     tombstone: bool,
-    covers: Vec<Cover>,
+    vector: VersionVector,
 }
 
-impl Read {
+impl DecodedRow {
     fn decode(row: Row) -> Result<Self, DecodeError> {
         let object = ObjectRow::decode(row.value)?;
-        // A write_once row is named by its content: all a context can say of it is when it came.
-        let slot = if row.name.len() == 16 { Slot::from_row_name(&row.name)? } else { ANY_SLOT };
+        // A write_once row is named by its content and has no slot: a context can name it by its clock only.
+        let slot = if row.name.len() == 16 { Slot::from_row_name(&row.name)? } else { SHARED_SLOT };
         let dot = Dot { slot, clock: row.stamp, flags: object.flags() };
-        let sibling = Sibling { name: row.name, dot, content: object.content, replaced: object.replaced };
-        Ok(Self { sibling, tombstone: object.tombstone, covers: object.covers })
+        let sibling = Sibling { name: row.name, dot, content: object.content, context_hash: object.context_hash };
+        Ok(Self { sibling, tombstone: object.tombstone, vector: object.vector })
     }
 
-    /// The slots it knows dead. Whoever wrote it had seen them so, and its clock had passed theirs: anything else is made up.
-    fn covers(&self) -> impl Iterator<Item = Cover> {
-        self.covers.iter().copied().filter(|cover| cover.clock < self.clock())
+    /// The vector of the row. A writer's clock passes every clock that it saw, so a later entry is forged and ignored.
+    fn vector(&self) -> impl Iterator<Item = VectorEntry> {
+        self.vector.iter().filter(|entry| entry.clock < self.clock())
     }
 
-    /// A row that is dead by what another one knows is named, so that the next write removes it, and lives no more.
-    fn hide_if_dead(&mut self, covers: &[Cover]) {
-        if dead_until(covers, self.sibling.dot.slot) >= self.clock() {
+    /// Turns a superseded row into a tombstone: it is not shown, and the context still names it for the next write to remove.
+    fn hide_if_superseded(&mut self, vector: &VersionVector) {
+        if vector.get(self.sibling.dot.slot) >= self.clock() {
             self.tombstone = true;
             self.sibling.dot.flags.tombstone = true;
         }
@@ -166,20 +143,22 @@ impl Read {
     }
 }
 
-fn context_of(rows: &[Read], mut covers: Vec<Cover>) -> Context {
+fn context_of(rows: &[DecodedRow], mut vector: VersionVector) -> Context {
     let mut dots: Vec<_> = rows.iter().map(|row| row.sibling.dot).collect();
     dots.sort_unstable();
-    // A dot says more than an older cover of its slot.
-    covers.retain(|cover| !dots.iter().any(|dot| dot.slot == cover.slot && dot.clock >= cover.clock));
-    covers.truncate(COVERS_MAX);
-    Context { dots, covers }
+    // A dot implies every older entry of its slot.
+    vector.retain_bounded(|entry| !dots.iter().any(|dot| dot.slot == entry.slot && dot.clock >= entry.clock));
+    Context { dots, vector }
 }
 
+/// Shows rows of equal content that replaced the same non-empty context once: a put and its retry are one write.
 fn merge_retries(siblings: &mut Vec<Sibling>) {
     let mut shown: Vec<Sibling> = Vec::with_capacity(siblings.len());
     for sibling in siblings.drain(..) {
         let is_retry = |other: &Sibling| {
-            sibling.replaced != 0 && other.replaced == sibling.replaced && other.content.same_as(&sibling.content)
+            sibling.context_hash != 0
+                && other.context_hash == sibling.context_hash
+                && other.content.is_same_as(&sibling.content)
         };
         if !shown.iter().any(is_retry) {
             shown.push(sibling);

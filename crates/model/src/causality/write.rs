@@ -1,160 +1,169 @@
-//! What a put or a delete writes: one row, and the removal of the rows it names.
+//! The batch of a put or a delete: one new row, and the removal of the rows that it supersedes.
 
 use bytes::Bytes;
 
 use super::context::Context;
-use super::covers::newest;
-use super::dot::{ANY_SLOT, Clock, Cover, DotFlags, Slot};
-use super::versions::Versions;
+use super::dot::{Clock, DotFlags, SHARED_SLOT, Slot};
+use super::version_vector::VersionVector;
+use super::versions::KeyVersions;
 use crate::content::BlobId;
 use crate::keyspace::Partition;
 use crate::rows::{Change, Micros, ObjectRow, Row, view_row_name};
 
-/// How the writes of a bucket meet.
+/// How concurrent writes of a key resolve; the bucket's properties choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ConflictPolicy {
     /// `allow_mult`: concurrent writes are all kept and all shown.
     Siblings,
-    /// Neither: kept alike, the newest is shown.
+    /// None of the others: concurrent writes are all kept, and the newest is shown.
     Newest,
-    /// `last_write_wins`: one fixed row, the greatest clock stays.
+    /// `last_write_wins`: one fixed row, whose greatest clock stays.
     LastWriteWins,
-    /// `write_once`: a row per content, the smallest SHA-1 is shown.
+    /// `write_once`: one row per content, and the smallest SHA-1 is shown.
     WriteOnce,
 }
 
-impl Mode {
-    /// Whether every write has a row of its own, named by its slot.
+impl ConflictPolicy {
+    /// Whether every write has a slot and its row is named by it.
     #[must_use]
-    pub fn names_slots(self) -> bool {
+    pub fn has_slots(self) -> bool {
         matches!(self, Self::Siblings | Self::Newest)
     }
 }
 
-/// A row that a write removes.
+/// A row that a write supersedes and removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
-    /// Its name.
+pub struct SupersededRow {
+    /// The name of the row.
     pub name: Bytes,
-    /// Its clock.
+    /// The clock of its write: a later write to the row stays.
     pub clock: Clock,
-    /// What is known of it.
+    /// Properties of its write.
     pub flags: DotFlags,
 }
 
-/// Which entries of views a write takes away.
+/// The rows of the `$key` index that a write removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unlisted {
-    /// Those of the rows it removes.
-    Removed,
-    /// Those of these slots, whether their rows go now or went before: others stay while the key lives, and covers name them.
-    Slots(Vec<Cover>),
+pub enum IndexRemovals {
+    /// Those of the superseded rows.
+    SupersededRows,
+    /// Those of these slots, whether or not their rows are already gone. Other index rows stay while the key lives: the
+    /// version vector names their slots, so a later delete finds them.
+    Slots(VersionVector),
 }
 
-/// A write ready to become a batch.
+/// A put or delete of a key, ready to become a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
-    /// How the bucket resolves.
-    pub mode: Mode,
+pub struct KeyWrite {
+    /// The policy of the bucket.
+    pub policy: ConflictPolicy,
     /// The row to write.
     pub row: Option<Row>,
-    /// Whether the row is a tombstone, which no view lists.
+    /// Whether the row is a tombstone, which no index lists.
     pub tombstone: bool,
-    /// The rows it replaces: they are removed, but for one of its own name, which it overwrites.
-    pub removed: Vec<Removed>,
-    /// The entries to remove.
-    pub unlisted: Unlisted,
-    /// The write's clock.
+    /// The rows it supersedes. The write removes them, except one of its own name, which it overwrites.
+    pub superseded: Vec<SupersededRow>,
+    /// The index rows to remove.
+    pub index_removals: IndexRemovals,
+    /// The clock of the write.
     pub clock: Clock,
 }
 
-impl Removed {
-    /// The rows a context names.
+impl SupersededRow {
+    /// The rows that a context names.
     #[must_use]
     pub fn named_by(context: &Context) -> Vec<Self> {
         let mut dots = context.dots.clone();
-        // A batch names a row once, whatever a client put together.
+        // A batch may name a row once only, and a client can send a context with two dots of one slot.
         dots.sort_unstable_by_key(|dot| (dot.slot, std::cmp::Reverse(dot.clock)));
         dots.dedup_by_key(|dot| dot.slot);
         dots.iter().map(|dot| Self { name: dot.slot.row_name(), clock: dot.clock, flags: dot.flags }).collect()
     }
 
-    /// The rows of what was read, under the names they really have.
+    /// The rows that a read met. It knows the names of `write_once` rows, which no context can carry.
     #[must_use]
-    pub fn seen(versions: &Versions) -> Vec<Self> {
-        let mut removed = Self::named_by(&versions.context);
+    pub fn all_of(versions: &KeyVersions) -> Vec<Self> {
+        let mut superseded = Self::named_by(&versions.context);
         for sibling in versions.siblings.iter().filter(|sibling| sibling.name.len() != 16) {
-            removed.push(Self { name: sibling.name.clone(), clock: sibling.dot.clock, flags: sibling.dot.flags });
+            superseded.push(Self { name: sibling.name.clone(), clock: sibling.dot.clock, flags: sibling.dot.flags });
         }
-        removed
+        superseded
     }
 
-    /// The blob of the row, if it had one and its name says which. A row that every write shares does not: the sweeper
-    /// removes what it replaced.
+    /// The blob of the row, if it has one and its name gives the blob's id. The name of a row that several actors write does
+    /// not: the sweeper removes the blobs that such a row replaced.
     #[must_use]
     pub fn blob(&self, partition: &Partition) -> Option<BlobId> {
-        let is_slot = self.name.len() == ANY_SLOT.row_name().len() && self.name != ANY_SLOT.row_name();
+        let is_slot = self.name.len() == SHARED_SLOT.row_name().len() && self.name != SHARED_SLOT.row_name();
         (self.flags.blob && is_slot).then(|| BlobId::of(&partition.key, &self.name, self.clock))
     }
 }
 
-impl Write {
-    /// A put of `row` into `slot` at `clock`. Modes that name no slots name the row their own way.
+impl KeyWrite {
+    /// A put of `row` into `slot` at `clock`. A policy without slots names the row itself.
     #[must_use]
-    pub fn put(mode: Mode, slot: Slot, clock: Clock, row: &ObjectRow, removed: Vec<Removed>) -> Self {
-        let row = Row { name: Self::row_name(mode, slot, row), value: row.encode(), stamp: clock, expires: None };
-        Self { mode, row: Some(row), tombstone: false, removed, unlisted: Unlisted::Removed, clock }
+    pub fn put(
+        policy: ConflictPolicy,
+        slot: Slot,
+        clock: Clock,
+        row: &ObjectRow,
+        superseded: Vec<SupersededRow>,
+    ) -> Self {
+        let row = Row { name: Self::row_name(policy, slot, row), value: row.encode(), stamp: clock, expires: None };
+        let index_removals = IndexRemovals::SupersededRows;
+        Self { policy, row: Some(row), tombstone: false, superseded, index_removals, clock }
     }
 
-    fn row_name(mode: Mode, slot: Slot, row: &ObjectRow) -> Bytes {
-        match mode {
-            Mode::Siblings | Mode::Newest => slot.row_name(),
-            Mode::LastWriteWins => ANY_SLOT.row_name(),
+    fn row_name(policy: ConflictPolicy, slot: Slot, row: &ObjectRow) -> Bytes {
+        match policy {
+            ConflictPolicy::Siblings | ConflictPolicy::Newest => slot.row_name(),
+            ConflictPolicy::LastWriteWins => SHARED_SLOT.row_name(),
             // A tombstone has no content: all deletions of a key share a row.
-            Mode::WriteOnce if row.tombstone => ANY_SLOT.row_name(),
-            Mode::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
+            ConflictPolicy::WriteOnce if row.tombstone => SHARED_SLOT.row_name(),
+            ConflictPolicy::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
         }
     }
 
-    /// A deletion: a tombstone in `slot` that knows `covers` and expires at `expires` (`None`: never), in place of what it saw.
+    /// A delete: a tombstone in `slot` that stores `vector`, expires at `expires` (`None`: never) and replaces `superseded`.
     #[must_use]
     pub fn delete(
-        mode: Mode,
+        policy: ConflictPolicy,
         slot: Slot,
         clock: Clock,
         expires: Option<Micros>,
-        covers: Vec<Cover>,
-        removed: Vec<Removed>,
+        vector: VersionVector,
+        superseded: Vec<SupersededRow>,
     ) -> Self {
-        let tombstone = ObjectRow { tombstone: true, replaced: 0, covers, content: Default::default() };
-        let name = Self::row_name(mode, slot, &tombstone);
+        let tombstone = ObjectRow { tombstone: true, context_hash: 0, vector, content: Default::default() };
+        let name = Self::row_name(policy, slot, &tombstone);
         let row = Some(Row { name, value: tombstone.encode(), stamp: clock, expires });
-        Self { mode, row, tombstone: true, removed, unlisted: Unlisted::Removed, clock }
+        Self { policy, row, tombstone: true, superseded, index_removals: IndexRemovals::SupersededRows, clock }
     }
 
-    /// Removes more rows, found when there were too many, and their entries with them; those who wrote them had known of
-    /// `covers`.
-    pub fn remove_more(&mut self, more: Vec<Removed>, covers: Vec<Cover>) {
-        if let Unlisted::Slots(slots) = &mut self.unlisted {
-            let gone = more.iter().filter_map(Removed::cover).chain(covers);
-            *slots = newest(slots.iter().copied().chain(gone));
+    /// Supersedes further rows, found when the key had too many, and their index rows. `vector` is that of the further rows.
+    pub fn supersede_more(&mut self, more: Vec<SupersededRow>, vector: VersionVector) {
+        if let IndexRemovals::Slots(slots) = &mut self.index_removals {
+            // These rows stored the vector: once they are gone, no row leads a later delete to the index rows of its slots.
+            let dropped = more.iter().filter_map(SupersededRow::vector_entry).chain(vector);
+            *slots = VersionVector::merge(slots.iter().chain(dropped));
         }
-        self.removed.extend(more);
+        self.superseded.extend(more);
     }
 
     /// The changes to the object's own partition.
     #[must_use]
     pub fn object_changes(&self) -> Vec<Change> {
-        let mut changes = Vec::with_capacity(self.removed.len() + 2);
-        match self.mode {
-            // Not what is written with it.
-            Mode::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
-            Mode::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock - 1 }),
-            Mode::WriteOnce => {}
-            Mode::Siblings | Mode::Newest => changes.extend(
-                self.removed
+        let mut changes = Vec::with_capacity(self.superseded.len() + 2);
+        match self.policy {
+            // One microsecond less: the clear must spare the row of this batch, and a concurrent put of the same clock.
+            ConflictPolicy::LastWriteWins => changes.push(Change::Clear { stamp: self.clock - 1 }),
+            ConflictPolicy::WriteOnce if self.tombstone => changes.push(Change::Clear { stamp: self.clock - 1 }),
+            ConflictPolicy::WriteOnce => {}
+            // Each removal stops at the clock that the client saw: a later write to a reused slot survives.
+            ConflictPolicy::Siblings | ConflictPolicy::Newest => changes.extend(
+                self.superseded
                     .iter()
-                    .filter(|gone| !self.writes(&gone.name))
+                    .filter(|gone| !self.is_row(&gone.name))
                     .map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock }),
             ),
         }
@@ -162,24 +171,24 @@ impl Write {
         changes
     }
 
-    /// The changes to the key's shard of the `$key` view: the new row's entry, and no more entries of what is unlisted.
-    /// Where writes name no slots, a deletion removes every entry of the key: the caller has to find them.
+    /// The changes to the key's shard of the `$key` index: the new row's entry, and the index removals. With a policy without
+    /// slots a delete removes every entry of the key, and the caller has to find them.
     #[must_use]
     pub fn key_view_changes(&self, key: &[u8]) -> Vec<Change> {
-        let mut changes = Vec::with_capacity(self.removed.len() + 1);
-        let lists = |name: &Bytes| !self.tombstone && self.writes(name);
+        let mut changes = Vec::with_capacity(self.superseded.len() + 1);
+        let is_listed = |name: &Bytes| !self.tombstone && self.is_row(name);
         let mut remove = |name: &Bytes, stamp| {
-            if !lists(name) {
+            if !is_listed(name) {
                 changes.push(Change::Remove { name: view_row_name(key, name), stamp });
             }
         };
-        match &self.unlisted {
-            Unlisted::Removed if self.mode.names_slots() || !self.tombstone => {
-                let listed = self.removed.iter().filter(|gone| !gone.flags.tombstone);
+        match &self.index_removals {
+            IndexRemovals::SupersededRows if self.policy.has_slots() || !self.tombstone => {
+                let listed = self.superseded.iter().filter(|gone| !gone.flags.tombstone);
                 listed.for_each(|gone| remove(&gone.name, gone.clock));
             }
-            Unlisted::Removed => {}
-            Unlisted::Slots(slots) => slots.iter().for_each(|gone| remove(&gone.slot.row_name(), gone.clock)),
+            IndexRemovals::SupersededRows => {}
+            IndexRemovals::Slots(slots) => slots.iter().for_each(|gone| remove(&gone.slot.row_name(), gone.clock)),
         }
         if let Some(row) = self.row.as_ref().filter(|_| !self.tombstone) {
             let name = view_row_name(key, &row.name);
@@ -188,7 +197,8 @@ impl Write {
         changes
     }
 
-    fn writes(&self, name: &Bytes) -> bool {
+    /// Whether the row that it writes has this name.
+    fn is_row(&self, name: &Bytes) -> bool {
         self.row.as_ref().is_some_and(|row| row.name == *name)
     }
 }

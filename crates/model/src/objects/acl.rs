@@ -1,4 +1,4 @@
-//! Access control lists: canned ones, groups, and the headers that grant.
+//! Access control lists: grants, canned lists, groups, and the headers that grant.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::ACL_GRANTS_MAX;
 
-/// Who was granted what, beside the owner.
+/// The grants beside the owner's full control.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Acl {
     /// The grants, in the order given.
@@ -16,26 +16,26 @@ pub struct Acl {
 /// A grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// To whom.
+    /// The user or group.
     pub grantee: Grantee,
-    /// What.
+    /// The permission.
     pub permission: Permission,
 }
 
-/// Somebody.
+/// A user or a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grantee {
     /// A user, by canonical id.
     User(String),
-    /// Everybody.
+    /// All callers, anonymous ones included.
     AllUsers,
-    /// Everybody who signs.
+    /// All callers who sign.
     AuthenticatedUsers,
-    /// Who delivers logs: nobody here.
+    /// The log delivery service of AWS, which does not exist here.
     LogDelivery,
 }
 
-/// What may be granted.
+/// A permission that can be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Permission {
     /// All of the others.
@@ -50,7 +50,7 @@ pub enum Permission {
     WriteAcp,
 }
 
-/// Permissions, as documents name them, and the headers that grant them.
+/// Permissions, their names in documents, and the headers that grant them.
 const PERMISSIONS: &[(Permission, &str, &str)] = &[
     (Permission::FullControl, "FULL_CONTROL", "x-amz-grant-full-control"),
     (Permission::Read, "READ", "x-amz-grant-read"),
@@ -59,29 +59,32 @@ const PERMISSIONS: &[(Permission, &str, &str)] = &[
     (Permission::WriteAcp, "WRITE_ACP", "x-amz-grant-write-acp"),
 ];
 
-/// Groups, and the addresses that name them.
+/// Groups and their URIs.
 const GROUPS: &[(Grantee, &str)] = &[
     (Grantee::AllUsers, "http://acs.amazonaws.com/groups/global/AllUsers"),
     (Grantee::AuthenticatedUsers, "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"),
     (Grantee::LogDelivery, "http://acs.amazonaws.com/groups/s3/LogDelivery"),
 ];
 
-/// Canned lists, and what they grant beside the owner's full control.
-const CANNED: &[(&str, &[(To, Permission)])] = &[
+/// Canned lists and their grants beside the owner's full control.
+const CANNED: &[(&str, &[(CannedGrantee, Permission)])] = &[
     ("private", &[]),
-    ("public-read", &[(To::All, Permission::Read)]),
-    ("public-read-write", &[(To::All, Permission::Read), (To::All, Permission::Write)]),
-    ("authenticated-read", &[(To::Authenticated, Permission::Read)]),
-    ("bucket-owner-read", &[(To::BucketOwner, Permission::Read)]),
-    ("bucket-owner-full-control", &[(To::BucketOwner, Permission::FullControl)]),
-    // It would grant a service of AWS, which is not here.
+    ("public-read", &[(CannedGrantee::All, Permission::Read)]),
+    ("public-read-write", &[(CannedGrantee::All, Permission::Read), (CannedGrantee::All, Permission::Write)]),
+    ("authenticated-read", &[(CannedGrantee::Authenticated, Permission::Read)]),
+    ("bucket-owner-read", &[(CannedGrantee::BucketOwner, Permission::Read)]),
+    ("bucket-owner-full-control", &[(CannedGrantee::BucketOwner, Permission::FullControl)]),
+    // Its grantee is a service of AWS, which does not exist here.
     ("aws-exec-read", &[]),
-    ("log-delivery-write", &[(To::LogDelivery, Permission::Write), (To::LogDelivery, Permission::ReadAcp)]),
+    (
+        "log-delivery-write",
+        &[(CannedGrantee::LogDelivery, Permission::Write), (CannedGrantee::LogDelivery, Permission::ReadAcp)],
+    ),
 ];
 
-/// Whom a canned list means.
+/// The grantee of a canned list.
 #[derive(Clone, Copy)]
-enum To {
+enum CannedGrantee {
     All,
     Authenticated,
     LogDelivery,
@@ -89,19 +92,19 @@ enum To {
 }
 
 impl Acl {
-    /// The canned list of this name for something of `owner` in (or being) a bucket of `bucket_owner`, both canonical ids;
-    /// `None` when there is no such list.
+    /// The canned list of this name, for an object of `owner` in a bucket of `bucket_owner` or for that bucket itself. Both
+    /// are canonical ids. `None` for an unknown name.
     #[must_use]
     pub fn canned(name: &str, owner: &str, bucket_owner: &str) -> Option<Self> {
         let (_, grants) = CANNED.iter().find(|(canned, _)| *canned == name)?;
         let grants = grants.iter().filter_map(|(to, permission)| {
             let grantee = match to {
-                To::All => Grantee::AllUsers,
-                To::Authenticated => Grantee::AuthenticatedUsers,
-                To::LogDelivery => Grantee::LogDelivery,
+                CannedGrantee::All => Grantee::AllUsers,
+                CannedGrantee::Authenticated => Grantee::AuthenticatedUsers,
+                CannedGrantee::LogDelivery => Grantee::LogDelivery,
                 // The owner has full control anyway.
-                To::BucketOwner if owner == bucket_owner => return None,
-                To::BucketOwner => Grantee::User(bucket_owner.to_owned()),
+                CannedGrantee::BucketOwner if owner == bucket_owner => return None,
+                CannedGrantee::BucketOwner => Grantee::User(bucket_owner.to_owned()),
             };
             Some(Grant { grantee, permission: *permission })
         });
@@ -111,15 +114,15 @@ impl Acl {
     /// A list of these grants.
     ///
     /// # Errors
-    /// [`BadAcl`] for more than [`ACL_GRANTS_MAX`].
-    pub fn new(grants: Vec<Grant>) -> Result<Self, BadAcl> {
+    /// [`AclError`] for more than [`ACL_GRANTS_MAX`] grants.
+    pub fn new(grants: Vec<Grant>) -> Result<Self, AclError> {
         if grants.len() > ACL_GRANTS_MAX {
-            return Err(BadAcl { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
+            return Err(AclError { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
         }
         Ok(Self { grants })
     }
 
-    /// What there is to show of a list: its grants, and before them the owner's full control unless it is listed.
+    /// The grants as documents show them: the owner's full control first, unless it is among the grants.
     #[must_use]
     pub fn effective_grants(&self, owner: &str) -> Vec<Grant> {
         let own = Grant { grantee: Grantee::User(owner.to_owned()), permission: Permission::FullControl };
@@ -127,40 +130,40 @@ impl Acl {
         first.into_iter().chain(self.grants.iter().cloned()).collect()
     }
 
-    /// Whether anything is granted to people unknown: to everybody, or to everybody who signs.
+    /// Whether it has a grant to all callers or to all who sign.
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.grants.iter().any(|grant| grant.grantee.is_public())
     }
 
-    /// Whether `user` (a canonical id; nobody: anonymous) was granted `asked`; grants to the public count if `public`.
+    /// Whether `user` (a canonical id; `None`: anonymous) has `permission`. Public grants count if `public`.
     #[must_use]
-    pub fn grants(&self, user: Option<&str>, asked: Permission, public: bool) -> bool {
+    pub fn has_grant(&self, user: Option<&str>, permission: Permission, public: bool) -> bool {
         let counted = self.grants.iter().filter(|grant| public || !grant.grantee.is_public());
-        counted.filter(|grant| grant.grantee.is(user)).any(|grant| grant.permission.covers(asked))
+        counted.filter(|grant| grant.grantee.includes(user)).any(|grant| grant.permission.implies(permission))
     }
 }
 
 impl Grantee {
-    /// The address that names a group; users have none.
+    /// The URI of a group; `None` for a user.
     #[must_use]
     pub fn uri(&self) -> Option<&'static str> {
         GROUPS.iter().find(|(group, _)| group == self).map(|(_, uri)| *uri)
     }
 
-    /// The group of this address.
+    /// The group of this URI.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         GROUPS.iter().find(|(_, known)| *known == uri).map(|(group, _)| group.clone())
     }
 
-    /// Whether these are people unknown.
+    /// Whether the grantee is all callers or all who sign.
     #[must_use]
     pub fn is_public(&self) -> bool {
         matches!(self, Self::AllUsers | Self::AuthenticatedUsers)
     }
 
-    fn is(&self, user: Option<&str>) -> bool {
+    fn includes(&self, user: Option<&str>) -> bool {
         match self {
             Self::User(id) => user == Some(id),
             Self::AllUsers => true,
@@ -171,7 +174,7 @@ impl Grantee {
 }
 
 impl Permission {
-    /// As documents name it.
+    /// Its name in documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         PERMISSIONS.iter().find(|(permission, ..)| *permission == self).map_or("", |(_, name, _)| name)
@@ -183,62 +186,63 @@ impl Permission {
         PERMISSIONS.iter().find(|(_, known, _)| *known == name).map(|(permission, ..)| *permission)
     }
 
-    /// Every header that grants, in lower case, with what it grants.
+    /// Every header that grants, in lower case, with its permission.
     pub fn headers() -> impl Iterator<Item = (&'static str, Self)> {
         PERMISSIONS.iter().map(|(permission, _, header)| (*header, *permission))
     }
 
-    /// Whether who has this has `other` too.
+    /// Whether a grant of this permission includes `other`.
     #[must_use]
-    pub fn covers(self, other: Self) -> bool {
+    pub fn implies(self, other: Self) -> bool {
         self == other || self == Self::FullControl
     }
 }
 
-/// Somebody as a header or document names them: who it is has still to be looked up.
+/// A grantee as a header or document names it, not looked up yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawGrantee {
-    /// By canonical id.
+    /// A user by canonical id.
     Id(String),
-    /// By e-mail address.
+    /// A user by e-mail address.
     Email(String),
-    /// A group, by its address.
+    /// A group by its URI.
     Uri(String),
 }
 
-/// Makes somebody of their name.
-type Make = fn(String) -> RawGrantee;
+/// Makes a grantee of its name.
+type MakeGrantee = fn(String) -> RawGrantee;
 
-/// The ways to name somebody in a header.
-const NAMES: &[(&str, Make)] = &[("id", RawGrantee::Id), ("emailAddress", RawGrantee::Email), ("uri", RawGrantee::Uri)];
+/// The kinds of names of grantees in a header.
+const NAMES: &[(&str, MakeGrantee)] =
+    &[("id", RawGrantee::Id), ("emailAddress", RawGrantee::Email), ("uri", RawGrantee::Uri)];
 
 /// Reads the value of a header that grants: `id="…", emailAddress="…", uri="…"`, quotes optional, at least one.
 ///
 /// # Errors
-/// [`BadAcl`] when it has another shape, or names more than [`ACL_GRANTS_MAX`].
-pub fn parse_grantees(value: &str) -> Result<Vec<RawGrantee>, BadAcl> {
+/// [`AclError`] for another form, or for more than [`ACL_GRANTS_MAX`] grantees.
+pub fn parse_grantees(value: &str) -> Result<Vec<RawGrantee>, AclError> {
     let mut grantees = Vec::new();
     let mut rest = value.trim();
     loop {
-        let (grantee, behind) = grantee(rest)?;
+        let (grantee, tail) = parse_grantee(rest)?;
         grantees.push(grantee);
         if grantees.len() > ACL_GRANTS_MAX {
-            return Err(BadAcl { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
+            return Err(AclError { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
         }
-        if behind.is_empty() {
+        if tail.is_empty() {
             return Ok(grantees);
         }
-        rest = behind.strip_prefix(',').ok_or_else(|| bad_grantee(behind))?.trim_start();
+        rest = tail.strip_prefix(',').ok_or_else(|| bad_grantee(tail))?.trim_start();
     }
 }
 
-/// The first of a list, and what follows it.
-fn grantee(text: &str) -> Result<(RawGrantee, &str), BadAcl> {
-    let (kind, behind) = text.split_once('=').ok_or_else(|| bad_grantee(text))?;
-    let behind = behind.trim_start();
-    let (value, rest) = match behind.strip_prefix('"') {
+/// The first grantee of a list, and the rest of the text.
+fn parse_grantee(text: &str) -> Result<(RawGrantee, &str), AclError> {
+    let (kind, value) = text.split_once('=').ok_or_else(|| bad_grantee(text))?;
+    let value = value.trim_start();
+    let (value, rest) = match value.strip_prefix('"') {
         Some(quoted) => quoted.split_once('"').ok_or_else(|| bad_grantee(text))?,
-        None => behind.split_at(behind.find(',').unwrap_or(behind.len())),
+        None => value.split_at(value.find(',').unwrap_or(value.len())),
     };
     let value = value.trim();
     if value.is_empty() {
@@ -249,25 +253,25 @@ fn grantee(text: &str) -> Result<(RawGrantee, &str), BadAcl> {
     Ok((make(value.to_owned()), rest.trim_start()))
 }
 
-fn bad_grantee(text: &str) -> BadAcl {
+fn bad_grantee(text: &str) -> AclError {
     let shown: String = text.chars().take(100).collect();
-    BadAcl { message: format!("A grantee is id=\"…\", emailAddress=\"…\" or uri=\"…\"; this is none: {shown}") }
+    AclError { message: format!("A grantee is id=\"…\", emailAddress=\"…\" or uri=\"…\"; this is none: {shown}") }
 }
 
 /// Why grants are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadAcl {
-    /// What is wrong, for the client.
+pub struct AclError {
+    /// The reason, for the client.
     pub message: String,
 }
 
-impl fmt::Display for BadAcl {
+impl fmt::Display for AclError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for BadAcl {}
+impl std::error::Error for AclError {}
 
 #[cfg(test)]
 mod tests {
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn canned_lists() {
+    fn canned_lists_grant_what_aws_documents() {
         let canned = |name| Acl::canned(name, "o", "b").map(|acl| acl.grants);
         let bucket_owner = || Grantee::User("b".into());
         assert_eq!(canned("private"), Some(vec![]));
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_both_ways() {
+    fn names_and_uris_map_back_to_their_values() {
         for (permission, name, _) in PERMISSIONS {
             assert_eq!((permission.name(), Permission::named(name)), (*name, Some(*permission)));
         }
@@ -320,14 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn public_is_everybody_and_everybody_who_signs() {
+    fn a_grant_to_all_or_to_all_who_sign_is_public() {
         let public = |name| Acl::canned(name, "o", "b").unwrap().is_public();
         assert!(public("public-read") && public("public-read-write") && public("authenticated-read"));
         assert!(!public("private") && !public("bucket-owner-read") && !public("log-delivery-write"));
     }
 
     #[test]
-    fn grant_headers() {
+    fn grant_headers_parse_or_are_refused() {
         let id = |id: &str| RawGrantee::Id(id.into());
         assert_eq!(parse_grantees(r#"id="1f", id="2""#), Ok(vec![id("1f"), id("2")]));
         assert_eq!(parse_grantees("id=1f,ID=2"), Ok(vec![id("1f"), id("2")]));
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_grants_and_no_more() {
+    fn more_than_a_hundred_grants_are_refused() {
         let grants = |count| vec![grant(Grantee::AllUsers, Permission::Read); count];
         assert!(Acl::new(grants(100)).is_ok());
         assert!(Acl::new(grants(101)).is_err());

@@ -1,4 +1,4 @@
-//! A bucket with all of its configuration: one row of the catalogue.
+//! An S3 bucket with all of its configuration: one row of the catalogue.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -13,21 +13,21 @@ use super::acl::Acl;
 use super::cors::Cors;
 use super::ids::BucketId;
 use super::lifecycle::Lifecycle;
-use super::policy::Policy;
-use super::public_access::PublicAccess;
+use super::policy::BucketPolicy;
+use super::public_access::PublicAccessBlock;
 use super::tags::Tag;
 
 /// Version of the stored form.
 const FORMAT: u64 = 1;
 
-/// Names that stand for the admin interface where a bucket's name is expected.
+/// Names of the admin interface in the place of a bucket's name.
 pub const RESERVED_NAMES: &[&str] = &["riak-cs", "usage"];
 
-/// Beginnings and ends that mean something else at AWS: such a bucket could never be moved there.
+/// Prefixes and suffixes that AWS reserves: a bucket with such a name could never move there.
 const FOREIGN_PREFIXES: &[&str] = &["xn--", "sthree-", "amzn-s3-demo-"];
 const FOREIGN_SUFFIXES: &[&str] = &["-s3alias"];
 
-/// A bucket.
+/// An S3 bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
     /// Its name.
@@ -36,42 +36,42 @@ pub struct Bucket {
     pub id: BucketId,
     /// Canonical id of its owner.
     pub owner: String,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Micros,
     /// Whether it takes requests.
     pub state: BucketState,
-    /// Whether versions are kept.
+    /// Whether it keeps versions.
     pub versioning: Versioning,
-    /// Who may, beside its owner.
+    /// The grants beside the owner's.
     pub acl: Acl,
     /// Its policy.
-    pub policy: Option<Arc<Policy>>,
-    /// Its rules for browsers.
+    pub policy: Option<Arc<BucketPolicy>>,
+    /// Its CORS rules.
     pub cors: Option<Cors>,
-    /// Its rules for old objects and uploads.
+    /// Its lifecycle rules.
     pub lifecycle: Option<Lifecycle>,
     /// Its tags.
     pub tags: Vec<Tag>,
-    /// What of its grants to the public counts.
-    pub public_access: Option<PublicAccess>,
-    /// The region that its client wanted it in, where that is not the server's own.
+    /// Its limits on public grants and policies.
+    pub public_access: Option<PublicAccessBlock>,
+    /// The region that its creator asked for, when it is not the server's own.
     pub location: Option<String>,
 }
 
 /// Whether a bucket takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum BucketState {
-    /// It does.
+    /// The bucket takes requests.
     #[default]
     Active,
-    /// It is being deleted, unless it turns out not to be empty.
+    /// A delete of the bucket is under way. It ends in `Active` again when the bucket is not empty.
     Closing,
 }
 
 /// Whether a bucket keeps versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Versioning {
-    /// It never did.
+    /// Versioning was never enabled.
     #[default]
     Off,
     /// Every put adds a version.
@@ -81,7 +81,7 @@ pub enum Versioning {
 }
 
 impl Bucket {
-    /// A new bucket: private, without versions or any configuration.
+    /// A new bucket: private, without versioning or any other configuration.
     #[must_use]
     pub fn new(name: &str, id: BucketId, owner: &str, created: Micros) -> Self {
         Self {
@@ -101,10 +101,10 @@ impl Bucket {
         }
     }
 
-    /// The stored form; the name is the row's key and not in it.
+    /// The stored form. The name is not in it, as the row's key has it.
     #[must_use]
     pub fn to_json(&self) -> Json {
-        let row = Row {
+        let row = StoredBucket {
             v: FORMAT,
             id: format!("{:032x}", u128::from_be_bytes(self.id.0)),
             owner: self.owner.clone(),
@@ -119,24 +119,24 @@ impl Bucket {
             public_access: self.public_access,
             location: self.location.clone(),
         };
-        // Strings, numbers and lists only: there is no map whose key could be something else.
+        // This cannot fail: there are only strings, numbers and lists, and no map with keys of another type.
         serde_json::to_value(row).unwrap_or_default()
     }
 
-    /// Reads [`Self::to_json`] back. What is optional may be absent: it was not there in an earlier version.
+    /// Reads [`Self::to_json`] back. Optional fields may be absent: earlier builds did not write them.
     ///
     /// # Errors
-    /// [`BadBucket`] for another format version, missing fields, or values that were not written here.
-    pub fn from_json(name: &str, json: &Json) -> Result<Self, BadBucket> {
-        let bad = |what: String| BadBucket { bucket: name.to_owned(), what };
+    /// [`StoredBucketError`] for another format version, missing fields, or values that no build writes.
+    pub fn from_json(name: &str, json: &Json) -> Result<Self, StoredBucketError> {
+        let bad = |reason: String| StoredBucketError { bucket: name.to_owned(), reason };
         match json.get("v").and_then(Json::as_u64) {
             Some(FORMAT) => {}
             Some(other) => return Err(bad(format!("unknown format version {other}"))),
             None => return Err(bad("no format version".to_owned())),
         }
-        let row = Row::deserialize(json).map_err(|error| bad(error.to_string()))?;
+        let row = StoredBucket::deserialize(json).map_err(|error| bad(error.to_string()))?;
         let id = bucket_id(&row.id).ok_or_else(|| bad("its id is not 32 hexadecimal digits".to_owned()))?;
-        let policy = row.policy.map(|text| Policy::parse(name, &text).map(Arc::new));
+        let policy = row.policy.map(|text| BucketPolicy::parse(name, &text).map(Arc::new));
         let policy = policy.transpose().map_err(|error| bad(format!("its policy: {error}")))?;
         Ok(Self {
             state: row.state,
@@ -152,17 +152,17 @@ impl Bucket {
         })
     }
 
-    /// Whether grants to the public count in the bucket's and its objects' lists.
+    /// Whether public grants in the ACLs of the bucket and its objects count.
     #[must_use]
-    pub fn counts_public_acls(&self) -> bool {
+    pub fn honours_public_acls(&self) -> bool {
         !self.public_access.is_some_and(|access| access.ignore_acls)
     }
 }
 
 /// Whether a bucket of this name can be created: 3 to 63 characters in labels between dots, each of lower-case letters,
-/// digits and inner hyphens; not an IPv4 address, not reserved here or at AWS.
+/// digits and inner hyphens; no IPv4 address, and no name reserved here or at AWS.
 #[must_use]
-pub fn valid_name(name: &str) -> bool {
+pub fn is_valid_bucket_name(name: &str) -> bool {
     (3..=63).contains(&name.len())
         && name.split('.').all(is_label)
         && name.parse::<Ipv4Addr>().is_err()
@@ -180,7 +180,7 @@ fn is_label(label: &str) -> bool {
         && bytes.iter().all(|byte| inside(byte) || *byte == b'-')
 }
 
-/// `999.1.1.1` is no address but shaped as one, and refused as well.
+/// Whether the name has the form of an IPv4 address: `999.1.1.1` is none, and AWS refuses it as well.
 fn looks_like_ipv4(name: &str) -> bool {
     name.split('.').count() == 4 && name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
@@ -193,24 +193,24 @@ fn bucket_id(text: &str) -> Option<BucketId> {
 
 /// Why a stored bucket cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadBucket {
-    /// Its name.
+pub struct StoredBucketError {
+    /// The name of the bucket.
     pub bucket: String,
-    /// What is wrong.
-    pub what: String,
+    /// The reason.
+    pub reason: String,
 }
 
-impl fmt::Display for BadBucket {
+impl fmt::Display for StoredBucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bucket {}: {}", self.bucket, self.what)
+        write!(f, "bucket {}: {}", self.bucket, self.reason)
     }
 }
 
-impl std::error::Error for BadBucket {}
+impl std::error::Error for StoredBucketError {}
 
 /// The stored form.
 #[derive(Serialize, Deserialize)]
-struct Row {
+struct StoredBucket {
     v: u64,
     id: String,
     owner: String,
@@ -230,7 +230,7 @@ struct Row {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<Tag>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    public_access: Option<PublicAccess>,
+    public_access: Option<PublicAccessBlock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
 }
@@ -252,17 +252,17 @@ mod tests {
             state: BucketState::Closing,
             versioning: Versioning::Suspended,
             acl: Acl { grants: vec![grant] },
-            policy: Some(Arc::new(Policy::parse("tea", text).unwrap())),
+            policy: Some(Arc::new(BucketPolicy::parse("tea", text).unwrap())),
             cors: Some(Cors { rules: vec![CorsRule { max_age: Some(5), ..CorsRule::default() }] }),
             lifecycle: Some(Lifecycle { rules: vec![rule] }),
             tags: vec![Tag { key: "k".into(), value: "v".into() }],
-            public_access: Some(PublicAccess { ignore_acls: true, ..PublicAccess::default() }),
+            public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
             ..Bucket::new("tea", BucketId([9; 16]), "owner", 1_700_000_000_000_001)
         }
     }
 
     #[test]
-    fn buckets_come_back_from_json_and_its_text() {
+    fn buckets_decode_from_json_and_from_its_text() {
         for bucket in [Bucket::new("milk", BucketId([0; 16]), "o", 1), full()] {
             let json = bucket.to_json();
             assert_eq!(Bucket::from_json(&bucket.name, &json).as_ref(), Ok(&bucket));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_bucket_still_opens() {
+    fn the_golden_bucket_still_decodes() {
         let golden = json!({
             "v": 1,
             "id": "09090909090909090909090909090909",
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_options_are_defaults() {
+    fn absent_options_get_their_defaults() {
         let least = json!({"v": 1, "id": "00000000000000000000000000000007", "owner": "o", "created": 3});
         let bucket = Bucket::from_json("tea", &least).unwrap();
         assert_eq!(bucket, Bucket::new("tea", BucketId(7_u128.to_be_bytes()), "o", 3));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_rows_are_refused() {
+    fn rows_of_no_known_build_are_refused() {
         let good = full().to_json();
         let changed = |name: &str, value: Json| {
             let mut json = good.clone();
@@ -333,10 +333,10 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn bucket_names_are_valid_or_refused() {
         let long = "a".repeat(64);
         for good in ["abc", "a-b", "1.2.3", "my.bucket-7", "a.b", "a--b", "123", &long[1..], "usages"] {
-            assert!(valid_name(good), "{good}");
+            assert!(is_valid_bucket_name(good), "{good}");
         }
         for bad in [
             "",
@@ -363,7 +363,7 @@ mod tests {
             "a/b",
             "a b",
         ] {
-            assert!(!valid_name(bad), "{bad}");
+            assert!(!is_valid_bucket_name(bad), "{bad}");
         }
     }
 }

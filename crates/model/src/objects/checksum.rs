@@ -1,4 +1,4 @@
-//! The five checksum algorithms, of a whole object or of the checksums of its parts.
+//! The five checksum algorithms of S3, over a whole object or over the checksums of its parts.
 
 mod combine;
 mod hasher;
@@ -6,13 +6,13 @@ mod hasher;
 mod tests;
 
 pub use combine::{combine_full, composite};
-pub use hasher::{Hasher, Md5};
+pub use hasher::{ChecksumHasher, Md5Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-/// An algorithm.
+/// A checksum algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Algorithm {
@@ -28,31 +28,43 @@ pub enum Algorithm {
     Sha256 = 5,
 }
 
-/// What there is to know about an algorithm.
-struct Facts {
+/// The properties of an algorithm.
+struct AlgorithmFacts {
     name: &'static str,
     header: &'static str,
     element: &'static str,
     digest_length: usize,
-    /// What checksums of multipart uploads may be computed over; the first is the default.
-    kinds: &'static [Kind],
+    /// The kinds of checksum for multipart uploads; the first is the default.
+    kinds: &'static [ChecksumKind],
 }
 
 impl Algorithm {
     /// Every algorithm.
     pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
 
-    fn facts(self) -> Facts {
-        let (name, header, element, digest_length, kinds): (_, _, _, _, &[Kind]) = match self {
-            Self::Crc32 => ("CRC32", "x-amz-checksum-crc32", "ChecksumCRC32", 4, &[Kind::Composite, Kind::FullObject]),
-            Self::Crc32c => {
-                ("CRC32C", "x-amz-checksum-crc32c", "ChecksumCRC32C", 4, &[Kind::Composite, Kind::FullObject])
+    fn facts(self) -> AlgorithmFacts {
+        let (name, header, element, digest_length, kinds): (_, _, _, _, &[ChecksumKind]) = match self {
+            Self::Crc32 => (
+                "CRC32",
+                "x-amz-checksum-crc32",
+                "ChecksumCRC32",
+                4,
+                &[ChecksumKind::Composite, ChecksumKind::FullObject],
+            ),
+            Self::Crc32c => (
+                "CRC32C",
+                "x-amz-checksum-crc32c",
+                "ChecksumCRC32C",
+                4,
+                &[ChecksumKind::Composite, ChecksumKind::FullObject],
+            ),
+            Self::Crc64Nvme => {
+                ("CRC64NVME", "x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[ChecksumKind::FullObject])
             }
-            Self::Crc64Nvme => ("CRC64NVME", "x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[Kind::FullObject]),
-            Self::Sha1 => ("SHA1", "x-amz-checksum-sha1", "ChecksumSHA1", 20, &[Kind::Composite]),
-            Self::Sha256 => ("SHA256", "x-amz-checksum-sha256", "ChecksumSHA256", 32, &[Kind::Composite]),
+            Self::Sha1 => ("SHA1", "x-amz-checksum-sha1", "ChecksumSHA1", 20, &[ChecksumKind::Composite]),
+            Self::Sha256 => ("SHA256", "x-amz-checksum-sha256", "ChecksumSHA256", 32, &[ChecksumKind::Composite]),
         };
-        Facts { name, header, element, digest_length, kinds }
+        AlgorithmFacts { name, header, element, digest_length, kinds }
     }
 
     /// Its name in headers and documents.
@@ -79,22 +91,21 @@ impl Algorithm {
         self.facts().digest_length
     }
 
-    /// What the checksum of a multipart upload may be computed over. An object put in one piece has a checksum of all bytes,
-    /// whatever the algorithm.
+    /// The kinds that the checksum of a multipart upload may have. An object put in one piece always has a full checksum.
     #[must_use]
-    pub fn multipart_kinds(self) -> &'static [Kind] {
+    pub fn multipart_kinds(self) -> &'static [ChecksumKind] {
         self.facts().kinds
     }
 
     /// Whether the checksum of a multipart upload may be of this kind.
     #[must_use]
-    pub fn allows(self, kind: Kind) -> bool {
+    pub fn allows(self, kind: ChecksumKind) -> bool {
         self.multipart_kinds().contains(&kind)
     }
 
-    /// What the checksum of a multipart upload is computed over when its client does not say.
+    /// The kind of the checksum of a multipart upload whose client names none.
     #[must_use]
-    pub fn default_kind(self) -> Kind {
+    pub fn default_kind(self) -> ChecksumKind {
         self.multipart_kinds()[0]
     }
 
@@ -123,17 +134,17 @@ impl Algorithm {
     }
 }
 
-/// What a checksum was computed over.
+/// The bytes that a checksum is computed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ChecksumKind {
     /// All bytes: `FULL_OBJECT`.
     FullObject = 1,
     /// The checksums of the parts, with their count: `COMPOSITE`.
     Composite = 2,
 }
 
-impl Kind {
+impl ChecksumKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::FullObject, Self::Composite];
 
@@ -172,24 +183,24 @@ pub struct Checksum {
     pub algorithm: Algorithm,
     /// The digest, big endian.
     pub digest: Bytes,
-    /// How many parts it is made of, at least one; `None` over all bytes.
+    /// The number of parts of a composite checksum, at least one; `None` for a full checksum.
     pub parts: Option<u32>,
 }
 
 impl Checksum {
-    /// The checksum of all bytes that has this digest.
+    /// A full checksum with this digest.
     #[must_use]
     pub fn full(algorithm: Algorithm, digest: Bytes) -> Self {
         Self { algorithm, digest, parts: None }
     }
 
-    /// What it was computed over.
+    /// Its kind.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        if self.parts.is_some() { Kind::Composite } else { Kind::FullObject }
+    pub fn kind(&self) -> ChecksumKind {
+        if self.parts.is_some() { ChecksumKind::Composite } else { ChecksumKind::FullObject }
     }
 
-    /// As clients see it: base64, and `-` with the count when it is made of parts.
+    /// Its text form in headers and documents: base64, followed by `-` and the number of parts when it is composite.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = STANDARD.encode(&self.digest);
@@ -199,11 +210,11 @@ impl Checksum {
         text
     }
 
-    /// Reads [`Self::text`] back; `None` for anything that is no checksum of this algorithm.
+    /// Reads [`Self::text`] back; `None` for text that is no checksum of this algorithm.
     #[must_use]
     pub fn parse(algorithm: Algorithm, text: &str) -> Option<Self> {
         let text = text.trim();
-        // The alphabet has no hyphen.
+        // Base64 has no hyphen, so the first one separates the count.
         let (digest, parts) = match text.split_once('-') {
             Some((digest, count)) => (digest, Some(part_count(count)?)),
             None => (text, None),
@@ -213,7 +224,7 @@ impl Checksum {
     }
 }
 
-/// A count of parts as it is spelled behind the hyphen of a checksum or an entity tag.
+/// The number of parts after the hyphen of a checksum or an entity tag.
 pub(super) fn part_count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count: &u32| *count > 0 && count.to_string() == text)
 }

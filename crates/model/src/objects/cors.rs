@@ -1,4 +1,4 @@
-//! Rules for browsers: which pages of other origins may ask what.
+//! CORS rules: the requests that browsers may send for pages of other origins.
 
 use std::fmt;
 
@@ -6,117 +6,117 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::CORS_RULES_MAX;
 
-/// What a name of a rule may have, in characters.
-const MAX_ID: usize = 255;
+/// Longest ID of a rule, in characters.
+const ID_CHARS_MAX: usize = 255;
 
-/// Methods a rule may name.
+/// The methods that a rule may allow.
 const METHODS: &[&str] = &["GET", "PUT", "POST", "DELETE", "HEAD"];
 
-/// The rules of a bucket; the first that matches counts.
+/// The CORS rules of a bucket; the first that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cors {
-    /// Up to 100.
+    /// The rules in order, at most [`CORS_RULES_MAX`].
     pub rules: Vec<CorsRule>,
 }
 
-/// A rule.
+/// A CORS rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CorsRule {
-    /// Its name, if it has one.
+    /// Its ID.
     pub id: Option<String>,
-    /// Origins, each with at most one `*`.
+    /// `AllowedOrigin`s, each with at most one `*`.
     pub origins: Vec<String>,
-    /// Methods.
+    /// `AllowedMethod`s.
     pub methods: Vec<String>,
-    /// Headers that may be asked with, each with at most one `*`.
+    /// `AllowedHeader`s, each with at most one `*`.
     pub headers: Vec<String>,
-    /// Headers that scripts may see.
+    /// `ExposeHeader`s: response headers that scripts may read.
     pub expose: Vec<String>,
-    /// How many seconds an answer to a preflight holds.
+    /// `MaxAgeSeconds`: how long a browser may cache the answer to a preflight.
     pub max_age: Option<u32>,
 }
 
 impl Cors {
-    /// The first rule for a request of `method` from a page of `origin` that sends `headers`, and the value of
-    /// `Access-Control-Allow-Origin`: `*` where the rule is for all origins, or the origin itself.
+    /// The first rule that allows a request of `method` with `headers` from a page of `origin`, and the value of
+    /// `Access-Control-Allow-Origin`: `*` when the rule allows all origins, else the origin.
     #[must_use]
-    pub fn matches<'a>(&'a self, origin: &'a str, method: &str, headers: &[&str]) -> Option<(&'a CorsRule, &'a str)> {
-        self.rules.iter().find_map(|rule| Some((rule, rule.allows(origin, method, headers)?)))
+    pub fn find_rule<'a>(&'a self, origin: &'a str, method: &str, headers: &[&str]) -> Option<(&'a CorsRule, &'a str)> {
+        self.rules.iter().find_map(|rule| Some((rule, rule.allowed_origin(origin, method, headers)?)))
     }
 
-    /// Checks what a client wants to store.
+    /// Checks rules that a client wants to store.
     ///
     /// # Errors
-    /// [`BadCors`] for no or too many rules, rules without origin or method, unknown methods, or too many wildcards.
-    pub fn validate(&self) -> Result<(), BadCors> {
+    /// [`CorsError`] for no or too many rules, rules without origin or method, unknown methods, or too many wildcards.
+    pub fn validate(&self) -> Result<(), CorsError> {
         match self.rules.len() {
-            0 => return Err(BadCors::malformed("There has to be at least one CORSRule.")),
+            0 => return Err(CorsError::malformed("There has to be at least one CORSRule.")),
             1..=CORS_RULES_MAX => {}
-            _ => return Err(BadCors::invalid(format!("A bucket may have at most {CORS_RULES_MAX} CORS rules."))),
+            _ => return Err(CorsError::invalid(format!("A bucket may have at most {CORS_RULES_MAX} CORS rules."))),
         }
         self.rules.iter().try_for_each(CorsRule::validate)
     }
 }
 
 impl CorsRule {
-    fn allows<'a>(&self, origin: &'a str, method: &str, headers: &[&str]) -> Option<&'a str> {
-        let named = self.origins.iter().find(|pattern| fits(pattern.as_bytes(), origin.as_bytes()))?;
+    fn allowed_origin<'a>(&self, origin: &'a str, method: &str, headers: &[&str]) -> Option<&'a str> {
+        let named = self.origins.iter().find(|pattern| matches_pattern(pattern.as_bytes(), origin.as_bytes()))?;
         let lower: Vec<_> = self.headers.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
-        let asked = |header: &&str| {
+        let is_allowed = |header: &&str| {
             let header = header.trim().to_ascii_lowercase();
-            lower.iter().any(|pattern| fits(pattern.as_bytes(), header.as_bytes()))
+            lower.iter().any(|pattern| matches_pattern(pattern.as_bytes(), header.as_bytes()))
         };
-        let allowed = self.methods.iter().any(|known| known == method) && headers.iter().all(asked);
+        let allowed = self.methods.iter().any(|known| known == method) && headers.iter().all(is_allowed);
         allowed.then_some(if named == "*" { "*" } else { origin })
     }
 
-    fn validate(&self) -> Result<(), BadCors> {
+    fn validate(&self) -> Result<(), CorsError> {
         if self.origins.is_empty() || self.methods.is_empty() {
-            return Err(BadCors::malformed("A CORSRule needs an AllowedOrigin and an AllowedMethod."));
+            return Err(CorsError::malformed("A CORSRule needs an AllowedOrigin and an AllowedMethod."));
         }
-        if self.id.as_ref().is_some_and(|id| id.chars().count() > MAX_ID) {
-            return Err(BadCors::invalid(format!("The ID of a CORS rule has at most {MAX_ID} characters.")));
+        if self.id.as_ref().is_some_and(|id| id.chars().count() > ID_CHARS_MAX) {
+            return Err(CorsError::invalid(format!("The ID of a CORS rule has at most {ID_CHARS_MAX} characters.")));
         }
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
-            return Err(BadCors::invalid(format!("A CORS rule cannot be for the method {method}.")));
+            return Err(CorsError::invalid(format!("A CORS rule cannot be for the method {method}.")));
         }
         let stars = |text: &&String| text.bytes().filter(|byte| *byte == b'*').count();
         if let Some(origin) = self.origins.iter().find(|origin| stars(origin) > 1) {
-            return Err(BadCors::invalid(format!("An AllowedOrigin can have one wildcard, {origin} has more.")));
+            return Err(CorsError::invalid(format!("An AllowedOrigin can have one wildcard, {origin} has more.")));
         }
         if let Some(header) = self.headers.iter().find(|header| stars(header) > 1) {
-            return Err(BadCors::invalid(format!("An AllowedHeader can have one wildcard, {header} has more.")));
+            return Err(CorsError::invalid(format!("An AllowedHeader can have one wildcard, {header} has more.")));
         }
         if let Some(header) = self.expose.iter().find(|header| stars(header) > 0) {
-            return Err(BadCors::invalid(format!("An ExposeHeader can have no wildcard, {header} has one.")));
+            return Err(CorsError::invalid(format!("An ExposeHeader can have no wildcard, {header} has one.")));
         }
         Ok(())
     }
 }
 
-/// Whether `text` is as `pattern` says, which has at most one `*`.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether `text` matches `pattern`, which has at most one `*`.
+fn matches_pattern(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.iter().position(|byte| *byte == b'*') {
         None => pattern == text,
         Some(star) => {
-            let (before, behind) = (&pattern[..star], &pattern[star + 1..]);
-            text.len() >= before.len() + behind.len() && text.starts_with(before) && text.ends_with(behind)
+            let (before, after) = (&pattern[..star], &pattern[star + 1..]);
+            text.len() >= before.len() + after.len() && text.starts_with(before) && text.ends_with(after)
         }
     }
 }
 
-/// Why rules are refused.
+/// Why CORS rules are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadCors {
-    /// Whether the document has the wrong shape (`MalformedXML`), not a wrong value (`InvalidRequest`).
+pub struct CorsError {
+    /// Whether the document has the wrong form (`MalformedXML`) rather than a wrong value (`InvalidRequest`).
     pub malformed: bool,
-    /// What is wrong, for the client.
+    /// The reason, for the client.
     pub message: String,
 }
 
-impl BadCors {
+impl CorsError {
     fn malformed(message: &str) -> Self {
         Self { malformed: true, message: message.to_owned() }
     }
@@ -126,13 +126,13 @@ impl BadCors {
     }
 }
 
-impl fmt::Display for BadCors {
+impl fmt::Display for CorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for BadCors {}
+impl std::error::Error for CorsError {}
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_counts() {
+    fn the_first_rule_that_matches_decides() {
         let cors = Cors {
             rules: vec![
                 rule(&["http://a", "https://*.b.com"], &["GET", "PUT"], &["x-amz-*", "Content-Type"]),
@@ -156,7 +156,7 @@ mod tests {
             ],
         };
         let found = |origin, method, headers: &[&str]| {
-            let (found, allowed) = cors.matches(origin, method, headers)?;
+            let (found, allowed) = cors.find_rule(origin, method, headers)?;
             Some((cors.rules.iter().position(|rule| rule == found)?, allowed.to_owned()))
         };
         assert_eq!(found("http://a", "GET", &["X-Amz-Meta-A", "content-type"]), Some((0, "http://a".into())));
@@ -171,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn a_star_does_not_let_its_sides_overlap() {
-        assert!(!fits(b"ab*bc", b"abc"));
-        assert!(fits(b"ab*bc", b"abbc"));
-        assert!(fits(b"*", b""));
-        assert!(!fits(b"", b"a"));
+    fn the_sides_of_a_star_do_not_overlap() {
+        assert!(!matches_pattern(b"ab*bc", b"abc"));
+        assert!(matches_pattern(b"ab*bc", b"abbc"));
+        assert!(matches_pattern(b"*", b""));
+        assert!(!matches_pattern(b"", b"a"));
     }
 
     #[test]
-    fn validation() {
+    fn bad_rules_are_refused() {
         let good = rule(&["*"], METHODS, &["*"]);
         let check = |rules: Vec<CorsRule>| Cors { rules }.validate().map_err(|bad| bad.malformed);
         assert_eq!(check(vec![good.clone()]), Ok(()));

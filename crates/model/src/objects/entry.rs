@@ -1,12 +1,12 @@
-//! Entries of listings: the shadows of heads.
+//! Listing entries of keys and uploads. Each is the derived row of a head: the store keeps it in step with the head.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder, put_ordered, take_ordered};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
 use crate::rows::Micros;
 
-use super::checksum::{Algorithm, Kind};
-use super::head::Head;
+use super::checksum::{Algorithm, ChecksumKind};
+use super::head::ObjectHead;
 use super::ids::UploadId;
 use super::upload::Upload;
 use super::version::fields::{self, algorithm_and_kind, optional, put_algorithm, put_optional, put_text, text};
@@ -14,30 +14,30 @@ use super::version::{Etag, Object, SystemHeader};
 
 const VERSION: u8 = 1;
 
-/// What listings show of a key; the shadow of its head. A key without any version has none.
+/// The listing entry of a key, derived from its head. A key without any version has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// When the current version was written.
+pub struct ListingEntry {
+    /// The last modification of the current version.
     pub modified: Micros,
     /// Canonical id of its owner.
     pub owner: String,
-    /// The object; `None` when the current version is a delete marker: such a key shows in the list of versions alone.
-    pub object: Option<EntryObject>,
+    /// The object; `None` when the current version is a delete marker, which only the list of versions shows.
+    pub object: Option<ListedObject>,
 }
 
-impl Entry {
-    /// What the shadow of this head says; `None`: it is not there.
+impl ListingEntry {
+    /// The entry of the key with this head; `None` when the key has no version.
     #[must_use]
-    pub fn of(head: &Head) -> Option<Self> {
+    pub fn of(head: &ObjectHead) -> Option<Self> {
         let current = head.current.as_ref()?;
-        let object = current.object.as_ref().map(EntryObject::of);
+        let object = current.object.as_ref().map(ListedObject::of);
         Some(Self { modified: current.modified, owner: current.owner.clone(), object })
     }
 
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(64 + self.owner.len());
+        let mut out = FieldEncoder::with_capacity(64 + self.owner.len());
         out.u8(VERSION);
         out.u64(self.modified);
         put_text(&mut out, &self.owner);
@@ -53,15 +53,15 @@ impl Entry {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let entry = Self {
             modified: rest.u64()?,
             owner: text(&mut rest)?,
             object: optional(&mut rest, |rest| {
-                Ok(EntryObject {
+                Ok(ListedObject {
                     etag: fields::etag(rest)?,
                     length: rest.varint()?,
                     storage_class: optional(rest, text)?,
@@ -74,21 +74,21 @@ impl Entry {
     }
 }
 
-/// What listings show of an object.
+/// The properties of an object that listings show.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryObject {
+pub struct ListedObject {
     /// Its entity tag.
     pub etag: Etag,
     /// Its length in bytes.
     pub length: u64,
-    /// Its storage class, when it is not `STANDARD`.
+    /// Its storage class; `None` is `STANDARD`.
     pub storage_class: Option<String>,
     /// Algorithm and kind of its checksum.
-    pub checksum: Option<(Algorithm, Kind)>,
+    pub checksum: Option<(Algorithm, ChecksumKind)>,
 }
 
-impl EntryObject {
-    /// What listings show of this object.
+impl ListedObject {
+    /// The properties of this object.
     #[must_use]
     pub fn of(object: &Object) -> Self {
         Self {
@@ -100,23 +100,23 @@ impl EntryObject {
     }
 }
 
-/// What the list of uploads shows of one; the shadow of the upload's head while it is open.
+/// The entry of an upload in the list of uploads, derived from the upload's head while it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadEntry {
-    /// When it was begun.
+    /// The time of its creation.
     pub initiated: Micros,
-    /// Canonical id of who began it.
+    /// Canonical id of its creator.
     pub initiator: String,
-    /// Canonical id of the owner of the object to be.
+    /// Canonical id of the owner of the future object.
     pub owner: String,
-    /// The storage class, when it is not `STANDARD`.
+    /// The storage class of the future object; `None` is `STANDARD`.
     pub storage_class: Option<String>,
-    /// Algorithm and kind of the checksum to be.
-    pub checksum: Option<(Algorithm, Kind)>,
+    /// Algorithm and kind of the future object's checksum.
+    pub checksum: Option<(Algorithm, ChecksumKind)>,
 }
 
 impl UploadEntry {
-    /// What the shadow of this upload's head says; `None`, it is not there, once the upload is done or was given up.
+    /// The entry of this upload; `None` when it is done or aborted.
     #[must_use]
     pub fn of(upload: &Upload) -> Option<Self> {
         let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
@@ -132,7 +132,7 @@ impl UploadEntry {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(64 + self.initiator.len() + self.owner.len());
+        let mut out = FieldEncoder::with_capacity(64 + self.initiator.len() + self.owner.len());
         out.u8(VERSION);
         out.u64(self.initiated);
         put_text(&mut out, &self.initiator);
@@ -145,9 +145,9 @@ impl UploadEntry {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let entry = Self {
             initiated: rest.u64()?,
@@ -161,7 +161,7 @@ impl UploadEntry {
     }
 }
 
-/// Name of the entry of an upload: sorts by key, then as uploads were begun.
+/// Row name of the entry of an upload. Names sort by key, then by the time of creation.
 #[must_use]
 pub fn upload_entry_name(key: &[u8], upload: UploadId) -> Bytes {
     let mut name = Vec::with_capacity(key.len() + 24);
@@ -170,7 +170,7 @@ pub fn upload_entry_name(key: &[u8], upload: UploadId) -> Bytes {
     name.into()
 }
 
-/// Where the entries of `key` and of all keys behind it begin: no name of an earlier key is as great.
+/// The lower bound of the entry names of `key` and all later keys: the names of earlier keys are below it.
 #[must_use]
 pub fn upload_entries_from(key: &[u8]) -> Bytes {
     let mut name = Vec::with_capacity(key.len() + 8);
@@ -178,7 +178,7 @@ pub fn upload_entries_from(key: &[u8]) -> Bytes {
     name.into()
 }
 
-/// The key and the upload that [`upload_entry_name`] named.
+/// The key and the upload of a name made by [`upload_entry_name`].
 ///
 /// # Errors
 /// [`DecodeError`] for a name of another form.
@@ -203,11 +203,11 @@ mod tests {
     use crate::objects::version::Version;
     use crate::objects::version::tests::{algorithm, damage, etag, golden, kind, version};
 
-    fn entry() -> impl Strategy<Value = Entry> {
+    fn entry() -> impl Strategy<Value = ListingEntry> {
         let checksum = option::of((algorithm(), kind()));
         let object = (etag(), any::<u64>(), option::of(any::<String>()), checksum)
-            .prop_map(|(etag, length, storage_class, checksum)| EntryObject { etag, length, storage_class, checksum });
-        (any::<u64>(), any::<String>(), option::of(object)).prop_map(|(modified, owner, object)| Entry {
+            .prop_map(|(etag, length, storage_class, checksum)| ListedObject { etag, length, storage_class, checksum });
+        (any::<u64>(), any::<String>(), option::of(object)).prop_map(|(modified, owner, object)| ListingEntry {
             modified,
             owner,
             object,
@@ -224,8 +224,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back(entry in entry(), upload in upload_entry()) {
-            prop_assert_eq!(Entry::decode(entry.encode()), Ok(entry));
+        fn entries_decode_to_themselves(entry in entry(), upload in upload_entry()) {
+            prop_assert_eq!(ListingEntry::decode(entry.encode()), Ok(entry));
             prop_assert_eq!(UploadEntry::decode(upload.encode()), Ok(upload));
         }
 
@@ -233,23 +233,23 @@ mod tests {
         fn damaged_entries_fail_or_decode_without_panic(
             entry in entry(), upload in upload_entry(), at: usize, bit in 0..8_u8,
         ) {
-            damage(&entry.encode(), at, bit, Entry::decode);
+            damage(&entry.encode(), at, bit, ListingEntry::decode);
             damage(&upload.encode(), at, bit, UploadEntry::decode);
         }
 
         #[test]
-        fn any_bytes_are_an_entry_or_an_error(bytes: Vec<u8>) {
-            let _ = Entry::decode(bytes.clone().into());
+        fn random_bytes_are_an_entry_or_an_error(bytes: Vec<u8>) {
+            let _ = ListingEntry::decode(bytes.clone().into());
             let _ = UploadEntry::decode(bytes.clone().into());
-            let _ = Entry::decode([&[VERSION], &bytes[..]].concat().into());
+            let _ = ListingEntry::decode([&[VERSION], &bytes[..]].concat().into());
             let _ = UploadEntry::decode([&[VERSION], &bytes[..]].concat().into());
             let _ = upload_of_entry_name(&bytes);
         }
 
         #[test]
-        fn an_entry_says_what_the_head_says(current in version(), older: bool) {
-            let head = Head { current: Some(current.clone()), older, ..Head::default() };
-            let entry = Entry::of(&head).unwrap();
+        fn an_entry_has_the_properties_of_the_current_version(current in version(), older: bool) {
+            let head = ObjectHead { current: Some(current.clone()), older, ..ObjectHead::default() };
+            let entry = ListingEntry::of(&head).unwrap();
             prop_assert_eq!((entry.modified, &entry.owner), (current.modified, &current.owner));
             prop_assert_eq!(entry.object.map(|entry| (entry.etag, entry.length)),
                 current.object.map(|object| (object.etag, object.length())));
@@ -267,21 +267,21 @@ mod tests {
 
     /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
     #[test]
-    fn the_golden_entries_still_open() {
-        let head = Head { current: Some(golden()), ..Head::default() };
-        let entry = Entry::of(&head).unwrap();
+    fn the_golden_entries_still_decode() {
+        let head = ObjectHead { current: Some(golden()), ..ObjectHead::default() };
+        let entry = ListingEntry::of(&head).unwrap();
         let row = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x03ann\x01\
             \x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x00\x03\x00\x01\x01\x01";
         assert_eq!(entry.encode().as_ref(), row);
-        assert_eq!(Entry::decode(Bytes::from_static(row)), Ok(entry));
+        assert_eq!(ListingEntry::decode(Bytes::from_static(row)), Ok(entry));
         let odd = [&row[..13], &[2], &row[14..]].concat();
-        assert_eq!(Entry::decode(odd.into()), Err(DecodeError::Invalid("presence")));
+        assert_eq!(ListingEntry::decode(odd.into()), Err(DecodeError::Invalid("presence")));
         let upload = UploadEntry {
             initiated: 7,
             initiator: "ann".into(),
             owner: "bob".into(),
             storage_class: Some("COLD".into()),
-            checksum: Some((Algorithm::Sha1, Kind::Composite)),
+            checksum: Some((Algorithm::Sha1, ChecksumKind::Composite)),
         };
         let row = b"\x01\x00\x00\x00\x00\x00\x00\x00\x07\x03ann\x03bob\x01\x04COLD\x01\x04\x02";
         assert_eq!(upload.encode().as_ref(), row);
@@ -292,11 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn markers_have_entries_and_keys_without_versions_have_none() {
-        assert_eq!(Entry::of(&Head { older: true, ..Head::default() }), None);
+    fn delete_markers_have_entries_and_keys_without_versions_have_none() {
+        assert_eq!(ListingEntry::of(&ObjectHead { older: true, ..ObjectHead::default() }), None);
         let marker = Version { object: None, ..golden() };
-        let head = Head { current: Some(marker), ..Head::default() };
-        assert_eq!(Entry::of(&head), Some(Entry { modified: 7, owner: "ann".into(), object: None }));
+        let head = ObjectHead { current: Some(marker), ..ObjectHead::default() };
+        assert_eq!(ListingEntry::of(&head), Some(ListingEntry { modified: 7, owner: "ann".into(), object: None }));
     }
 
     proptest! {

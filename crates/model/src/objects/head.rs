@@ -1,8 +1,8 @@
-//! The head of a key: the one row that every change of the key compares and sets.
+//! The head of an S3 key: the row that every change of the key compares and sets.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
 
 use super::ids::VersionId;
@@ -15,29 +15,29 @@ const NULL: u8 = 2;
 const OLDER: u8 = 4;
 const SHARED: u8 = 8;
 
-/// What the head row holds. Versions that are not current have rows of their own behind it, newest first.
+/// The head of an S3 key. Noncurrent versions have rows of their own after it, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Head {
-    /// The current version; `None` when no version is left: the head then stays a day, so that its stamp orders what follows
-    /// (and its listing entry is not taken for newer than the next one).
+pub struct ObjectHead {
+    /// The current version; `None` when no version is left. The head then stays for a day: without its stamp, the next put
+    /// could get a smaller one, and its listing entry would lose to the removal of the old entry.
     pub current: Option<Version>,
-    /// The version clients know as `null`, when it has a row of its own.
+    /// The version with the version id `null`, when it has a row of its own.
     pub null: Option<VersionId>,
-    /// Whether versions that are not current have rows.
+    /// Whether there are rows of noncurrent versions.
     pub older: bool,
-    /// Whether versions may name the same bytes, a copy of the key onto itself among them: only then must all be looked
-    /// through when one goes.
+    /// Whether two versions may reference the same bytes, as a copy of the key onto itself makes them. Only then must the
+    /// removal of a version read all others before it releases the bytes.
     pub shared: bool,
-    /// What nobody names any more and may still have to be removed: done by whoever touches the head next.
+    /// Bytes that no version references any more. The next change of the head removes them, in case this one could not.
     pub release: Vec<Release>,
 }
 
-impl Head {
+impl ObjectHead {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let room = 32 + 32 * self.release.len() + self.current.as_ref().map_or(0, Version::room);
-        let mut out = Encoder::with_capacity(room);
+        let size = 32 + 32 * self.release.len() + self.current.as_ref().map_or(0, Version::size_hint);
+        let mut out = FieldEncoder::with_capacity(size);
         out.u8(VERSION);
         let (current, null) = (u8::from(self.current.is_some()), u8::from(self.null.is_some()));
         let (older, shared) = (u8::from(self.older), u8::from(self.shared));
@@ -52,12 +52,12 @@ impl Head {
         out.finish()
     }
 
-    /// Reads the stored form; the body of the current version shares its memory.
+    /// Reads the stored form. The body of the current version shares its memory.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let flags = rest.u8()?;
         if flags & !(CURRENT | NULL | OLDER | SHARED) != 0 {
@@ -75,17 +75,17 @@ impl Head {
     }
 }
 
-/// Bytes that are to be removed.
+/// A reference to bytes that are to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// A blob.
     Blob(BlobId),
-    /// A manifest and the blobs it names.
+    /// A manifest and the blobs of its parts.
     Parts(VersionId),
 }
 
 impl Release {
-    fn put(&self, out: &mut Encoder) {
+    fn put(&self, out: &mut FieldEncoder) {
         match self {
             Self::Blob(blob) => {
                 out.u8(0);
@@ -98,7 +98,7 @@ impl Release {
         }
     }
 
-    fn take(rest: &mut Decoder) -> Result<Self, DecodeError> {
+    fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         match rest.u8()? {
             0 => Ok(Self::Blob(BlobId(array(rest)?))),
             1 => Ok(Self::Parts(VersionId(array(rest)?))),
@@ -116,35 +116,35 @@ mod tests {
     use super::*;
     use crate::objects::version::tests::{GOLDEN, blob, damage, golden, version, version_id};
 
-    fn head() -> impl Strategy<Value = Head> {
+    fn head() -> impl Strategy<Value = ObjectHead> {
         let release = prop_oneof![blob().prop_map(Release::Blob), version_id().prop_map(Release::Parts)];
         let flags = (any::<bool>(), any::<bool>());
         (option::of(version()), option::of(version_id()), flags, vec(release, 0..10))
-            .prop_map(|(current, null, (older, shared), release)| Head { current, null, older, shared, release })
+            .prop_map(|(current, null, (older, shared), release)| ObjectHead { current, null, older, shared, release })
     }
 
     proptest! {
         #[test]
-        fn heads_come_back(head in head()) {
-            prop_assert_eq!(Head::decode(head.encode()), Ok(head));
+        fn heads_decode_to_themselves(head in head()) {
+            prop_assert_eq!(ObjectHead::decode(head.encode()), Ok(head));
         }
 
         #[test]
         fn damaged_heads_fail_or_decode_without_panic(head in head(), at: usize, bit in 0..8_u8) {
-            damage(&head.encode(), at, bit, Head::decode);
+            damage(&head.encode(), at, bit, ObjectHead::decode);
         }
 
         #[test]
-        fn any_bytes_are_a_head_or_an_error(flags in 0..16_u8, bytes: Vec<u8>) {
-            let _ = Head::decode(bytes.clone().into());
-            let _ = Head::decode([&[VERSION, flags], &bytes[..]].concat().into());
+        fn random_bytes_are_a_head_or_an_error(flags in 0..16_u8, bytes: Vec<u8>) {
+            let _ = ObjectHead::decode(bytes.clone().into());
+            let _ = ObjectHead::decode([&[VERSION, flags], &bytes[..]].concat().into());
         }
     }
 
     /// The stored form, byte for byte: a change here is a change of format and needs a new version.
     #[test]
-    fn the_golden_heads_still_open() {
-        let full = Head {
+    fn the_golden_heads_still_decode() {
+        let full = ObjectHead {
             current: Some(golden()),
             null: Some(VersionId([0x55; 16])),
             older: true,
@@ -153,14 +153,14 @@ mod tests {
         };
         let row = [&[1, 15], &[0x55; 16][..], &[2, 0], &[0x66; 24], &[1], &[0x77; 16], GOLDEN].concat();
         assert_eq!(full.encode(), row);
-        assert_eq!(Head::decode(row.into()), Ok(full));
-        assert_eq!(Head::default().encode().as_ref(), [1, 0, 0]);
-        assert_eq!(Head::decode(Bytes::from_static(&[1, 0, 0])), Ok(Head::default()));
+        assert_eq!(ObjectHead::decode(row.into()), Ok(full));
+        assert_eq!(ObjectHead::default().encode().as_ref(), [1, 0, 0]);
+        assert_eq!(ObjectHead::decode(Bytes::from_static(&[1, 0, 0])), Ok(ObjectHead::default()));
     }
 
     #[test]
-    fn what_a_newer_build_wrote_is_not_guessed_at() {
-        let decode = |row: &'static [u8]| Head::decode(Bytes::from_static(row));
+    fn rows_of_a_newer_build_are_errors() {
+        let decode = |row: &'static [u8]| ObjectHead::decode(Bytes::from_static(row));
         assert_eq!(decode(&[2, 0, 0]), Err(DecodeError::UnknownVersion(2)));
         assert_eq!(decode(&[1, 16, 0]), Err(DecodeError::Invalid("head flags")));
         assert_eq!(decode(&[1, 0, 1, 2]), Err(DecodeError::Invalid("release kind")));
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn an_inline_body_shares_the_memory_of_its_row() {
         use crate::objects::version::ObjectBody;
-        let row = Head { current: Some(golden()), ..Head::default() }.encode();
-        let object = Head::decode(row.clone()).unwrap().current.unwrap().object.unwrap();
+        let row = ObjectHead { current: Some(golden()), ..ObjectHead::default() }.encode();
+        let object = ObjectHead::decode(row.clone()).unwrap().current.unwrap().object.unwrap();
         let ObjectBody::Inline(body) = object.body else { panic!("the body is inline") };
         assert_eq!(body.as_ptr(), row[row.len() - 3..].as_ptr());
     }

@@ -1,4 +1,4 @@
-//! Ids: of buckets, versions and uploads.
+//! Ids of buckets, versions and uploads.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,42 +6,42 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::hash::id128;
 use crate::rows::Stamp;
 
-/// Identity of a bucket. A bucket made again under the same name has another one, so nothing of the old one comes back.
+/// Identity of a bucket. A new bucket under an old name has another id, so no row of the old bucket shows in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketId(pub [u8; 16]);
 
 impl BucketId {
-    /// The bucket that `actor` made at `stamp`.
+    /// The id of the bucket that `actor` creates at `stamp`.
     #[must_use]
     pub fn new(stamp: Stamp, actor: u64) -> Self {
         Self(pair(stamp, actor))
     }
 }
 
-/// Identity of a version of an object; newer ones sort first.
+/// Identity of a version of an object. Newer versions sort first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VersionId(pub [u8; 16]);
 
 impl VersionId {
-    /// The version that `actor` wrote at `stamp`.
+    /// The id of the version that `actor` writes at `stamp`.
     #[must_use]
     pub fn new(stamp: Stamp, actor: u64) -> Self {
         Self(pair(!stamp, actor))
     }
 
-    /// When it was made.
+    /// The stamp of its write.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         !first(&self.0)
     }
 
-    /// Who made it: a run of a process.
+    /// The actor that wrote it.
     #[must_use]
     pub fn actor(&self) -> u64 {
         u128::from_be_bytes(self.0) as u64
     }
 
-    /// As clients see it: 32 hexadecimal digits.
+    /// Its text form for clients: 32 hexadecimal digits.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.0))
@@ -55,25 +55,25 @@ impl VersionId {
     }
 }
 
-/// Identity of a multipart upload; begins with the time, so ids sort as uploads were begun.
+/// Identity of a multipart upload. It begins with the time, so ids sort by the creation of the uploads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UploadId(pub [u8; 16]);
 
 impl UploadId {
-    /// The upload that `actor` began at `stamp`. What is behind the time cannot be told from another upload's id.
+    /// The id of the upload that `actor` begins at `stamp`. Half of the id is a hash, so clients cannot derive it from another.
     #[must_use]
     pub fn new(stamp: Stamp, actor: u64) -> Self {
         let hidden = (id128(&[&stamp.to_be_bytes(), &actor.to_be_bytes()]) >> 64) as u64;
         Self(pair(stamp, hidden))
     }
 
-    /// When it was begun.
+    /// The stamp of its creation.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         first(&self.0)
     }
 
-    /// As clients see it: base64url without padding, as Riak CS spells its own.
+    /// Its text form for clients: base64url without padding, as in Riak CS.
     #[must_use]
     pub fn text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_come_back_from_their_texts() {
+    fn ids_parse_from_their_texts() {
         let (version, upload) = (VersionId::new(7, 8), UploadId::new(7, 8));
         assert_eq!(VersionId::from_text(&version.text()), Some(version));
         assert_eq!(UploadId::from_text(&upload.text()), Some(upload));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_versions_and_older_uploads_come_first() {
+    fn newer_versions_and_older_uploads_sort_first() {
         assert!(VersionId::new(9, 1) < VersionId::new(8, 1));
         assert!(UploadId::new(8, 1) < UploadId::new(9, 1));
     }

@@ -1,4 +1,4 @@
-//! Pages of keys and common prefixes, and of parts. Pure: whoever reads the rows asks a page what to read next.
+//! Pages of keys and common prefixes, and of parts. Pure: a page tells the caller which rows to read next.
 
 mod parts;
 #[cfg(test)]
@@ -8,50 +8,49 @@ pub use parts::{PartsPage, parts_page};
 
 use bytes::Bytes;
 
-/// What a client asked to list.
+/// The parameters of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyQuery {
-    /// What keys begin with.
+    /// The prefix of the keys to list.
     pub prefix: Bytes,
-    /// Where keys are cut: what they have in common up to its first occurrence behind the prefix is one entry. Empty: nowhere.
+    /// Keys with the same text up to the first delimiter after the prefix are one common prefix. Empty: there are none.
     pub delimiter: Bytes,
-    /// Keys up to this one have been listed; a common prefix it lies in has been, too. Empty: nothing has been.
+    /// The marker: keys up to this one are already listed, and the common prefix that it lies in. Empty: none are.
     pub after: Bytes,
-    /// Whether `after` has entries left (versions or uploads behind a second marker): whoever feeds them leaves out the
-    /// others.
-    pub after_again: bool,
-    /// Most keys and common prefixes together.
+    /// Whether `after` has further entries: versions or uploads after a second marker. The caller leaves out the listed ones.
+    pub after_has_more: bool,
+    /// Most entries of the page, keys and common prefixes together.
     pub max: usize,
 }
 
-/// What to feed next.
+/// The next entry that a page needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum KeyPageStep {
     /// The next entry.
     Next,
-    /// The next entry that is not below this key: those before it change nothing.
+    /// The next entry from this key on: the entries before it do not change the page.
     SkipTo(Bytes),
-    /// None: the page is complete.
+    /// No entry: the page is complete.
     Full,
 }
 
 /// One entry of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listed<T> {
+pub enum KeyOrPrefix<T> {
     /// A key.
     Key(Bytes, T),
-    /// A prefix that several keys may have in common.
+    /// A common prefix.
     Prefix(Bytes),
 }
 
-/// A page: feed it entries in the order of their keys, those of one key in the order they are to be listed, until it is full
-/// or there are no more, and then [`finish`](Self::finish) it.
+/// Builds a page. The caller pushes entries in the order of their keys, and those of one key in the order of the listing, until
+/// the page is full or there are no more. Then it calls [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct KeyPage<T> {
     query: KeyQuery,
-    /// The common prefix that was listed last, here or on the page before.
-    rolled: Option<Bytes>,
-    listed: Vec<Listed<T>>,
+    /// The common prefix that was listed last, on this page or the one before.
+    last_prefix: Option<Bytes>,
+    listed: Vec<KeyOrPrefix<T>>,
     truncated: bool,
 }
 
@@ -59,10 +58,10 @@ pub struct KeyPage<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPageResult<T> {
     /// Keys and common prefixes in one order.
-    pub listed: Vec<Listed<T>>,
-    /// Whether anything follows.
+    pub listed: Vec<KeyOrPrefix<T>>,
+    /// Whether there are further entries.
     pub truncated: bool,
-    /// Where the next page goes on, if anything follows: the last key or common prefix of this one.
+    /// The marker for the next page, if there is one: the last key or common prefix of this page.
     pub next: Option<Bytes>,
 }
 
@@ -70,86 +69,90 @@ impl<T> KeyPage<T> {
     /// An empty page.
     #[must_use]
     pub fn new(query: KeyQuery) -> Self {
-        let mut page = Self { query, rolled: None, listed: Vec::new(), truncated: false };
-        page.rolled = page.common_prefix(&page.query.after.clone());
+        let mut page = Self { query, last_prefix: None, listed: Vec::new(), truncated: false };
+        page.last_prefix = page.common_prefix(&page.query.after.clone());
         page
     }
 
-    /// The first key that may be fed, and the first behind the last one (`None`: no bound). `None` altogether when there is
-    /// nothing to read.
+    /// The range of keys to read: its first key, and the first key after it (`None`: no bound). `None` when there is nothing to
+    /// read.
     #[must_use]
-    pub fn range(&self) -> Option<(Bytes, Option<Bytes>)> {
+    pub fn read_range(&self) -> Option<(Bytes, Option<Bytes>)> {
         if self.query.max == 0 {
             return None;
         }
-        let begin = match &self.rolled {
-            Some(rolled) => behind_prefix(rolled)?,
-            None if self.query.after.is_empty() || self.query.after_again => self.query.after.clone(),
+        let begin = match &self.last_prefix {
+            Some(prefix) => prefix_successor(prefix)?,
+            None if self.query.after.is_empty() || self.query.after_has_more => self.query.after.clone(),
             None => [&self.query.after[..], &[0]].concat().into(),
         };
-        let end = behind_prefix(&self.query.prefix);
+        let end = prefix_successor(&self.query.prefix);
         (end.as_ref().is_none_or(|end| begin < *end)).then(|| (begin.max(self.query.prefix.clone()), end))
     }
 
-    /// Whether the entries of this key would be listed one by one, page or no page: otherwise only [`Self::pass`] it, which
-    /// saves reading what it has.
+    /// Whether the entries of this key are listed one by one. For other keys [`Self::roll_up`] does, which needs no entry: the
+    /// caller saves reading it.
     #[must_use]
-    pub fn lists(&self, key: &Bytes) -> bool {
-        key.starts_with(&self.query.prefix) && !self.is_behind(key) && self.common_prefix(key).is_none()
+    pub fn is_listed_alone(&self, key: &Bytes) -> bool {
+        key.starts_with(&self.query.prefix) && !self.is_already_listed(key) && self.common_prefix(key).is_none()
     }
 
-    /// Takes an entry.
-    pub fn push(&mut self, key: Bytes, entry: T) -> Step {
-        if self.lists(&key) { self.take(Listed::Key(key, entry)) } else { self.pass(&key) }
+    /// Adds an entry.
+    pub fn push(&mut self, key: Bytes, entry: T) -> KeyPageStep {
+        if self.is_listed_alone(&key) { self.list(KeyOrPrefix::Key(key, entry)) } else { self.roll_up(&key) }
     }
 
-    /// Takes a key that is not listed by itself: one in a common prefix, or one outside what was asked for.
-    pub fn pass(&mut self, key: &Bytes) -> Step {
+    /// Adds a key that is not listed alone: it lists the key's common prefix, or skips a key outside of the query.
+    pub fn roll_up(&mut self, key: &Bytes) -> KeyPageStep {
         if !key.starts_with(&self.query.prefix) {
-            return if *key < self.query.prefix { Step::SkipTo(self.query.prefix.clone()) } else { Step::Full };
+            return if *key < self.query.prefix {
+                KeyPageStep::SkipTo(self.query.prefix.clone())
+            } else {
+                KeyPageStep::Full
+            };
         }
         match self.common_prefix(key) {
-            Some(prefix) if self.rolled.as_ref() == Some(&prefix) => {
-                behind_prefix(&prefix).map_or(Step::Full, Step::SkipTo)
+            Some(prefix) if self.last_prefix.as_ref() == Some(&prefix) => {
+                prefix_successor(&prefix).map_or(KeyPageStep::Full, KeyPageStep::SkipTo)
             }
-            _ if self.is_behind(key) => Step::Next,
-            Some(prefix) => match self.take(Listed::Prefix(prefix.clone())) {
-                Step::Full => Step::Full,
+            _ if self.is_already_listed(key) => KeyPageStep::Next,
+            Some(prefix) => match self.list(KeyOrPrefix::Prefix(prefix.clone())) {
+                KeyPageStep::Full => KeyPageStep::Full,
                 _ => {
-                    let step = behind_prefix(&prefix).map_or(Step::Full, Step::SkipTo);
-                    self.rolled = Some(prefix);
+                    let step = prefix_successor(&prefix).map_or(KeyPageStep::Full, KeyPageStep::SkipTo);
+                    self.last_prefix = Some(prefix);
                     step
                 }
             },
-            None => Step::Next,
+            None => KeyPageStep::Next,
         }
     }
 
-    /// The page, once it is full or nothing is left to feed.
+    /// The page, when it is full or there are no more entries.
     #[must_use]
     pub fn finish(self) -> KeyPageResult<T> {
         let next = self.listed.last().filter(|_| self.truncated).map(|last| last.name().clone());
         KeyPageResult { listed: self.listed, truncated: self.truncated, next }
     }
 
-    /// Lists an entry, or finds that the page has no room for it.
-    fn take(&mut self, entry: Listed<T>) -> Step {
+    /// Lists an entry, or marks the page as truncated when it has no room.
+    fn list(&mut self, entry: KeyOrPrefix<T>) -> KeyPageStep {
         if self.listed.len() >= self.query.max {
-            // A page of no entries ends the listing: there would be no marker to go on from.
+            // A page of no entries ends the listing: the next page would have no marker.
             self.truncated = self.query.max > 0;
-            return Step::Full;
+            return KeyPageStep::Full;
         }
         self.listed.push(entry);
-        Step::Next
+        KeyPageStep::Next
     }
 
-    /// Whether pages before this one were up to this key or further.
-    fn is_behind(&self, key: &Bytes) -> bool {
+    /// Whether earlier pages listed this key.
+    fn is_already_listed(&self, key: &Bytes) -> bool {
         let after = &self.query.after;
-        !after.is_empty() && (key < after || (key == after && !self.query.after_again))
+        !after.is_empty() && (key < after || (key == after && !self.query.after_has_more))
     }
 
-    /// The common prefix that a key is rolled up into.
+    /// The common prefix that a key is rolled up into, if any.
     fn common_prefix(&self, key: &Bytes) -> Option<Bytes> {
         let (prefix, delimiter) = (&self.query.prefix, &self.query.delimiter);
         let rest = key.strip_prefix(&prefix[..]).filter(|_| !delimiter.is_empty())?;
@@ -158,7 +161,7 @@ impl<T> KeyPage<T> {
     }
 }
 
-impl<T> Listed<T> {
+impl<T> KeyOrPrefix<T> {
     /// The key, or the common prefix.
     #[must_use]
     pub fn name(&self) -> &Bytes {
@@ -173,25 +176,25 @@ impl<T> KeyPageResult<T> {
     /// The keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = (&Bytes, &T)> {
         self.listed.iter().filter_map(|listed| match listed {
-            Listed::Key(key, entry) => Some((key, entry)),
-            Listed::Prefix(_) => None,
+            KeyOrPrefix::Key(key, entry) => Some((key, entry)),
+            KeyOrPrefix::Prefix(_) => None,
         })
     }
 
     /// The common prefixes, in order.
     pub fn prefixes(&self) -> impl Iterator<Item = &Bytes> {
         self.listed.iter().filter_map(|listed| match listed {
-            Listed::Key(..) => None,
-            Listed::Prefix(prefix) => Some(prefix),
+            KeyOrPrefix::Key(..) => None,
+            KeyOrPrefix::Prefix(prefix) => Some(prefix),
         })
     }
 }
 
-/// The first key behind all that begin with `prefix`; `None` when nothing is.
+/// The first key after all that begin with `prefix`; `None` when there is none.
 #[must_use]
-pub fn behind_prefix(prefix: &[u8]) -> Option<Bytes> {
+pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
-    let mut behind = prefix[..=last].to_vec();
-    behind[last] += 1;
-    Some(behind.into())
+    let mut successor = prefix[..=last].to_vec();
+    successor[last] += 1;
+    Some(successor.into())
 }

@@ -1,16 +1,16 @@
-//! S3: what buckets, objects, versions, uploads and users are, and what their rows hold. Pure.
+//! S3: buckets, objects, versions, uploads and users, and the rows that store them. Pure.
 //!
 //! ```text
-//! ids         bucket, version and upload ids, and how clients spell them
-//! bucket      a bucket and its configuration            user        who signs
+//! ids         bucket, version and upload ids, and their text forms
+//! bucket      a bucket and its configuration            user        an S3 user and its keys
 //! version     one version of an object                  head        the head of a key: its current version
-//! entry       what listings show of a key               upload      a multipart upload and its states
-//! part        a part, and the manifest of many          checksum    the five algorithms, composite and whole
-//! acl policy public_access   who may                    cors lifecycle tags   the other configurations
-//! listing     pages of keys and common prefixes         access      the verdict over all of these
+//! entry       listing entries of keys and uploads       upload      a multipart upload and its states
+//! part        a part, and the manifest of an object     checksum    the five algorithms, composite and whole
+//! acl policy public_access   permissions                cors lifecycle tags   the other configurations
+//! listing     pages of keys and common prefixes         access      the decision whether a request is allowed
 //! ```
-//! Rows are encoded as everywhere: a version byte first, an unknown one is an error. Configurations are JSON: they are few,
-//! and a person restoring a store can read them.
+//! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
+//! who restores a store can read them.
 
 pub mod access;
 pub mod acl;
@@ -32,9 +32,9 @@ pub mod version;
 
 pub use acl::{Acl, Grant, Grantee, Permission};
 pub use bucket::{Bucket, BucketState, Versioning};
-pub use checksum::{Algorithm, Checksum, Kind as ChecksumKind};
-pub use entry::{Entry, UploadEntry};
-pub use head::{Head, Release};
+pub use checksum::{Algorithm, Checksum, ChecksumKind};
+pub use entry::{ListingEntry, UploadEntry};
+pub use head::{ObjectHead, Release};
 pub use ids::{BucketId, UploadId, VersionId};
 pub use part::{ManifestOwner, ManifestPart, Part};
 pub use tags::Tag;

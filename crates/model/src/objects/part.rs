@@ -1,8 +1,8 @@
-//! Parts of an upload, and the manifest of an object made of them.
+//! Parts of an upload, and the manifest of the object that they become.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
 use crate::rows::Micros;
 
@@ -16,7 +16,7 @@ pub const PART_NUMBER_MAX: u16 = 10_000;
 /// Parts in a row of a manifest.
 pub const MANIFEST_ROW_PARTS: usize = 256;
 
-/// A part of an upload; its row is named by its number.
+/// A part of an upload. Its number is the name of its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Its number, from 1.
@@ -25,16 +25,16 @@ pub struct Part {
     pub md5: [u8; 16],
     /// Its length in bytes.
     pub length: u64,
-    /// Where its bytes are; `None` when it has none.
+    /// The blob with its bytes; `None` for an empty part.
     pub blob: Option<BlobId>,
-    /// When it was written.
+    /// Its last modification.
     pub modified: Micros,
-    /// Its checksum in the upload's algorithm: the digest alone.
+    /// The digest of its checksum in the upload's algorithm.
     pub checksum: Option<Bytes>,
 }
 
 impl Part {
-    /// Name of the row of the part with this number: rows sort by number.
+    /// The row name of the part with this number. Names sort by number.
     #[must_use]
     pub fn row_name(number: u16) -> Bytes {
         Bytes::copy_from_slice(&number.to_be_bytes())
@@ -43,7 +43,7 @@ impl Part {
     /// The value of its row.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(128);
+        let mut out = FieldEncoder::with_capacity(128);
         out.u8(VERSION);
         out.raw(&self.md5);
         out.varint(self.length);
@@ -55,11 +55,11 @@ impl Part {
     /// Reads a row.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(name: &[u8], value: Bytes) -> Result<Self, DecodeError> {
         let number = name.try_into().map(u16::from_be_bytes).map_err(|_| DecodeError::Invalid("part number"))?;
         let number = part_number(number.into())?;
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let (md5, length, modified) = (array(&mut rest)?, rest.varint()?, rest.u64()?);
         let (blob, checksum) = blob_and_checksum(&mut rest)?;
@@ -68,14 +68,14 @@ impl Part {
     }
 }
 
-/// A part of an object.
+/// A part of a completed object, as its manifest stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestPart {
     /// Its number, from 1.
     pub number: u16,
     /// Its length in bytes.
     pub length: u64,
-    /// Where its bytes are; `None` when it has none.
+    /// The blob with its bytes; `None` for an empty part.
     pub blob: Option<BlobId>,
     /// Its checksum in the object's algorithm.
     pub checksum: Option<Bytes>,
@@ -87,12 +87,12 @@ impl From<&Part> for ManifestPart {
     }
 }
 
-/// Whose manifest this is: the first row, named by the empty string. Through it a sweeper finds the key that may name it.
+/// The owner of a manifest: its first row, with the empty name. It leads a sweeper to the key that may reference the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestOwner {
     /// The bucket.
     pub bucket: BucketId,
-    /// The upload that was completed.
+    /// The completed upload.
     pub upload: UploadId,
     /// The key.
     pub key: Bytes,
@@ -102,7 +102,7 @@ impl ManifestOwner {
     /// The value of its row.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(33 + self.key.len());
+        let mut out = FieldEncoder::with_capacity(33 + self.key.len());
         out.u8(VERSION);
         out.raw(&self.bucket.0);
         out.raw(&self.upload.0);
@@ -113,39 +113,39 @@ impl ManifestOwner {
     /// Reads [`Self::encode`] back.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         Ok(Self { bucket: BucketId(array(&mut rest)?), upload: UploadId(array(&mut rest)?), key: rest.rest() })
     }
 }
 
-/// The rows of the manifest of an object made of `parts`: names and values. A name is the offset of the first byte, so the
-/// bytes at any offset are in the row with the greatest name that is not greater.
+/// The rows of the manifest of an object made of `parts`, as names and values. A name is the offset of the row's first byte, so
+/// the row with the greatest name up to an offset has the byte at that offset.
 ///
-/// A row has [`MANIFEST_ROW_PARTS`] parts; more only when these have no bytes at all, as two rows cannot begin at one offset.
+/// A row has [`MANIFEST_ROW_PARTS`] parts, and more only when these are all empty: two rows cannot begin at one offset.
 #[must_use]
 pub fn manifest_rows(parts: &[ManifestPart]) -> Vec<(Bytes, Bytes)> {
     let (mut rows, mut rest, mut offset) = (Vec::new(), parts, 0_u64);
     while !rest.is_empty() {
         let filled = rest.iter().position(|part| part.length > 0).map_or(rest.len(), |at| at + 1);
-        let (row, behind) = rest.split_at(filled.max(MANIFEST_ROW_PARTS).min(rest.len()));
+        let (row, later) = rest.split_at(filled.max(MANIFEST_ROW_PARTS).min(rest.len()));
         let first = parts.len() - rest.len();
         rows.push((Bytes::copy_from_slice(&offset.to_be_bytes()), manifest_value(first, row)));
         offset = row.iter().fold(offset, |offset, part| offset.saturating_add(part.length));
-        rest = behind;
+        rest = later;
     }
     rows
 }
 
-/// Reads a row of a manifest: the offset of its first byte, the index of its first part in the object (from 0), its parts.
+/// Reads a row of a manifest: the offset of its first byte, the index of its first part in the object (from 0), and its parts.
 ///
 /// # Errors
-/// [`DecodeError`]: an unknown version is never guessed at.
+/// [`DecodeError`] for an unknown version or damaged bytes.
 pub fn decode_manifest_row(name: &[u8], value: Bytes) -> Result<(u64, u32, Vec<ManifestPart>), DecodeError> {
     let offset = name.try_into().map(u64::from_be_bytes).map_err(|_| DecodeError::Invalid("offset"))?;
-    let mut rest = Decoder::new(value);
+    let mut rest = FieldDecoder::new(value);
     rest.version(VERSION)?;
     let first = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("part index"))?;
     let mut parts = Vec::new();
@@ -159,7 +159,7 @@ pub fn decode_manifest_row(name: &[u8], value: Bytes) -> Result<(u64, u32, Vec<M
 }
 
 fn manifest_value(first: usize, parts: &[ManifestPart]) -> Bytes {
-    let mut out = Encoder::with_capacity(16 + 64 * parts.len());
+    let mut out = FieldEncoder::with_capacity(16 + 64 * parts.len());
     out.u8(VERSION);
     out.varint(first as u64);
     out.varint(parts.len() as u64);
@@ -176,14 +176,14 @@ fn part_number(number: u64) -> Result<u16, DecodeError> {
     number.ok_or(DecodeError::Invalid("part number"))
 }
 
-fn put_blob_and_checksum(out: &mut Encoder, blob: Option<BlobId>, checksum: Option<&Bytes>) {
+fn put_blob_and_checksum(out: &mut FieldEncoder, blob: Option<BlobId>, checksum: Option<&Bytes>) {
     put_optional(out, blob, |out, blob| out.raw(&blob.0));
     put_optional(out, checksum, |out, checksum| out.bytes(checksum));
 }
 
-fn blob_and_checksum(rest: &mut Decoder) -> Result<(Option<BlobId>, Option<Bytes>), DecodeError> {
+fn blob_and_checksum(rest: &mut FieldDecoder) -> Result<(Option<BlobId>, Option<Bytes>), DecodeError> {
     let blob = optional(rest, |rest| Ok(BlobId(array(rest)?)))?;
-    Ok((blob, optional(rest, Decoder::bytes)?))
+    Ok((blob, optional(rest, FieldDecoder::bytes)?))
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         )
     }
 
-    /// Many parts, some of them in long runs without bytes.
+    /// Many parts, with long runs of empty ones.
     fn manifest() -> impl Strategy<Value = Vec<ManifestPart>> {
         vec((1..700_usize, prop_oneof![Just(0), 0..5_u64, 0..=u64::from(u32::MAX)], any::<bool>()), 0..5).prop_map(
             |runs| {
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_come_back(part in part()) {
+        fn parts_decode_to_themselves(part in part()) {
             prop_assert_eq!(Part::decode(&Part::row_name(part.number), part.encode()), Ok(part));
         }
 
@@ -232,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_part_or_an_error(name: Vec<u8>, value: Vec<u8>) {
+        fn random_bytes_are_a_part_or_an_error(name: Vec<u8>, value: Vec<u8>) {
             let _ = Part::decode(&name, value.clone().into());
             let _ = decode_manifest_row(&name, value.clone().into());
             let _ = ManifestOwner::decode(value.clone().into());
@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn manifests_come_back(parts in manifest()) {
+        fn manifests_decode_to_themselves(parts in manifest()) {
             let rows = manifest_rows(&parts);
             let (mut back, mut offset) = (Vec::new(), 0);
             for (name, value) in &rows {
@@ -277,7 +277,7 @@ mod tests {
 
     /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
     #[test]
-    fn the_golden_rows_still_open() {
+    fn the_golden_rows_still_decode() {
         let (blob, checksum) = (Some(BlobId([0x22; 24])), Some(Bytes::from_static(b"1234")));
         let part = Part { number: 258, md5: [0x11; 16], length: 128, blob, modified: 7, checksum: checksum.clone() };
         let tail = [&[1], &[0x22; 24][..], b"\x01\x041234"].concat();

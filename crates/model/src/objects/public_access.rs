@@ -1,34 +1,34 @@
-//! What of a bucket's grants to the public counts.
+//! The public access block of a bucket.
 
 use serde::{Deserialize, Serialize};
 
 use super::acl::Acl;
-use super::policy::Policy;
+use super::policy::BucketPolicy;
 
 /// The four switches of a public access block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct PublicAccess {
-    /// Refuse lists of grants that grant to the public.
+pub struct PublicAccessBlock {
+    /// `BlockPublicAcls`: refuse ACLs with public grants.
     pub block_acls: bool,
-    /// Count no grant to the public.
+    /// `IgnorePublicAcls`: ignore public grants.
     pub ignore_acls: bool,
-    /// Refuse policies that allow the public.
+    /// `BlockPublicPolicy`: refuse public policies.
     pub block_policy: bool,
-    /// Let a policy that allows the public allow only the bucket's owner.
+    /// `RestrictPublicBuckets`: let a public policy allow only the bucket's owner.
     pub restrict_buckets: bool,
 }
 
-impl PublicAccess {
-    /// Whether this list of grants may not be put.
+impl PublicAccessBlock {
+    /// Whether a put of this ACL is refused.
     #[must_use]
     pub fn refuses_acl(&self, acl: &Acl) -> bool {
         self.block_acls && acl.is_public()
     }
 
-    /// Whether this policy may not be put.
+    /// Whether a put of this policy is refused.
     #[must_use]
-    pub fn refuses_policy(&self, policy: &Policy) -> bool {
+    pub fn refuses_policy(&self, policy: &BucketPolicy) -> bool {
         self.block_policy && policy.is_public()
     }
 }

@@ -16,7 +16,7 @@ pub struct Tag {
 /// Why tags are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TagError {
-    /// More than this many.
+    /// There are more than this many tags.
     TooMany(usize),
     /// A key is empty or longer than [`TAG_KEY_CHARS_MAX`].
     KeyLength,
@@ -47,7 +47,7 @@ impl std::fmt::Display for TagError {
 
 impl std::error::Error for TagError {}
 
-/// Checks tags: at most `max` of them, lengths, keys that differ. Any characters do but control characters.
+/// Checks tags: at most `max` of them, of allowed lengths, with different keys and without control characters.
 ///
 /// # Errors
 /// The first [`TagError`] found.
@@ -55,7 +55,7 @@ pub fn validate(tags: &[Tag], max: usize) -> Result<(), TagError> {
     if tags.len() > max {
         return Err(TagError::TooMany(max));
     }
-    // Few enough to compare each with each.
+    // There are at most 50 tags: comparing each with all others needs no set.
     for (at, Tag { key, value }) in tags.iter().enumerate() {
         if key.is_empty() || key.chars().nth(TAG_KEY_CHARS_MAX).is_some() {
             return Err(TagError::KeyLength);
@@ -73,7 +73,7 @@ pub fn validate(tags: &[Tag], max: usize) -> Result<(), TagError> {
     Ok(())
 }
 
-/// Reads the form of headers, `key=value&key2=value2`, URL-encoded as in HTML forms, and checks the tags.
+/// Reads and checks the tags of a header: `key=value&key2=value2`, URL-encoded as in HTML forms.
 ///
 /// # Errors
 /// The first [`TagError`] found.
@@ -84,18 +84,18 @@ pub fn parse_header(text: &str, max: usize) -> Result<Vec<Tag>, TagError> {
             return Err(TagError::TooMany(max));
         }
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        tags.push(Tag { key: decoded(key)?, value: decoded(value)? });
+        tags.push(Tag { key: decode(key)?, value: decode(value)? });
     }
     validate(&tags, max)?;
     Ok(tags)
 }
 
-fn decoded(text: &str) -> Result<String, TagError> {
+fn decode(text: &str) -> Result<String, TagError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'%' => escaped(rest.next(), rest.next()).ok_or(TagError::Encoding)?,
+            b'%' => decode_escape(rest.next(), rest.next()).ok_or(TagError::Encoding)?,
             b'+' => b' ',
             byte => byte,
         });
@@ -103,7 +103,7 @@ fn decoded(text: &str) -> Result<String, TagError> {
     String::from_utf8(bytes).map_err(|_| TagError::Encoding)
 }
 
-fn escaped(high: Option<u8>, low: Option<u8>) -> Option<u8> {
+fn decode_escape(high: Option<u8>, low: Option<u8>) -> Option<u8> {
     let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_as_forms_are() {
+    fn headers_are_decoded_as_html_forms() {
         let read = |text| parse_header(text, 10);
         assert_eq!(read("k=v&k2=v2"), Ok(vec![tag("k", "v"), tag("k2", "v2")]));
         assert_eq!(
@@ -154,14 +154,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_tags_or_an_error(text: String) {
+        fn random_text_is_tags_or_an_error(text: String) {
             if let Ok(tags) = parse_header(&text, 10) {
                 prop_assert_eq!(validate(&tags, 10), Ok(()));
             }
         }
 
         #[test]
-        fn encoded_tags_come_back(key in "\\PC{1,20}", value in "\\PC{0,20}") {
+        fn encoded_tags_decode_to_themselves(key in "\\PC{1,20}", value in "\\PC{0,20}") {
             let encode = |text: &str| text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02x}"));
             let text = format!("{}={}", encode(&key), encode(&value));
             prop_assert_eq!(parse_header(&text, 1), Ok(vec![tag(&key, &value)]));

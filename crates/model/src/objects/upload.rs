@@ -1,19 +1,19 @@
 //! A multipart upload: the head of its partition.
 //!
 //! ```text
-//! open ──> completing(version) ──> done (kept a day: a repeat answers the same)
-//!   │ ^          │ dead
-//!   │ └──────── reopening: the mark behind which the object's head is touched and looked at
+//! open ──> completing(version) ──> done (kept a day, for the answer to a repeated request)
+//!   │ ^          │ its gateway died
+//!   │ └──────── reopening: set before the object's head is fenced and read, so the completion cannot succeed later
 //!   └────> aborted (kept a day)
 //! ```
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::rows::Micros;
 
 use super::acl::Acl;
-use super::checksum::{Algorithm, Checksum, Kind};
+use super::checksum::{Algorithm, Checksum, ChecksumKind};
 use super::ids::{BucketId, VersionId};
 use super::tags::Tag;
 use super::version::fields::{self, algorithm_and_kind, array, optional, put_algorithm, put_optional, put_text, text};
@@ -21,30 +21,30 @@ use super::version::{Etag, SystemHeader};
 
 const VERSION: u8 = 1;
 
-/// An upload.
+/// A multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
     /// The bucket.
     pub bucket: BucketId,
     /// The key.
     pub key: Bytes,
-    /// Canonical id of who began it.
+    /// Canonical id of its creator.
     pub initiator: String,
-    /// Canonical id of the owner of the object to be.
+    /// Canonical id of the owner of the future object.
     pub owner: String,
-    /// When it was begun.
+    /// The time of its creation.
     pub initiated: Micros,
-    /// Headers of the object to be.
+    /// Headers of the future object.
     pub headers: Vec<(SystemHeader, Bytes)>,
-    /// User metadata of the object to be.
+    /// User metadata of the future object.
     pub meta: Vec<(String, Bytes)>,
-    /// Tags of the object to be.
+    /// Tags of the future object.
     pub tags: Vec<Tag>,
-    /// Access to the object to be.
+    /// The ACL of the future object.
     pub acl: Option<Acl>,
-    /// The checksum its parts and the object are to have.
-    pub checksum: Option<(Algorithm, Kind)>,
-    /// How far it has come.
+    /// The algorithm of the checksums of its parts and of the object, and the kind of the object's.
+    pub checksum: Option<(Algorithm, ChecksumKind)>,
+    /// Its state.
     pub state: UploadState,
 }
 
@@ -52,7 +52,7 @@ impl Upload {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(512);
+        let mut out = FieldEncoder::with_capacity(512);
         out.u8(VERSION);
         out.raw(&self.bucket.0);
         out.bytes(&self.key);
@@ -71,9 +71,9 @@ impl Upload {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let upload = Self {
             bucket: BucketId(array(&mut rest)?),
@@ -93,52 +93,52 @@ impl Upload {
     }
 }
 
-/// How far an upload has come.
+/// The state of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UploadState {
-    /// Takes parts.
+    /// The upload takes parts.
     Open,
-    /// Is being completed as this version.
+    /// A gateway is completing the upload.
     Completing {
-        /// The version to be.
+        /// The version that the object gets.
         version: VersionId,
         /// Digest of the list of parts.
         list: [u8; 20],
-        /// When it began.
+        /// The time at which the completion began.
         since: Micros,
     },
-    /// The completing of this version is being taken back, unless it succeeded.
+    /// A gateway is undoing the completion, unless it has succeeded.
     Reopening {
-        /// The version that was to be.
+        /// The version that the object would get.
         version: VersionId,
         /// Digest of the list of parts.
         list: [u8; 20],
     },
-    /// Became an object.
+    /// The upload is an object.
     Done {
-        /// The version.
+        /// The version of the object.
         version: VersionId,
-        /// Whether clients know it as `null`.
+        /// Whether its version id is `null`.
         null: bool,
-        /// Digest of the list of parts: a repeat of the same list is answered the same.
+        /// Digest of the list of parts: a repeat with the same list gets the same answer.
         list: [u8; 20],
-        /// Its entity tag.
+        /// The entity tag of the object.
         etag: Etag,
-        /// Its checksum.
+        /// The checksum of the object.
         checksum: Option<Checksum>,
     },
-    /// Was given up.
+    /// The upload was aborted.
     Aborted,
 }
 
 impl UploadState {
-    /// Whether the upload still takes parts or may do so again.
+    /// Whether the upload takes parts, or may do so again after a failed completion.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         matches!(self, Self::Open | Self::Completing { .. } | Self::Reopening { .. })
     }
 
-    fn put(&self, out: &mut Encoder) {
+    fn put(&self, out: &mut FieldEncoder) {
         match self {
             Self::Open => out.u8(1),
             Self::Completing { version, list, since } => {
@@ -164,7 +164,7 @@ impl UploadState {
         }
     }
 
-    fn take(rest: &mut Decoder) -> Result<Self, DecodeError> {
+    fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         match rest.u8()? {
             1 => Ok(Self::Open),
             2 => Ok(Self::Completing { version: VersionId(array(rest)?), list: array(rest)?, since: rest.u64()? }),
@@ -231,7 +231,7 @@ pub(in crate::objects) mod tests {
 
     proptest! {
         #[test]
-        fn uploads_come_back(upload in upload()) {
+        fn uploads_decode_to_themselves(upload in upload()) {
             prop_assert_eq!(Upload::decode(upload.encode()), Ok(upload));
         }
 
@@ -241,7 +241,7 @@ pub(in crate::objects) mod tests {
         }
 
         #[test]
-        fn any_bytes_are_an_upload_or_an_error(bytes: Vec<u8>) {
+        fn random_bytes_are_an_upload_or_an_error(bytes: Vec<u8>) {
             let _ = Upload::decode(bytes.clone().into());
             let _ = Upload::decode([&[VERSION], &bytes[..]].concat().into());
         }
@@ -249,7 +249,7 @@ pub(in crate::objects) mod tests {
 
     /// The stored forms, byte for byte: a change here is a change of format and needs a new version.
     #[test]
-    fn the_golden_uploads_still_open() {
+    fn the_golden_uploads_still_decode() {
         let (version, list) = (VersionId([0x11; 16]), [0x22; 20]);
         let etag = Etag { md5: [0x33; 16], parts: Some(2) };
         let checksum =
@@ -276,7 +276,7 @@ pub(in crate::objects) mod tests {
                 meta: Vec::new(),
                 tags: Vec::new(),
                 acl: None,
-                checksum: Some((Algorithm::Crc32, Kind::Composite)),
+                checksum: Some((Algorithm::Crc32, ChecksumKind::Composite)),
                 state,
             };
             let front = b"\x01kann\x03bob\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x01\x01\x02";

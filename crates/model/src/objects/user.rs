@@ -1,4 +1,4 @@
-//! Users of the S3 interface.
+//! S3 users and their keys.
 
 use std::fmt;
 
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::rows::Micros;
 
-/// A user.
+/// An S3 user.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Canonical id: 64 hexadecimal digits; what grants and owners name.
+    /// Canonical id, 64 hexadecimal digits. Grants and owners refer to it.
     pub id: String,
     /// Access key id.
     pub key_id: String,
-    /// Secret access key: signatures need it as it is.
+    /// Secret access key. It is not hashed: the server computes signatures with it.
     pub secret: String,
-    /// Free text.
+    /// Free text chosen by the user.
     pub name: String,
-    /// E-mail address; unique.
+    /// E-mail address, unique among users.
     pub email: String,
     /// The part of the e-mail address before the at sign.
     pub display_name: String,
-    /// Whether requests are taken.
+    /// Whether the server takes the user's requests.
     pub enabled: bool,
-    /// Whether this user administers users and may do anything.
+    /// Whether the user administers users and is allowed everything.
     pub admin: bool,
-    /// When it was made.
+    /// The time of its creation.
     pub created: Micros,
 }
 
-/// All but the secret: a log must never hold it.
+/// Shows all fields but the secret, which must not get into a log.
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")
@@ -47,40 +47,40 @@ impl fmt::Debug for User {
     }
 }
 
-/// How clients show the user of this e-mail address: the part before the at sign.
+/// The display name of the user with this e-mail address: the part before the at sign.
 #[must_use]
 pub fn display_name_of(email: &str) -> &str {
     email.split_once('@').map_or(email, |(name, _)| name)
 }
 
-/// Whether this can be an e-mail address: something, one at sign, something; no blanks, at most 254 bytes.
+/// Whether this can be an e-mail address: two parts around one at sign, without blanks, at most 254 bytes.
 #[must_use]
-pub fn valid_email(email: &str) -> bool {
+pub fn is_valid_email(email: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c != '@' && !c.is_whitespace() && !c.is_control());
     email.len() <= 254 && email.split_once('@').is_some_and(|(name, host)| plain(name) && plain(host))
 }
 
-/// A new canonical id, 64 hexadecimal digits as Riak CS makes it: from the access key id and something random.
+/// A new canonical id as Riak CS makes it: 64 hexadecimal digits from the access key id and random bytes.
 #[must_use]
 pub fn canonical_id_of(key_id: &str, random: &[u8]) -> String {
     let hex = |bytes: &[u8]| format!("{:032x}", u128::from_be_bytes(Md5::digest(bytes).into()));
     hex(key_id.as_bytes()) + &hex(random)
 }
 
-/// A new access key id: 20 characters of `A-Z0-9-_`. Upper-casing loses some of the randomness; enough is left, and it is
+/// A new access key id: 20 characters of `A-Z0-9-_`. Upper-casing loses some randomness, but enough remains for an id that is
 /// no secret.
 #[must_use]
 pub fn key_id_of(random: &[u8; 15]) -> String {
     let id = URL_SAFE.encode(random).to_ascii_uppercase();
-    // What begins with a hyphen is a flag to every tool that it is given to.
+    // Command-line tools take an argument with a leading hyphen for a flag.
     match id.strip_prefix(['-', '_']) {
         Some(rest) => format!("K{rest}"),
         None => id,
     }
 }
 
-/// A new secret access key: 40 characters, the last two of them `==`, as Riak CS spells its own.
+/// A new secret access key as Riak CS makes it: 40 characters, of which the last two are `==`.
 #[must_use]
 pub fn secret_of(random: &[u8; 28]) -> String {
     URL_SAFE.encode(random)
@@ -91,20 +91,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn emails_and_display_names() {
+    fn bad_email_addresses_are_refused() {
         assert_eq!(display_name_of("foo.bar@example.com"), "foo.bar");
         assert_eq!(display_name_of("nothing"), "nothing");
         for good in ["a@b", "admin@localhost", "foo+1@example.com", "é@ü.de"] {
-            assert!(valid_email(good), "{good}");
+            assert!(is_valid_email(good), "{good}");
         }
         let long = format!("{}@b", "a".repeat(253));
         for bad in ["", "a", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\n", "a@\tb", &long] {
-            assert!(!valid_email(bad), "{bad}");
+            assert!(!is_valid_email(bad), "{bad}");
         }
     }
 
     #[test]
-    fn keys_have_the_shapes_of_riak_cs() {
+    fn keys_have_the_form_of_riak_cs() {
         let key = key_id_of(&[0xfb; 15]);
         assert_eq!((key.as_str(), key.len()), ("K_V7-_V7-_V7-_V7-_V7", 20));
         let secret = secret_of(&[0xff; 28]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn users_come_back_from_json_and_hide_their_secret() {
+    fn users_decode_from_json_and_do_not_print_their_secret() {
         let user = User {
             id: canonical_id_of("K", b"r"),
             key_id: "K".into(),

@@ -1,4 +1,4 @@
-//! One version of an object, as it is stored.
+//! The stored form of a version of an S3 object.
 
 mod etag;
 pub(in crate::objects) mod fields;
@@ -11,7 +11,7 @@ pub use header::SystemHeader;
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
 use crate::rows::Micros;
 
@@ -25,14 +25,14 @@ const VERSION: u8 = 1;
 const NULL: u8 = 1;
 const OBJECT: u8 = 2;
 
-/// A version: an object, or a marker that says it was deleted.
+/// A version of an S3 key: an object or a delete marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Its identity, also the name of its row once it is not current any more.
+    /// Its identity, and the name of its row when it is noncurrent.
     pub id: VersionId,
-    /// Whether clients know it as `null`: written while versioning was off or suspended.
+    /// Whether its version id for clients is `null`: it was written while versioning was off or suspended.
     pub null: bool,
-    /// When it was written: `Last-Modified`.
+    /// Its `Last-Modified`.
     pub modified: Micros,
     /// Canonical id of its owner.
     pub owner: String,
@@ -41,41 +41,41 @@ pub struct Version {
 }
 
 impl Version {
-    /// Name of its row once it is not current any more: newer ones sort first.
+    /// The name of its row when it is noncurrent. Newer versions sort first.
     #[must_use]
     pub fn row_name(&self) -> Bytes {
         Bytes::copy_from_slice(&self.id.0)
     }
 
-    /// The stored form of a version that is not current.
+    /// The stored form of a noncurrent version.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(self.room());
+        let mut out = FieldEncoder::with_capacity(self.size_hint());
         out.u8(VERSION);
         self.put(&mut out);
         out.finish()
     }
 
-    /// Reads the stored form; the body shares its memory.
+    /// Reads the stored form. The body shares its memory.
     ///
     /// # Errors
-    /// [`DecodeError`]: an unknown version is never guessed at.
+    /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         Self::take(rest)
     }
 
-    /// About as many bytes as its stored form has.
-    pub(super) fn room(&self) -> usize {
+    /// An estimate of the length of its stored form, in bytes.
+    pub(super) fn size_hint(&self) -> usize {
         let Some(object) = &self.object else { return 128 };
         let meta: usize = object.meta.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
         let body = if let ObjectBody::Inline(bytes) = &object.body { bytes.len() } else { 0 };
         512 + meta + body
     }
 
-    /// Writes it behind whatever was written; the body comes last.
-    pub(super) fn put(&self, out: &mut Encoder) {
+    /// Appends the version. The body comes last.
+    pub(super) fn put(&self, out: &mut FieldEncoder) {
         out.raw(&self.id.0);
         out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT);
         out.u64(self.modified);
@@ -85,8 +85,8 @@ impl Version {
         }
     }
 
-    /// Reads it to the end of the row.
-    pub(super) fn take(mut rest: Decoder) -> Result<Self, DecodeError> {
+    /// Reads a version that ends with the row.
+    pub(super) fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let id = VersionId(array(&mut rest)?);
         let flags = rest.u8()?;
         if flags & !(NULL | OBJECT) != 0 {
@@ -104,20 +104,20 @@ impl Version {
     }
 }
 
-/// What a client put.
+/// An S3 object as a client put it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// The bytes, or where they are.
+    /// Its bytes, inline or outside of the row.
     pub body: ObjectBody,
     /// The entity tag.
     pub etag: Etag,
-    /// Headers with a meaning, each at most once.
+    /// System headers, each at most once.
     pub headers: Vec<(SystemHeader, Bytes)>,
-    /// User metadata: name behind `x-amz-meta-` in lower case, and value as it came.
+    /// User metadata: the name after `x-amz-meta-` in lower case, and the value.
     pub meta: Vec<(String, Bytes)>,
     /// Its tags.
     pub tags: Vec<Tag>,
-    /// Who may, beside its owner; `None` is `private`.
+    /// The grants beside the owner's; `None` is `private`.
     pub acl: Option<Acl>,
     /// The checksum it was stored with.
     pub checksum: Option<Checksum>,
@@ -138,7 +138,7 @@ impl Object {
         self.headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
     }
 
-    fn put(&self, out: &mut Encoder) {
+    fn put(&self, out: &mut FieldEncoder) {
         fields::put_etag(out, self.etag);
         fields::put_headers(out, &self.headers);
         fields::put_meta(out, &self.meta);
@@ -149,7 +149,7 @@ impl Object {
         self.body.put(out);
     }
 
-    fn take(mut rest: Decoder) -> Result<Self, DecodeError> {
+    fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         Ok(Self {
             etag: fields::etag(&mut rest)?,
             headers: fields::headers(&mut rest)?,
@@ -166,22 +166,22 @@ impl Object {
 /// The bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectBody {
-    /// Small enough to live in its row.
+    /// Bytes in the row itself.
     Inline(Bytes),
     /// One blob.
     Blob {
-        /// Which.
+        /// Its identity.
         id: BlobId,
         /// Its length in bytes.
         length: u64,
     },
-    /// The parts of an upload, in the manifest of this name.
+    /// The parts of an upload, listed in a manifest.
     Parts {
-        /// Partition of the manifest: the version that was completed. A copy onto itself keeps it.
+        /// The name of the manifest: the version that the upload became. A copy of the key onto itself shares the manifest.
         manifest: VersionId,
-        /// How many parts.
+        /// The number of parts.
         count: u32,
-        /// Bytes of all parts.
+        /// The length of all parts together, in bytes.
         length: u64,
     },
 }
@@ -196,8 +196,8 @@ impl ObjectBody {
         }
     }
 
-    /// The bytes of an inline body come last and as they are.
-    fn put(&self, out: &mut Encoder) {
+    /// Inline bytes come last, so they need no length.
+    fn put(&self, out: &mut FieldEncoder) {
         match self {
             Self::Inline(bytes) => {
                 out.u8(0);
@@ -217,7 +217,7 @@ impl ObjectBody {
         }
     }
 
-    fn take(mut rest: Decoder) -> Result<Self, DecodeError> {
+    fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let body = match rest.u8()? {
             0 => return Ok(Self::Inline(rest.rest())),
             1 => Self::Blob { id: BlobId(array(&mut rest)?), length: rest.varint()? },

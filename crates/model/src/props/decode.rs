@@ -1,43 +1,45 @@
-//! JSON in: what each kind of property accepts, and what it says otherwise.
+//! Decodes JSON into property values: the forms that each kind accepts, and the reason it gives for others.
 //!
-//! Coercion follows the Riak KV property reference: booleans may be written as strings in any case or as integers,
-//! quorums as integers or lower-case names, a lone hook stands for a list of one.
+//! Coercion follows the Riak KV property reference. A boolean may be a string in any case or an integer, a quorum an integer
+//! or a lower-case name, and a single hook is a list of one.
 
 use serde_json::{Map, Value as Json};
 
 use super::quorum::Quorum;
-use super::reason::Reason;
-use super::table::Kind;
+use super::reason::InvalidReason;
+use super::table::PropKind;
 use super::value::{Datatype, Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};
 
-impl Kind {
-    /// Reads `json` as a value of this kind.
+impl PropKind {
+    /// Decodes `json` as a value of this kind.
     ///
     /// # Errors
-    /// The [`Reason`] Riak gives for a bad value of this kind, or Larder's own where Riak does not look.
-    pub fn decode(self, json: &Json) -> Result<Value, Reason> {
+    /// The [`InvalidReason`] that Riak gives for a bad value of this kind, or Larder's own where Riak does not check.
+    pub fn decode(self, json: &Json) -> Result<Value, InvalidReason> {
         match self {
-            Self::Flag => flag(json).map(Value::Bool).ok_or(Reason::NotBoolean),
-            Self::Positive => integer(json, 1).map(Value::Int).ok_or(Reason::NotInteger),
-            Self::NonNegative => integer(json, 0).map(Value::Int).ok_or(Reason::NotInteger),
-            Self::Precision => precision(json).map(Value::Int).ok_or_else(|| Reason::HllPrecision(shown(json))),
-            Self::Quorum => quorum(json, 1).map(Value::Quorum).ok_or(Reason::NotValidQuorum),
-            Self::QuorumOrZero => quorum(json, 0).map(Value::Quorum).ok_or(Reason::NotValidQuorum),
-            Self::Text => text(json).map(Value::Text).ok_or(Reason::NotString),
-            Self::Node => text(json).map(Value::Node).ok_or(Reason::NotString),
-            Self::Sync => named(json, SyncOnWrite::named).map(Value::Sync).ok_or(Reason::NotValidSyncParam),
-            Self::Repl => repl(json).map(Value::Repl).ok_or(Reason::NotValidRepl),
-            Self::Datatype => {
-                named(json, Datatype::named).map(Value::Datatype).ok_or_else(|| Reason::Datatype(shown(json)))
+            Self::Flag => flag(json).map(Value::Bool).ok_or(InvalidReason::NotBoolean),
+            Self::Positive => integer(json, 1).map(Value::Int).ok_or(InvalidReason::NotInteger),
+            Self::NonNegative => integer(json, 0).map(Value::Int).ok_or(InvalidReason::NotInteger),
+            Self::Precision => {
+                precision(json).map(Value::Int).ok_or_else(|| InvalidReason::HllPrecision(quoted_in_error(json)))
             }
-            Self::Hooks => hooks(json).map(Value::Hooks).ok_or(Reason::NotValidHook),
-            Self::KeyFun => modfun(json).map(Value::KeyFun).ok_or(Reason::NotValidFunction),
-            Self::LinkFun => linkfun(json).map(Value::LinkFun).ok_or(Reason::NotValidFunction),
+            Self::Quorum => quorum(json, 1).map(Value::Quorum).ok_or(InvalidReason::NotValidQuorum),
+            Self::QuorumOrZero => quorum(json, 0).map(Value::Quorum).ok_or(InvalidReason::NotValidQuorum),
+            Self::Text => text(json).map(Value::Text).ok_or(InvalidReason::NotString),
+            Self::Node => text(json).map(Value::Node).ok_or(InvalidReason::NotString),
+            Self::Sync => named(json, SyncOnWrite::named).map(Value::Sync).ok_or(InvalidReason::NotValidSyncParam),
+            Self::Repl => repl(json).map(Value::Repl).ok_or(InvalidReason::NotValidRepl),
+            Self::Datatype => named(json, Datatype::named)
+                .map(Value::Datatype)
+                .ok_or_else(|| InvalidReason::Datatype(quoted_in_error(json))),
+            Self::Hooks => hooks(json).map(Value::Hooks).ok_or(InvalidReason::NotValidHook),
+            Self::KeyFun => modfun(json).map(Value::KeyFun).ok_or(InvalidReason::NotValidFunction),
+            Self::LinkFun => linkfun(json).map(Value::LinkFun).ok_or(InvalidReason::NotValidFunction),
         }
     }
 }
 
-/// A boolean in any of the forms Riak takes.
+/// A boolean in any of the forms that Riak accepts.
 pub(super) fn flag(json: &Json) -> Option<bool> {
     match json {
         Json::Bool(flag) => Some(*flag),
@@ -48,8 +50,8 @@ pub(super) fn flag(json: &Json) -> Option<bool> {
     }
 }
 
-/// A value as a message repeats it: text without quotes, anything else as JSON.
-pub(super) fn shown(json: &Json) -> String {
+/// A value in the form of an error text: strings without quotes, everything else as JSON.
+pub(super) fn quoted_in_error(json: &Json) -> String {
     json.as_str().map_or_else(|| json.to_string(), str::to_owned)
 }
 
@@ -57,7 +59,7 @@ fn integer(json: &Json, least: u32) -> Option<i64> {
     count(json, least).map(i64::from)
 }
 
-/// Counts travel as unsigned 32-bit numbers over protocol buffers, so no property takes more.
+/// A count of at least `least`. Protocol buffers carry counts as unsigned 32-bit numbers, so no property takes more.
 fn count(json: &Json, least: u32) -> Option<u32> {
     json.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number >= least)
 }
@@ -122,20 +124,20 @@ fn linkfun(json: &Json) -> Option<LinkFun> {
     if let Some(source) = only_text(object, "jsanon") {
         return Some(LinkFun::Source(source.to_owned()));
     }
-    let (bucket, key) = two_texts(only(object, "jsanon")?, "bucket", "key")?;
+    let (bucket, key) = two_texts(only_member(object, "jsanon")?, "bucket", "key")?;
     Some(LinkFun::Stored { bucket, key })
 }
 
-/// The member `name` of an object that has no other.
-fn only<'a>(object: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
+/// The member `name` of an object without other members.
+fn only_member<'a>(object: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     object.get(name).filter(|_| object.len() == 1)
 }
 
 fn only_text<'a>(object: &'a Map<String, Json>, name: &str) -> Option<&'a str> {
-    only(object, name).and_then(Json::as_str)
+    only_member(object, name).and_then(Json::as_str)
 }
 
-/// The two text members of an object that has no others.
+/// The two text members of an object without other members.
 fn two_texts(json: &Json, first: &str, second: &str) -> Option<(String, String)> {
     let object = json.as_object().filter(|object| object.len() == 2)?;
     Some((text(object.get(first)?)?, text(object.get(second)?)?))
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(kind: Kind, given: &str, expected: &str) {
+    fn check(kind: PropKind, given: &str, expected: &str) {
         let json: Json = serde_json::from_str(given).unwrap();
         let got = match kind.decode(&json) {
             Ok(value) => value.to_json().to_string(),
@@ -158,67 +160,67 @@ mod tests {
     #[test]
     fn booleans_are_coerced() {
         for given in ["true", r#""true""#, r#""True""#, r#""TRUE""#, "1", "7"] {
-            check(Kind::Flag, given, "true");
+            check(PropKind::Flag, given, "true");
         }
         for given in ["false", r#""False""#, "0", "-1"] {
-            check(Kind::Flag, given, "false");
+            check(PropKind::Flag, given, "false");
         }
         for given in ["null", r#""maybe""#, r#""""#, "1.5", "[]", "{}", "99999999999999999999"] {
-            check(Kind::Flag, given, "refused: not_boolean");
+            check(PropKind::Flag, given, "refused: not_boolean");
         }
     }
 
     #[test]
     fn integers_have_bounds() {
-        check(Kind::Positive, "1", "1");
-        check(Kind::NonNegative, "0", "0");
-        check(Kind::Positive, "4294967295", "4294967295");
+        check(PropKind::Positive, "1", "1");
+        check(PropKind::NonNegative, "0", "0");
+        check(PropKind::Positive, "4294967295", "4294967295");
         for given in ["0", "-1", "2.5", "2.0", "1e3", r#""three""#, r#""3""#, "null", "4294967296", "1e999"] {
-            check(Kind::Positive, given, "refused: not_integer");
+            check(PropKind::Positive, given, "refused: not_integer");
         }
-        check(Kind::NonNegative, "-1", "refused: not_integer");
+        check(PropKind::NonNegative, "-1", "refused: not_integer");
         for given in ["4", "16"] {
-            check(Kind::Precision, given, given);
+            check(PropKind::Precision, given, given);
         }
     }
 
     #[test]
     fn quorums_are_names_or_counts() {
-        check(Kind::Quorum, r#""all""#, r#""all""#);
-        check(Kind::Quorum, "99", "99");
-        check(Kind::QuorumOrZero, "0", "0");
+        check(PropKind::Quorum, r#""all""#, r#""all""#);
+        check(PropKind::Quorum, "99", "99");
+        check(PropKind::QuorumOrZero, "0", "0");
         for given in ["0", "-1", r#""default""#, r#""ALL""#, r#""foo""#, "true", "1.5"] {
-            check(Kind::Quorum, given, "refused: not_valid_quorum");
+            check(PropKind::Quorum, given, "refused: not_valid_quorum");
         }
     }
 
     #[test]
     fn hooks_keep_their_form_and_order() {
         let many = r#"["b",{"name":"JS.f"},{"mod":"m","fun":"f"},"a"]"#;
-        check(Kind::Hooks, many, many);
-        check(Kind::Hooks, r#""x""#, r#"["x"]"#);
-        check(Kind::Hooks, r#"{"mod":"a","fun":"b"}"#, r#"[{"mod":"a","fun":"b"}]"#);
-        check(Kind::Hooks, r#""none""#, "[]");
+        check(PropKind::Hooks, many, many);
+        check(PropKind::Hooks, r#""x""#, r#"["x"]"#);
+        check(PropKind::Hooks, r#"{"mod":"a","fun":"b"}"#, r#"[{"mod":"a","fun":"b"}]"#);
+        check(PropKind::Hooks, r#""none""#, "[]");
         for given in ["5", "[5]", "null", r#"{"mod":"a"}"#, r#"{"name":1}"#, r#"{"mod":"a","fun":"b","x":1}"#] {
-            check(Kind::Hooks, given, "refused: not_valid_hook");
+            check(PropKind::Hooks, given, "refused: not_valid_hook");
         }
     }
 
     #[test]
-    fn functions_names_and_replication() {
-        check(Kind::KeyFun, r#"{"fun":"f","mod":"m"}"#, r#"{"mod":"m","fun":"f"}"#);
-        check(Kind::KeyFun, r#"{"jsfun":"f"}"#, "refused: not_valid_function");
+    fn functions_names_and_replication_have_fixed_forms() {
+        check(PropKind::KeyFun, r#"{"fun":"f","mod":"m"}"#, r#"{"mod":"m","fun":"f"}"#);
+        check(PropKind::KeyFun, r#"{"jsfun":"f"}"#, "refused: not_valid_function");
         for same in [r#"{"jsfun":"f"}"#, r#"{"jsanon":"src"}"#, r#"{"jsanon":{"bucket":"b","key":"k"}}"#] {
-            check(Kind::LinkFun, same, same);
+            check(PropKind::LinkFun, same, same);
         }
-        check(Kind::LinkFun, r#"{"jsanon":{"bucket":"b"}}"#, "refused: not_valid_function");
-        check(Kind::Sync, r#""one""#, r#""one""#);
-        check(Kind::Sync, r#""two""#, "refused: not_valid_sync_param");
-        check(Kind::Repl, r#""both""#, "true");
-        check(Kind::Repl, r#""false""#, "false");
-        check(Kind::Repl, "3", "refused: not_valid_repl");
-        check(Kind::Datatype, r#""gset""#, r#""gset""#);
-        check(Kind::Datatype, r#""bag""#, "refused: bag not supported for bucket datatype property");
-        check(Kind::Text, "1", "refused: not_string");
+        check(PropKind::LinkFun, r#"{"jsanon":{"bucket":"b"}}"#, "refused: not_valid_function");
+        check(PropKind::Sync, r#""one""#, r#""one""#);
+        check(PropKind::Sync, r#""two""#, "refused: not_valid_sync_param");
+        check(PropKind::Repl, r#""both""#, "true");
+        check(PropKind::Repl, r#""false""#, "false");
+        check(PropKind::Repl, "3", "refused: not_valid_repl");
+        check(PropKind::Datatype, r#""gset""#, r#""gset""#);
+        check(PropKind::Datatype, r#""bag""#, "refused: bag not supported for bucket datatype property");
+        check(PropKind::Text, "1", "refused: not_string");
     }
 }

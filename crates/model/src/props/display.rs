@@ -1,12 +1,12 @@
-//! The ordered lists of properties that people and clients see.
+//! The ordered lists of properties that operators and clients see.
 //!
-//! Riak's order tells a type's history, and scripts and transcripts know it:
+//! Riak's order depends on the history of a type, and scripts rely on it:
 //!
 //! ```text
 //! type created, never updated     the order of the table
 //! type updated, type default      by name
-//! bucket without overrides        name, then as its type
-//! bucket with overrides           by name, `name` among the others, never twice
+//! bucket without overrides        `name`, then the order of its type
+//! bucket with overrides           by name, with `name` among the others
 //! ```
 
 use serde_json::{Map, Value as Json};
@@ -14,59 +14,58 @@ use serde_json::{Map, Value as Json};
 use super::effective::HLL_PRECISION_DEFAULT;
 use super::set::Overrides;
 use super::table::{Defaults, PROPS, Prop};
-use super::types::{State, TypeRecord};
+use super::types::{TypeRecord, TypeState};
 use super::value::{Datatype, Value};
 
-/// Properties in the order they are shown.
-pub type List = Vec<(&'static str, Value)>;
+/// Properties in the order of display.
+pub type PropList = Vec<(&'static str, Value)>;
 
-/// The properties of a type; `None` is type `default`.
+/// The properties of a type. `None` is type `default`.
 #[must_use]
-pub fn of_type(record: Option<&TypeRecord>) -> List {
+pub fn type_props(record: Option<&TypeRecord>) -> PropList {
     let mut list = layered(record, &Overrides::EMPTY);
     if record.is_none_or(|record| record.updated) {
-        by_name(&mut list);
+        sort_by_name(&mut list);
     }
     list
 }
 
-/// The properties of a bucket: `name` is how its name is written in JSON, `record` its type (`None` is type
-/// `default`), `own` what was set on it.
+/// The properties of a bucket. `name` is its name in JSON, `record` its type (`None` is type `default`), `own` its overrides.
 #[must_use]
-pub fn of_bucket(name: &str, record: Option<&TypeRecord>, own: &Overrides) -> List {
+pub fn bucket_props(name: &str, record: Option<&TypeRecord>, own: &Overrides) -> PropList {
     let named = ("name", Value::Text(name.to_owned()));
     if own.is_empty() {
-        std::iter::once(named).chain(of_type(record)).collect()
+        std::iter::once(named).chain(type_props(record)).collect()
     } else {
         let mut list = layered(record, own);
         list.push(named);
-        by_name(&mut list);
+        sort_by_name(&mut list);
         list
     }
 }
 
-/// The list as a JSON object in the same order: what stands under `props`.
+/// The list as a JSON object in the same order: the value of `props`.
 #[must_use]
 pub fn to_json(list: &[(&'static str, Value)]) -> Map<String, Json> {
     list.iter().map(|(name, value)| ((*name).to_owned(), value.to_json())).collect()
 }
 
-/// The list as `bucket-type status` prints it, a line each.
+/// The lines of `bucket-type status`, one per property.
 #[must_use]
-pub fn console(list: &[(&'static str, Value)]) -> Vec<String> {
+pub fn console_lines(list: &[(&'static str, Value)]) -> Vec<String> {
     list.iter().map(|(name, value)| format!("{name}: {}", value.console())).collect()
 }
 
-fn by_name(list: &mut List) {
+fn sort_by_name(list: &mut PropList) {
     list.sort_by_key(|(name, _)| *name);
 }
 
-/// What is shown, in table order.
-fn layered(record: Option<&TypeRecord>, own: &Overrides) -> List {
-    PROPS.iter().filter_map(|prop| Some((prop.name, shown(prop, record, own)?))).collect()
+/// The properties with a value, in table order.
+fn layered(record: Option<&TypeRecord>, own: &Overrides) -> PropList {
+    PROPS.iter().filter_map(|prop| Some((prop.name, displayed_value(prop, record, own)?))).collect()
 }
 
-fn shown(prop: &Prop, record: Option<&TypeRecord>, own: &Overrides) -> Option<Value> {
+fn displayed_value(prop: &Prop, record: Option<&TypeRecord>, own: &Overrides) -> Option<Value> {
     if let Some(value) = own.get(prop.name) {
         return Some(value.clone());
     }
@@ -78,10 +77,10 @@ fn shown(prop: &Prop, record: Option<&TypeRecord>, own: &Overrides) -> Option<Va
         .or_else(|| prop.preset(Defaults::CustomType).map(|preset| preset.value()))
 }
 
-/// Properties of a created type that follow from the rest of its record.
+/// The value of a property that follows from other parts of a type's record.
 fn computed(name: &str, record: &TypeRecord) -> Option<Value> {
     match name {
-        "active" => Some(Value::Bool(record.state == State::Active)),
+        "active" => Some(Value::Bool(record.state == TypeState::Active)),
         "claimant" => Some(Value::Node(record.claimant.clone())),
         "hll_precision" if record.overrides.get("datatype") == Some(&Value::Datatype(Datatype::Hll)) => {
             Some(Value::Int(HLL_PRECISION_DEFAULT.into()))

@@ -1,4 +1,4 @@
-//! What applies to a request: defaults, then the type's overrides, then the bucket's, in one small typed struct.
+//! The properties that apply to a request: the bucket's overrides over the type's over the defaults, in one typed struct.
 
 use crate::keyspace::Partition;
 
@@ -7,27 +7,27 @@ use super::set::Overrides;
 use super::table::{Defaults, Prop};
 use super::value::{Datatype, SyncOnWrite, Value};
 
-/// HyperLogLog precision of a type that does not say.
+/// HyperLogLog precision of a type that does not set it.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
-/// The properties the request path reads. Computed once per bucket, cheap to copy.
+/// The properties that the request path reads. They are computed once per bucket and cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effective {
+pub struct EffectiveProps {
     /// Concurrent writes are kept as siblings.
     pub allow_mult: bool,
     /// The newest write wins.
     pub last_write_wins: bool,
-    /// Siblings are tracked by dots.
+    /// Siblings are tracked by dotted version vectors.
     pub dvv_enabled: bool,
-    /// Number of replicas that quorums are counted of.
+    /// The number of replicas in quorum arithmetic. A change of it moves no data.
     pub n_val: u32,
-    /// Copies there really are: the n_val the type was created with.
+    /// The number of stored replicas: the n_val at the creation of the type.
     pub copies: u8,
     /// Replicas for a read.
     pub r: Quorum,
     /// Replicas for a write.
     pub w: Quorum,
-    /// Replicas that stored a write.
+    /// Replicas that must have stored a write on disk.
     pub dw: Quorum,
     /// Replicas for a delete.
     pub rw: Quorum,
@@ -35,21 +35,21 @@ pub struct Effective {
     pub pr: Quorum,
     /// Primary replicas for a write.
     pub pw: Quorum,
-    /// Different machines.
+    /// Different machines that must answer.
     pub node_confirms: Quorum,
     /// Reads stop early on missing keys.
     pub basic_quorum: bool,
     /// A missing key counts towards r.
     pub notfound_ok: bool,
-    /// There are hooks before a write.
+    /// The bucket has precommit hooks.
     pub has_precommit: bool,
-    /// There are hooks after a write.
+    /// The bucket has postcommit hooks.
     pub has_postcommit: bool,
-    /// When a write is flushed.
+    /// Replicas that flush a write before its answer.
     pub sync_on_write: SyncOnWrite,
-    /// What the values are, when not plain objects.
+    /// The data type of the values; `None` for plain objects.
     pub datatype: Option<Datatype>,
-    /// Precision of a hll.
+    /// Precision of a HyperLogLog.
     pub hll_precision: u8,
     /// Writes need the current context.
     pub consistent: bool,
@@ -57,17 +57,17 @@ pub struct Effective {
     pub write_once: bool,
 }
 
-impl Effective {
-    /// Lays `bucket` over `of_type` over the column of defaults.
+impl EffectiveProps {
+    /// The properties of a bucket with the overrides `bucket`, in a type with the overrides `of_type`.
     #[must_use]
     pub fn of(defaults: Defaults, of_type: &Overrides, bucket: &Overrides) -> Self {
-        let layers = Layers { defaults, of_type, bucket };
+        let layers = PropLayers { defaults, of_type, bucket };
         Self {
             allow_mult: layers.flag("allow_mult"),
             last_write_wins: layers.flag("last_write_wins"),
             dvv_enabled: layers.flag("dvv_enabled"),
             n_val: layers.int("n_val").unwrap_or(3),
-            copies: Partition::N_VAL,
+            copies: Partition::DEFAULT_N_VAL,
             r: layers.quorum("r"),
             w: layers.quorum("w"),
             dw: layers.quorum("dw"),
@@ -77,8 +77,8 @@ impl Effective {
             node_confirms: layers.quorum("node_confirms"),
             basic_quorum: layers.flag("basic_quorum"),
             notfound_ok: layers.flag("notfound_ok"),
-            has_precommit: layers.hooked("precommit"),
-            has_postcommit: layers.hooked("postcommit"),
+            has_precommit: layers.has_hooks("precommit"),
+            has_postcommit: layers.has_hooks("postcommit"),
             sync_on_write: layers.sync(),
             datatype: layers.datatype(),
             hll_precision: layers.int("hll_precision").unwrap_or(HLL_PRECISION_DEFAULT),
@@ -88,14 +88,14 @@ impl Effective {
     }
 }
 
-/// The three layers, read top down.
-struct Layers<'a> {
+/// The three layers of properties. The bucket's come first, the defaults last.
+struct PropLayers<'a> {
     defaults: Defaults,
     of_type: &'a Overrides,
     bucket: &'a Overrides,
 }
 
-impl Layers<'_> {
+impl PropLayers<'_> {
     fn get(&self, name: &str) -> Option<Value> {
         self.bucket
             .get(name)
@@ -122,7 +122,7 @@ impl Layers<'_> {
         }
     }
 
-    fn hooked(&self, name: &str) -> bool {
+    fn has_hooks(&self, name: &str) -> bool {
         matches!(self.get(name), Some(Value::Hooks(hooks)) if !hooks.is_empty())
     }
 
@@ -151,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn defaults_differ_in_two_places() {
-        let plain = Effective::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY);
-        let typed = Effective::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY);
-        assert_eq!(Effective { allow_mult: true, dvv_enabled: true, ..plain }, typed);
+    fn the_defaults_of_types_differ_in_two_properties() {
+        let plain = EffectiveProps::of(Defaults::DefaultType, &Overrides::EMPTY, &Overrides::EMPTY);
+        let typed = EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY);
+        assert_eq!(EffectiveProps { allow_mult: true, dvv_enabled: true, ..plain }, typed);
         assert_eq!((plain.allow_mult, plain.dvv_enabled, plain.n_val), (false, false, 3));
         assert_eq!((plain.r, plain.dw, plain.pr), (Quorum::Quorum, Quorum::Quorum, Quorum::Count(0)));
         assert!(plain.notfound_ok && !plain.has_precommit && !plain.write_once && plain.datatype.is_none());
@@ -164,7 +164,7 @@ mod tests {
     fn the_bucket_wins_over_the_type() {
         let of_type = read(r#"{"n_val":2,"r":"all","datatype":"hll","hll_precision":12}"#);
         let bucket = read(r#"{"r":1,"precommit":"x","sync_on_write":"all"}"#);
-        let effective = Effective::of(Defaults::CustomType, &of_type, &bucket);
+        let effective = EffectiveProps::of(Defaults::CustomType, &of_type, &bucket);
         assert_eq!((effective.n_val, effective.r), (2, Quorum::Count(1)));
         assert_eq!((effective.datatype, effective.hll_precision), (Some(Datatype::Hll), 12));
         assert!(effective.has_precommit && !effective.has_postcommit);

@@ -1,6 +1,6 @@
-//! Text in the form an Erlang shell prints it: what Riak's console and its protocol-buffer errors show.
+//! Text in the form of an Erlang shell, which Riak's console and its protocol-buffer errors use.
 
-/// `s` as an atom: bare when it may be, else in single quotes (`'larder@127.0.0.1'`).
+/// `s` as an atom: bare when Erlang allows that, else in single quotes (`'larder@127.0.0.1'`).
 pub(super) fn atom(s: &str) -> String {
     let starts_low = s.starts_with(|c: char| c.is_ascii_lowercase());
     if starts_low && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '@') {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn atoms_are_quoted_only_when_they_must_be() {
+    fn atoms_are_quoted_only_when_erlang_requires_it() {
         for (given, printed) in [
             ("quorum", "quorum"),
             ("n_val", "n_val"),

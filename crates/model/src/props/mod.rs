@@ -1,23 +1,22 @@
-//! Bucket properties: what a bucket promises, who may change it, and every text that says no.
+//! Bucket properties: their values and defaults, the rules for changing them, and the texts of every refusal.
 //!
-//! One static table names the properties; everything else reads it. A type or a bucket stores only what was set
-//! explicitly; what applies to a request is computed from three layers and kept in a small typed struct.
+//! One static table names the properties, and everything else reads it. A type or a bucket stores only the properties set
+//! explicitly. The properties of a request are computed from three layers into a typed struct.
 //!
 //! ```text
 //! table     name, kind, defaults, help          request JSON ──validate──▶ Overrides ──▶ stored
 //! value     one value: JSON in, JSON/text out                                 │
-//! reason    every refusal and its wording       table defaults ◀─ type ◀─ bucket ──▶ Effective (hot path)
-//! types     a bucket type and its lifecycle                                   └────▶ display lists
+//! reason    every refusal and its wording       table defaults ◀─ type ◀─ bucket ──▶ EffectiveProps (hot path)
+//! types     a bucket type and its states                                      └────▶ display lists
 //! ```
 //!
-//! Invariants: nothing here panics on any JSON; nothing is accepted when one property of a request is refused; an
-//! [`Overrides`] only ever holds values its property's kind can decode; what a type fixes at creation never sits in the
-//! overrides of a bucket.
+//! Invariants: no JSON makes this module panic. A request with one refused property changes nothing. An [`Overrides`] holds
+//! only values that the kind of their property decodes. The overrides of a bucket never hold a property that its type fixes at
+//! creation.
 //!
-//! Differences from Riak KV, on purpose: unknown names are refused by name; values Riak stores without looking
-//! (`young_vclock`, `dvv_enabled`, `repl`, `search`, hooks, functions) are checked; a bucket keeps only what was set on
-//! it, so a later change of its type reaches everything else; `datatype` on a bucket of type `default` is accepted and
-//! dropped.
+//! Deliberate differences from Riak KV: unknown names are refused by name. Values that Riak stores unchecked (`young_vclock`,
+//! `dvv_enabled`, `repl`, `search`, hooks, functions) are checked. A bucket stores only its own overrides, so a later change of
+//! its type reaches all other properties. A `datatype` on a bucket of type `default` is accepted and dropped.
 
 mod decode;
 pub mod display;
@@ -33,10 +32,10 @@ pub mod types;
 pub mod validate;
 pub mod value;
 
-pub use effective::Effective;
+pub use effective::EffectiveProps;
 pub use quorum::Quorum;
-pub use reason::{Invalid, Reason, Refused, Whole};
-pub use set::{BadBody, Overrides};
-pub use table::{Change, Defaults, Kind, PROPS, Prop};
-pub use types::{State, StoredError, TypeKind, TypeRecord};
+pub use reason::{InvalidProp, InvalidReason, PropsError, TypeRefusal};
+pub use set::{Overrides, PropsBodyError};
+pub use table::{Defaults, PROPS, Prop, PropKind, PropMutability};
+pub use types::{TypeKind, TypeRecord, TypeRecordError, TypeState};
 pub use value::{Datatype, Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};

@@ -1,4 +1,4 @@
-//! How many replies are enough.
+//! Quorums: the number of replicas that must answer.
 
 /// A number of replicas, named or counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,14 +9,14 @@ pub enum Quorum {
     Quorum,
     /// Every replica.
     All,
-    /// This many. May exceed `n_val`: that is checked by each request, not when a property is set.
+    /// This many. It may exceed `n_val`: each request checks that, a change of properties does not.
     Count(u32),
 }
 
 impl Quorum {
     /// The number it stands for when there are `n_val` replicas.
     ///
-    /// one = 1, quorum = floor(n/2)+1, all = n; a count is itself (Riak KV property reference, quorum semantics).
+    /// one = 1, quorum = floor(n/2)+1, all = n, and a count is itself (Riak KV property reference, quorum semantics).
     #[must_use]
     pub const fn resolve(self, n_val: u32) -> u32 {
         match self {
@@ -27,7 +27,7 @@ impl Quorum {
         }
     }
 
-    /// The quorum of this name; names are lower case, and `default` is none of them.
+    /// The quorum of this name. Names are lower case, and `default` is not one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -38,7 +38,7 @@ impl Quorum {
         }
     }
 
-    /// Its name, unless it is a count.
+    /// Its name; `None` for a count.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         match self {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolves_like_riak() {
+    fn quorums_resolve_as_in_riak() {
         for (n_val, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
             assert_eq!(Quorum::One.resolve(n_val), 1);
             assert_eq!(Quorum::Quorum.resolve(n_val), quorum);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back() {
+    fn quorums_are_found_by_name() {
         for quorum in [Quorum::One, Quorum::Quorum, Quorum::All] {
             assert_eq!(quorum.name().and_then(Quorum::named), Some(quorum));
         }

@@ -1,7 +1,7 @@
-//! Every way a request about properties is refused, and its wording on each wire.
+//! Every refusal of a change of properties, and its wording in HTTP, protocol buffers and on the console.
 //!
-//! Texts are Riak's to the letter, odd grammar included; the few of Larder's own are marked. Over HTTP Riak writes an
-//! atom as a JSON string and a text as an array of its bytes; over protocol buffers both appear as Erlang terms.
+//! The texts are Riak's to the letter, with its grammar; the few of Larder's own are marked. Over HTTP Riak writes an atom as
+//! a JSON string and a text as an array of its bytes. Over protocol buffers both are Erlang terms.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,17 @@ use serde_json::{Map, Value as Json, json};
 
 use super::erlang;
 
-/// One refused property.
+/// A refused property.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
-    /// The property the client should look at; not always the one it set.
+pub struct InvalidProp {
+    /// The property at fault, which is not always one that the client set.
     pub prop: String,
-    /// What is wrong.
-    pub reason: Reason,
+    /// The reason.
+    pub reason: InvalidReason,
 }
 
-impl Invalid {
-    /// The console's line for this one.
+impl InvalidProp {
+    /// The line of the console for this property.
     #[must_use]
     pub fn console(&self) -> String {
         self.reason.console(&self.prop)
@@ -31,65 +31,65 @@ impl Invalid {
     }
 }
 
-/// Why a property was refused.
+/// Why a property is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// Should be true or false.
+pub enum InvalidReason {
+    /// The value is not true or false.
     NotBoolean,
-    /// Should be a whole number in range.
+    /// The value is not a whole number in range.
     NotInteger,
-    /// Should be a number of replicas or its name.
+    /// The value is not a number of replicas or its name.
     NotValidQuorum,
-    /// Should be one, all or backend.
+    /// The value is not one, all or backend.
     NotValidSyncParam,
-    /// No such property. Larder's own: Riak fails the request.
+    /// There is no such property. Larder's own: Riak fails the request.
     UnknownProperty,
-    /// Not a hook name, `{"name"}` or `{"mod","fun"}`. Larder's own: Riak finds out at the first write.
+    /// The value is not a hook name, `{"name"}` or `{"mod","fun"}`. Larder's own: Riak fails at the first write.
     NotValidHook,
-    /// Not one of the forms of a function. Larder's own.
+    /// The value has none of the forms of a function. Larder's own.
     NotValidFunction,
-    /// Should be text. Larder's own.
+    /// The value is not text. Larder's own.
     NotString,
-    /// Not a replication choice. Larder's own: Riak does not look.
+    /// The value is not a replication choice. Larder's own: Riak does not check.
     NotValidRepl,
-    /// `write_once` here is set by the type alone.
+    /// Only the creation of a type sets `write_once`.
     CannotUpdateWriteOnce,
-    /// `consistent` here is set by the type alone.
+    /// Only the creation of a type sets `consistent`.
     CannotUpdateConsistent,
-    /// `claimant` is never set.
+    /// No client sets `claimant`.
     CannotUpdateClaimant,
-    /// `active` is set by activation alone.
+    /// Only activation sets `active`.
     CannotModifyActive,
     /// `last_write_wins` and `dvv_enabled` would both be true.
     DvvWithLastWriteWins,
-    /// At creation: not a value of `consistent`.
+    /// At creation: the value of `consistent` is not a boolean.
     ConsistentValue(String),
-    /// At creation: both `write_once` and `consistent`.
+    /// At creation: both `write_once` and `consistent` are true.
     CreateWriteOnceConsistent,
-    /// On an existing type: `consistent` may not become true.
+    /// On an existing type: `consistent` cannot become true.
     UpdateWriteOnceConsistent,
     /// `write_once` and `datatype` exclude each other.
     WriteOnceDatatype,
-    /// Not a data type, or not the type's own.
+    /// The value is no data type, or not that of the type.
     Datatype(String),
-    /// The type has no data type and never will.
+    /// The type was created without a data type and cannot get one.
     DatatypeNotDefined,
-    /// A data type needs siblings.
+    /// A data type needs `allow_mult`.
     DatatypeAllowMult,
-    /// Not a precision, or one above the present.
+    /// The value is no precision, or greater than the current one.
     HllPrecision(String),
-    /// `n_val` of a consistent type is frozen.
+    /// The `n_val` of a consistent type cannot change.
     ConsistentNVal,
-    /// `write_once` stays true.
+    /// `write_once` cannot become false.
     WriteOnceForever,
-    /// `write_once` cannot be added to a type.
+    /// `write_once` cannot become true on an existing type.
     WriteOnceExisting,
-    /// A new type asks for more copies than there are machines to hold them. Larder's own: Riak puts several on one.
+    /// A new type has a greater `n_val` than there are nodes with data. Larder's own: Riak puts several replicas on one node.
     NValAboveNodes(u32),
 }
 
-impl Reason {
-    /// The reason as a word, when it is one.
+impl InvalidReason {
+    /// The atom of the reason, if it is one.
     #[must_use]
     pub const fn atom(&self) -> Option<&'static str> {
         match self {
@@ -106,7 +106,7 @@ impl Reason {
         }
     }
 
-    /// The word or the text.
+    /// The atom or the text.
     #[must_use]
     pub fn text(&self) -> Cow<'static, str> {
         let text = match self {
@@ -145,7 +145,7 @@ impl Reason {
         Cow::Borrowed(text)
     }
 
-    /// The value beside the property's name in the body of a 400.
+    /// The value of the property's name in the body of a 400.
     #[must_use]
     pub fn http_json(&self) -> Json {
         match self.atom() {
@@ -154,7 +154,7 @@ impl Reason {
         }
     }
 
-    /// The console's line when `prop` was refused for this.
+    /// The line of the console when `prop` is refused for this reason.
     #[must_use]
     pub fn console(&self, prop: &str) -> String {
         match self {
@@ -171,7 +171,7 @@ impl Reason {
         }
     }
 
-    /// The second half of the pair in a protocol-buffer error.
+    /// The second element of the pair in a protocol-buffer error.
     #[must_use]
     pub fn erlang(&self) -> String {
         match self.atom() {
@@ -189,23 +189,23 @@ fn hll_precision(value: &str) -> String {
     )
 }
 
-/// Why a whole request about a type was refused before its properties were looked at.
+/// Why a request about a type is refused before its properties are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whole {
+pub enum TypeRefusal {
     /// Create of `default`.
     DefaultType,
     /// Update of `default`.
     NoDefaultUpdate,
     /// Create of `any`.
     ReservedName,
-    /// Create of a type in use.
+    /// Create of an active type.
     AlreadyActive,
-    /// Update of a type that is unknown or not in use.
+    /// Update of a type that is unknown or not active.
     NotActive,
 }
 
-impl Whole {
-    /// The word or the text.
+impl TypeRefusal {
+    /// The atom or the text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -218,21 +218,21 @@ impl Whole {
     }
 }
 
-/// A refused create, update or bucket change. Nothing was changed.
+/// Why a create or update of a type, or a change of a bucket, is refused. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum PropsError {
     /// The request as a whole.
-    Whole(Whole),
-    /// Some of its properties, never none; each is named, the last of the request first, as Riak does.
-    Props(Vec<Invalid>),
+    Type(TypeRefusal),
+    /// Every refused property, at least one, the last of the request first, as in Riak.
+    Props(Vec<InvalidProp>),
 }
 
-impl Refused {
+impl PropsError {
     /// The body of the 400: an object of property and reason, or one JSON string.
     #[must_use]
     pub fn http_json(&self) -> Json {
         match self {
-            Self::Whole(whole) => json!(whole.text()),
+            Self::Type(whole) => json!(whole.text()),
             Self::Props(invalid) => {
                 let members = invalid.iter().map(|one| (one.prop.clone(), one.reason.http_json()));
                 Json::Object(members.collect::<Map<_, _>>())
@@ -240,47 +240,47 @@ impl Refused {
         }
     }
 
-    /// The console's lines, without the one that names the type.
+    /// The lines of the console, without the one that names the type.
     #[must_use]
     pub fn console(&self) -> Vec<String> {
         match self {
-            Self::Whole(whole) => vec![whole.text().to_owned()],
-            Self::Props(invalid) => invalid.iter().map(Invalid::console).collect(),
+            Self::Type(whole) => vec![whole.text().to_owned()],
+            Self::Props(invalid) => invalid.iter().map(InvalidProp::console).collect(),
         }
     }
 
-    /// What follows `Invalid bucket properties: ` in a protocol-buffer error.
+    /// The text after `Invalid bucket properties: ` in a protocol-buffer error.
     #[must_use]
     pub fn erlang(&self) -> String {
         match self {
-            Self::Whole(Whole::ReservedName) => erlang::string(Whole::ReservedName.text()),
-            Self::Whole(whole) => whole.text().to_owned(),
+            Self::Type(TypeRefusal::ReservedName) => erlang::string(TypeRefusal::ReservedName.text()),
+            Self::Type(whole) => whole.text().to_owned(),
             Self::Props(invalid) => {
-                format!("[{}]", invalid.iter().map(Invalid::erlang).collect::<Vec<_>>().join(","))
+                format!("[{}]", invalid.iter().map(InvalidProp::erlang).collect::<Vec<_>>().join(","))
             }
         }
     }
 }
 
-impl From<Whole> for Refused {
-    fn from(whole: Whole) -> Self {
-        Self::Whole(whole)
+impl From<TypeRefusal> for PropsError {
+    fn from(whole: TypeRefusal) -> Self {
+        Self::Type(whole)
     }
 }
 
-impl From<Vec<Invalid>> for Refused {
-    fn from(invalid: Vec<Invalid>) -> Self {
+impl From<Vec<InvalidProp>> for PropsError {
+    fn from(invalid: Vec<InvalidProp>) -> Self {
         Self::Props(invalid)
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for PropsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.console().join("\n"))
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for PropsError {}
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
-//! The one table of bucket properties. HTTP, protocol buffers, `kv-admin` and the manual read this.
+//! The table of bucket properties, which HTTP, protocol buffers, `kv-admin` and the manual read.
 //!
-//! Names, kinds and defaults are those of the Riak KV property reference. The order is the one in which Riak prints a
-//! type that was created and never updated, so a display list is a walk over the table.
+//! Names, kinds and defaults are those of the Riak KV property reference. The order is that of a type which was created and
+//! never updated, as Riak prints it.
 
 use super::quorum::Quorum;
 use super::value::{Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};
 
-/// What a property's value looks like. Decides how JSON is read and which reason a bad value gets.
+/// The kind of a property's value. It decides how JSON is decoded and which reason a bad value gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PropKind {
     /// true or false.
     Flag,
     /// A whole number from 1.
@@ -41,18 +41,18 @@ pub enum Kind {
 
 /// When a property may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum PropMutability {
     /// At any time, on a type or on a bucket.
     Anytime,
     /// At any time, but only to a smaller value.
     OnlyDown,
-    /// When its type is created, never after.
+    /// Only at the creation of the type.
     OnlyAtCreation,
-    /// Never by a client; giving the present value back is fine.
+    /// Never by a client. A request may repeat the current value.
     ReadOnly,
 }
 
-/// A default, in a form a static table can hold.
+/// A default value in a form that a static table can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// A boolean.
@@ -74,7 +74,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The value it stands for.
+    /// The value.
     #[must_use]
     pub fn value(self) -> Value {
         let modfun = |module: &str, function: &str| ModFun { module: module.into(), function: function.into() };
@@ -91,28 +91,28 @@ impl Preset {
     }
 }
 
-/// Which column of defaults a bucket starts from.
+/// The column of defaults for a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defaults {
-    /// Those of type `default`, where buckets without a type live.
+    /// The defaults of type `default`, to which buckets without a type belong.
     DefaultType,
-    /// Those of every type that was created.
+    /// The defaults of every created type.
     CustomType,
 }
 
 /// One bucket property.
 #[derive(Debug)]
 pub struct Prop {
-    /// Its name on every wire.
+    /// Its name in every protocol.
     pub name: &'static str,
-    /// What its value looks like.
-    pub kind: Kind,
-    /// Its value in type `default`; `None` when it is not shown there.
+    /// The kind of its value.
+    pub kind: PropKind,
+    /// Its value in type `default`; `None` when that type does not show it.
     pub default_type: Option<Preset>,
-    /// Its value in a type that does not set it; `None` when it is not shown there.
+    /// Its value in a type that does not set it; `None` when such a type does not show it.
     pub custom: Option<Preset>,
     /// When it may change.
-    pub change: Change,
+    pub mutability: PropMutability,
     /// Its field in `RpbBucketProps`; `None` when that message cannot carry it.
     pub pb: Option<u32>,
     /// One sentence for the manual.
@@ -126,7 +126,7 @@ impl Prop {
         PROPS.iter().find(|prop| prop.name == name)
     }
 
-    /// Its default in that column.
+    /// Its default in this column.
     #[must_use]
     pub const fn preset(&self, defaults: Defaults) -> Option<Preset> {
         match defaults {
@@ -135,8 +135,8 @@ impl Prop {
         }
     }
 
-    const fn new(name: &'static str, kind: Kind, help: &'static str) -> Self {
-        Self { name, kind, default_type: None, custom: None, change: Change::Anytime, pb: None, help }
+    const fn new(name: &'static str, kind: PropKind, help: &'static str) -> Self {
+        Self { name, kind, default_type: None, custom: None, mutability: PropMutability::Anytime, pb: None, help }
     }
 
     const fn both(self, preset: Preset) -> Self {
@@ -153,8 +153,8 @@ impl Prop {
         self
     }
 
-    const fn change(mut self, change: Change) -> Self {
-        self.change = change;
+    const fn mutability(mut self, mutability: PropMutability) -> Self {
+        self.mutability = mutability;
         self
     }
 
@@ -169,99 +169,109 @@ const YES: Preset = Preset::Bool(true);
 const QUORUM: Preset = Preset::Quorum(Quorum::Quorum);
 const ZERO: Preset = Preset::Quorum(Quorum::Count(0));
 
-/// Every bucket property, in the order a new type prints them.
+/// Every bucket property, in the order of a new type.
 pub static PROPS: &[Prop] = &[
-    Prop::new("name", Kind::Text, "The bucket's name; shown, never set.").change(Change::ReadOnly),
+    Prop::new("name", PropKind::Text, "The bucket's name; shown, never set.").mutability(PropMutability::ReadOnly),
     Prop::new(
         "young_vclock",
-        Kind::NonNegative,
+        PropKind::NonNegative,
         "Seconds a causality entry was never pruned in Riak; kept and shown, without effect.",
     )
     .both(Preset::Int(20))
     .pb(11),
-    Prop::new("w", Kind::Quorum, "Replicas that must accept a write.").both(QUORUM).pb(16),
+    Prop::new("w", PropKind::Quorum, "Replicas that must accept a write.").both(QUORUM).pb(16),
     Prop::new(
         "sync_on_write",
-        Kind::Sync,
+        PropKind::Sync,
         "When a write is flushed to disk: backend (as the server is set), one or all.",
     )
     .both(Preset::Sync(SyncOnWrite::Backend)),
     Prop::new(
         "small_vclock",
-        Kind::Positive,
+        PropKind::Positive,
         "Length up to which Riak never pruned causality; kept and shown, without effect.",
     )
     .both(Preset::Int(50))
     .pb(13),
-    Prop::new("rw", Kind::Quorum, "Replicas for a delete that names neither r nor w.").both(QUORUM).pb(19),
-    Prop::new("r", Kind::Quorum, "Replicas that must answer a read.").both(QUORUM).pb(15),
-    Prop::new("pw", Kind::QuorumOrZero, "Primary replicas that must accept a write.").both(ZERO).pb(17),
-    Prop::new("precommit", Kind::Hooks, "Hooks that run before a write and may refuse it.").both(Preset::NoHooks).pb(4),
-    Prop::new("pr", Kind::QuorumOrZero, "Primary replicas that must answer a read.").both(ZERO).pb(14),
-    Prop::new("postcommit", Kind::Hooks, "Hooks that run after a write.").both(Preset::NoHooks).pb(6),
+    Prop::new("rw", PropKind::Quorum, "Replicas for a delete that names neither r nor w.").both(QUORUM).pb(19),
+    Prop::new("r", PropKind::Quorum, "Replicas that must answer a read.").both(QUORUM).pb(15),
+    Prop::new("pw", PropKind::QuorumOrZero, "Primary replicas that must accept a write.").both(ZERO).pb(17),
+    Prop::new("precommit", PropKind::Hooks, "Hooks that run before a write and may refuse it.")
+        .both(Preset::NoHooks)
+        .pb(4),
+    Prop::new("pr", PropKind::QuorumOrZero, "Primary replicas that must answer a read.").both(ZERO).pb(14),
+    Prop::new("postcommit", PropKind::Hooks, "Hooks that run after a write.").both(Preset::NoHooks).pb(6),
     Prop::new(
         "old_vclock",
-        Kind::Positive,
+        PropKind::Positive,
         "Seconds after which Riak pruned a causality entry; kept and shown, without effect.",
     )
     .both(Preset::Int(86_400))
     .pb(10),
-    Prop::new("notfound_ok", Kind::Flag, "A replica that lacks the key counts towards r.").both(YES).pb(21),
-    Prop::new("node_confirms", Kind::QuorumOrZero, "Different machines that must answer.").both(ZERO),
-    Prop::new("n_val", Kind::Positive, "Number of replicas; bounds r, w and the other quorums.")
+    Prop::new("notfound_ok", PropKind::Flag, "A replica that lacks the key counts towards r.").both(YES).pb(21),
+    Prop::new("node_confirms", PropKind::QuorumOrZero, "Different machines that must answer.").both(ZERO),
+    Prop::new("n_val", PropKind::Positive, "Number of replicas; bounds r, w and the other quorums.")
         .both(Preset::Int(3))
         .pb(1),
-    Prop::new("linkfun", Kind::LinkFun, "The function that finds an object's links; kept and shown.")
+    Prop::new("linkfun", PropKind::LinkFun, "The function that finds an object's links; kept and shown.")
         .both(Preset::LinkFun("riak_kv_wm_link_walker", "mapreduce_linkfun"))
         .pb(9),
-    Prop::new("last_write_wins", Kind::Flag, "The newest write replaces what is there without a look at causality.")
-        .both(NO)
-        .pb(3),
-    Prop::new("dw", Kind::QuorumOrZero, "Replicas that must have stored a write on disk.").both(QUORUM).pb(18),
+    Prop::new(
+        "last_write_wins",
+        PropKind::Flag,
+        "The newest write replaces what is there without a look at causality.",
+    )
+    .both(NO)
+    .pb(3),
+    Prop::new("dw", PropKind::QuorumOrZero, "Replicas that must have stored a write on disk.").both(QUORUM).pb(18),
     Prop::new(
         "dvv_enabled",
-        Kind::Flag,
+        PropKind::Flag,
         "Siblings are tracked by dotted version vectors; must be false with last_write_wins.",
     )
     .in_default(NO)
     .in_custom(YES),
-    Prop::new("chash_keyfun", Kind::KeyFun, "The function that places keys; kept and shown.")
+    Prop::new("chash_keyfun", PropKind::KeyFun, "The function that places keys; kept and shown.")
         .both(Preset::KeyFun("riak_core_util", "chash_std_keyfun"))
         .pb(8),
     Prop::new(
         "big_vclock",
-        Kind::Positive,
+        PropKind::Positive,
         "Length above which Riak pruned causality; kept and shown, without effect.",
     )
     .both(Preset::Int(50))
     .pb(12),
-    Prop::new("basic_quorum", Kind::Flag, "A read stops early once a majority of replicas lacks the key.")
+    Prop::new("basic_quorum", PropKind::Flag, "A read stops early once a majority of replicas lacks the key.")
         .both(NO)
         .pb(20),
-    Prop::new("hll_precision", Kind::Precision, "Precision of a hll data type, 4 to 16; may only be reduced.")
-        .change(Change::OnlyDown)
+    Prop::new("hll_precision", PropKind::Precision, "Precision of a hll data type, 4 to 16; may only be reduced.")
+        .mutability(PropMutability::OnlyDown)
         .pb(29),
-    Prop::new("allow_mult", Kind::Flag, "Concurrent writes are kept as siblings.").in_default(NO).in_custom(YES).pb(2),
-    Prop::new("aae_tree_exclude", Kind::Flag, "Keeps the bucket out of the exchange trees; kept and shown."),
-    Prop::new("backend", Kind::Text, "Name of the storage backend; kept and shown.").pb(22),
-    Prop::new("consistent", Kind::Flag, "A write needs the current context of the object.")
-        .change(Change::OnlyAtCreation)
+    Prop::new("allow_mult", PropKind::Flag, "Concurrent writes are kept as siblings.")
+        .in_default(NO)
+        .in_custom(YES)
+        .pb(2),
+    Prop::new("aae_tree_exclude", PropKind::Flag, "Keeps the bucket out of the exchange trees; kept and shown."),
+    Prop::new("backend", PropKind::Text, "Name of the storage backend; kept and shown.").pb(22),
+    Prop::new("consistent", PropKind::Flag, "A write needs the current context of the object.")
+        .mutability(PropMutability::OnlyAtCreation)
         .pb(27),
-    Prop::new("datatype", Kind::Datatype, "The bucket holds counters, sets, maps, hlls or gsets.")
-        .change(Change::OnlyAtCreation)
+    Prop::new("datatype", PropKind::Datatype, "The bucket holds counters, sets, maps, hlls or gsets.")
+        .mutability(PropMutability::OnlyAtCreation)
         .pb(26),
-    Prop::new("repl", Kind::Repl, "Replication to other clusters: false, realtime, fullsync or true.")
+    Prop::new("repl", PropKind::Repl, "Replication to other clusters: false, realtime, fullsync or true.")
         .in_default(Preset::Repl(Repl::True))
         .pb(24),
-    Prop::new("search", Kind::Flag, "Switch of the old search; kept and shown.").pb(23),
-    Prop::new("search_index", Kind::Text, "The search index of the bucket; _dont_index_ switches it off.").pb(25),
-    Prop::new("stat_tracked", Kind::Flag, "Statistics are kept for this bucket."),
-    Prop::new("write_once", Kind::Flag, "Keys are written once and never updated.")
+    Prop::new("search", PropKind::Flag, "Switch of the old search; kept and shown.").pb(23),
+    Prop::new("search_index", PropKind::Text, "The search index of the bucket; _dont_index_ switches it off.").pb(25),
+    Prop::new("stat_tracked", PropKind::Flag, "Statistics are kept for this bucket."),
+    Prop::new("write_once", PropKind::Flag, "Keys are written once and never updated.")
         .in_default(NO)
-        .change(Change::OnlyAtCreation)
+        .mutability(PropMutability::OnlyAtCreation)
         .pb(28),
-    Prop::new("active", Kind::Flag, "The type may be used; set by activation.").change(Change::ReadOnly),
-    Prop::new("claimant", Kind::Node, "The node that created the type.").change(Change::ReadOnly),
+    Prop::new("active", PropKind::Flag, "The type may be used; set by activation.")
+        .mutability(PropMutability::ReadOnly),
+    Prop::new("claimant", PropKind::Node, "The node that created the type.").mutability(PropMutability::ReadOnly),
 ];
 
 #[cfg(test)]
@@ -278,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_is_a_value_of_its_kind() {
+    fn every_default_has_the_kind_of_its_property() {
         for prop in PROPS {
             for preset in [prop.default_type, prop.custom].into_iter().flatten() {
                 let value = preset.value();

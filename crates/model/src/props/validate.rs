@@ -1,88 +1,88 @@
-//! What a client may set where: at creation of a type, on an existing type, on a bucket.
+//! Checks the properties that a client sets: at the creation of a type, on an existing type, and on a bucket.
 //!
-//! Rules and reasons are Riak's (property reference, validation and type kinds). A request is looked at property by
-//! property, every refusal is collected, the last property first as Riak lists them; only a request without any is then
-//! checked as a whole, merged with what was there.
+//! Rules and reasons are Riak's (property reference, validation and type kinds). Each property is checked by itself, and all
+//! refusals are reported, those of the last properties first, as in Riak. A request without refusals is then checked as a
+//! whole, merged with the stored properties.
 //!
 //! ```text
-//! name, active, claimant        read-only: giving the present value back is fine, nothing is stored
-//! consistent, write_once,       chosen at creation: repeating the present value is fine, nothing is stored
+//! name, active, claimant        read-only: a request may repeat the current value, nothing is stored
+//! consistent, write_once,       fixed at creation: a request may repeat the current value, nothing is stored
 //! datatype
-//! everything else               of its kind, stored as an override
+//! all others                    checked by kind, stored as overrides
 //! ```
 
 use serde_json::{Map, Value as Json};
 
-use super::decode::{flag, shown};
-use super::effective::Effective;
-use super::reason::{Invalid, Reason};
+use super::decode::{flag, quoted_in_error};
+use super::effective::EffectiveProps;
+use super::reason::{InvalidProp, InvalidReason};
 use super::set::Overrides;
 use super::table::{Defaults, Prop};
-use super::types::{State, TypeKind, TypeRecord};
+use super::types::{TypeKind, TypeRecord, TypeState};
 use super::value::{Datatype, Value};
 
-/// What a new type's overrides are, and its kind.
+/// The kind and the overrides of a new type.
 ///
 /// # Errors
 /// Every refused property.
-pub fn create(claimant: &str, props: &Map<String, Json>) -> Result<(TypeKind, Overrides), Vec<Invalid>> {
-    let kind = kind_asked_for(props);
-    let scope = Scope {
-        stage: Stage::Create,
+pub fn create_type(claimant: &str, props: &Map<String, Json>) -> Result<(TypeKind, Overrides), Vec<InvalidProp>> {
+    let kind = requested_kind(props);
+    let request = PropsRequest {
+        target: PropsTarget::NewType,
         kind,
-        current: Effective::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY),
+        current: EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &Overrides::EMPTY),
         active: false,
         claimant: Some(claimant),
-        asked: props,
+        props,
     };
-    let set = scope.check()?;
-    agree(Effective::of(Defaults::CustomType, &Overrides::EMPTY, &set), &set)?;
+    let set = request.check()?;
+    check_dvv_with_last_write_wins(EffectiveProps::of(Defaults::CustomType, &Overrides::EMPTY, &set), &set)?;
     Ok((kind, set))
 }
 
-/// The overrides of `record` after an update with `props`. The caller checked that the type is active.
+/// The overrides of `record` after an update with `props`. The caller has checked that the type is active.
 ///
 /// # Errors
 /// Every refused property.
-pub fn update(record: &TypeRecord, props: &Map<String, Json>) -> Result<Overrides, Vec<Invalid>> {
-    let set = Scope::of_type(record, &Overrides::EMPTY, props).check()?;
+pub fn update_type(record: &TypeRecord, props: &Map<String, Json>) -> Result<Overrides, Vec<InvalidProp>> {
+    let set = PropsRequest::of_type(record, &Overrides::EMPTY, props).check()?;
     let merged = record.overrides.with(set.clone());
-    agree(Effective::of(Defaults::CustomType, &merged, &Overrides::EMPTY), &set)?;
+    check_dvv_with_last_write_wins(EffectiveProps::of(Defaults::CustomType, &merged, &Overrides::EMPTY), &set)?;
     Ok(merged)
 }
 
-/// The overrides of a bucket after `props` are set on it, where `of_type` is its type (`None` is type `default`) and
-/// `current` what it has now.
+/// The overrides of a bucket after `props` are set on it. `of_type` is its type (`None` is type `default`), and `current` are
+/// its stored overrides.
 ///
-/// In type `default`, `datatype` is accepted and dropped: Riak stores it without effect.
+/// In type `default` a `datatype` is accepted and dropped: Riak stores it without effect.
 ///
 /// # Errors
 /// Every refused property.
-pub fn bucket(
+pub fn update_bucket(
     of_type: Option<&TypeRecord>,
     current: &Overrides,
     props: &Map<String, Json>,
-) -> Result<Overrides, Vec<Invalid>> {
-    let scope = match of_type {
-        Some(record) => Scope::of_type(record, current, props),
-        None => Scope::untyped(current, props),
+) -> Result<Overrides, Vec<InvalidProp>> {
+    let request = match of_type {
+        Some(record) => PropsRequest::of_type(record, current, props),
+        None => PropsRequest::untyped(current, props),
     };
-    let set = scope.check()?;
+    let set = request.check()?;
     let merged = current.with(set.clone());
-    agree(TypeRecord::effective(of_type, &merged), &set)?;
+    check_dvv_with_last_write_wins(TypeRecord::effective(of_type, &merged), &set)?;
     Ok(merged)
 }
 
 /// Refuses a change that leaves `last_write_wins` and `dvv_enabled` both true.
-fn agree(after: Effective, set: &Overrides) -> Result<(), Vec<Invalid>> {
-    let touched = set.get("last_write_wins").is_some() || set.get("dvv_enabled").is_some();
-    if touched && after.last_write_wins && after.dvv_enabled {
-        return Err(vec![Invalid { prop: "dvv_enabled".into(), reason: Reason::DvvWithLastWriteWins }]);
+fn check_dvv_with_last_write_wins(after: EffectiveProps, set: &Overrides) -> Result<(), Vec<InvalidProp>> {
+    let sets_either = set.get("last_write_wins").is_some() || set.get("dvv_enabled").is_some();
+    if sets_either && after.last_write_wins && after.dvv_enabled {
+        return Err(vec![InvalidProp { prop: "dvv_enabled".into(), reason: InvalidReason::DvvWithLastWriteWins }]);
     }
     Ok(())
 }
 
-fn kind_asked_for(props: &Map<String, Json>) -> TypeKind {
+fn requested_kind(props: &Map<String, Json>) -> TypeKind {
     if is_true(props, "consistent") {
         TypeKind::Consistent
     } else if is_true(props, "write_once") {
@@ -98,71 +98,71 @@ fn is_true(props: &Map<String, Json>, name: &str) -> bool {
     props.get(name).and_then(flag) == Some(true)
 }
 
-/// Which rules apply.
+/// The target of a request, which decides the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// A type that is not in use yet.
-    Create,
-    /// An active type, or a bucket of it: the rules are the same.
+enum PropsTarget {
+    /// A type that is not active yet.
+    NewType,
+    /// An active type or a bucket of it. Both have the same rules.
     Existing,
     /// A bucket of type `default`.
     Untyped,
 }
 
-/// A request and everything its rules look at.
-struct Scope<'a> {
-    stage: Stage,
+/// A request to set properties, with the state that its rules need.
+struct PropsRequest<'a> {
+    target: PropsTarget,
     kind: TypeKind,
-    current: Effective,
+    current: EffectiveProps,
     active: bool,
     claimant: Option<&'a str>,
-    asked: &'a Map<String, Json>,
+    props: &'a Map<String, Json>,
 }
 
-/// A value to store, nothing to store, or a refusal.
-type Verdict = Result<Option<Value>, Reason>;
+/// A value to store, no value to store, or a refusal.
+type PropDecision = Result<Option<Value>, InvalidReason>;
 
-impl<'a> Scope<'a> {
-    fn of_type(record: &'a TypeRecord, bucket: &Overrides, asked: &'a Map<String, Json>) -> Self {
+impl<'a> PropsRequest<'a> {
+    fn of_type(record: &'a TypeRecord, bucket: &Overrides, props: &'a Map<String, Json>) -> Self {
         Self {
-            stage: Stage::Existing,
+            target: PropsTarget::Existing,
             kind: record.kind,
             current: TypeRecord::effective(Some(record), bucket),
-            active: record.state == State::Active,
+            active: record.state == TypeState::Active,
             claimant: Some(&record.claimant),
-            asked,
+            props,
         }
     }
 
-    fn untyped(bucket: &Overrides, asked: &'a Map<String, Json>) -> Self {
+    fn untyped(bucket: &Overrides, props: &'a Map<String, Json>) -> Self {
         Self {
-            stage: Stage::Untyped,
+            target: PropsTarget::Untyped,
             kind: TypeKind::Default,
             current: TypeRecord::effective(None, bucket),
             active: true,
             claimant: None,
-            asked,
+            props,
         }
     }
 
-    /// What to store of the request.
-    fn check(&self) -> Result<Overrides, Vec<Invalid>> {
+    /// The overrides to store.
+    fn check(&self) -> Result<Overrides, Vec<InvalidProp>> {
         let mut set = Overrides::EMPTY;
         let mut invalid = Vec::new();
-        for (name, json) in self.asked {
-            match self.one(name, json) {
+        for (name, json) in self.props {
+            match self.check_prop(name, json) {
                 Ok(Some((prop, value))) => set.set(prop, value),
                 Ok(None) => {}
-                Err(reason) => invalid.push(Invalid { prop: name.clone(), reason }),
+                Err(reason) => invalid.push(InvalidProp { prop: name.clone(), reason }),
             }
         }
         invalid.reverse();
         if invalid.is_empty() { Ok(set) } else { Err(invalid) }
     }
 
-    fn one(&self, name: &str, json: &Json) -> Result<Option<(&'static Prop, Value)>, Reason> {
-        let prop = Prop::named(name).ok_or(Reason::UnknownProperty)?;
-        let verdict = match prop.name {
+    fn check_prop(&self, name: &str, json: &Json) -> Result<Option<(&'static Prop, Value)>, InvalidReason> {
+        let prop = Prop::named(name).ok_or(InvalidReason::UnknownProperty)?;
+        let decision = match prop.name {
             "name" => Ok(None),
             "active" => self.active(json),
             "claimant" => self.claimant(json),
@@ -174,92 +174,96 @@ impl<'a> Scope<'a> {
             "n_val" => self.n_val(prop, json),
             _ => prop.kind.decode(json).map(Some),
         };
-        verdict.map(|stored| stored.map(|value| (prop, value)))
+        decision.map(|stored| stored.map(|value| (prop, value)))
     }
 
-    fn active(&self, json: &Json) -> Verdict {
-        if flag(json) == Some(self.active) { Ok(None) } else { Err(Reason::CannotModifyActive) }
+    fn active(&self, json: &Json) -> PropDecision {
+        if flag(json) == Some(self.active) { Ok(None) } else { Err(InvalidReason::CannotModifyActive) }
     }
 
-    fn claimant(&self, json: &Json) -> Verdict {
+    fn claimant(&self, json: &Json) -> PropDecision {
         match self.claimant {
-            Some(node) if json.as_str() != Some(node) => Err(Reason::CannotUpdateClaimant),
+            Some(node) if json.as_str() != Some(node) => Err(InvalidReason::CannotUpdateClaimant),
             _ => Ok(None),
         }
     }
 
-    fn consistent(&self, json: &Json) -> Verdict {
-        match (self.stage, self.kind, flag(json)) {
-            (Stage::Create, _, Some(true)) if is_true(self.asked, "write_once") => {
-                Err(Reason::CreateWriteOnceConsistent)
+    fn consistent(&self, json: &Json) -> PropDecision {
+        match (self.target, self.kind, flag(json)) {
+            (PropsTarget::NewType, _, Some(true)) if is_true(self.props, "write_once") => {
+                Err(InvalidReason::CreateWriteOnceConsistent)
             }
-            (Stage::Create, _, Some(asked)) => Ok(Some(Value::Bool(asked))),
-            (Stage::Create, _, None) => Err(Reason::ConsistentValue(shown(json))),
-            (_, _, Some(asked)) if asked == self.current.consistent => Ok(None),
-            (Stage::Existing, TypeKind::WriteOnce | TypeKind::Default, Some(_)) => {
-                Err(Reason::UpdateWriteOnceConsistent)
+            (PropsTarget::NewType, _, Some(requested)) => Ok(Some(Value::Bool(requested))),
+            (PropsTarget::NewType, _, None) => Err(InvalidReason::ConsistentValue(quoted_in_error(json))),
+            (_, _, Some(requested)) if requested == self.current.consistent => Ok(None),
+            (PropsTarget::Existing, TypeKind::WriteOnce | TypeKind::Default, Some(_)) => {
+                Err(InvalidReason::UpdateWriteOnceConsistent)
             }
-            _ => Err(Reason::CannotUpdateConsistent),
+            _ => Err(InvalidReason::CannotUpdateConsistent),
         }
     }
 
-    fn write_once(&self, json: &Json) -> Verdict {
-        match (self.stage, self.kind, flag(json)) {
-            (Stage::Create, _, Some(asked)) => Ok(Some(Value::Bool(asked))),
-            (_, _, Some(asked)) if asked == self.current.write_once => Ok(None),
-            (Stage::Existing, TypeKind::WriteOnce, _) => Err(Reason::WriteOnceForever),
-            (Stage::Existing, TypeKind::Default, Some(_)) => Err(Reason::WriteOnceExisting),
-            _ => Err(Reason::CannotUpdateWriteOnce),
+    fn write_once(&self, json: &Json) -> PropDecision {
+        match (self.target, self.kind, flag(json)) {
+            (PropsTarget::NewType, _, Some(requested)) => Ok(Some(Value::Bool(requested))),
+            (_, _, Some(requested)) if requested == self.current.write_once => Ok(None),
+            (PropsTarget::Existing, TypeKind::WriteOnce, _) => Err(InvalidReason::WriteOnceForever),
+            (PropsTarget::Existing, TypeKind::Default, Some(_)) => Err(InvalidReason::WriteOnceExisting),
+            _ => Err(InvalidReason::CannotUpdateWriteOnce),
         }
     }
 
-    fn datatype(&self, json: &Json) -> Verdict {
-        let asked = json.as_str().and_then(Datatype::named);
-        match (self.stage, self.kind) {
-            (Stage::Untyped, _) => Ok(None),
-            (Stage::Existing, _) if asked.is_some() && asked == self.current.datatype => Ok(None),
-            (_, TypeKind::WriteOnce) => Err(Reason::WriteOnceDatatype),
-            (Stage::Create, _) => {
-                asked.map(|datatype| Some(Value::Datatype(datatype))).ok_or_else(|| Reason::Datatype(shown(json)))
+    fn datatype(&self, json: &Json) -> PropDecision {
+        let requested = json.as_str().and_then(Datatype::named);
+        match (self.target, self.kind) {
+            (PropsTarget::Untyped, _) => Ok(None),
+            (PropsTarget::Existing, _) if requested.is_some() && requested == self.current.datatype => Ok(None),
+            (_, TypeKind::WriteOnce) => Err(InvalidReason::WriteOnceDatatype),
+            (PropsTarget::NewType, _) => requested
+                .map(|datatype| Some(Value::Datatype(datatype)))
+                .ok_or_else(|| InvalidReason::Datatype(quoted_in_error(json))),
+            (PropsTarget::Existing, _) if self.current.datatype.is_some() => {
+                Err(InvalidReason::Datatype(quoted_in_error(json)))
             }
-            (Stage::Existing, _) if self.current.datatype.is_some() => Err(Reason::Datatype(shown(json))),
-            (Stage::Existing, _) => Err(Reason::DatatypeNotDefined),
+            (PropsTarget::Existing, _) => Err(InvalidReason::DatatypeNotDefined),
         }
     }
 
-    /// Dropped unless the type is a hll; once there, it may only shrink.
-    fn hll_precision(&self, prop: &Prop, json: &Json) -> Verdict {
+    /// Without effect unless the type is a HyperLogLog. Once set, it may only shrink.
+    fn hll_precision(&self, prop: &Prop, json: &Json) -> PropDecision {
         if self.datatype_after() != Some(Datatype::Hll) {
             return Ok(None);
         }
         match prop.kind.decode(json)? {
-            Value::Int(precision) if self.stage == Stage::Create || precision <= self.current.hll_precision.into() => {
+            Value::Int(precision)
+                if self.target == PropsTarget::NewType || precision <= self.current.hll_precision.into() =>
+            {
                 Ok(Some(Value::Int(precision)))
             }
-            _ => Err(Reason::HllPrecision(shown(json))),
+            _ => Err(InvalidReason::HllPrecision(quoted_in_error(json))),
         }
     }
 
     fn datatype_after(&self) -> Option<Datatype> {
-        match self.stage {
-            Stage::Create => self.asked.get("datatype").and_then(Json::as_str).and_then(Datatype::named),
-            Stage::Existing => self.current.datatype,
-            Stage::Untyped => None,
+        match self.target {
+            PropsTarget::NewType => self.props.get("datatype").and_then(Json::as_str).and_then(Datatype::named),
+            PropsTarget::Existing => self.current.datatype,
+            PropsTarget::Untyped => None,
         }
     }
 
-    fn allow_mult(&self, prop: &Prop, json: &Json) -> Verdict {
+    fn allow_mult(&self, prop: &Prop, json: &Json) -> PropDecision {
         match prop.kind.decode(json)? {
-            Value::Bool(false) if self.kind == TypeKind::Datatype => Err(Reason::DatatypeAllowMult),
+            Value::Bool(false) if self.kind == TypeKind::Datatype => Err(InvalidReason::DatatypeAllowMult),
             value => Ok(Some(value)),
         }
     }
 
-    fn n_val(&self, prop: &Prop, json: &Json) -> Verdict {
+    fn n_val(&self, prop: &Prop, json: &Json) -> PropDecision {
         match prop.kind.decode(json)? {
-            value if self.stage != Stage::Existing || self.kind != TypeKind::Consistent => Ok(Some(value)),
+            value if self.target != PropsTarget::Existing || self.kind != TypeKind::Consistent => Ok(Some(value)),
             value if value == Value::Int(self.current.n_val.into()) => Ok(None),
-            _ => Err(Reason::ConsistentNVal),
+            _ => Err(InvalidReason::ConsistentNVal),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One property value: what it can be, and how it is written in JSON and on the console.
+//! Property values, and their forms in JSON and on the console.
 //!
-//! The forms are those Riak KV shows over HTTP and prints with `bucket-type status`.
+//! The forms are those of Riak KV over HTTP and in `bucket-type status`.
 
 use serde_json::{Value as Json, json};
 
@@ -9,7 +9,7 @@ use super::quorum::Quorum;
 
 /// The value of one bucket property.
 ///
-/// [`Value::to_json`] and [`Kind::decode`](super::Kind::decode) of the property's kind are inverse.
+/// [`Value::to_json`] and [`PropKind::decode`](super::PropKind::decode) of the property's kind are inverse functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// true or false.
@@ -18,17 +18,17 @@ pub enum Value {
     Int(i64),
     /// A number of replicas.
     Quorum(Quorum),
-    /// Text that came from a client (`backend`, `search_index`, `name`).
+    /// Text of a client (`backend`, `search_index`, `name`).
     Text(String),
     /// A node name.
     Node(String),
-    /// When a write is flushed.
+    /// The replicas that flush a write before its answer.
     Sync(SyncOnWrite),
-    /// Where a write is replicated to.
+    /// The replication to other clusters.
     Repl(Repl),
-    /// What the bucket's values are.
+    /// The data type of the bucket's values.
     Datatype(Datatype),
-    /// Commit hooks, in the order they were given.
+    /// Commit hooks, in the order of the request.
     Hooks(Vec<Hook>),
     /// The function that places a key.
     KeyFun(ModFun),
@@ -37,7 +37,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The JSON form of this value, as Riak shows it over HTTP.
+    /// The JSON form of this value, as in Riak's HTTP interface.
     #[must_use]
     pub fn to_json(&self) -> Json {
         match self {
@@ -79,7 +79,7 @@ impl Value {
     }
 }
 
-/// A function by module and name. Kept and shown, never called.
+/// A function by module and name. It is stored and shown, never called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModFun {
     /// The module.
@@ -98,7 +98,7 @@ impl ModFun {
     }
 }
 
-/// The forms `linkfun` may take.
+/// The forms of a `linkfun`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkFun {
     /// `{"mod":M,"fun":F}`.
@@ -129,10 +129,10 @@ impl LinkFun {
     }
 }
 
-/// One commit hook. The form it was given in is kept.
+/// One commit hook, in the form of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hook {
-    /// A hook name, given as a plain string.
+    /// A hook name as a plain string.
     Text(String),
     /// `{"name":N}`.
     Named(String),
@@ -158,14 +158,14 @@ impl Hook {
     }
 }
 
-/// A JSON object of strings as Riak's console prints it.
+/// A JSON object of strings in the form of Riak's console.
 fn members(pairs: &[(&str, &str)]) -> String {
     let inner: Vec<_> =
         pairs.iter().map(|(name, text)| format!("{{{},{}}}", erlang::binary(name), erlang::binary(text))).collect();
     format!("{{struct,[{}]}}", inner.join(","))
 }
 
-/// Writes an enum whose members are nothing but names, with `name`, `named` and the list of all.
+/// Defines an enum whose variants are names only, with `name`, `named` and the list of all.
 macro_rules! named {
     ($(#[$doc:meta])* $enum:ident { $($(#[$member_doc:meta])* $member:ident = $name:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -173,7 +173,7 @@ macro_rules! named {
         pub enum $enum { $($(#[$member_doc])* $member),+ }
 
         impl $enum {
-            /// Every one there is.
+            /// Every variant.
             pub const ALL: &'static [Self] = &[$(Self::$member),+];
 
             /// Its name in JSON and on the console.
@@ -182,7 +182,7 @@ macro_rules! named {
                 match self { $(Self::$member => $name),+ }
             }
 
-            /// The one of this exact name.
+            /// The variant of this exact name.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$member),)+ _ => None }
@@ -193,7 +193,7 @@ macro_rules! named {
 pub(super) use named;
 
 named! {
-    /// What the values of a data-type bucket are.
+    /// The data type of the values of a bucket.
     Datatype {
         /// A counter.
         Counter = "counter",
@@ -201,7 +201,7 @@ named! {
         Set = "set",
         /// A map of other data types.
         Map = "map",
-        /// A HyperLogLog estimate of how many different values were added.
+        /// A HyperLogLog: an estimate of the number of different added values.
         Hll = "hll",
         /// A set that only grows.
         Gset = "gset",
@@ -209,27 +209,27 @@ named! {
 }
 
 named! {
-    /// When a write reaches the disk.
+    /// The replicas that flush a write to disk before its answer.
     SyncOnWrite {
-        /// As the server's durability says.
+        /// As the durability of the server says.
         Backend = "backend",
-        /// At one replica before the answer.
+        /// One replica.
         One = "one",
-        /// At every replica before the answer.
+        /// Every replica.
         All = "all",
     }
 }
 
 named! {
-    /// Where a bucket's writes are replicated to.
+    /// The replication of a bucket to other clusters.
     Repl {
-        /// Nowhere.
+        /// None.
         False = "false",
-        /// As they happen.
+        /// Each write as it happens.
         Realtime = "realtime",
         /// With the next full comparison.
         Fullsync = "fullsync",
-        /// Both ways.
+        /// In both ways.
         True = "true",
     }
 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_written_as_riak_writes_it() {
+    fn every_form_is_written_as_in_riak() {
         let text = |s: &str| s.to_owned();
         let stored = LinkFun::Stored { bucket: text("b"), key: text("k") };
         for (value, as_json, on_console) in [
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back() {
+    fn data_types_are_found_by_name() {
         for datatype in Datatype::ALL {
             assert_eq!(Datatype::named(datatype.name()), Some(*datatype));
         }

@@ -1,17 +1,17 @@
-//! Rows of the `$bucket` view: a bucket that has or had keys, and how its key views are sharded.
+//! Rows of the `$bucket` index: one per bucket that has or had keys, with the shard counts of its `$key` index.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::limits::KEY_VIEW_SHARDS;
 
 const VERSION: u8 = 1;
 const EPOCHS_MAX: usize = 16;
 
-/// The value of a row of the `$bucket` view.
+/// The value of a row of the `$bucket` index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketRow {
-    /// Shard count of each epoch of the key views; readers merge all, writers use the last.
+    /// Shard count of the `$key` index in each epoch. Readers merge all epochs, writers use the last.
     pub epochs: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ impl BucketRow {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(2 + self.epochs.len());
+        let mut out = FieldEncoder::with_capacity(2 + self.epochs.len());
         out.u8(VERSION);
         out.bytes(&self.epochs);
         out.finish()
@@ -36,7 +36,7 @@ impl BucketRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let epochs = rest.bytes()?;
         rest.finish()?;
@@ -46,7 +46,7 @@ impl BucketRow {
         Ok(Self { epochs: epochs.into() })
     }
 
-    /// The epoch and shard that new rows of `key` go to.
+    /// The epoch and shard for new index rows of `key`.
     #[must_use]
     pub fn shard_of(&self, key: &[u8]) -> (u8, u8) {
         let epoch = self.epochs.len() - 1;
@@ -54,7 +54,7 @@ impl BucketRow {
         (epoch as u8, (crate::hash::id64(&[key]) % shards) as u8)
     }
 
-    /// Every (epoch, shard) a reader has to merge.
+    /// Every (epoch, shard) that a reader has to merge.
     pub fn shards(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
         self.epochs.iter().enumerate().flat_map(|(epoch, &shards)| (0..shards).map(move |shard| (epoch as u8, shard)))
     }
@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>, key: Vec<u8>) {
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>, key: Vec<u8>) {
             if let Ok(row) = BucketRow::decode(bytes.into()) {
                 prop_assert!(row.shards().any(|shard| shard == row.shard_of(&key)));
             }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_bucket_row_still_opens() {
+    fn the_golden_bucket_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\x01\x04");
         assert_eq!(BucketRow::default().encode(), golden);
         assert_eq!(BucketRow::decode(golden), Ok(BucketRow::default()));

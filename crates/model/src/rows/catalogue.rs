@@ -1,10 +1,10 @@
-//! Rows of the catalogue: bucket types, own bucket properties and S3 buckets. The values are JSON behind the version byte: they are
-//! few, read whole, and a person restoring a store can read them.
+//! Rows of the catalogue: bucket types, properties set on buckets, and S3 buckets. The values are JSON after a version byte:
+//! they are few and read whole, and an operator who restores a store can read them.
 
 use bytes::Bytes;
 
 use crate::address::BucketAddress;
-use crate::codec::{DecodeError, Decoder, Encoder, put_ordered, take_ordered};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
 
 const VERSION: u8 = 1;
 const TYPE: u8 = 1;
@@ -14,11 +14,11 @@ const S3_BUCKET: u8 = 3;
 /// Name of a row of the catalogue. The head has the empty name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogueKey {
-    /// A bucket type, by name.
+    /// The bucket type of this name.
     Type(Bytes),
-    /// Own properties of a bucket.
+    /// The properties set on this bucket.
     Bucket(BucketAddress),
-    /// A bucket of the S3 interface, by name.
+    /// The S3 bucket of this name.
     S3Bucket(Bytes),
 }
 
@@ -75,7 +75,7 @@ impl CatalogueRow {
     /// The stored form of a row with this value.
     #[must_use]
     pub fn encode(json: &serde_json::Value) -> Bytes {
-        let mut out = Encoder::with_capacity(64);
+        let mut out = FieldEncoder::with_capacity(64);
         out.u8(VERSION);
         out.raw(json.to_string().as_bytes());
         out.finish()
@@ -86,7 +86,7 @@ impl CatalogueRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         serde_json::from_slice(&rest.rest()).map(Self).map_err(|_| DecodeError::Invalid("JSON"))
     }
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_back(bucket_type: Vec<u8>, bucket: Vec<u8>) {
+        fn names_decode_to_their_keys(bucket_type: Vec<u8>, bucket: Vec<u8>) {
             let key = CatalogueKey::Type(bucket_type.clone().into());
             prop_assert_eq!(CatalogueKey::decode(&key.encode()), Ok(key));
             let key = CatalogueKey::S3Bucket(bucket.clone().into());
@@ -109,14 +109,14 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = CatalogueKey::decode(&bytes);
             let _ = CatalogueRow::decode(bytes.into());
         }
     }
 
     #[test]
-    fn the_golden_catalogue_row_still_opens() {
+    fn the_golden_catalogue_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01{\"n_val\":3}");
         let row = CatalogueRow(serde_json::json!({"n_val": 3}));
         assert_eq!(CatalogueRow::encode(&row.0), golden);

@@ -1,12 +1,12 @@
-//! Clock marks: no clock above the mark was ever issued.
+//! Clock marks: the upper bounds of the clocks that gateways have issued.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 1;
 
-/// The high-water mark of a gateway's clock.
+/// The high-water mark of a gateway's clock: the gateway has issued no clock above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkRow {
     /// In microseconds since 1970.
@@ -17,7 +17,7 @@ impl MarkRow {
     /// The stored form.
     #[must_use]
     pub fn encode(self) -> Bytes {
-        let mut out = Encoder::with_capacity(9);
+        let mut out = FieldEncoder::with_capacity(9);
         out.u8(VERSION);
         out.u64(self.mark);
         out.finish()
@@ -28,7 +28,7 @@ impl MarkRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let mark = rest.u64()?;
         rest.finish()?;
@@ -43,13 +43,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = MarkRow::decode(bytes.into());
         }
     }
 
     #[test]
-    fn the_golden_mark_row_still_opens() {
+    fn the_golden_mark_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\0\0\0\0\0\0\x01\x02");
         assert_eq!(MarkRow { mark: 258 }.encode(), golden);
         assert_eq!(MarkRow::decode(golden), Ok(MarkRow { mark: 258 }));

@@ -1,21 +1,21 @@
-//! Heartbeats.
+//! Rows of cluster members: their heartbeats.
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Decoder, Encoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 1;
 
-/// What a running gateway says of itself every two seconds.
+/// The heartbeat that a running gateway writes every two seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRow {
     /// Its node name, such as `larder@127.0.0.1`.
     pub node: String,
-    /// Where its HTTP listener is.
+    /// The address of its HTTP listener.
     pub address: String,
     /// Its program version.
     pub version: String,
-    /// The number of the catalogue it serves from.
+    /// The version of the catalogue that it serves from.
     pub catalogue: u64,
 }
 
@@ -23,7 +23,7 @@ impl MemberRow {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Encoder::with_capacity(64);
+        let mut out = FieldEncoder::with_capacity(64);
         out.u8(VERSION);
         for text in [&self.node, &self.address, &self.version] {
             out.bytes(text.as_bytes());
@@ -37,7 +37,7 @@ impl MemberRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = Decoder::new(value);
+        let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let mut text = || {
             let bytes = rest.bytes()?;
@@ -57,19 +57,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn member_rows_come_back(node: String, address: String, version: String, catalogue: u64) {
+        fn member_rows_decode_to_themselves(node: String, address: String, version: String, catalogue: u64) {
             let row = MemberRow { node, address, version, catalogue };
             prop_assert_eq!(MemberRow::decode(row.encode()), Ok(row));
         }
 
         #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
+        fn random_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
             let _ = MemberRow::decode(bytes.into());
         }
     }
 
     #[test]
-    fn the_golden_member_row_still_opens() {
+    fn the_golden_member_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\x01n\x01a\x01v\x00\x00\x00\x00\x00\x00\x00\x09");
         let row = MemberRow { node: "n".into(), address: "a".into(), version: "v".into(), catalogue: 9 };
         assert_eq!(row.encode(), golden);

@@ -1,7 +1,7 @@
-//! Rows and the changes made to them, and one versioned codec per table.
+//! Rows, the changes to them, and one versioned codec per table.
 //!
 //! A row has a name, a value (version byte first), a stamp and perhaps an expiry. Of two writes to one name the newer stamp
-//! stays; a removal wins a tie and takes what is not newer; of two writes with one stamp the greater value stays.
+//! stays, and with equal stamps the greater value. A removal takes every row that is not newer, so it wins a tie.
 
 mod buckets;
 mod catalogue;
@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use crate::keyspace::Partition;
 
-/// Microseconds since 1970; orders the writes of a row. Never zero in a stored row.
+/// Microseconds since 1970. It orders the writes to a row and is never zero in a stored row.
 pub type Stamp = u64;
 
 /// A point in time in microseconds since 1970.
@@ -28,24 +28,24 @@ pub type Micros = u64;
 /// One row of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Name inside the partition; rows are kept in the order of their names.
+    /// Name inside the partition. Rows sort by name.
     pub name: Bytes,
     /// Value, version byte first.
     pub value: Bytes,
-    /// When it was written.
+    /// The stamp of its write.
     pub stamp: Stamp,
-    /// When it ceases to be there, whatever else happens.
+    /// The time from which it does not exist any more; `None` is never.
     pub expires: Option<Micros>,
 }
 
 impl Row {
-    /// Whether the row is still there at `now`.
+    /// Whether the row has not expired at `now`.
     #[must_use]
     pub fn is_live(&self, now: Micros) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    /// Whether this write stays when both were made to one name: the greater stamp, then the greater value.
+    /// Whether this write wins over another write to the same name: by the greater stamp, then by the greater value.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {
         (self.stamp, &self.value) >= (other.stamp, &other.value)
@@ -57,38 +57,38 @@ impl Row {
 pub enum Change {
     /// Writes a row.
     Put(Row),
-    /// Removes the row of this name unless it is newer than the stamp.
+    /// Removes the row of this name unless it is newer than `stamp`.
     Remove {
-        /// Which row.
+        /// The name of the row.
         name: Bytes,
-        /// What is not newer goes.
+        /// The stamp up to which the row is removed.
         stamp: Stamp,
     },
-    /// Removes every row of the partition that is not newer than the stamp.
+    /// Removes every row of the partition that is not newer than `stamp`.
     Clear {
-        /// What is not newer goes.
+        /// The stamp up to which rows are removed.
         stamp: Stamp,
     },
 }
 
-/// Changes to one partition: applied whole, seen whole.
+/// Changes to one partition. The store applies all or none, and a reader sees all or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionChanges {
-    /// Which partition.
+    /// The partition.
     pub partition: Partition,
-    /// In order. A name appears in at most one of them.
+    /// The changes in order. No two of them have the same name.
     pub changes: Vec<Change>,
-    /// Refuses the batch when the partition would hold more rows that never expire than this.
+    /// Most rows without expiry that the partition may hold after the batch; with more the store refuses the batch.
     pub rows_max: Option<usize>,
-    /// Refuses the batch unless the partition holds these rows and no others, by name and stamp in the order of names. For
-    /// packed tables; a replicated engine does not look at it, as no replica knows what the others hold.
-    pub seen: Option<Vec<(Bytes, Stamp)>>,
+    /// The names and stamps, in the order of names, of exactly the rows that the partition must hold; with others the store
+    /// refuses the batch. For packed tables only. A replicated engine ignores it: no replica knows the rows of the others.
+    pub expected_rows: Option<Vec<(Bytes, Stamp)>>,
 }
 
-/// What one `apply` writes: changes to one or more partitions of plain tables.
+/// The changes of one `apply`, to one or more partitions of plain tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// The partitions, the object's own first.
+    /// The changes by partition, the object's own partition first.
     pub partitions: Vec<PartitionChanges>,
 }
 
@@ -96,17 +96,17 @@ impl Batch {
     /// A batch of one partition.
     #[must_use]
     pub fn of(partition: Partition, changes: Vec<Change>) -> Self {
-        Self { partitions: vec![PartitionChanges { partition, changes, rows_max: None, seen: None }] }
+        Self { partitions: vec![PartitionChanges { partition, changes, rows_max: None, expected_rows: None }] }
     }
 
     /// Adds changes to another partition, if there are any.
     pub fn add(&mut self, partition: Partition, changes: Vec<Change>) {
         if !changes.is_empty() {
-            self.partitions.push(PartitionChanges { partition, changes, rows_max: None, seen: None });
+            self.partitions.push(PartitionChanges { partition, changes, rows_max: None, expected_rows: None });
         }
     }
 
-    /// Bytes of names and values, for the engines' limits.
+    /// Bytes of names and values, which engines limit.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.partitions.iter().map(|one| one.partition.key.len() + changes_bytes(&one.changes)).sum()

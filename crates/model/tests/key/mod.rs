@@ -1,20 +1,20 @@
-//! One key held in a plain map: the smallest thing that writes can be applied to.
+//! The rows of one key in a map: the smallest store that can apply writes.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
-use larder_model::causality::{Context, Mode, Reading, Removed, Slot, Versions, Write};
-use larder_model::content::{Body, Content};
+use larder_model::causality::{ConflictPolicy, Context, KeyVersions, KeyWrite, Slot, SupersededRow, VersionVector};
+use larder_model::content::{KvBody, KvContent};
 use larder_model::rows::{Change, ObjectRow, Row};
 
 /// The rows of one key.
 #[derive(Default, Clone)]
-pub(crate) struct Key {
+pub(crate) struct KeyRows {
     rows: BTreeMap<Bytes, Row>,
 }
 
-impl Key {
+impl KeyRows {
     /// Applies the changes of one write.
     pub(crate) fn apply(&mut self, changes: &[Change]) {
         for change in changes {
@@ -34,38 +34,40 @@ impl Key {
         }
     }
 
-    /// What a read shows.
-    pub(crate) fn read(&self, mode: Mode) -> Versions {
-        Versions::of(self.rows.values().cloned().collect(), Reading::of(mode)).unwrap()
+    /// Resolves the rows as a read does.
+    pub(crate) fn read(&self, policy: ConflictPolicy) -> KeyVersions {
+        KeyVersions::of(self.rows.values().cloned().collect(), policy).unwrap()
     }
 }
 
-/// Takes a context through the client and back, as the edges do.
-pub(crate) fn carried(context: &Context) -> Context {
+/// Encodes and decodes a context, as on its way to a client and back.
+pub(crate) fn via_client(context: &Context) -> Context {
     let bucket = BucketAddress::new(Bytes::from_static(b"t"), Bytes::from_static(b"b")).unwrap();
     let address = Address::new(bucket, Bytes::from_static(b"k")).unwrap();
     Context::decode(&context.encode(&address), &address, u64::MAX - 1).unwrap()
 }
 
-/// A put of `text` that replaces what `context` names.
-pub(crate) fn put(mode: Mode, actor: u64, clock: u64, text: &str, context: &Context) -> Write {
-    let body = Body::Inline(Bytes::copy_from_slice(text.as_bytes()));
-    let content = Content { body, ..Content::default() };
-    let row = ObjectRow { tombstone: false, replaced: context.dots_hash(), covers: Vec::new(), content };
-    Write::put(mode, Slot { actor, birth: clock }, clock, &row, Removed::named_by(context))
+/// A put of `text` that replaces the rows named by `context`.
+pub(crate) fn put(policy: ConflictPolicy, actor: u64, clock: u64, text: &str, context: &Context) -> KeyWrite {
+    let body = KvBody::Inline(Bytes::copy_from_slice(text.as_bytes()));
+    let content = KvContent { body, ..KvContent::default() };
+    let row =
+        ObjectRow { tombstone: false, context_hash: context.dots_hash(), vector: VersionVector::default(), content };
+    KeyWrite::put(policy, Slot { actor, birth: clock }, clock, &row, SupersededRow::named_by(context))
 }
 
-/// A deletion of what `context` names.
-pub(crate) fn delete(mode: Mode, actor: u64, clock: u64, context: &Context) -> Write {
+/// A delete of the rows named by `context`.
+pub(crate) fn delete(policy: ConflictPolicy, actor: u64, clock: u64, context: &Context) -> KeyWrite {
     let slot = Slot { actor, birth: clock };
-    Write::delete(mode, slot, clock, Some(u64::MAX), Vec::new(), Removed::named_by(context))
+    let vector = VersionVector::default();
+    KeyWrite::delete(policy, slot, clock, Some(u64::MAX), vector, SupersededRow::named_by(context))
 }
 
-/// The values shown, as text.
-pub(crate) fn texts(versions: &Versions) -> Vec<String> {
-    let text = |content: &Content| match &content.body {
-        Body::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Body::Blob(_) => "a blob".into(),
+/// The values of the siblings, as text.
+pub(crate) fn texts(versions: &KeyVersions) -> Vec<String> {
+    let text = |content: &KvContent| match &content.body {
+        KvBody::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        KvBody::Blob(_) => "a blob".into(),
     };
     versions.siblings.iter().map(|sibling| text(&sibling.content)).collect()
 }

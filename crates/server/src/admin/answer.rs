@@ -1,44 +1,44 @@
-//! What a command answers.
+//! Answers of commands.
 
 use larder_gateway::Error;
 
 /// Text for standard output, text for standard error, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Answer {
+pub struct AdminAnswer {
     /// For standard output.
     pub stdout: String,
     /// For standard error.
     pub stderr: String,
-    /// 0 when it was done, 1 when not.
+    /// 0 when the command succeeded, 1 when it did not.
     pub exit: u8,
 }
 
-impl Answer {
-    /// Done: these lines.
+impl AdminAnswer {
+    /// Success, with this text.
     #[must_use]
     pub fn done(text: impl Into<String>) -> Self {
         Self { stdout: lines(text.into()), ..Self::default() }
     }
 
-    /// Not done: these lines say why.
+    /// Failure, with this text as the reason.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { stderr: lines(text.into()), exit: 1, ..Self::default() }
     }
 
-    /// An answer that says no: on standard output, with exit code 1.
+    /// A negative answer: on standard output, with exit code 1.
     #[must_use]
     pub fn negative(text: impl Into<String>) -> Self {
         Self { exit: 1, ..Self::done(text) }
     }
 
-    /// How the command is written.
+    /// The usage line of a command, as a failure.
     #[must_use]
     pub fn usage(usage: &str) -> Self {
         Self::failed(format!("Usage: kv-admin {usage}"))
     }
 
-    /// Done: a value as JSON, on one line.
+    /// Success, with a value as JSON on one line.
     #[must_use]
     pub fn json(value: &serde_json::Value) -> Self {
         Self::done(value.to_string())
@@ -52,7 +52,7 @@ fn lines(mut text: String) -> String {
     text
 }
 
-/// Why the gateway did not do it: a line for each reason.
+/// The gateway's reasons for an error, one per line.
 pub(super) fn reasons(error: &Error) -> String {
     match error {
         Error::Refused(refused) => refused.console().join("\n"),
@@ -80,8 +80,8 @@ pub(super) fn reasons(error: &Error) -> String {
     }
 }
 
-/// A name as it is printed: text as it is, so that a name of any script can be read and copied; control characters and bytes
-/// that are not text as `\x{..}`, so that a line stays a line.
+/// A name for the console. Text of any script stays readable; control characters and bytes that are no text become `\x{..}`,
+/// so that a line stays a line.
 pub(super) fn shown(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_shown_as_text_on_one_line() {
+    fn names_print_as_text_on_one_line() {
         for (name, text) in [
             (&b"plain"[..], "plain"),
             ("пример".as_bytes(), "пример"),

@@ -4,31 +4,31 @@ use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 
 use larder_gateway::Error;
-use larder_gateway::types::{Refusal, Stage, TypeStatus};
+use larder_gateway::types::{TypeStage, TypeStateError, TypeStatus};
 use larder_model::props::set::props_of;
 use larder_model::props::types::DEFAULT_TYPE;
-use larder_model::props::{BadBody, display};
+use larder_model::props::{PropsBodyError, display};
 
-use super::Answer;
+use super::AdminAnswer;
 use super::answer::{reasons, shown};
-use super::table::Call;
+use super::table::CommandCall;
 
-pub(super) async fn list(call: Call<'_>) -> Answer {
+pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
     let types = match call.gateway.list_types().await {
         Ok(types) => types,
-        Err(error) => return Answer::failed(format!("Error listing bucket types:\n{}", reasons(&error))),
+        Err(error) => return AdminAnswer::failed(format!("Error listing bucket types:\n{}", reasons(&error))),
     };
     if call.json {
         let list = types.iter().map(|(name, active)| json!({ "name": text(name), "active": active }));
-        return Answer::json(&list.collect());
+        return AdminAnswer::json(&list.collect());
     }
     let line = |(name, active): &(Bytes, bool)| {
         format!("{} ({})\n", shown(name), if *active { "active" } else { "not active" })
     };
-    Answer::done(types.iter().map(line).collect::<String>())
+    AdminAnswer::done(types.iter().map(line).collect::<String>())
 }
 
-pub(super) async fn status(call: Call<'_>) -> Answer {
+pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
     let name = call.args[0];
     let status = match call.gateway.type_status(&bytes(name)).await {
         Ok(status) => status,
@@ -36,94 +36,97 @@ pub(super) async fn status(call: Call<'_>) -> Answer {
     };
     let text = if call.json { status_json(name, &status) } else { status_text(name, &status) };
     match status.stage {
-        Stage::Created => Answer::negative(text),
-        Stage::Ready | Stage::Active => Answer::done(text),
+        TypeStage::Created => AdminAnswer::negative(text),
+        TypeStage::Ready | TypeStage::Active => AdminAnswer::done(text),
     }
 }
 
-pub(super) async fn activate(call: Call<'_>) -> Answer {
+pub(super) async fn activate(call: CommandCall<'_>) -> AdminAnswer {
     let name = call.args[0];
     if name.as_bytes() == DEFAULT_TYPE {
-        return Answer::done(stage_line(name, Stage::Active));
+        return AdminAnswer::done(stage_line(name, TypeStage::Active));
     }
     match call.gateway.activate_type(&bytes(name)).await {
-        Ok(()) => Answer::done(format!("{} has been activated", shown(name.as_bytes()))),
-        Err(Error::Type(Refusal::NotReady)) => Answer::failed(stage_line(name, Stage::Created)),
+        Ok(()) => AdminAnswer::done(format!("{} has been activated", shown(name.as_bytes()))),
+        Err(Error::Type(TypeStateError::NotReady)) => AdminAnswer::failed(stage_line(name, TypeStage::Created)),
         Err(error) => failed(name, "activating", &error),
     }
 }
 
-pub(super) async fn create(call: Call<'_>) -> Answer {
+pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
     let (name, words) = (call.args[0], &call.args[1..]);
     let props = match props(words) {
         Ok(props) => props,
         Err(reason) => {
-            return Answer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
+            return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
         }
     };
     match call.gateway.create_type(&bytes(name), &props).await {
-        Ok(()) => Answer::done(format!("{} created", shown(name.as_bytes()))),
+        Ok(()) => AdminAnswer::done(format!("{} created", shown(name.as_bytes()))),
         Err(error) => change_failed(name, "creating", &error),
     }
 }
 
-pub(super) async fn update(call: Call<'_>) -> Answer {
-    const INVALID_JSON: &str = BadBody::InvalidJson.text();
+pub(super) async fn update(call: CommandCall<'_>) -> AdminAnswer {
+    const INVALID_JSON: &str = PropsBodyError::InvalidJson.text();
     let (name, words) = (call.args[0], &call.args[1..]);
     let props = match props(words) {
         Ok(props) => props,
-        // Both texts are Riak's own, the colon too much and the wrong verb included.
+        // Both texts are Riak's own, with its extra colon and its wrong verb.
         Err(INVALID_JSON) => {
-            return Answer::failed(format!("Cannot update bucket type: {}: {INVALID_JSON}", shown(name.as_bytes())));
+            return AdminAnswer::failed(format!(
+                "Cannot update bucket type: {}: {INVALID_JSON}",
+                shown(name.as_bytes())
+            ));
         }
         Err(reason) => {
-            return Answer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
+            return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
         }
     };
     match call.gateway.update_type(&bytes(name), &props).await {
-        Ok(()) => Answer::done(format!("{} updated", shown(name.as_bytes()))),
+        Ok(()) => AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))),
         Err(error) => change_failed(name, "updating", &error),
     }
 }
 
-/// The properties in the words behind a type's name: JSON that the shell may have split; nothing means no property.
+/// The properties in the arguments after a type's name: JSON that the shell may have split. No argument means no property.
 fn props(words: &[&str]) -> Result<Map<String, Json>, &'static str> {
     if words.is_empty() {
         return Ok(Map::new());
     }
-    props_of(words.join(" ").as_bytes()).map_err(BadBody::text)
+    props_of(words.join(" ").as_bytes()).map_err(PropsBodyError::text)
 }
 
 fn status_text(name: &str, status: &TypeStatus) -> String {
-    format!("{}\n\n{}", stage_line(name, status.stage), display::console(&status.props).join("\n"))
+    format!("{}\n\n{}", stage_line(name, status.stage), display::console_lines(&status.props).join("\n"))
 }
 
 fn status_json(name: &str, status: &TypeStatus) -> String {
     let stage = match status.stage {
-        Stage::Created => "created",
-        Stage::Ready => "ready",
-        Stage::Active => "active",
+        TypeStage::Created => "created",
+        TypeStage::Ready => "ready",
+        TypeStage::Active => "active",
     };
     json!({ "name": name, "stage": stage, "props": display::to_json(&status.props) }).to_string()
 }
 
-fn stage_line(name: &str, stage: Stage) -> String {
+fn stage_line(name: &str, stage: TypeStage) -> String {
     let name = shown(name.as_bytes());
     match stage {
-        Stage::Created => format!("{name} has been created and is not ready to activate"),
-        Stage::Ready => format!("{name} has been created and may be activated"),
-        Stage::Active => format!("{name} is active"),
+        TypeStage::Created => format!("{name} has been created and is not ready to activate"),
+        TypeStage::Ready => format!("{name} has been created and may be activated"),
+        TypeStage::Active => format!("{name} is active"),
     }
 }
 
-fn change_failed(name: &str, doing: &str, error: &Error) -> Answer {
-    Answer::failed(format!("Error {doing} bucket type {}:\n{}", shown(name.as_bytes()), reasons(error)))
+fn change_failed(name: &str, doing: &str, error: &Error) -> AdminAnswer {
+    AdminAnswer::failed(format!("Error {doing} bucket type {}:\n{}", shown(name.as_bytes()), reasons(error)))
 }
 
-fn failed(name: &str, doing: &str, error: &Error) -> Answer {
+fn failed(name: &str, doing: &str, error: &Error) -> AdminAnswer {
     match error {
-        Error::Type(Refusal::Unknown) | Error::UnknownType(_) => {
-            Answer::failed(format!("{} is not an existing bucket type", shown(name.as_bytes())))
+        Error::Type(TypeStateError::Unknown) | Error::UnknownType(_) => {
+            AdminAnswer::failed(format!("{} is not an existing bucket type", shown(name.as_bytes())))
         }
         _ => change_failed(name, doing, error),
     }

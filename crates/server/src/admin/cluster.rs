@@ -1,4 +1,4 @@
-//! What `riak-admin` says about nodes, the ring and services, answered from the members that run.
+//! The commands of `riak-admin` about nodes, the ring and services, answered from the running members.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use serde_json::json;
 use larder_gateway::{ClusterState, MemberState};
 use larder_model::props::Value;
 
-use super::Answer;
+use super::AdminAnswer;
 use super::answer::{reasons, shown};
-use super::table::Call;
+use super::table::CommandCall;
 
-/// The services other programs wait for.
+/// The services that other programs wait for.
 const SERVICES: [&str; 2] = ["riak_kv", "riak_pipe"];
 const SERVICE_TRIES: u32 = 20;
 const SERVICE_PAUSE: Duration = Duration::from_secs(3);
 
-/// A header of Riak's console: 79 columns, the title in the middle.
+/// A header of Riak's console: 79 columns, the title centred.
 fn header(title: &str) -> String {
     format!("{:=^79}\n", format!(" {title} "))
 }
 
-pub(super) async fn member_status(call: Call<'_>) -> Answer {
+pub(super) async fn member_status(call: CommandCall<'_>) -> AdminAnswer {
     let members = match call.gateway.cluster().await {
         Ok(cluster) => cluster.members,
-        Err(error) => return unread(&error),
+        Err(error) => return members_unreadable(&error),
     };
     let share = share(members.len());
     if call.json {
@@ -33,7 +33,7 @@ pub(super) async fn member_status(call: Call<'_>) -> Answer {
             json!({ "node": row.node, "status": status_of(state), "ring": share, "address": row.address,
                 "version": row.version, "catalogue": row.catalogue })
         });
-        return Answer::json(&json!({ "members": rows.collect::<Vec<_>>() }));
+        return AdminAnswer::json(&json!({ "members": rows.collect::<Vec<_>>() }));
     }
     let rule = "-".repeat(79);
     let rows: String = members
@@ -44,7 +44,7 @@ pub(super) async fn member_status(call: Call<'_>) -> Answer {
         })
         .collect();
     let valid = members.iter().filter(|state| state.up).count();
-    Answer::done(format!(
+    AdminAnswer::done(format!(
         "{}Status     Ring    Pending    Node\n{rule}\n{rows}{rule}\n\
          Valid:{valid} / Leaving:0 / Exiting:0 / Joining:0 / Down:{}",
         header("Membership"),
@@ -56,15 +56,15 @@ fn status_of(state: &MemberState) -> &'static str {
     if state.up { "valid" } else { "down" }
 }
 
-fn unread(error: &larder_gateway::Error) -> Answer {
-    Answer::failed(format!("Cannot read the members: {}", reasons(error)))
+fn members_unreadable(error: &larder_gateway::Error) -> AdminAnswer {
+    AdminAnswer::failed(format!("Cannot read the members: {}", reasons(error)))
 }
 
-/// Riak's table: the columns are as wide as their widest cell, which is in the middle.
-pub(super) async fn status(call: Call<'_>) -> Answer {
+/// Riak's table: each column as wide as its widest cell, which is centred.
+pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
     let cluster = match call.gateway.cluster().await {
         Ok(cluster) => cluster,
-        Err(error) => return unread(&error),
+        Err(error) => return members_unreadable(&error),
     };
     let members = &cluster.members;
     if call.json {
@@ -74,7 +74,7 @@ pub(super) async fn status(call: Call<'_>) -> Answer {
                 "ring": share(members.len()), "address": row.address, "version": row.version })
         });
         let nodes = cluster.nodes.iter().map(|node| json!({ "node": node.address, "available": node.up }));
-        return Answer::json(&json!({ "ready": cluster.is_ready(), "nodes": rows.collect::<Vec<_>>(),
+        return AdminAnswer::json(&json!({ "ready": cluster.is_ready(), "nodes": rows.collect::<Vec<_>>(),
             "engine_nodes": nodes.collect::<Vec<_>>() }));
     }
     let named = |(at, state): (usize, &MemberState)| (named(at, &shown(state.member.row.node.as_bytes())), state.up);
@@ -87,7 +87,7 @@ pub(super) async fn status(call: Call<'_>) -> Answer {
         format!("| {name:<0$}|{status} |{available}|{1:>5.1}|  --   |\n", width - 1, share(members.len()))
     };
     let rows: String = names.iter().map(row).collect();
-    Answer::done(format!(
+    AdminAnswer::done(format!(
         "---- Cluster Status ----\nRing ready: {}\n\n{rule}|{:^width$}|status| avail |ring |pending|\n{rule}{rows}{rule}\n\
          Key: (C) = Claimant; availability marked with '!' is unexpected{}",
         cluster.is_ready(),
@@ -96,7 +96,7 @@ pub(super) async fn status(call: Call<'_>) -> Answer {
     ))
 }
 
-/// The nodes of the engine, a line each, where there are some.
+/// The nodes of the engine, one line each; empty for an engine without nodes.
 fn engine_nodes(cluster: &ClusterState) -> String {
     let line = |node: &larder_gateway::EngineNode| {
         format!("\n  {:<24}{}", shown(node.address.as_bytes()), if node.up { "up" } else { "down!" })
@@ -105,7 +105,7 @@ fn engine_nodes(cluster: &ClusterState) -> String {
     if lines.is_empty() { lines } else { format!("\n\nNodes of the engine:{lines}") }
 }
 
-/// The first of the running gateways does what one alone has to do.
+/// A member's name, marked `(C)` for the first one: it leads, and does the work of Riak's claimant.
 fn named(at: usize, name: &str) -> String {
     format!("{} {name}", if at == 0 { "(C)" } else { "   " })
 }
@@ -114,10 +114,10 @@ fn share(members: usize) -> f64 {
     100.0 / members.max(1) as f64
 }
 
-/// How words behind `cluster` are answered that change what Riak calls a cluster.
-pub(super) fn no_joining(words: &[&str]) -> Answer {
+/// The answer to a `cluster` command that would change the membership.
+pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
     let word = words.get(1).map_or_else(String::new, |word| shown(word.as_bytes()));
-    Answer::failed(match word.as_str() {
+    AdminAnswer::failed(match word.as_str() {
         "" => "Usage: kv-admin cluster status".to_owned(),
         _ => format!(
             "cluster {word} is not supported: gateways over one Cassandra are members while they run; start or stop one"
@@ -125,10 +125,10 @@ pub(super) fn no_joining(words: &[&str]) -> Answer {
     })
 }
 
-pub(super) async fn ring_status(call: Call<'_>) -> Answer {
+pub(super) async fn ring_status(call: CommandCall<'_>) -> AdminAnswer {
     let cluster = match call.gateway.cluster().await {
         Ok(cluster) => cluster,
-        Err(error) => return unread(&error),
+        Err(error) => return members_unreadable(&error),
     };
     let first = cluster.members.first();
     let claimant = atom(first.map_or(&call.gateway.config().node, |state| &state.member.row.node));
@@ -138,7 +138,7 @@ pub(super) async fn ring_status(call: Call<'_>) -> Answer {
         true => "All nodes are up and reachable".to_owned(),
         false => format!("The following nodes are unreachable: [{}]", atoms(&unreachable)),
     };
-    Answer::done(format!(
+    AdminAnswer::done(format!(
         "{}Claimant:  {claimant}\nStatus:     {status}\nRing Ready: {}\n\n\
          {}No pending changes.\n\n{}{unreachable}\n\n",
         header("Claimant"),
@@ -148,41 +148,41 @@ pub(super) async fn ring_status(call: Call<'_>) -> Answer {
     ))
 }
 
-pub(super) async fn ringready(call: Call<'_>) -> Answer {
+pub(super) async fn ringready(call: CommandCall<'_>) -> AdminAnswer {
     let cluster = match call.gateway.cluster().await {
         Ok(cluster) => cluster,
-        Err(error) => return Answer::negative(format!("FALSE {}", reasons(&error))),
+        Err(error) => return AdminAnswer::negative(format!("FALSE {}", reasons(&error))),
     };
-    let (unreachable, behind) = (cluster.unreachable(), cluster.behind());
+    let (unreachable, lagging) = (cluster.unreachable(), cluster.behind());
     if !unreachable.is_empty() {
         let down = atoms(&unreachable);
-        Answer::negative(format!("FALSE [{down}] down.  All nodes need to be up to check."))
-    } else if !behind.is_empty() {
-        Answer::negative(format!("FALSE [{}] have not caught up with the newest bucket types", atoms(&behind)))
+        AdminAnswer::negative(format!("FALSE [{down}] down.  All nodes need to be up to check."))
+    } else if !lagging.is_empty() {
+        AdminAnswer::negative(format!("FALSE [{}] have not caught up with the newest bucket types", atoms(&lagging)))
     } else {
         let all: Vec<&str> = cluster.members.iter().map(|state| state.member.row.node.as_str()).collect();
-        Answer::done(format!("TRUE All nodes agree on the ring [{}]", atoms(&all)))
+        AdminAnswer::done(format!("TRUE All nodes agree on the ring [{}]", atoms(&all)))
     }
 }
 
-pub(super) async fn transfers(_: Call<'_>) -> Answer {
-    Answer::done("No transfers active\n\nActive Transfers:\n\n\n")
+pub(super) async fn transfers(_: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done("No transfers active\n\nActive Transfers:\n\n\n")
 }
 
-pub(super) async fn services(call: Call<'_>) -> Answer {
-    Answer::done(running(&call))
+pub(super) async fn services(call: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done(running(&call))
 }
 
-fn running(call: &Call<'_>) -> String {
+fn running(call: &CommandCall<'_>) -> String {
     if call.gateway.is_ready() { format!("[{}]", SERVICES.join(",")) } else { "[]".to_owned() }
 }
 
-pub(super) async fn wait_for_service(call: Call<'_>) -> Answer {
+pub(super) async fn wait_for_service(call: CommandCall<'_>) -> AdminAnswer {
     let service = shown(call.args[0].as_bytes());
     let mut waited = String::new();
     for turn in 0..SERVICE_TRIES {
         if call.gateway.is_ready() && SERVICES.contains(&call.args[0]) {
-            return Answer::done(format!("{waited}{service} is up"));
+            return AdminAnswer::done(format!("{waited}{service} is up"));
         }
         waited.push_str(&format!("{service} is not up: {}\n", running(&call)));
         if !SERVICES.contains(&call.args[0]) {
@@ -192,15 +192,15 @@ pub(super) async fn wait_for_service(call: Call<'_>) -> Answer {
             tokio::time::sleep(SERVICE_PAUSE).await;
         }
     }
-    Answer::failed(waited)
+    AdminAnswer::failed(waited)
 }
 
-pub(super) async fn ping(_: Call<'_>) -> Answer {
-    Answer::done("pong")
+pub(super) async fn ping(_: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done("pong")
 }
 
-pub(super) async fn version(_: Call<'_>) -> Answer {
-    Answer::done(env!("CARGO_PKG_VERSION"))
+pub(super) async fn version(_: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done(env!("CARGO_PKG_VERSION"))
 }
 
 fn atoms(nodes: &[&str]) -> String {
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_those_of_riaks_console() {
+    fn headers_match_riaks_console() {
         for (title, line) in [
             ("Membership", "================================= Membership ==================================\n"),
             ("Claimant", "================================== Claimant ===================================\n"),

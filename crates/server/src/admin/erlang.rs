@@ -1,4 +1,4 @@
-//! Statistics in the form Riak's console prints them.
+//! Statistics in the form of Riak's console.
 
 use serde_json::Value as Json;
 
@@ -37,7 +37,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn statistics_look_as_on_riaks_console() {
+    fn statistics_print_as_on_riaks_console() {
         for (name, value, text) in [
             ("node_gets", json!(12), "12"),
             ("cpu_avg1", json!(1.5), "1.5"),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::Answer;
-use super::table::{COMMANDS, Call, Command};
+use super::AdminAnswer;
+use super::table::{AdminCommand, COMMANDS, CommandCall};
 
 const COLUMN: usize = 31;
 
@@ -21,14 +21,14 @@ Options:
 Exit code 0: done. Exit code 1: not done, standard error says why.
 ";
 
-/// What `kv-admin help` prints.
+/// The text of `kv-admin help`.
 #[must_use]
 pub fn help() -> String {
     let commands: String = COMMANDS.iter().map(|command| line(command, command.usage)).collect();
     format!("Usage: kv-admin [--socket PATH] <command> [--json]\n\nCommands:\n{commands}\n{TAIL}")
 }
 
-/// What `kv-admin bucket-type` alone prints.
+/// The text of `kv-admin bucket-type` without a command.
 pub(super) fn bucket_type() -> String {
     let family = COMMANDS.iter().filter(|command| command.words[0] == "bucket-type");
     let commands: String = family.map(|command| line(command, &command.usage["bucket-type ".len()..])).collect();
@@ -38,18 +38,18 @@ pub(super) fn bucket_type() -> String {
     )
 }
 
-/// What `kv-admin s3` alone prints.
+/// The text of `kv-admin s3` without a command.
 pub(super) fn s3_user() -> String {
     let family = COMMANDS.iter().filter(|command| command.words[0] == "s3");
     let commands: String = family.map(|command| line(command, &command.usage["s3 user ".len()..])).collect();
     format!("Usage: kv-admin s3 user <command>\n\nThe users of the S3 interface:\n\n{commands}")
 }
 
-pub(super) async fn answer(_: Call<'_>) -> Answer {
-    Answer::done(help())
+pub(super) async fn answer(_: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done(help())
 }
 
-fn line(command: &Command, usage: &str) -> String {
+fn line(command: &AdminCommand, usage: &str) -> String {
     let mut out = format!("    {usage}");
     let width = usage.len() + 1;
     if width > COLUMN {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_has_a_json_form_is_named() {
+    fn the_help_names_every_command_with_a_json_form() {
         let with: Vec<_> = super::COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
         let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a long command says while it is being carried out.
+//! Progress reports of a running command.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,50 +6,50 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The word with which a client asks to be told: `kv-admin` adds it to the commands that take long.
-pub const WORD: &str = "--progress";
-/// Pause between two reports.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The argument that asks for reports: `kv-admin` adds it to commands that take long.
+pub const FLAG: &str = "--progress";
+/// Shortest time between two reports.
+const REPORT_PAUSE: Duration = Duration::from_millis(250);
 
-/// How far a command has come.
+/// One progress report.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Report {
-    /// Seconds since it began.
+pub struct ProgressReport {
+    /// Seconds since the start.
     pub seconds: f64,
-    /// How much of it is done, from 0 to 100, where that is known.
+    /// The part that is done, from 0 to 100, where the total is known.
     pub percent: Option<u8>,
-    /// What it is doing, on one line.
+    /// The current step, on one line.
     pub text: String,
 }
 
-/// Where a command reports, as often as it likes.
+/// The sending side of a command's reports.
 #[derive(Debug)]
-pub struct Reporter {
+pub struct ProgressReporter {
     begun: Instant,
-    /// When it last reported, in microseconds since it began.
+    /// Time of the last report, in microseconds since the start.
     last: AtomicU64,
-    heard: watch::Sender<Report>,
+    sender: watch::Sender<ProgressReport>,
 }
 
-impl Reporter {
-    /// A reporter, and where its reports arrive.
+impl ProgressReporter {
+    /// A reporter, and the receiver of its reports.
     #[must_use]
-    pub fn new() -> (Self, watch::Receiver<Report>) {
-        let (heard, reports) = watch::channel(Report::default());
+    pub fn new() -> (Self, watch::Receiver<ProgressReport>) {
+        let (sender, reports) = watch::channel(ProgressReport::default());
         let begun = Instant::now();
-        (Self { begun, last: AtomicU64::new(0), heard }, reports)
+        (Self { begun, last: AtomicU64::new(0), sender }, reports)
     }
 
-    /// Reports, unless it did a moment ago: `report` is told the seconds since the beginning.
-    pub fn tell(&self, report: impl FnOnce(f64) -> Report) {
+    /// Reports, unless the last report is newer than [`REPORT_PAUSE`]; `report` gets the seconds since the start.
+    pub fn report(&self, report: impl FnOnce(f64) -> ProgressReport) {
         let since = self.begun.elapsed();
         let now = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
         let last = self.last.load(Ordering::Relaxed);
-        if u128::from(now.saturating_sub(last)) < PAUSE.as_micros() {
+        if u128::from(now.saturating_sub(last)) < REPORT_PAUSE.as_micros() {
             return;
         }
         self.last.store(now, Ordering::Relaxed);
-        self.heard.send_replace(report(since.as_secs_f64()));
+        self.sender.send_replace(report(since.as_secs_f64()));
     }
 }
 
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn reports_are_spread_over_time() {
-        let (reporter, mut reports) = Reporter::new();
-        let report = |seconds| Report { seconds, ..Report::default() };
-        reporter.tell(report);
+    async fn reports_keep_their_distance_in_time() {
+        let (reporter, mut reports) = ProgressReporter::new();
+        let report = |seconds| ProgressReport { seconds, ..ProgressReport::default() };
+        reporter.report(report);
         assert!(!reports.has_changed().unwrap(), "it has only begun");
         tokio::time::advance(Duration::from_secs(2)).await;
-        reporter.tell(report);
-        reporter.tell(|_| panic!("it reported a moment ago"));
+        reporter.report(report);
+        reporter.report(|_| panic!("it reported a moment ago"));
         assert!((reports.borrow_and_update().seconds - 2.0).abs() < 0.001);
     }
 }

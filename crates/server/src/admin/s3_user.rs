@@ -1,4 +1,4 @@
-//! `s3 user`: create, list, show, disable, enable, rotate-key. A secret is printed when it is made and never again.
+//! `s3 user`: create, list, show, disable, enable, rotate-key. A new secret is printed once and never again.
 
 use std::sync::Arc;
 
@@ -7,82 +7,82 @@ use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 use serde_json::json;
 
-use super::Answer;
+use super::AdminAnswer;
 use super::answer::shown;
-use super::table::Call;
+use super::table::CommandCall;
 
-/// Users read at once.
-const PAGE: usize = 1000;
+/// Users per page.
+const PAGE_USERS: usize = 1000;
 
-pub(super) async fn create(call: Call<'_>) -> Answer {
+pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
     match call.objects.create_user(call.args[0], call.args[1], false, None).await {
         Ok(user) => with_secret(&user, call.json),
         Err(error) => failed("creating", call.args[0], &error),
     }
 }
 
-pub(super) async fn list(call: Call<'_>) -> Answer {
+pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
     let mut users = Vec::new();
     loop {
         let after = users.last().map_or("", |user: &Arc<User>| &user.id).to_owned();
-        match call.objects.list_users(&after, PAGE).await {
+        match call.objects.list_users(&after, PAGE_USERS).await {
             Ok(page) if page.is_empty() => break,
             Ok(page) => users.extend(page),
-            Err(error) => return Answer::failed(format!("Error listing S3 users:\n{error}")),
+            Err(error) => return AdminAnswer::failed(format!("Error listing S3 users:\n{error}")),
         }
     }
     if call.json {
-        return Answer::json(&users.iter().map(|user| described(user)).collect());
+        return AdminAnswer::json(&users.iter().map(|user| user_json(user)).collect());
     }
     let line = |user: &Arc<User>| {
-        let marks = match (user.enabled, user.admin) {
+        let suffix = match (user.enabled, user.admin) {
             (false, _) => " (disabled)",
             (true, true) => " (admin)",
             (true, false) => "",
         };
-        format!("{} {}{marks}\n", user.key_id, shown(user.email.as_bytes()))
+        format!("{} {}{suffix}\n", user.key_id, shown(user.email.as_bytes()))
     };
-    Answer::done(users.iter().map(line).collect::<String>())
+    AdminAnswer::done(users.iter().map(line).collect::<String>())
 }
 
-pub(super) async fn show(call: Call<'_>) -> Answer {
+pub(super) async fn show(call: CommandCall<'_>) -> AdminAnswer {
     match find(call.objects, call.args[0]).await {
-        Ok(user) if call.json => Answer::json(&described(&user)),
-        Ok(user) => Answer::done(text(&user)),
+        Ok(user) if call.json => AdminAnswer::json(&user_json(&user)),
+        Ok(user) => AdminAnswer::done(text(&user)),
         Err(error) => failed("showing", call.args[0], &error),
     }
 }
 
-pub(super) async fn disable(call: Call<'_>) -> Answer {
+pub(super) async fn disable(call: CommandCall<'_>) -> AdminAnswer {
     let change = UserChange { enabled: Some(false), ..UserChange::default() };
-    changed(&call, change, "disabled").await
+    apply_change(&call, change, "disabled").await
 }
 
-pub(super) async fn enable(call: Call<'_>) -> Answer {
+pub(super) async fn enable(call: CommandCall<'_>) -> AdminAnswer {
     let change = UserChange { enabled: Some(true), ..UserChange::default() };
-    changed(&call, change, "enabled").await
+    apply_change(&call, change, "enabled").await
 }
 
-pub(super) async fn rotate_key(call: Call<'_>) -> Answer {
+pub(super) async fn rotate_key(call: CommandCall<'_>) -> AdminAnswer {
     match change(&call, UserChange { new_secret: true, ..UserChange::default() }).await {
         Ok(user) => with_secret(&user, call.json),
         Err(error) => failed("changing", call.args[0], &error),
     }
 }
 
-async fn changed(call: &Call<'_>, asked: UserChange, done: &str) -> Answer {
+async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> AdminAnswer {
     match change(call, asked).await {
-        Ok(user) => Answer::done(format!("{} {done}", shown(user.key_id.as_bytes()))),
+        Ok(user) => AdminAnswer::done(format!("{} {done}", shown(user.key_id.as_bytes()))),
         Err(error) => failed("changing", call.args[0], &error),
     }
 }
 
-async fn change(call: &Call<'_>, change: UserChange) -> Result<Arc<User>, Error> {
+async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, Error> {
     let user = find(call.objects, call.args[0]).await?;
     call.objects.update_user(&user.key_id, change).await
 }
 
-/// A user by access key or by e-mail address.
+/// The user with this access key or e-mail address.
 async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
     match objects.user_of_email(word).await? {
         Some(user) => Ok(user),
@@ -90,16 +90,16 @@ async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
     }
 }
 
-fn with_secret(user: &User, json: bool) -> Answer {
+fn with_secret(user: &User, json: bool) -> AdminAnswer {
     if json {
-        let mut described = described(user);
-        described["key_secret"] = json!(user.secret);
-        return Answer::json(&described);
+        let mut user_json = user_json(user);
+        user_json["key_secret"] = json!(user.secret);
+        return AdminAnswer::json(&user_json);
     }
-    Answer::done(format!("{}key_secret: {}\n", text(user), user.secret))
+    AdminAnswer::done(format!("{}key_secret: {}\n", text(user), user.secret))
 }
 
-fn described(user: &User) -> serde_json::Value {
+fn user_json(user: &User) -> serde_json::Value {
     json!({
         "email": user.email,
         "display_name": user.display_name,
@@ -127,13 +127,13 @@ fn status(user: &User) -> &'static str {
     if user.enabled { "enabled" } else { "disabled" }
 }
 
-fn failed(doing: &str, who: &str, error: &Error) -> Answer {
+fn failed(doing: &str, who: &str, error: &Error) -> AdminAnswer {
     let who = shown(who.as_bytes());
     match error {
         Error::UnknownKey(_) => {
-            Answer::failed(format!("{who} is no S3 user: neither an access key nor an e-mail address"))
+            AdminAnswer::failed(format!("{who} is no S3 user: neither an access key nor an e-mail address"))
         }
-        Error::UserExists => Answer::failed(format!("An S3 user with the e-mail address {who} exists already")),
-        error => Answer::failed(format!("Error {doing} S3 user {who}:\n{error}")),
+        Error::UserExists => AdminAnswer::failed(format!("An S3 user with the e-mail address {who} exists already")),
+        error => AdminAnswer::failed(format!("Error {doing} S3 user {who}:\n{error}")),
     }
 }

@@ -16,22 +16,22 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::progress::{self, Report, Reporter};
-use super::{Answer, frame, run_reporting};
+use super::progress::{self, ProgressReport, ProgressReporter};
+use super::{AdminAnswer, frame, run_reporting};
 
 /// Longest path a Unix socket can have, in bytes.
 pub const PATH_BYTES_MAX: usize = 107;
-/// Most commands at a time; more wait.
+/// Most commands at a time; further ones wait.
 pub(crate) const COMMANDS_MAX: usize = 32;
 const BACKLOG: u32 = 64;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest silence of a command: one that reports progress may take any time.
+/// Longest silence of a command; a command that reports progress may take any time.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long the rest of a malformed request is taken.
+/// How long the rest of a malformed request is read.
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Why there is no admin socket: one line.
+/// The reason why there is no admin socket, as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// The path does not fit into a socket address.
@@ -45,23 +45,23 @@ pub enum SocketError {
         /// Its length.
         bytes: usize,
     },
-    /// Somebody answers there.
+    /// Another server answers there.
     #[error("another server answers on the admin socket {}", .0.display())]
     InUse(PathBuf),
-    /// Something else has that name.
+    /// The path is no socket.
     #[error("{} is not a socket: the admin socket cannot be made there", .0.display())]
     NotASocket(PathBuf),
-    /// The system refuses.
+    /// An error of the system.
     #[error("cannot make the admin socket {}: {source}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Refuses a path that no socket can have.
+/// Refuses a path that is too long for a socket.
 ///
 /// # Errors
 /// [`SocketError::LongPath`].
@@ -72,7 +72,7 @@ pub fn check_path(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// A bound socket. Its file goes when it is dropped.
+/// A bound socket; dropping it removes its file.
 #[derive(Debug)]
 pub struct AdminSocket {
     listener: UnixListener,
@@ -81,7 +81,7 @@ pub struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Makes the socket. One that is left from a server that ended without removing it is replaced.
+    /// Creates the socket. It replaces the socket of a server that ended without removing it.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -91,14 +91,14 @@ impl AdminSocket {
         remove_stale(path).await?;
         let socket = UnixSocket::new_stream().map_err(io)?;
         socket.bind(path).map_err(io)?;
-        // Before it listens: nobody can connect until the mode is right.
+        // The mode is set before `listen`: no other user can connect in between.
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(io)?;
         let inode = std::fs::symlink_metadata(path).map_err(io)?.ino();
         let listener = socket.listen(BACKLOG).map_err(io)?;
         Ok(Self { listener, path: path.to_owned(), inode })
     }
 
-    /// Answers commands until `shutdown` turns true; commands being carried out then are ended with.
+    /// Answers commands until `shutdown` turns true, then finishes the running ones.
     pub async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let mut acceptor = Acceptor::new("admin socket");
@@ -115,6 +115,7 @@ impl AdminSocket {
                 drop(permit);
             });
         }
+        // The socket's file goes before the last commands end: a server started next binds its own.
         drop(self);
         while commands.join_next().await.is_some() {}
     }
@@ -128,14 +129,15 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
+        // Only the own inode: a server started since may have put its socket under the same name.
         let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, path = %self.path.display(), "the admin socket's file stays");
+            tracing::warn!(%error, path = %self.path.display(), "admin socket not removed: its file stays");
         }
     }
 }
 
-/// Removes a socket that nobody answers on.
+/// Removes a socket that no server answers on.
 async fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let io = |source| SocketError::Io { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
@@ -146,61 +148,62 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err(SocketError::InUse(path.to_owned())),
+        // Only a refused connection proves that no server listens: other errors leave the file alone.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(io),
         Err(error) => Err(io(error)),
     }
 }
 
-/// One connection: reads its command, carries it out, answers. Every step has its time.
+/// Serves one connection: reads its command, runs it and answers. Each step has a deadline.
 async fn answer(objects: &Objects, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
     let request = timeout(REQUEST_TIME_MAX, frame::read_request(&mut stream)).await;
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
-        Ok(Ok(words)) => match carry_out(objects, &words, &mut stream, shutdown).await {
+        Ok(Ok(args)) => match execute(objects, &args, &mut stream, shutdown).await {
             Some(answer) => answer,
-            None => return tracing::info!(command = words.first(), "given up: kv-admin has gone"),
+            None => return tracing::info!(command = args.first(), "command given up: kv-admin closed its connection"),
         },
-        Ok(Err(bad)) => Answer::failed(bad.to_string()),
-        Err(_) => Answer::failed("no request came in time"),
+        Ok(Err(bad)) => AdminAnswer::failed(bad.to_string()),
+        Err(_) => AdminAnswer::failed("no request came in time"),
     };
     match timeout(ANSWER_TIME_MAX, frame::write_answer(&mut stream, &answer)).await {
         Ok(Ok(())) if is_whole => {}
         Ok(Ok(())) => drop(timeout(REST_TIME_MAX, frame::skip_rest(&mut stream)).await),
-        Ok(Err(error)) => tracing::debug!(%error, "an answer of the admin socket was not read"),
-        Err(_) => tracing::debug!("an answer of the admin socket was not read in time"),
+        Ok(Err(error)) => tracing::debug!(%error, "answer not written: kv-admin closed its connection"),
+        Err(_) => tracing::debug!("answer not written: kv-admin did not read it in time"),
     }
 }
 
-/// Carries a command out, and passes on what it reports to who asked for that; `None` if they are gone.
-async fn carry_out(
+/// Runs a command and sends its reports, if the client asked for them; `None` if that client hung up.
+async fn execute(
     objects: &Objects,
-    words: &[String],
+    args: &[String],
     stream: &mut UnixStream,
     mut shutdown: watch::Receiver<bool>,
-) -> Option<Answer> {
-    let asked = words.iter().any(|word| word == progress::WORD);
-    let (reporter, mut reports) = Reporter::new();
-    let mut doing = pin!(run_reporting(objects, words, &reporter));
+) -> Option<AdminAnswer> {
+    let asked = args.iter().any(|arg| arg == progress::FLAG);
+    let (reporter, mut reports) = ProgressReporter::new();
+    let mut doing = pin!(run_reporting(objects, args, &reporter));
     let (mut from, mut to) = stream.split();
-    let mut gone = pin!(frame::gone(&mut from));
+    let mut wait_for_hangup = pin!(frame::wait_for_hangup(&mut from));
     let mut moved = Instant::now();
     loop {
         tokio::select! {
             biased;
             answer = &mut doing => return Some(answer),
             () = async { drop(shutdown.wait_for(|down| *down).await) }, if asked => {
-                return Some(Answer::failed("the server is being stopped: give the same command again to go on"));
+                return Some(AdminAnswer::failed("the server is being stopped: give the same command again to go on"));
             }
-            () = &mut gone, if asked => return None,
+            () = &mut wait_for_hangup, if asked => return None,
             _ = reports.changed() => {
                 moved = Instant::now();
-                let report: Report = reports.borrow_and_update().clone();
+                let report: ProgressReport = reports.borrow_and_update().clone();
                 if asked && !matches!(timeout(ANSWER_TIME_MAX, frame::write_progress(&mut to, &report)).await, Ok(Ok(()))) {
                     return None;
                 }
             }
             () = sleep_until(moved + COMMAND_TIME_MAX) => {
-                return Some(Answer::failed("timeout: it may or may not have been done"));
+                return Some(AdminAnswer::failed("timeout: it may or may not have been done"));
             }
         }
     }
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_may_open_it_and_its_file_goes_with_it() {
+    fn only_the_owner_may_open_the_socket_and_a_drop_removes_its_file() {
         within(async {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("admin.sock");
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_nobody_answers_on_is_replaced_and_one_in_use_is_not() {
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         within(async {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("admin.sock");
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_left_alone() {
+    fn a_file_that_is_no_socket_is_left_alone() {
         within(async {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("file");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_no_socket_can_have_is_named() {
+    fn a_path_too_long_for_a_socket_is_named() {
         let path = Path::new("/").join("x".repeat(PATH_BYTES_MAX));
         let error = check_path(&path).unwrap_err().to_string();
         assert!(error.contains("108 bytes") && error.contains("--admin-socket"), "{error}");

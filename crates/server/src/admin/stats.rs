@@ -1,20 +1,20 @@
-//! `status`: the statistics as monitoring scripts read them, `name : value` a line.
+//! `status`: the statistics in the form that monitoring scripts parse, one `name : value` per line.
 
 use serde_json::{Map, Value as Json};
 
 use larder_model::props::Value;
 
-use super::table::Call;
-use super::{Answer, erlang};
+use super::table::CommandCall;
+use super::{AdminAnswer, erlang};
 
-pub(super) async fn status(call: Call<'_>) -> Answer {
+pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
     let stats = call.gateway.stats();
     if call.json {
         let object: Map<String, Json> = stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        return Answer::json(&Json::Object(object));
+        return AdminAnswer::json(&Json::Object(object));
     }
     let node = Value::Node(call.gateway.config().node.clone()).console();
-    Answer::done(text(&node, &stats))
+    AdminAnswer::done(text(&node, &stats))
 }
 
 fn text(node: &str, stats: &[(&'static str, Json)]) -> String {
@@ -27,7 +27,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_line_a_statistic() {
+    fn each_statistic_is_a_line() {
         let stats = [("node_gets", json!(3)), ("nodename", json!("a@b"))];
         assert_eq!(
             super::text("'larder@127.0.0.1'", &stats),

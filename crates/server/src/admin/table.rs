@@ -1,4 +1,4 @@
-//! The commands: one table, from which the interpreter, the usage lines and the help are made.
+//! The table of commands: the interpreter, the usage lines and the help are made from it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,42 +6,42 @@ use std::pin::Pin;
 use larder_gateway::Gateway;
 use larder_gateway::objects::Objects;
 
-use super::progress::Reporter;
-use super::{Answer, bucket_type, cluster, cycle, help, refused, s3_user, stats, transfer};
+use super::progress::ProgressReporter;
+use super::{AdminAnswer, bucket_type, cluster, help, s3_user, self_test, stats, transfer, unsupported};
 
-/// A command being carried out.
-pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+/// A running command.
+pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = AdminAnswer> + Send + 'a>>;
 
-/// What a handler is called with.
-pub(super) struct Call<'a> {
+/// The arguments of a handler.
+pub(super) struct CommandCall<'a> {
     /// The gateway.
     pub(super) gateway: &'a Gateway,
     /// Its S3 side.
     pub(super) objects: &'a Objects,
-    /// The words behind the command's own: as many as it takes.
+    /// The arguments after the command's own words.
     pub(super) args: &'a [&'a str],
-    /// Whether the answer is wanted as JSON.
+    /// Whether the client wants JSON.
     pub(super) json: bool,
-    /// Who hears how far it has come.
-    pub(super) reporter: &'a Reporter,
+    /// The receiver of progress.
+    pub(super) reporter: &'a ProgressReporter,
 }
 
 /// One command.
-pub struct Command {
+pub struct AdminCommand {
     /// Its words.
     pub words: &'static [&'static str],
-    /// Fewest and most words that follow.
+    /// Fewest and most arguments after the words.
     pub args: (usize, usize),
-    /// How it is written.
+    /// Its usage line.
     pub usage: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub help: &'static str,
-    /// Whether its answer can be had as JSON.
+    /// Whether it has a JSON form.
     pub json: bool,
-    handler: for<'a> fn(Call<'a>) -> Running<'a>,
+    handler: for<'a> fn(CommandCall<'a>) -> RunningCommand<'a>,
 }
 
-impl std::fmt::Debug for Command {
+impl std::fmt::Debug for AdminCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Command({})", self.words.join(" "))
     }
@@ -51,13 +51,13 @@ const ANY: usize = usize::MAX;
 
 macro_rules! command {
     ([$($word:literal),+], $args:expr, $usage:literal, $json:expr, $help:literal, $handler:path) => {
-        Command { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json,
+        AdminCommand { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json,
             handler: |call| Box::pin($handler(call)) }
     };
 }
 
 /// All commands, in the order of the help.
-pub static COMMANDS: &[Command] = &[
+pub static COMMANDS: &[AdminCommand] = &[
     command!(
         ["bucket-type", "list"],
         (0, 0),
@@ -177,52 +177,58 @@ pub static COMMANDS: &[Command] = &[
         "Bring an export into this empty server, and verify it",
         transfer::import
     ),
-    command!(["test"], (0, 0), "test", false, "Write, read and delete one object", cycle::test),
+    command!(["test"], (0, 0), "test", false, "Write, read and delete one object", self_test::test),
     command!(["ping"], (0, 0), "ping", false, "Whether the server answers", cluster::ping),
     command!(["version"], (0, 0), "version", false, "The version", cluster::version),
     command!(["help"], (0, ANY), "help", false, "This text", help::answer),
 ];
 
-impl Command {
-    /// Carries it out, when as many words follow as it takes.
-    pub(super) async fn run(&self, objects: &Objects, args: &[&str], json: bool, reporter: &Reporter) -> Answer {
+impl AdminCommand {
+    /// Runs the command, if the number of arguments fits.
+    pub(super) async fn run(
+        &self,
+        objects: &Objects,
+        args: &[&str],
+        json: bool,
+        reporter: &ProgressReporter,
+    ) -> AdminAnswer {
         if args.len() < self.args.0 || args.len() > self.args.1 {
-            return Answer::usage(self.usage);
+            return AdminAnswer::usage(self.usage);
         }
         if json && !self.json {
-            return Answer::failed(format!("{} has no JSON form", self.words.join(" ")));
+            return AdminAnswer::failed(format!("{} has no JSON form", self.words.join(" ")));
         }
-        (self.handler)(Call { gateway: objects.gateway(), objects, args, json, reporter }).await
+        (self.handler)(CommandCall { gateway: objects.gateway(), objects, args, json, reporter }).await
     }
 }
 
-/// What words lead to.
-pub(super) enum Found<'a> {
-    /// A command and the words behind its own.
-    Command(&'static Command, &'a [&'a str]),
-    /// None: this is the answer.
-    Other(Answer),
+/// The result of a lookup.
+pub(super) enum CommandLookup<'a> {
+    /// A command, and the arguments after its words.
+    Command(&'static AdminCommand, &'a [&'a str]),
+    /// No command; this is the answer.
+    Other(AdminAnswer),
 }
 
-/// Looks words up. In the first one `_` does for `-`, as in `riak-admin`.
-pub(super) fn find<'a>(words: &'a [&'a str]) -> Found<'a> {
+/// Looks up a command. In its first word `_` stands for `-`, as in `riak-admin`.
+pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
     let Some(verb) = words.first().map(|verb| verb.replace('_', "-")) else {
-        return Found::Other(Answer::failed(help::help()));
+        return CommandLookup::Other(AdminAnswer::failed(help::help()));
     };
-    let is = |command: &&Command| {
+    let is = |command: &&AdminCommand| {
         let own = command.words;
         own[0] == verb && words.len() >= own.len() && words[1..own.len()] == own[1..]
     };
     if let Some(command) = COMMANDS.iter().find(is) {
-        return Found::Command(command, &words[command.words.len()..]);
+        return CommandLookup::Command(command, &words[command.words.len()..]);
     }
-    Found::Other(match verb.as_str() {
-        "bucket-type" => Answer::failed(help::bucket_type()),
-        "s3" => Answer::failed(help::s3_user()),
-        "cluster" => cluster::no_joining(words),
-        "--help" | "-h" => Answer::done(help::help()),
-        "--version" => Answer::done(env!("CARGO_PKG_VERSION")),
-        _ => refused::answer(&verb, words),
+    CommandLookup::Other(match verb.as_str() {
+        "bucket-type" => AdminAnswer::failed(help::bucket_type()),
+        "s3" => AdminAnswer::failed(help::s3_user()),
+        "cluster" => cluster::refuse_membership_change(words),
+        "--help" | "-h" => AdminAnswer::done(help::help()),
+        "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
+        _ => unsupported::refuse(&verb, words),
     })
 }
 
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usages_begin_with_the_words_and_helps_fit_a_line() {
+    fn usage_lines_begin_with_the_words_and_descriptions_fit_a_line() {
         for command in COMMANDS {
             assert!(command.usage.starts_with(&command.words.join(" ")), "{command:?}");
             assert!(command.help.len() <= 60 && !command.help.ends_with('.'), "{command:?}");
@@ -239,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn words_lead_to_their_command() {
+    fn a_lookup_finds_the_command_of_its_words() {
         let found = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             match find(&words) {
-                Found::Command(command, rest) => format!("{} + {}", command.words.join(" "), rest.join(",")),
-                Found::Other(answer) => answer.stderr.lines().next().unwrap_or_default().to_owned(),
+                CommandLookup::Command(command, rest) => format!("{} + {}", command.words.join(" "), rest.join(",")),
+                CommandLookup::Other(answer) => answer.stderr.lines().next().unwrap_or_default().to_owned(),
             }
         };
         for (line, to) in [

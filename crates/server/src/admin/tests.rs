@@ -1,4 +1,4 @@
-//! The commands over real gateways and the memory store: one node, and several of which one has not caught up.
+//! The commands over real gateways and the memory store: one node, and several of which one lags.
 
 mod cluster;
 mod transfer;
@@ -7,51 +7,50 @@ mod wire;
 use std::sync::Arc;
 
 use larder_gateway::objects::{Objects, ObjectsConfig};
-use larder_gateway::{Config, Gateway, Ports, Rules};
+use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
-use larder_store::wrappers::faulty::{Faulty, History};
+use larder_store::wrappers::faulty::{Faulty, StoreHistory};
 
-use super::{Answer, run};
+use super::{AdminAnswer, run};
 
-/// A gateway and its way to the shared store.
-struct Node {
+/// A gateway and its faulty connection to the shared store.
+struct TestNode {
     objects: Arc<Objects>,
-    way: Arc<Faulty<MemoryStore>>,
+    faulty: Arc<Faulty<MemoryStore>>,
 }
 
 /// Several gateways over one store.
-async fn nodes(names: &[&str]) -> Vec<Node> {
+async fn nodes(names: &[&str]) -> Vec<TestNode> {
     let clock = Arc::new(SystemClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    let history = History::new(std::time::Duration::ZERO);
+    let history = StoreHistory::new(std::time::Duration::ZERO);
     let mut nodes = Vec::new();
     for (actor, name) in (1..).zip(names) {
-        let way = Arc::new(Faulty::new(store.clone(), history.clone(), actor));
-        let ports = Ports {
+        let faulty = Arc::new(Faulty::new(store.clone(), history.clone(), actor));
+        let ports = GatewayPorts {
             random: |bytes| bytes.fill(7),
-            store: way.clone(),
+            store: faulty.clone(),
             blobs: store.clone(),
             clock: clock.clone(),
             actor,
             engine: Arc::new("memory"),
-            rules: Rules::default(),
         };
         let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let objects = Objects::new(gateway, ObjectsConfig::default());
-        nodes.push(Node { objects, way });
+        nodes.push(TestNode { objects, faulty });
     }
     nodes
 }
 
-async fn node() -> Node {
+async fn node() -> TestNode {
     nodes(&["larder@127.0.0.1"]).await.remove(0)
 }
 
-impl Node {
-    /// Carries out a command given as one line; a word in single quotes may hold blanks.
-    async fn run(&self, line: &str) -> Answer {
+impl TestNode {
+    /// Runs a command given as one line; an argument in single quotes may hold blanks.
+    async fn run(&self, line: &str) -> AdminAnswer {
         let words = line.split('\'').enumerate().flat_map(|(at, part)| match at % 2 {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
@@ -59,8 +58,8 @@ impl Node {
         run(&self.objects, &words.collect::<Vec<_>>()).await
     }
 
-    /// Checks a transcript: lines behind `$` are commands, the others what they print; `! ` begins a line of standard error
-    /// and says that the command fails.
+    /// Checks a transcript: lines with `$` are commands, the others their output. A line with `! ` is standard error of a
+    /// command that fails.
     #[track_caller]
     fn check<'a>(&'a self, transcript: &'a str) -> impl Future<Output = ()> + 'a {
         let place = std::panic::Location::caller();
@@ -88,7 +87,7 @@ fn commands(transcript: &str) -> Vec<(&str, String)> {
 }
 
 #[tokio::test]
-async fn a_type_from_creation_to_use() {
+async fn a_type_goes_from_creation_to_use() {
     node()
         .await
         .check(
@@ -162,7 +161,7 @@ async fn creating_again_keeps_the_last_properties() {
 }
 
 #[tokio::test]
-async fn refusals_have_riaks_words() {
+async fn refusals_have_riaks_texts() {
     node()
         .await
         .check(
@@ -232,7 +231,7 @@ async fn refusals_have_riaks_words() {
 }
 
 #[tokio::test]
-async fn wrong_words_get_the_usage() {
+async fn a_wrong_command_line_gets_the_usage() {
     node()
         .await
         .check(
@@ -270,7 +269,7 @@ async fn wrong_words_get_the_usage() {
 }
 
 #[tokio::test]
-async fn names_are_text_and_words_of_json_are_joined() {
+async fn names_print_as_text_and_json_may_be_split_by_the_shell() {
     node()
         .await
         .check(
@@ -296,7 +295,7 @@ async fn status_as_json_has_stage_and_properties() {
 }
 
 #[tokio::test]
-async fn what_monitoring_and_scripts_ask() {
+async fn the_commands_of_monitoring_and_scripts_answer() {
     let node = node().await;
     node.check(
         r#"
@@ -320,7 +319,7 @@ async fn what_monitoring_and_scripts_ask() {
     Successfully completed 1 read/write cycle to 'larder@127.0.0.1'"#,
     )
     .await;
-    assert_eq!(node.run("version").await, Answer::done(env!("CARGO_PKG_VERSION")));
+    assert_eq!(node.run("version").await, AdminAnswer::done(env!("CARGO_PKG_VERSION")));
     let status = node.run("status").await.stdout;
     assert!(status.starts_with("1-minute stats for 'larder@127.0.0.1'\n-------------------------------------------\n"));
     let text = |name: &str| status.lines().find_map(|line| line.strip_prefix(&format!("{name} : "))).map(str::to_owned);

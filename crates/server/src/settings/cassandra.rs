@@ -1,45 +1,45 @@
-//! Where the cluster is, and who this gateway is there.
+//! The settings of the cluster: its nodes, and this gateway's identity there.
 
 use std::path::PathBuf;
 
-use super::raw::Raw;
+use super::raw::RawSettings;
 use super::table::{self, Setting};
-use super::{Engine, SettingError, text};
+use super::{EngineKind, SettingError, parse};
 
 /// The settings of the engine `cassandra`, checked against each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cassandra {
-    /// Nodes to ask first, each `host:port`; at least one.
+pub struct CassandraSettings {
+    /// Contact points, each `host:port`; at least one.
     pub nodes: Vec<String>,
-    /// Beginning of the keyspaces' names.
+    /// The prefix of the keyspaces' names.
     pub keyspace: String,
-    /// Datacenters, where they are named.
-    pub datacenters: Option<Datacenters>,
+    /// The datacenters, if they are named.
+    pub datacenters: Option<DatacenterSettings>,
     /// A user's name, and the file with the password.
     pub login: Option<(String, PathBuf)>,
     /// Encryption.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSettings>,
 }
 
-/// Which datacenters keep copies.
+/// The datacenters with copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datacenters {
-    /// The one this gateway is in.
+pub struct DatacenterSettings {
+    /// The datacenter of this gateway.
     pub local: String,
-    /// All, the local one among them.
+    /// All datacenters, with the local one.
     pub all: Vec<String>,
 }
 
-/// Whom to trust, and how to prove who this is.
+/// Trusted certificates, and this gateway's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// Certificates of those who sign.
+pub struct TlsSettings {
+    /// The certificates of the trusted authorities.
     pub ca: PathBuf,
-    /// Own certificate and its key.
+    /// This gateway's certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// What means something with this engine alone.
+/// The settings of this engine alone.
 static OWN: [&Setting; 9] = [
     &table::CASSANDRA,
     &table::CASSANDRA_KEYSPACE,
@@ -52,13 +52,13 @@ static OWN: [&Setting; 9] = [
     &table::CASSANDRA_TLS_KEY,
 ];
 
-impl Cassandra {
-    /// Reads them; `None` with another engine.
+impl CassandraSettings {
+    /// Resolves the settings; `None` with another engine.
     ///
     /// # Errors
-    /// One that does not hold, is missing, or is given although another engine is.
-    pub(super) fn resolve(raw: &Raw, engine: Engine) -> Result<Option<Self>, SettingError> {
-        if engine != Engine::Cassandra {
+    /// A setting is invalid, missing, or given with another engine.
+    pub(super) fn resolve(raw: &RawSettings, engine: EngineKind) -> Result<Option<Self>, SettingError> {
+        if engine != EngineKind::Cassandra {
             return match OWN.iter().find_map(|setting| raw.given_as(setting)) {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
@@ -68,7 +68,7 @@ impl Cassandra {
                 ))),
             };
         }
-        let nodes = raw.value(&table::CASSANDRA, text::nodes)?;
+        let nodes = raw.value(&table::CASSANDRA, parse::nodes)?;
         if nodes.is_empty() {
             return Err(SettingError::new(format!(
                 "the engine is cassandra, but nobody says where the cluster is: give a node or more, such as {} 127.0.0.1:9042",
@@ -77,7 +77,7 @@ impl Cassandra {
         }
         Ok(Some(Self {
             nodes,
-            keyspace: raw.value(&table::CASSANDRA_KEYSPACE, text::keyspace)?,
+            keyspace: raw.value(&table::CASSANDRA_KEYSPACE, parse::keyspace)?,
             datacenters: datacenters(raw)?,
             login: login(raw)?,
             tls: tls(raw)?,
@@ -85,10 +85,10 @@ impl Cassandra {
     }
 }
 
-fn datacenters(raw: &Raw) -> Result<Option<Datacenters>, SettingError> {
+fn datacenters(raw: &RawSettings) -> Result<Option<DatacenterSettings>, SettingError> {
     let (own, every) = (&table::CASSANDRA_DATACENTER, &table::CASSANDRA_DATACENTERS);
-    let local = raw.value(own, text::optional_name)?;
-    let mut all = raw.value(every, text::names)?;
+    let local = raw.value(own, parse::optional_name)?;
+    let mut all = raw.value(every, parse::names)?;
     let Some(local) = local else {
         return if all.is_empty() { Ok(None) } else { Err(missing(every, own)) };
     };
@@ -98,12 +98,12 @@ fn datacenters(raw: &Raw) -> Result<Option<Datacenters>, SettingError> {
     if !all.contains(&local) {
         return Err(SettingError::new(format!("{} is {local:?}, which is not among {}", own.name, every.name)));
     }
-    Ok(Some(Datacenters { local, all }))
+    Ok(Some(DatacenterSettings { local, all }))
 }
 
-fn login(raw: &Raw) -> Result<Option<(String, PathBuf)>, SettingError> {
+fn login(raw: &RawSettings) -> Result<Option<(String, PathBuf)>, SettingError> {
     let (user, password) = (&table::CASSANDRA_USER, &table::CASSANDRA_PASSWORD_FILE);
-    match (raw.value(user, text::optional_name)?, raw.value(password, text::optional_path)?) {
+    match (raw.value(user, parse::optional_name)?, raw.value(password, parse::optional_path)?) {
         (Some(name), Some(file)) => Ok(Some((name, file))),
         (None, None) => Ok(None),
         (Some(_), None) => Err(missing(user, password)),
@@ -111,9 +111,9 @@ fn login(raw: &Raw) -> Result<Option<(String, PathBuf)>, SettingError> {
     }
 }
 
-fn tls(raw: &Raw) -> Result<Option<Tls>, SettingError> {
+fn tls(raw: &RawSettings) -> Result<Option<TlsSettings>, SettingError> {
     let (ca, cert, key) = (&table::CASSANDRA_TLS_CA, &table::CASSANDRA_TLS_CERT, &table::CASSANDRA_TLS_KEY);
-    let path = |setting| raw.value(setting, text::optional_path);
+    let path = |setting| raw.value(setting, parse::optional_path);
     let identity = match (path(cert)?, path(key)?) {
         (Some(cert), Some(key)) => Some((cert, key)),
         (None, None) => None,
@@ -121,7 +121,7 @@ fn tls(raw: &Raw) -> Result<Option<Tls>, SettingError> {
         (None, Some(_)) => return Err(missing(key, cert)),
     };
     match path(ca)? {
-        Some(ca) => Ok(Some(Tls { ca, identity })),
+        Some(ca) => Ok(Some(TlsSettings { ca, identity })),
         None if identity.is_none() => Ok(None),
         None => Err(missing(cert, ca)),
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::raw::{Raw, Source};
-use super::table::{CONFIG_VARIABLE, Kind, SETTINGS, Setting};
-use super::{SettingError, Settings, manual};
+use super::raw::{RawSettings, SettingSource};
+use super::table::{CONFIG_VARIABLE, SETTINGS, Setting, SettingKind};
+use super::{ServerSettings, SettingError, manual};
 use crate::inspect::InspectCommand;
 
 const CONFIG: &str = "config";
@@ -18,21 +18,21 @@ const DATA_DIR: &str = "data-dir";
 const INTO: &str = "into";
 const KEEP_OLDER: &str = "keep-older";
 
-/// What the command line asks for.
+/// The action that the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invocation {
     /// Serve.
-    Serve(Box<Settings>),
-    /// Look through a data directory and end.
+    Serve(Box<ServerSettings>),
+    /// Inspect a data directory and end.
     Inspect(InspectCommand),
-    /// Print this and end.
+    /// Print this text and end.
     Print(String),
 }
 
-/// Understands arguments (with the program's name in front), environment and the settings file.
+/// Parses the arguments (with the program's name), the environment and the settings file.
 ///
 /// # Errors
-/// The first thing that does not hold, as one line.
+/// The first invalid setting, as one line.
 pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
     variables: &[(OsString, OsString)],
@@ -54,7 +54,7 @@ pub fn read(
         Some(_) => return Ok(Invocation::Print(manual::settings())),
         None => {}
     }
-    let mut raw = Raw::default();
+    let mut raw = RawSettings::default();
     let file = matches.get_one::<String>(CONFIG).map(PathBuf::from).or_else(|| config_variable(variables));
     if let Some(file) = file {
         let text = read_file(&file)
@@ -64,10 +64,10 @@ pub fn read(
     raw.give_variables(variables.iter().cloned())?;
     for &setting in SETTINGS {
         if let Some(text) = matches.get_one::<String>(setting.name) {
-            raw.give(setting, text.clone(), Source::Flag);
+            raw.give(setting, text.clone(), SettingSource::Flag);
         }
     }
-    Ok(Invocation::Serve(Box::new(Settings::resolve(&raw)?)))
+    Ok(Invocation::Serve(Box::new(ServerSettings::resolve(&raw)?)))
 }
 
 fn inspection(words: &ArgMatches, into: Option<PathBuf>) -> InspectCommand {
@@ -80,7 +80,7 @@ fn config_variable(variables: &[(OsString, OsString)]) -> Option<PathBuf> {
     variables.iter().find(|(name, _)| name == CONFIG_VARIABLE).map(|(_, file)| file.into())
 }
 
-/// The command as clap understands it.
+/// The command line for clap.
 #[must_use]
 pub fn command() -> Command {
     let config = Arg::new(CONFIG)
@@ -124,12 +124,12 @@ fn argument(setting: &'static Setting) -> Arg {
     let help = format!("{} [{}{default}]", setting.help, setting.variable());
     let argument = Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).help(help);
     match setting.kind {
-        Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        SettingKind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         _ => argument.num_args(1),
     }
 }
 
-/// The first paragraph of clap's error with its suggestion.
+/// The first paragraph of clap's error, with its suggestion.
 fn one_line(error: &clap::Error) -> SettingError {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>();

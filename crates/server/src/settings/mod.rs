@@ -1,4 +1,4 @@
-//! What the server is told: one table, from which flags, environment, file, `--help` and the manual are made.
+//! The settings: one table, from which flags, environment, file, `--help` and the manual are made.
 //!
 //! ```text
 //! table ──▶ cli (clap) ──▶ raw: texts with their sources ──▶ Settings: typed, checked
@@ -13,38 +13,38 @@ use larder_gateway::DeleteMode;
 pub mod cassandra;
 pub mod cli;
 pub mod manual;
+mod parse;
 pub mod raw;
 pub mod table;
-mod text;
 
-pub use cassandra::Cassandra;
+pub use cassandra::CassandraSettings;
 pub use tracing::level_filters::LevelFilter as LogLevel;
 
-use raw::Raw;
-use table::Kind;
+use raw::RawSettings;
+use table::SettingKind;
 
-/// Where a protocol is served.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listener {
-    /// Nowhere.
+    /// The listener is off.
     Off,
-    /// On this host and port; port 0 takes a free one.
+    /// This host and port; port 0 takes a free one.
     At(String),
 }
 
-/// What keeps the data.
+/// The kind of engine that stores the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum EngineKind {
     /// The embedded engine.
     Local,
-    /// Memory: everything is forgotten at the end.
+    /// Memory: a restart loses everything.
     Memory,
     /// A cluster of Cassandra or ScyllaDB.
     Cassandra,
 }
 
-impl Engine {
-    /// Its word in the settings.
+impl EngineKind {
+    /// Its name in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,9 +54,9 @@ impl Engine {
         }
     }
 
-    /// Whether one process alone has the data.
+    /// Whether the data belongs to one process.
     #[must_use]
-    pub fn is_of_one(self) -> bool {
+    pub fn is_single_process(self) -> bool {
         match self {
             Self::Local | Self::Memory => true,
             Self::Cassandra => false,
@@ -64,17 +64,17 @@ impl Engine {
     }
 }
 
-/// When a write is answered.
+/// The moment at which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Once it is on disk.
+pub enum DurabilitySetting {
+    /// After it is on disk.
     Disk,
-    /// Once readers see it.
+    /// After readers see it.
     Buffered,
 }
 
-impl Durability {
-    /// Its word in the settings.
+impl DurabilitySetting {
+    /// Its name in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Durability {
     }
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -93,10 +93,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// All settings, checked. Fields are named as in the table.
+/// All settings, checked. Fields have the names of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a sentence on each")]
-pub struct Settings {
+pub struct ServerSettings {
     pub data_dir: PathBuf,
     pub http: Listener,
     pub pb: Listener,
@@ -108,13 +108,13 @@ pub struct Settings {
     pub s3_buckets_max: usize,
     pub s3_lifecycle_interval: Duration,
     pub admin_socket: PathBuf,
-    pub engine: Engine,
+    pub engine: EngineKind,
     /// The cluster, with that engine.
-    pub cassandra: Option<Cassandra>,
-    pub durability: Durability,
-    /// `None`: it is made from the names of machine and port.
+    pub cassandra: Option<CassandraSettings>,
+    pub durability: DurabilitySetting,
+    /// `None`: made from the machine's name and the port.
     pub node_name: Option<String>,
-    /// `None`: a part of the machine's.
+    /// `None`: a part of the machine's memory.
     pub memory: Option<u64>,
     pub cache_bytes: u64,
     pub object_bytes_max: u64,
@@ -123,7 +123,7 @@ pub struct Settings {
     pub request_timeout: Duration,
     pub connections_max: usize,
     pub sweep_interval: Duration,
-    /// 0: as many as there are cores.
+    /// 0: one for each core.
     pub threads: usize,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
@@ -131,7 +131,7 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-/// A setting that does not hold: one line that names it and where it came from.
+/// An invalid setting: one line with its name and its source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SettingError {
@@ -151,67 +151,67 @@ impl SettingError {
     }
 }
 
-impl Settings {
-    /// Reads every text.
+impl ServerSettings {
+    /// Parses every setting.
     ///
     /// # Errors
-    /// The first that does not hold.
-    pub fn resolve(raw: &Raw) -> Result<Self, SettingError> {
-        let data_dir = raw.value(&table::DATA_DIR, text::path)?;
-        let engine = raw.value(&table::ENGINE, text::engine)?;
-        let named = engine != Engine::Cassandra || raw.is_given(&table::NODE_NAME);
+    /// The first invalid setting.
+    pub fn resolve(raw: &RawSettings) -> Result<Self, SettingError> {
+        let data_dir = raw.value(&table::DATA_DIR, parse::path)?;
+        let engine = raw.value(&table::ENGINE, parse::engine)?;
+        let named = engine != EngineKind::Cassandra || raw.is_given(&table::NODE_NAME);
         Ok(Self {
-            http: raw.value(&table::HTTP, text::listener)?,
-            pb: raw.value(&table::PB, text::listener)?,
-            s3: raw.value(&table::S3, text::listener)?,
-            s3_hosts: raw.value(&table::S3_HOST, text::hosts)?,
-            s3_region: raw.value(&table::S3_REGION, text::name)?,
+            http: raw.value(&table::HTTP, parse::listener)?,
+            pb: raw.value(&table::PB, parse::listener)?,
+            s3: raw.value(&table::S3, parse::listener)?,
+            s3_hosts: raw.value(&table::S3_HOST, parse::hosts)?,
+            s3_region: raw.value(&table::S3_REGION, parse::name)?,
             s3_admin: s3_admin(raw)?,
             s3_buckets_max: count(raw, &table::S3_BUCKETS_MAX)?,
-            s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, text::time)?,
+            s3_lifecycle_interval: raw.value(&table::S3_LIFECYCLE_INTERVAL, parse::time)?,
             admin_socket: if raw.is_given(&table::ADMIN_SOCKET) {
-                raw.value(&table::ADMIN_SOCKET, text::path)?
+                raw.value(&table::ADMIN_SOCKET, parse::path)?
             } else {
                 data_dir.join(table::ADMIN_SOCKET_NAME)
             },
             data_dir,
             engine,
-            cassandra: Cassandra::resolve(raw, engine)?,
-            durability: raw.value(&table::DURABILITY, text::durability)?,
-            node_name: Some(raw.value(&table::NODE_NAME, text::name)?).filter(|_| named),
-            memory: raw.value(&table::MEMORY, text::memory)?,
-            cache_bytes: raw.value(&table::CACHE_SIZE, text::size)?,
-            object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, text::size)?,
+            cassandra: CassandraSettings::resolve(raw, engine)?,
+            durability: raw.value(&table::DURABILITY, parse::durability)?,
+            node_name: Some(raw.value(&table::NODE_NAME, parse::name)?).filter(|_| named),
+            memory: raw.value(&table::MEMORY, parse::memory)?,
+            cache_bytes: raw.value(&table::CACHE_SIZE, parse::size)?,
+            object_bytes_max: raw.value(&table::OBJECT_SIZE_MAX, parse::size)?,
             siblings_max: count(raw, &table::SIBLINGS_MAX)?,
-            delete_mode: raw.value(&table::DELETE_MODE, text::delete_mode)?,
-            request_timeout: raw.value(&table::REQUEST_TIMEOUT, text::time)?,
+            delete_mode: raw.value(&table::DELETE_MODE, parse::delete_mode)?,
+            request_timeout: raw.value(&table::REQUEST_TIMEOUT, parse::time)?,
             connections_max: count(raw, &table::CONNECTIONS_MAX)?,
-            sweep_interval: raw.value(&table::SWEEP_INTERVAL, text::time)?,
+            sweep_interval: raw.value(&table::SWEEP_INTERVAL, parse::time)?,
             threads: count(raw, &table::THREADS)?,
-            log_level: raw.value(&table::LOG_LEVEL, text::log_level)?,
-            log_format: raw.value(&table::LOG_FORMAT, text::log_format)?,
-            accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, text::switch)?,
-            drain_timeout: raw.value(&table::DRAIN_TIMEOUT, text::time)?,
+            log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,
+            log_format: raw.value(&table::LOG_FORMAT, parse::log_format)?,
+            accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
+            drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,
         })
     }
 }
 
-/// The key makes no sense without its secret, nor the other way round.
-fn s3_admin(raw: &Raw) -> Result<Option<(String, String)>, SettingError> {
+/// The S3 admin's key and secret: both or neither.
+fn s3_admin(raw: &RawSettings) -> Result<Option<(String, String)>, SettingError> {
     let (key, secret) = (&table::S3_ADMIN_KEY, &table::S3_ADMIN_SECRET);
-    match (raw.value(key, text::key)?, raw.value(secret, text::key)?) {
+    match (raw.value(key, parse::key)?, raw.value(secret, parse::key)?) {
         (Some(key), Some(secret)) => Ok(Some((key, secret))),
         (None, None) => Ok(None),
         _ => Err(SettingError::new(format!("{} and {} go together: one is missing", key.name, secret.name))),
     }
 }
 
-fn count(raw: &Raw, setting: &table::Setting) -> Result<usize, SettingError> {
+fn count(raw: &RawSettings, setting: &table::Setting) -> Result<usize, SettingError> {
     let (least, most) = match setting.kind {
-        Kind::Count(least, most) => (least, most),
+        SettingKind::Count(least, most) => (least, most),
         _ => (0, u64::MAX),
     };
-    raw.value(setting, |text| text::count(text, least, most))
+    raw.value(setting, |text| parse::count(text, least, most))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `packaging/` tells the server, held against the table: a renamed setting must not be found out by who installs it.
+//! Checks the files in `packaging/` against the table: a renamed setting must not break an installation.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cli::{Invocation, command, read};
-use super::{Engine, Listener, Settings};
+use super::{EngineKind, Listener, ServerSettings};
 
-/// Where `larder.service` expects its settings.
+/// The path of the settings file in `larder.service`.
 const INSTALLED: &str = "/etc/larder/larder.toml";
 
 fn packaging(name: &str) -> PathBuf {
@@ -19,8 +19,8 @@ fn text(name: &str) -> String {
     fs::read_to_string(packaging(name)).unwrap()
 }
 
-/// What a server that is started with these words is told; the settings file is the one that is shipped.
-fn settings(words: impl IntoIterator<Item = String>) -> Settings {
+/// The settings of a server started with these arguments and the shipped settings file.
+fn settings(words: impl IntoIterator<Item = String>) -> ServerSettings {
     let words = std::iter::once("larder".to_owned()).chain(words).map(OsString::from);
     let file = |path: &Path| {
         assert_eq!(path, Path::new(INSTALLED));
@@ -33,23 +33,23 @@ fn settings(words: impl IntoIterator<Item = String>) -> Settings {
 }
 
 #[test]
-fn the_settings_file_is_one() {
-    let told = settings(["--config".to_owned(), INSTALLED.to_owned()]);
-    assert_eq!(told.engine, Engine::Cassandra);
-    assert_eq!(told.cassandra.unwrap().nodes.len(), 3);
-    assert_eq!(told.http, Listener::At("0.0.0.0:8098".to_owned()));
+fn the_shipped_settings_file_is_valid() {
+    let loaded = settings(["--config".to_owned(), INSTALLED.to_owned()]);
+    assert_eq!(loaded.engine, EngineKind::Cassandra);
+    assert_eq!(loaded.cassandra.unwrap().nodes.len(), 3);
+    assert_eq!(loaded.http, Listener::At("0.0.0.0:8098".to_owned()));
 }
 
 #[test]
-fn the_service_starts_with_settings_that_there_are() {
+fn the_service_starts_with_existing_settings() {
     let service = text("larder.service");
     let start = service.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let told = settings(start.split_whitespace().skip(1).map(str::to_owned));
-    assert_eq!((told.engine, told.data_dir.as_path()), (Engine::Cassandra, Path::new("/var/lib/larder")));
+    let loaded = settings(start.split_whitespace().skip(1).map(str::to_owned));
+    assert_eq!((loaded.engine, loaded.data_dir.as_path()), (EngineKind::Cassandra, Path::new("/var/lib/larder")));
 }
 
 #[test]
-fn the_gateways_of_compose_start_with_settings_that_there_are() {
+fn the_gateways_of_compose_start_with_existing_settings() {
     let compose = text("compose.yaml");
     let commands: Vec<Vec<String>> = compose
         .lines()
@@ -61,7 +61,7 @@ fn the_gateways_of_compose_start_with_settings_that_there_are() {
 }
 
 #[test]
-fn every_flag_that_is_mentioned_is_one() {
+fn every_flag_in_the_packaging_exists() {
     let command = command();
     let settings = command.find_subcommand("settings").unwrap();
     let flags: BTreeSet<_> =

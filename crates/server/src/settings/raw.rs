@@ -1,28 +1,28 @@
-//! What was typed, and where: flags before environment before file. Nothing is understood here yet.
+//! The settings as given, with their sources, before they are parsed. Flags win over the environment, and that over the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::SettingError;
+use super::parse::ParseResult;
 use super::table::{self, CONFIG_VARIABLE, SETTINGS, Setting, VARIABLE_PREFIX};
-use super::text::Read;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// The command line.
     Flag,
     /// The environment.
     Variable,
-    /// This file.
+    /// This settings file.
     File(PathBuf),
-    /// Nobody said.
+    /// No source: the default.
     Default,
 }
 
-impl Source {
-    /// How `setting` is called there.
+impl SettingSource {
+    /// The name of `setting` in this source.
     fn name(&self, setting: &Setting) -> String {
         match self {
             Self::Flag => setting.flag(),
@@ -33,45 +33,49 @@ impl Source {
     }
 }
 
-/// The texts of all settings that were given.
+/// The texts of all given settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Raw {
-    given: BTreeMap<&'static str, (String, Source)>,
+pub struct RawSettings {
+    given: BTreeMap<&'static str, (String, SettingSource)>,
 }
 
-impl Raw {
-    /// Puts a value in front of whatever is there: call with the weakest source first.
-    pub fn give(&mut self, setting: &'static Setting, text: String, source: Source) {
+impl RawSettings {
+    /// Sets a value and replaces an earlier one: call with the weakest source first.
+    pub fn give(&mut self, setting: &'static Setting, text: String, source: SettingSource) {
         self.given.insert(setting.name, (text, source));
     }
 
-    /// Whether anybody said something about it.
+    /// Whether a source gives the setting.
     #[must_use]
     pub fn is_given(&self, setting: &Setting) -> bool {
         self.given.contains_key(setting.name)
     }
 
-    /// How it is called where it was given, if it was.
+    /// The setting's name in its source, if one gives it.
     pub(super) fn given_as(&self, setting: &Setting) -> Option<String> {
         self.given.get(setting.name).map(|(_, source)| source.name(setting))
     }
 
     /// The value, or the error that names the setting, its source, its text and what was expected.
-    pub(super) fn value<T>(&self, setting: &Setting, read: impl FnOnce(&str) -> Read<T>) -> Result<T, SettingError> {
+    pub(super) fn value<T>(
+        &self,
+        setting: &Setting,
+        read: impl FnOnce(&str) -> ParseResult<T>,
+    ) -> Result<T, SettingError> {
         let (text, source) = match self.given.get(setting.name) {
             Some((text, source)) => (text.as_str(), source),
-            None => (setting.default, &Source::Default),
+            None => (setting.default, &SettingSource::Default),
         };
         read(text).map_err(|expected| {
             let message = format!("{} is {text:?}: expected {expected}", source.name(setting));
-            if *source == Source::Flag { SettingError::usage(message) } else { SettingError::new(message) }
+            if *source == SettingSource::Flag { SettingError::usage(message) } else { SettingError::new(message) }
         })
     }
 
-    /// Takes the variables that begin with `LARDER_`.
+    /// Takes the variables with the prefix `LARDER_`.
     ///
     /// # Errors
-    /// One of them is not a setting, or is not UTF-8.
+    /// A variable is no setting, or is not UTF-8.
     pub fn give_variables(
         &mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -85,7 +89,7 @@ impl Raw {
                 return Err(unknown(name, name, SETTINGS.iter().map(|setting| setting.variable())));
             };
             let text = text.into_string().map_err(|_| SettingError::new(format!("{name} is not UTF-8")))?;
-            self.give(setting, text, Source::Variable);
+            self.give(setting, text, SettingSource::Variable);
         }
         Ok(())
     }
@@ -93,7 +97,7 @@ impl Raw {
     /// Takes the keys of a settings file.
     ///
     /// # Errors
-    /// The text is not TOML, a key is not a setting, or a value is neither text nor number nor boolean.
+    /// The text is not TOML, a key is no setting, or a value is neither text nor number nor boolean.
     pub fn give_file(&mut self, file: &Path, text: &str) -> Result<(), SettingError> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
@@ -111,7 +115,7 @@ impl Raw {
                 toml::Value::Boolean(flag) => flag.to_string(),
                 _ => return Err(SettingError::new(format!("{place}: expected text, a whole number, true or false"))),
             };
-            self.give(setting, text, Source::File(file.to_owned()));
+            self.give(setting, text, SettingSource::File(file.to_owned()));
         }
         Ok(())
     }
@@ -126,7 +130,7 @@ fn unknown(place: &str, name: &str, names: impl Iterator<Item = String>) -> Sett
     SettingError::new(format!("{place} is not a setting{hint}"))
 }
 
-/// How many letters must be changed, added or removed.
+/// The edit distance: letters changed, added or removed.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -141,7 +145,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Kubernetes tells every container of a service called "larder" where it is, in variables that look like settings.
+/// Kubernetes sets such variables in every container next to a service called "larder".
 fn is_of_kubernetes(variable: &str) -> bool {
     ["LARDER_SERVICE_HOST", "LARDER_SERVICE_PORT", "LARDER_PORT"].iter().any(|prefix| variable.starts_with(prefix))
 }
@@ -151,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn the_edit_distance_counts_changed_letters() {
         for (a, b, apart) in [("http", "http", 0), ("htpp", "http", 1), ("", "pb", 2), ("abc", "cab", 2)] {
             assert_eq!(distance(a, b), apart, "{a} {b}");
         }

@@ -1,8 +1,8 @@
-//! The settings: each is one entry here and nowhere else.
+//! The table of settings: each has one entry here.
 
-/// What a setting's text may be; what `--help` and the manual show for it.
+/// The form of a setting's value, for the parsers, `--help` and the manual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// Any text without blanks.
     Name,
     /// A path.
@@ -23,16 +23,16 @@ pub enum Kind {
     Switch,
     /// Host names with commas between them.
     Hosts,
-    /// Hosts with or without ports, with commas between them; nothing: none.
+    /// Hosts with or without ports, with commas between them; may be empty.
     Nodes,
-    /// Names with commas between them; nothing: none.
+    /// Names with commas between them; may be empty.
     Names,
-    /// A key or a secret; nothing: one is made.
+    /// A key or a secret; an empty one is generated.
     Key,
 }
 
-impl Kind {
-    /// What stands for the value in `--help`.
+impl SettingKind {
+    /// The placeholder of the value in `--help`.
     #[must_use]
     pub fn placeholder(self) -> &'static str {
         match self {
@@ -58,11 +58,11 @@ impl Kind {
 pub struct Setting {
     /// Its name: the flag without its dashes, and the key in the file.
     pub name: &'static str,
-    /// What its value may be.
-    pub kind: Kind,
-    /// What it is when nobody says.
+    /// The form of its value.
+    pub kind: SettingKind,
+    /// Its value when no source gives one.
     pub default: &'static str,
-    /// What it does: a sentence or two.
+    /// Its description: a sentence or two.
     pub help: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl Setting {
         format!("--{}", self.name)
     }
 
-    /// The default as people are shown it; `None`: there is none.
+    /// The default for people to read; `None`: there is none.
     #[must_use]
     pub fn shown_default(&self) -> Option<&'static str> {
         Some(self.default).filter(|default| !default.is_empty())
@@ -86,7 +86,7 @@ impl Setting {
     }
 }
 
-/// Every environment variable that begins like this is ours: an unknown one is a mistake.
+/// The prefix of this server's environment variables: an unknown one with it is an error.
 pub const VARIABLE_PREFIX: &str = "LARDER_";
 
 /// The variable that names the settings file, as `--config` does.
@@ -99,83 +99,83 @@ macro_rules! settings {
     ($($id:ident = $name:literal, $kind:expr, $default:literal, $help:literal;)+) => {
         $(#[doc = $help] pub static $id: Setting = Setting { name: $name, kind: $kind, default: $default, help: $help };)+
 
-        /// All settings, in the order they are shown.
+        /// All settings, in the order of the manual.
         pub static SETTINGS: &[&Setting] = &[$(&$id),+];
     };
 }
 
 settings! {
-    DATA_DIR = "data-dir", Kind::Path, "./data",
+    DATA_DIR = "data-dir", SettingKind::Path, "./data",
         "Where everything is kept; with the engine cassandra only the admin socket. Created when missing; one server at a time.";
-    HTTP = "http", Kind::Listener, "127.0.0.1:8098",
+    HTTP = "http", SettingKind::Listener, "127.0.0.1:8098",
         "Where Riak's HTTP interface listens.";
-    PB = "pb", Kind::Listener, "127.0.0.1:8087",
+    PB = "pb", SettingKind::Listener, "127.0.0.1:8087",
         "Where Riak's protocol buffers interface will listen: not built yet, so nothing does.";
-    S3 = "s3", Kind::Listener, "127.0.0.1:8080",
+    S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",
         "Where the S3 interface listens.";
-    S3_HOST = "s3-host", Kind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
+    S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
         "Hosts of the S3 interface: in front of one, a bucket may be named. Where it listens is always one.";
-    S3_REGION = "s3-region", Kind::Name, "us-east-1",
-        "The region S3 clients are told; they may sign for any.";
-    S3_ADMIN_KEY = "s3-admin-key", Kind::Key, "",
+    S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
+        "The region that S3 clients see; they may sign for any.";
+    S3_ADMIN_KEY = "s3-admin-key", SettingKind::Key, "",
         "Access key of the S3 admin; made at the first start when not given. Better in the environment than as a flag.";
-    S3_ADMIN_SECRET = "s3-admin-secret", Kind::Key, "",
+    S3_ADMIN_SECRET = "s3-admin-secret", SettingKind::Key, "",
         "Secret of the S3 admin's access key; given with it.";
-    S3_BUCKETS_MAX = "s3-buckets-max", Kind::Count(1, 1_000_000), "100",
+    S3_BUCKETS_MAX = "s3-buckets-max", SettingKind::Count(1, 1_000_000), "100",
         "Most S3 buckets of a user; the admin may have any number.";
-    S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", Kind::Time, "1h",
-        "How often objects and uploads are looked through for what the lifecycle rules of their bucket remove.";
-    ADMIN_SOCKET = "admin-socket", Kind::Path, "<data-dir>/admin.sock",
+    S3_LIFECYCLE_INTERVAL = "s3-lifecycle-interval", SettingKind::Time, "1h",
+        "How often the lifecycle rules of each bucket are applied to its objects and uploads.";
+    ADMIN_SOCKET = "admin-socket", SettingKind::Path, "<data-dir>/admin.sock",
         "The Unix socket that kv-admin talks to; only the server's own user may open it.";
-    ENGINE = "engine", Kind::Choice("local|memory|cassandra"), "local",
-        "What keeps the data: local is the embedded engine, memory forgets everything at the end, cassandra is a cluster.";
-    CASSANDRA = "cassandra", Kind::Nodes, "",
+    ENGINE = "engine", SettingKind::Choice("local|memory|cassandra"), "local",
+        "The engine that stores the data: local is embedded, memory loses everything at the end, cassandra is a cluster.";
+    CASSANDRA = "cassandra", SettingKind::Nodes, "",
         "Nodes of the Cassandra or ScyllaDB cluster to ask first, port 9042 unless said; the others are found through them.";
-    CASSANDRA_KEYSPACE = "cassandra-keyspace", Kind::Name, "larder",
-        "Beginning of the names of the keyspaces there; behind it stands _n and the number of copies.";
-    CASSANDRA_DATACENTER = "cassandra-datacenter", Kind::Name, "",
+    CASSANDRA_KEYSPACE = "cassandra-keyspace", SettingKind::Name, "larder",
+        "Beginning of the names of the keyspaces there; _n and the number of copies follow it.";
+    CASSANDRA_DATACENTER = "cassandra-datacenter", SettingKind::Name, "",
         "The datacenter this gateway is in, where the cluster has several.";
-    CASSANDRA_DATACENTERS = "cassandra-datacenters", Kind::Names, "",
+    CASSANDRA_DATACENTERS = "cassandra-datacenters", SettingKind::Names, "",
         "All datacenters that keep copies, n_val in each; the local one alone when not given.";
-    CASSANDRA_USER = "cassandra-user", Kind::Name, "",
-        "Who this gateway is to the cluster, where it asks.";
-    CASSANDRA_PASSWORD_FILE = "cassandra-password-file", Kind::Path, "",
+    CASSANDRA_USER = "cassandra-user", SettingKind::Name, "",
+        "The user of this gateway, where the cluster asks for one.";
+    CASSANDRA_PASSWORD_FILE = "cassandra-password-file", SettingKind::Path, "",
         "The file with this user's password, on its first line.";
-    CASSANDRA_TLS_CA = "cassandra-tls-ca", Kind::Path, "",
-        "Certificates (PEM) of those who sign the nodes' certificates; connections are encrypted when given.";
-    CASSANDRA_TLS_CERT = "cassandra-tls-cert", Kind::Path, "",
+    CASSANDRA_TLS_CA = "cassandra-tls-ca", SettingKind::Path, "",
+        "Certificates (PEM) of the authorities that sign the nodes' certificates; connections are encrypted when given.";
+    CASSANDRA_TLS_CERT = "cassandra-tls-cert", SettingKind::Path, "",
         "This gateway's certificate (PEM), where the cluster asks for one.";
-    CASSANDRA_TLS_KEY = "cassandra-tls-key", Kind::Path, "",
+    CASSANDRA_TLS_KEY = "cassandra-tls-key", SettingKind::Path, "",
         "The key of that certificate (PEM).";
-    DURABILITY = "durability", Kind::Choice("disk|buffered"), "disk",
+    DURABILITY = "durability", SettingKind::Choice("disk|buffered"), "disk",
         "When a write is answered: once it is on disk, or once readers see it (a power cut may then lose the last moments). On Cassandra its commitlog_sync decides.";
-    NODE_NAME = "node-name", Kind::Name, "larder@127.0.0.1",
+    NODE_NAME = "node-name", SettingKind::Name, "larder@127.0.0.1",
         "The name shown as claimant, in /stats and in status. Each gateway on Cassandra has its own: larder@, the machine's name and the port when not given.";
-    MEMORY = "memory", Kind::Size, "",
+    MEMORY = "memory", SettingKind::Size, "",
         "Most memory for caches, tables in memory and what clients' requests hold; a quarter of the machine's or the container's when not given. Spent, requests wait for some seconds and are refused with 503 then.";
-    CACHE_SIZE = "cache-size", Kind::Size, "256MiB",
+    CACHE_SIZE = "cache-size", SettingKind::Size, "256MiB",
         "Most memory the engine's cache takes, a quarter of memory at most; it grows as data is read.";
-    OBJECT_SIZE_MAX = "object-size-max", Kind::Size, "50MiB",
+    OBJECT_SIZE_MAX = "object-size-max", SettingKind::Size, "50MiB",
         "Largest object body; a larger one is refused with 413.";
-    SIBLINGS_MAX = "siblings-max", Kind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
+    SIBLINGS_MAX = "siblings-max", SettingKind::Count(1, larder_model::limits::SIBLINGS_MAX as u64), "100",
         "Most siblings of a key; a write that would make one more is refused with 409.";
-    DELETE_MODE = "delete-mode", Kind::Delete, "3s",
-        "What remains of a deleted object: its tombstone for ever (keep), nothing (immediate), or its tombstone for this time.";
-    REQUEST_TIMEOUT = "request-timeout", Kind::Time, "60s",
+    DELETE_MODE = "delete-mode", SettingKind::Delete, "3s",
+        "The remains of a deleted object: its tombstone for ever (keep), nothing (immediate), or its tombstone for this time.";
+    REQUEST_TIMEOUT = "request-timeout", SettingKind::Time, "60s",
         "When a request that names no timeout gives up.";
-    CONNECTIONS_MAX = "connections-max", Kind::Count(1, 1_000_000), "10000",
+    CONNECTIONS_MAX = "connections-max", SettingKind::Count(1, 1_000_000), "10000",
         "Most connections at a time, of all listeners together; one listener has three quarters of them at most, one address half. One more is answered 503 and closed. Fewer where the limit of open files (ulimit -Hn) leaves room for fewer.";
-    SWEEP_INTERVAL = "sweep-interval", Kind::Time, "15m",
-        "How often what failures left behind is looked for; the first time a minute after the start at the latest.";
-    THREADS = "threads", Kind::Count(0, 1024), "0",
+    SWEEP_INTERVAL = "sweep-interval", SettingKind::Time, "15m",
+        "How often the remains of failures are removed; the first time a minute after the start at the latest.";
+    THREADS = "threads", SettingKind::Count(0, 1024), "0",
         "Threads that serve requests; 0 takes as many as there are cores, and four at least with an engine of its own. Fewer where a node of the cluster shares the machine.";
-    LOG_LEVEL = "log-level", Kind::Choice("error|warn|info|debug|trace"), "info",
+    LOG_LEVEL = "log-level", SettingKind::Choice("error|warn|info|debug|trace"), "info",
         "How much is logged to standard error.";
-    LOG_FORMAT = "log-format", Kind::Choice("human|json"), "human",
+    LOG_FORMAT = "log-format", SettingKind::Choice("human|json"), "human",
         "How a log line looks.";
-    ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", Kind::Switch, "false",
-        "Start although the journal is damaged, and lose what stands behind the damage.";
-    DRAIN_TIMEOUT = "drain-timeout", Kind::Time, "30s",
+    ACCEPT_DAMAGED_JOURNAL = "accept-damaged-journal", SettingKind::Switch, "false",
+        "Start although the journal is damaged, and lose the writes after the damage.";
+    DRAIN_TIMEOUT = "drain-timeout", SettingKind::Time, "30s",
         "How long running requests may take to end when the server is stopped.";
 }
 

@@ -1,4 +1,4 @@
-//! Precedence and errors, a row each.
+//! Precedence and errors of settings, one row each.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,7 +21,7 @@ fn run(arguments: &str, variables: &str, file: &str) -> Result<Invocation, Setti
     })
 }
 
-fn settings(arguments: &str, variables: &str, file: &str) -> Settings {
+fn settings(arguments: &str, variables: &str, file: &str) -> ServerSettings {
     match run(arguments, variables, file).unwrap() {
         Invocation::Serve(settings) => *settings,
         other => panic!("no server is started: {other:?}"),
@@ -33,13 +33,13 @@ fn at(text: &str) -> Listener {
 }
 
 #[test]
-fn without_anything_the_defaults_hold() {
+fn without_settings_the_defaults_hold() {
     let settings = settings("", "HOME=/root PATH=/bin", "");
     assert_eq!(settings.data_dir, Path::new("./data"));
     assert_eq!(settings.http, at("127.0.0.1:8098"));
     assert_eq!(settings.admin_socket, Path::new("./data/admin.sock"));
-    assert_eq!(settings.engine, Engine::Local);
-    assert_eq!(settings.durability, Durability::Disk);
+    assert_eq!(settings.engine, EngineKind::Local);
+    assert_eq!(settings.durability, DurabilitySetting::Disk);
     assert_eq!(settings.cache_bytes, 256 << 20);
     assert_eq!(settings.object_bytes_max, larder_model::limits::OBJECT_BYTES_MAX);
     assert_eq!(settings.siblings_max, larder_model::limits::SIBLINGS_MAX);
@@ -77,7 +77,7 @@ fn a_switch_needs_no_value() {
 }
 
 #[test]
-fn what_does_not_hold_is_said_in_one_line_with_its_source() {
+fn a_bad_setting_is_reported_in_one_line_with_its_source() {
     const FILE: &str = "--config x.toml";
     for (arguments, variables, file, exit, message) in [
         ("--htp a:1", "", "", 2, "unexpected argument '--htp' found (did you mean --http?)"),
@@ -106,14 +106,14 @@ fn what_does_not_hold_is_said_in_one_line_with_its_source() {
 #[test]
 fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
     let all = settings("--engine cassandra --cassandra a,b:19042", "LARDER_CASSANDRA_KEYSPACE=test", "");
-    let wanted = Cassandra {
+    let wanted = CassandraSettings {
         nodes: vec!["a:9042".into(), "b:19042".into()],
         keyspace: "test".into(),
         datacenters: None,
         login: None,
         tls: None,
     };
-    assert_eq!((all.engine, all.cassandra, all.node_name), (Engine::Cassandra, Some(wanted), None));
+    assert_eq!((all.engine, all.cassandra, all.node_name), (EngineKind::Cassandra, Some(wanted), None));
     let file = "engine = \"cassandra\"\ncassandra = \"a\"\nnode-name = \"n@a\"\ncassandra-datacenter = \"east\"";
     let all = settings("--config x.toml", "LARDER_CASSANDRA_DATACENTERS=west,east", file);
     let datacenters = all.cassandra.and_then(|cassandra| cassandra.datacenters).unwrap();
@@ -123,7 +123,7 @@ fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
 }
 
 #[test]
-fn settings_of_a_cluster_are_held_against_each_other() {
+fn settings_of_a_cluster_are_checked_against_each_other() {
     const CASSANDRA: &str = "--engine cassandra --cassandra a";
     for (arguments, variables, message) in [
         ("--cassandra a", "", "--cassandra is given, but the engine is local: it goes with --engine cassandra"),
@@ -166,7 +166,7 @@ fn settings_of_a_cluster_are_held_against_each_other() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_said_with_its_line() {
+fn a_file_that_is_not_toml_is_reported_with_its_line() {
     let error = run("--config x.toml", "", "http = \"off\"\npb = \n").unwrap_err();
     assert!(error.message.starts_with("x.toml, line 2: ") && !error.message.contains('\n'), "{error}");
 }

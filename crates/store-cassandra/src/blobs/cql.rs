@@ -1,13 +1,14 @@
-//! Every statement about blobs, and the two tables they are about.
+//! Every statement on blobs, and their two tables.
 //!
 //! ```text
-//! blob_records   first byte of the id | id, run      what there is: one row for each time somebody wrote the blob
+//! blob_records   first byte of the id | id, run      a row for each run that wrote the blob
 //! blob_blocks    id, run, group       | number       the bytes, 64 blocks of 256 KiB in a group
 //! ```
-//! Records die by removal of their row, so their table keeps tombstones a day: what a node that slept longer brings back is a
-//! record nobody names, which is swept again. Blocks die by removal of whole groups, and nothing looks for blocks without a
-//! record: there tombstones stay the default time, within which a cluster is repaired.
+//! A record is removed row by row, so its table keeps tombstones for a day. A node that was down longer may bring a
+//! record back; no row names it, and it is swept again. Blocks are removed by whole groups, and no reader looks for
+//! blocks without a record: that table keeps tombstones for the default time, within which a cluster is repaired.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +20,17 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
+use tokio::time::timeout;
 
 use crate::errors;
 use crate::prepare::prepare;
 
-/// What errors say was being done.
+/// Time of the replicas that are asked first: many times what a healthy cluster takes.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The subject of error texts.
 const BLOBS: &str = "blobs";
 
-/// What makes the tables, by whoever makes those of rows; `{k}` is the keyspace.
+/// The tables and the statements that create them; `{k}` is the keyspace.
 pub const SCHEMA: [(&str, &str); 2] = [
     (
         "blob_records",
@@ -43,37 +47,37 @@ pub const SCHEMA: [(&str, &str); 2] = [
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
-        /// A statement. All are idempotent: who sends one twice sends the same stamps twice.
+        /// A statement. All are idempotent: a statement sent twice writes the same stamps.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Cql { $($(#[$doc])* $name),* }
+        pub enum BlobStatement { $($(#[$doc])* $name),* }
 
-        impl Cql {
-            /// Every statement, in the order of their numbers, with its text; `{k}` is the keyspace.
+        impl BlobStatement {
+            /// Every statement with its text, in the order of the discriminants; `{k}` is the keyspace.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, $text)),*];
         }
     };
 }
 
 statements! {
-    /// A record of a blob to be.
+    /// Creates the record of a run.
     Begin = "INSERT INTO {k}.blob_records (shard, id, run, head, groups) VALUES (?, ?, ?, ?, 1) USING TIMESTAMP ?",
     /// Takes or renews a lease.
     Hold = "UPDATE {k}.blob_records USING TTL ? AND TIMESTAMP ? SET lease = ? WHERE shard = ? AND id = ? AND run = ?",
-    /// Gives a lease up.
+    /// Releases a lease.
     Release = "DELETE lease FROM {k}.blob_records USING TIMESTAMP ? WHERE shard = ? AND id = ? AND run = ?",
-    /// Announces one group more.
+    /// Announces a further group of blocks.
     Grow = "UPDATE {k}.blob_records USING TIMESTAMP ? SET groups = ? WHERE shard = ? AND id = ? AND run = ?",
     /// Makes a blob readable.
     Finish = "UPDATE {k}.blob_records USING TIMESTAMP ? SET length = ?, finished = ? WHERE shard = ? AND id = ? AND run = ?",
-    /// The records of a blob.
+    /// Reads the records of a blob.
     Find = "SELECT id, run, head, groups, length, finished, removed, abandoned, lease FROM {k}.blob_records \
             WHERE shard = ? AND id = ?",
-    /// Records behind an id.
+    /// Reads the records after an id.
     Page = "SELECT id, run, head, groups, length, finished, removed, abandoned, lease FROM {k}.blob_records \
             WHERE shard = ? AND id > ? LIMIT ?",
-    /// Notes that a blob was removed.
+    /// Marks a blob as removed.
     MarkRemoved = "UPDATE {k}.blob_records USING TIMESTAMP ? SET removed = ? WHERE shard = ? AND id = ? AND run = ?",
-    /// Notes that nobody goes on writing a blob.
+    /// Marks a run as abandoned.
     MarkAbandoned = "UPDATE {k}.blob_records USING TIMESTAMP ? SET abandoned = ? WHERE shard = ? AND id = ? AND run = ?",
     /// Removes a record.
     Forget = "DELETE FROM {k}.blob_records USING TIMESTAMP ? WHERE shard = ? AND id = ? AND run = ?",
@@ -86,28 +90,28 @@ statements! {
 }
 
 /// The prepared statements of one session.
-pub(super) struct Statements {
+pub(super) struct PreparedBlobStatements {
     session: Arc<Session>,
     prepared: Vec<PreparedStatement>,
-    /// [`Cql::Begin`] and [`Cql::Hold`] on one row.
+    /// [`BlobStatement::Begin`] and [`BlobStatement::Hold`] on one row.
     begin: Batch,
 }
 
-impl Statements {
-    /// Prepares everything. Each call ends within `timeout`.
+impl PreparedBlobStatements {
+    /// Prepares every statement. Each call ends within `timeout`.
     pub(super) async fn open(session: Arc<Session>, keyspace: &str, timeout: Duration) -> Result<Self> {
-        let mut prepared = Vec::with_capacity(Cql::ALL.len());
-        for (_, text) in Cql::ALL {
+        let mut prepared = Vec::with_capacity(BlobStatement::ALL.len());
+        for (_, text) in BlobStatement::ALL {
             let one = prepare(&session, &text.replace("{k}", keyspace)).await;
-            let mut one = one.map_err(|error| errors::of_prepare(BLOBS, error))?;
+            let mut one = one.map_err(|error| errors::from_prepare(BLOBS, error))?;
             one.set_consistency(Consistency::LocalQuorum);
             one.set_is_idempotent(true);
             one.set_request_timeout(Some(timeout));
             prepared.push(one);
         }
         let mut begin = Batch::new(BatchType::Unlogged);
-        begin.append_statement(prepared[Cql::Begin as usize].clone());
-        begin.append_statement(prepared[Cql::Hold as usize].clone());
+        begin.append_statement(prepared[BlobStatement::Begin as usize].clone());
+        begin.append_statement(prepared[BlobStatement::Hold as usize].clone());
         begin.set_consistency(Consistency::LocalQuorum);
         begin.set_is_idempotent(true);
         begin.set_request_timeout(Some(timeout));
@@ -115,39 +119,52 @@ impl Statements {
     }
 
     /// Runs a statement.
-    pub(super) async fn run(&self, cql: Cql, values: impl SerializeRow) -> Result<QueryResult> {
+    pub(super) async fn run(&self, cql: BlobStatement, values: impl SerializeRow) -> Result<QueryResult> {
         let prepared = &self.prepared[cql as usize];
         self.session.execute_unpaged(prepared, values).await.map_err(failed)
     }
 
-    /// Runs a statement that reads what never changes once it is there: a replica that has it will do where too few are up.
-    /// What that one does not have may be elsewhere.
-    pub(super) async fn read(&self, cql: Cql, values: impl SerializeRow) -> Result<QueryResult> {
-        let prepared = &self.prepared[cql as usize];
-        let refused = match self.session.execute_unpaged(prepared, &values).await.map_err(failed) {
-            Err(error) if matches!(error.kind, Kind::Unavailable { .. } | Kind::TimedOut) => error,
-            other => return other,
-        };
-        let mut prepared = prepared.clone();
-        prepared.set_consistency(Consistency::LocalOne);
-        let answer = self.session.execute_unpaged(&prepared, &values).await.map_err(failed)?;
-        let is_there = answer.is_rows() && answer.clone().into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
-        if is_there { Ok(answer) } else { Err(refused) }
+    /// Reads immutable rows from one replica and from a quorum, in this `order`. The second is asked if the first fails, is slow, or
+    /// is one replica without the rows that `is_there` looks for.
+    pub(super) async fn read(
+        &self,
+        cql: BlobStatement,
+        values: impl SerializeRow,
+        order: [Consistency; 2],
+        is_there: impl Fn(&QueryResult) -> bool,
+    ) -> Result<QueryResult> {
+        let [mut first, mut second] = [(); 2].map(|()| self.prepared[cql as usize].clone());
+        first.set_consistency(order[0]);
+        second.set_consistency(order[1]);
+        let decides = |consistency, answer: &QueryResult| consistency == Consistency::LocalQuorum || is_there(answer);
+        let mut first_answer = pin!(self.session.execute_unpaged(&first, &values));
+        let early = timeout(FIRST_WAIT, &mut first_answer).await.map(|answer| answer.map_err(failed));
+        match early {
+            Ok(Ok(answer)) if decides(order[0], &answer) => return Ok(answer),
+            Ok(Err(error)) if !matches!(error.kind, Kind::Unavailable { .. } | Kind::TimedOut) => return Err(error),
+            _ => {}
+        }
+        match (self.session.execute_unpaged(&second, &values).await.map_err(failed), early) {
+            (Ok(answer), _) if decides(order[1], &answer) => Ok(answer),
+            (Err(error), Ok(Ok(_))) => Err(error),
+            (_, Ok(refused)) => refused,
+            (_, Err(_)) => first_answer.await.map_err(failed),
+        }
     }
 
-    /// Writes a record and takes its lease.
+    /// Writes a record and takes its lease, in one mutation.
     pub(super) async fn begin(&self, record: impl SerializeRow, lease: impl SerializeRow) -> Result<()> {
         self.session.batch(&self.begin, (record, lease)).await.map_err(failed)?;
         Ok(())
     }
 }
 
-/// A statement that failed.
+/// The error of a failed statement.
 fn failed(error: ExecutionError) -> Error {
-    errors::of(BLOBS, error)
+    errors::from_driver(BLOBS, error)
 }
 
-/// An answer that is not of the form its statement has.
+/// The error of an answer with unexpected columns.
 pub(super) fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     errors::unreadable(BLOBS, error)
 }
@@ -157,8 +174,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_are_found_by_their_number() {
-        for (at, (cql, text)) in Cql::ALL.iter().enumerate() {
+    fn statements_are_indexed_by_their_discriminant() {
+        for (at, (cql, text)) in BlobStatement::ALL.iter().enumerate() {
             assert_eq!(*cql as usize, at, "{text}");
         }
     }

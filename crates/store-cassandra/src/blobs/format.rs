@@ -1,11 +1,11 @@
-//! The head of a record, and the checks of blocks.
+//! The header of a record, and the checksums of blocks.
 //!
 //! ```text
 //! version u8 · bytes in a full block (varint) · table u8 · n_val u8 · partition (varint length, bytes) · row (the same)
 //! ```
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, Decoder, Encoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Error, Kind, Partition, Result, Table};
 
@@ -16,49 +16,49 @@ pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 pub(super) const GROUP_BLOCKS: u64 = 64;
 const BLOCK_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// One time that a blob was written: when, in microseconds, and by which process. Never used again.
+/// One writing of a blob: its start in microseconds, and the process. No other run is equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Run {
-    /// When it began; no other run of this process has the same.
-    pub(super) born: u64,
+pub(super) struct BlobRun {
+    /// Start of the run; no other run of this process has the same.
+    pub(super) began: u64,
     /// The process.
-    pub(super) by: u64,
+    pub(super) process: u64,
 }
 
-/// What the record of a blob says from its beginning.
+/// The part of a record that is written first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RecordHeader {
     /// Bytes in a full block.
     pub(super) block: usize,
     /// The row that the blob belongs to.
     pub(super) owner: BlobOwner,
 }
 
-impl Run {
-    /// As a name in rows: runs sort by their beginning.
+impl BlobRun {
+    /// The name of the run in rows: names sort by the start of the runs.
     pub(super) fn name(self) -> Bytes {
-        let mut name = Encoder::with_capacity(16);
-        name.u64(self.born);
-        name.u64(self.by);
+        let mut name = FieldEncoder::with_capacity(16);
+        name.u64(self.began);
+        name.u64(self.process);
         name.finish()
     }
 
-    /// Reads a name.
+    /// Decodes a name.
     ///
     /// # Errors
     /// `Damaged`.
-    pub(super) fn of_name(name: Bytes) -> Result<Self> {
-        let mut rest = Decoder::new(name);
-        let mut read = || Ok(Self { born: rest.u64()?, by: rest.u64()? });
-        read().map_err(broken)
+    pub(super) fn decode(name: Bytes) -> Result<Self> {
+        let mut rest = FieldDecoder::new(name);
+        let mut read = || Ok(Self { began: rest.u64()?, process: rest.u64()? });
+        read().map_err(damaged)
     }
 }
 
-impl Head {
-    /// The bytes.
+impl RecordHeader {
+    /// Encodes the header.
     pub(super) fn encode(&self) -> Bytes {
         let BlobOwner { partition, row } = &self.owner;
-        let mut out = Encoder::with_capacity(partition.key.len() + row.len() + 16);
+        let mut out = FieldEncoder::with_capacity(partition.key.len() + row.len() + 16);
         out.u8(VERSION);
         out.varint(self.block as u64);
         out.u8(partition.table.code());
@@ -68,18 +68,18 @@ impl Head {
         out.finish()
     }
 
-    /// Reads the bytes.
+    /// Decodes the header.
     ///
     /// # Errors
     /// `Damaged`, also for an unknown version.
     pub(super) fn decode(bytes: Bytes) -> Result<Self> {
-        let mut rest = Decoder::new(bytes);
-        let head = Self::fields(&mut rest).map_err(broken)?;
-        rest.finish().map_err(broken)?;
+        let mut rest = FieldDecoder::new(bytes);
+        let head = Self::fields(&mut rest).map_err(damaged)?;
+        rest.finish().map_err(damaged)?;
         Ok(head)
     }
 
-    fn fields(rest: &mut Decoder) -> std::result::Result<Self, DecodeError> {
+    fn fields(rest: &mut FieldDecoder) -> std::result::Result<Self, DecodeError> {
         rest.version(VERSION)?;
         let block = rest.count(BLOCK_BYTES_MAX)?;
         if block == 0 {
@@ -92,30 +92,30 @@ impl Head {
     }
 }
 
-/// Group and number of a block.
-pub(super) fn place(index: u64) -> (i32, i32) {
+/// The group of a block, and its number in the group.
+pub(super) fn block_place(index: u64) -> (i32, i32) {
     ((index / GROUP_BLOCKS) as i32, (index % GROUP_BLOCKS) as i32)
 }
 
-/// The check of a block: of its place as well, so that bytes of another blob, or in another order, do not pass.
-pub(super) fn check(id: BlobId, run: Run, index: u64, bytes: &[u8]) -> i32 {
-    let mut check = crc32fast::Hasher::new();
-    check.update(&id.0);
-    check.update(&run.name());
-    check.update(&index.to_be_bytes());
-    check.update(bytes);
-    check.finalize().cast_signed()
+/// The checksum of a block. It covers the block's place, so a block of another blob or in another order fails.
+pub(super) fn block_checksum(id: BlobId, run: BlobRun, index: u64, bytes: &[u8]) -> i32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&id.0);
+    hasher.update(&run.name());
+    hasher.update(&index.to_be_bytes());
+    hasher.update(bytes);
+    hasher.finalize().cast_signed()
 }
 
-/// An id as it was stored.
+/// Decodes a stored id.
 ///
 /// # Errors
 /// `Damaged`.
-pub(super) fn id_of(bytes: &[u8]) -> Result<BlobId> {
-    bytes.try_into().map(BlobId).map_err(|_| Error::new(Kind::Damaged, "blob record: an id that is none"))
+pub(super) fn decode_id(bytes: &[u8]) -> Result<BlobId> {
+    bytes.try_into().map(BlobId).map_err(|_| Error::new(Kind::Damaged, "blob record: an id of a wrong length"))
 }
 
-fn broken(error: DecodeError) -> Error {
+fn damaged(error: DecodeError) -> Error {
     Error::caused(Kind::Damaged, "blob record", error)
 }
 
@@ -123,48 +123,48 @@ fn broken(error: DecodeError) -> Error {
 mod tests {
     use super::*;
 
-    fn head() -> Head {
+    fn header() -> RecordHeader {
         let partition = Partition { table: Table::Objects, n_val: 5, key: Bytes::from_static(b"key") };
-        Head { block: BLOCK_BYTES, owner: BlobOwner { partition, row: Bytes::from_static(b"row") } }
+        RecordHeader { block: BLOCK_BYTES, owner: BlobOwner { partition, row: Bytes::from_static(b"row") } }
     }
 
     #[test]
-    fn a_head_has_these_bytes() {
+    fn a_header_has_its_golden_bytes() {
         let golden = b"\x01\x80\x80\x10\x01\x05\x03key\x03row";
-        assert_eq!(head().encode(), golden[..]);
-        assert_eq!(Head::decode(Bytes::from_static(golden)).expect("a head"), head());
+        assert_eq!(header().encode(), golden[..]);
+        assert_eq!(RecordHeader::decode(Bytes::from_static(golden)).expect("a header"), header());
     }
 
     #[test]
-    fn a_head_cut_off_or_of_another_version_is_damaged() {
-        let bytes = head().encode();
+    fn a_truncated_header_or_another_version_is_damaged() {
+        let bytes = header().encode();
         for end in 0..bytes.len() {
-            assert_eq!(Head::decode(bytes.slice(..end)).map_err(|error| error.kind), Err(Kind::Damaged));
+            assert_eq!(RecordHeader::decode(bytes.slice(..end)).map_err(|error| error.kind), Err(Kind::Damaged));
         }
         let newer = [&[2], &bytes[1..]].concat();
-        assert_eq!(Head::decode(newer.into()).map_err(|error| error.kind), Err(Kind::Damaged));
+        assert_eq!(RecordHeader::decode(newer.into()).map_err(|error| error.kind), Err(Kind::Damaged));
     }
 
     #[test]
-    fn runs_come_back_and_sort_by_their_beginning() {
-        let (early, late) = (Run { born: 1, by: 9 }, Run { born: 256, by: 0 });
-        assert_eq!(Run::of_name(late.name()).expect("a run"), late);
+    fn runs_decode_to_themselves_and_sort_by_their_start() {
+        let (early, late) = (BlobRun { began: 1, process: 9 }, BlobRun { began: 256, process: 0 });
+        assert_eq!(BlobRun::decode(late.name()).expect("a run"), late);
         assert!(early.name() < late.name());
-        assert!(Run::of_name(Bytes::from_static(b"short")).is_err());
+        assert!(BlobRun::decode(Bytes::from_static(b"short")).is_err());
     }
 
     #[test]
-    fn a_block_passes_in_its_place_alone() {
-        let run = Run { born: 1, by: 2 };
-        let good = check(BlobId([1; 24]), run, 3, b"bytes");
-        assert_ne!(good, check(BlobId([2; 24]), run, 3, b"bytes"));
-        assert_ne!(good, check(BlobId([1; 24]), Run { born: 2, by: 2 }, 3, b"bytes"));
-        assert_ne!(good, check(BlobId([1; 24]), run, 4, b"bytes"));
-        assert_ne!(good, check(BlobId([1; 24]), run, 3, b"Bytes"));
+    fn a_block_passes_its_checksum_only_in_its_place() {
+        let run = BlobRun { began: 1, process: 2 };
+        let checksum = block_checksum(BlobId([1; 24]), run, 3, b"bytes");
+        assert_ne!(checksum, block_checksum(BlobId([2; 24]), run, 3, b"bytes"));
+        assert_ne!(checksum, block_checksum(BlobId([1; 24]), BlobRun { began: 2, process: 2 }, 3, b"bytes"));
+        assert_ne!(checksum, block_checksum(BlobId([1; 24]), run, 4, b"bytes"));
+        assert_ne!(checksum, block_checksum(BlobId([1; 24]), run, 3, b"Bytes"));
     }
 
     #[test]
     fn sixty_four_blocks_are_a_group() {
-        assert_eq!([place(0), place(63), place(64)], [(0, 0), (0, 63), (1, 0)]);
+        assert_eq!([block_place(0), block_place(63), block_place(64)], [(0, 0), (0, 63), (1, 0)]);
     }
 }

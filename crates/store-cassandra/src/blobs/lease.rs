@@ -5,58 +5,60 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::records::{Name, Records};
+use super::records::{BlobRecords, RecordName};
 
-/// How often a lease is renewed while it lasts once.
+/// Renewals within the duration of one lease.
 const RENEWALS: u32 = 3;
 
-/// Keeps sweepers away from a blob until dropped. A blob that was not finished then is removed, as far as it got.
-pub(super) struct Lease {
-    records: Arc<Records>,
-    pub(super) name: Name,
-    /// Groups that may have blocks, until the blob is finished.
+/// Keeps sweepers away from a blob until dropped. If the blob is not finished then, its record and blocks are removed.
+pub(super) struct RecordLease {
+    records: Arc<BlobRecords>,
+    pub(super) name: RecordName,
+    /// Groups that may have blocks; `None` once the blob is finished.
     pub(super) groups: Option<i32>,
     end: Option<oneshot::Sender<Option<i32>>>,
 }
 
-impl Lease {
-    /// Holds a record that is being begun, and goes on renewing its lease. Blobs are written on a runtime, which the renewals
-    /// run on too.
-    pub(super) fn hold(records: Arc<Records>, name: Name) -> Self {
-        records.held.lock().insert(name.run);
+impl RecordLease {
+    /// Leases a record that is being created, and renews the lease on the current runtime.
+    pub(super) fn hold(records: Arc<BlobRecords>, name: RecordName) -> Self {
+        // In memory first: a listing of this process sees the lease before the record exists.
+        records.leased_runs.lock().insert(name.run);
         let (end, ended) = oneshot::channel();
-        tokio::spawn(keep(records.clone(), name, ended));
+        tokio::spawn(renew_until_ended(records.clone(), name, ended));
         Self { records, name, groups: Some(1), end: Some(end) }
     }
 }
 
-impl Drop for Lease {
+impl Drop for RecordLease {
     fn drop(&mut self) {
-        self.records.held.lock().remove(&self.name.run);
+        // Before the row changes: this process may list the blob as free from now on, other processes once the column
+        // is gone.
+        self.records.leased_runs.lock().remove(&self.name.run);
         if let Some(end) = self.end.take() {
             let _ = end.send(self.groups);
         }
     }
 }
 
-/// Renews a lease until it ends. What fails is tried again at the next turn, or left to the purge.
-async fn keep(records: Arc<Records>, name: Name, mut ended: oneshot::Receiver<Option<i32>>) {
+/// Renews a lease until it ends. A failed renewal is repeated at the next interval; a failed end is left to the purge.
+async fn renew_until_ended(records: Arc<BlobRecords>, name: RecordName, mut ended: oneshot::Receiver<Option<i32>>) {
     for count in 1.. {
         let unfinished = match timeout(records.lease / RENEWALS, &mut ended).await {
             Err(_) => {
                 if let Err(error) = records.renew(name, count).await {
-                    tracing::debug!(%error, "a blob's lease was not renewed");
+                    tracing::debug!(%error, "renewing a blob's lease failed; trying again before it expires");
                 }
                 continue;
             }
             Ok(ending) => ending.unwrap_or(None),
         };
-        let done = match unfinished {
+        let ended = match unfinished {
             Some(groups) => records.forget(name, groups).await,
             None => records.release(name, count).await,
         };
-        if let Err(error) = done {
-            tracing::debug!(%error, "the end of a blob's lease is left to its expiry");
+        if let Err(error) = ended {
+            tracing::debug!(%error, "ending a blob's lease failed; it expires");
         }
         return;
     }

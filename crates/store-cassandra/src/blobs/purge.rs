@@ -1,32 +1,33 @@
-//! Removing blocks for good: of blobs that were removed, of writers that died, of bodies that were written again.
+//! Removing blocks for good: of removed blobs, of dead writers, and of blobs that were written again.
 //!
 //! ```text
-//! removed                  grace later   blocks go, then the record
-//! no lease, not readable   abandoned is noted ── grace later, still not readable ──> blocks go, then the record
-//! readable, a later one is too           removed is noted
+//! removed                      grace period later: blocks go, then the record
+//! no lease, not readable       mark abandoned ── grace period later, still not readable: blocks go, then the record
+//! readable, and a later one    mark removed
 //! ```
-//! Any number of gateways may do this at once: all of it may be done twice. A writer that was only slow finds the note when it
-//! finishes and fails; one that finished before the note was written is found readable and left alone.
+//! Any number of gateways may purge at once, since each step may be done twice. A writer that was only slow sees the
+//! mark when it finishes, and fails. A writer that finished before the mark was written is readable, and the purge
+//! leaves it alone.
 
 use larder_store::{Micros, Result};
 
-use super::cql::Cql;
-use super::records::{Record, Records, SHARDS, current};
+use super::cql::BlobStatement;
+use super::records::{BlobRecord, BlobRecords, SHARDS, current_record};
 
-/// What to do with a record.
+/// The action of a purge for one record.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PurgeAction {
     Leave,
-    Mark(Cql),
+    Mark(BlobStatement),
     Forget,
 }
 
-impl Records {
-    /// Looks at every record once; answers how many were removed with their blocks. What fails is told and left to the next
-    /// pass.
+impl BlobRecords {
+    /// Visits every record once; answers how many were removed with their blocks. A failure is logged and left to the
+    /// next purge.
     ///
     /// # Errors
-    /// What the cluster answers to who asks what there is.
+    /// Errors of listing the records.
     pub(super) async fn purge(&self) -> Result<u64> {
         let mut purged = 0;
         for shard in 0..SHARDS {
@@ -43,45 +44,51 @@ impl Records {
         Ok(purged)
     }
 
-    async fn purge_blob(&self, records: &[Record]) -> u64 {
+    async fn purge_blob(&self, records: &[BlobRecord]) -> u64 {
         let mut purged = 0;
         for record in records {
-            match self.purge_record(record, current(records)).await {
+            match self.purge_record(record, current_record(records)).await {
                 Ok(is_gone) => purged += u64::from(is_gone),
-                Err(error) => tracing::warn!(%error, blob = record.name.id.hex(), "blocks are left to the next purge"),
+                Err(error) => {
+                    tracing::warn!(%error, blob = record.name.id.hex(), "purging a blob failed; the next purge tries again")
+                }
             }
         }
         purged
     }
 
-    async fn purge_record(&self, record: &Record, current: Option<&Record>) -> Result<bool> {
-        match self.step(record, current) {
-            Step::Leave => Ok(false),
-            Step::Mark(mark) => self.mark(mark, record.name).await.map(|()| false),
-            Step::Forget => {
-                // What was read a page ago may have become readable: its note was written long ago, so now or never.
+    async fn purge_record(&self, record: &BlobRecord, current: Option<&BlobRecord>) -> Result<bool> {
+        match self.purge_action(record, current) {
+            PurgeAction::Leave => Ok(false),
+            PurgeAction::Mark(mark) => self.mark(mark, record.name).await.map(|()| false),
+            PurgeAction::Forget => {
+                // The record was read a page ago, and its writer may have finished since. The mark is a grace period
+                // old, so a writer that finishes after this read finds it and fails.
                 let found = self.find(record.name.id).await?;
                 let now = found.iter().find(|found| found.name == record.name);
-                match now.map(|now| self.step(now, current)) {
-                    Some(Step::Forget) => self.forget(record.name, record.groups).await.map(|()| true),
+                match now.map(|now| self.purge_action(now, current)) {
+                    Some(PurgeAction::Forget) => self.forget(record.name, record.groups).await.map(|()| true),
                     _ => Ok(false),
                 }
             }
         }
     }
 
-    fn step(&self, record: &Record, current: Option<&Record>) -> Step {
+    fn purge_action(&self, record: &BlobRecord, current: Option<&BlobRecord>) -> PurgeAction {
         let (removed, abandoned) = (record.removed, record.abandoned);
         let is_over = |since: Micros| since.saturating_add(self.grace.as_micros() as u64) <= self.clock.now();
         match record.finished {
-            _ if self.is_leased(record) => Step::Leave,
-            _ if removed.is_some_and(is_over) => Step::Forget,
-            _ if removed.is_some() => Step::Leave,
-            Some(_) if current.is_some_and(|current| current.name != record.name) => Step::Mark(Cql::MarkRemoved),
-            Some(_) => Step::Leave,
-            None if abandoned.is_some_and(is_over) => Step::Forget,
-            None if abandoned.is_some() => Step::Leave,
-            None => Step::Mark(Cql::MarkAbandoned),
+            // First: a leased run may still be written, whatever its marks.
+            _ if self.is_leased(record) => PurgeAction::Leave,
+            _ if removed.is_some_and(is_over) => PurgeAction::Forget,
+            _ if removed.is_some() => PurgeAction::Leave,
+            Some(_) if current.is_some_and(|current| current.name != record.name) => {
+                PurgeAction::Mark(BlobStatement::MarkRemoved)
+            }
+            Some(_) => PurgeAction::Leave,
+            None if abandoned.is_some_and(is_over) => PurgeAction::Forget,
+            None if abandoned.is_some() => PurgeAction::Leave,
+            None => PurgeAction::Mark(BlobStatement::MarkAbandoned),
         }
     }
 }

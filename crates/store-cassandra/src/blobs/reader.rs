@@ -1,4 +1,4 @@
-//! Reads one blob, a block ahead at most.
+//! Reads one blob, with at most one block prefetched.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,60 +6,63 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_store::{BlobReader, Error, Kind, Result};
+use scylla::response::query_result::QueryResult;
+use scylla::statement::Consistency;
 use tokio::task::JoinHandle;
 
-use super::cql::{Cql, unreadable};
-use super::format::{check, place};
-use super::records::{Name, Records};
+use super::cql::{BlobStatement, unreadable};
+use super::format::{block_checksum, block_place};
+use super::records::{BlobRecords, RecordName};
 
-/// A blob being read. Its blocks stay for the time of grace after it was removed; later they are missing.
-pub(super) struct Reader {
-    records: Arc<Records>,
-    name: Name,
+/// A reader of one blob. Its blocks stay for the grace period after the blob is removed; later they are missing.
+pub(super) struct BlockReader {
+    records: Arc<BlobRecords>,
+    name: RecordName,
     /// Bytes in a full block.
     block: u64,
     length: u64,
     current: Option<(u64, Bytes)>,
-    ahead: Option<Ahead>,
+    prefetched: Option<BlockPrefetch>,
 }
 
-/// The block behind the one being read, on its way.
-struct Ahead {
+/// The next block, being fetched.
+struct BlockPrefetch {
     index: u64,
     task: JoinHandle<Result<Bytes>>,
 }
 
-impl Drop for Ahead {
+impl Drop for BlockPrefetch {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Reader {
-    /// Opens a blob whose record was found.
-    pub(super) fn new(records: Arc<Records>, name: Name, block: usize, length: u64) -> Self {
-        Self { records, name, block: block as u64, length, current: None, ahead: None }
+impl BlockReader {
+    /// A reader of a blob whose record was found.
+    pub(super) fn new(records: Arc<BlobRecords>, name: RecordName, block: usize, length: u64) -> Self {
+        Self { records, name, block: block as u64, length, current: None, prefetched: None }
     }
 
-    /// The block, and from the first to the second in a row on the one behind it in advance.
-    async fn at(&mut self, index: u64) -> Result<Bytes> {
+    /// Reads a block. Prefetches the next one after block 0, and after two blocks in sequence.
+    async fn block_at(&mut self, index: u64) -> Result<Bytes> {
         if let Some((at, bytes)) = &self.current
             && *at == index
         {
             return Ok(bytes.clone());
         }
-        let goes_on = index > 0 && self.current.as_ref().is_some_and(|(at, _)| at + 1 == index);
-        let bytes = match self.ahead.take() {
-            Some(mut ahead) if ahead.index == index => match (&mut ahead.task).await {
+        let is_sequential = index > 0 && self.current.as_ref().is_some_and(|(at, _)| at + 1 == index);
+        // A seek drops the prefetched block, and its task with it.
+        let bytes = match self.prefetched.take() {
+            Some(mut prefetch) if prefetch.index == index => match (&mut prefetch.task).await {
                 Ok(answer) => answer?,
                 Err(error) => return Err(Error::caused(Kind::Io, "reading a block", error)),
             },
             _ => self.fetch(index).await?,
         };
         self.current = Some((index, bytes.clone()));
-        if (goes_on || index == 0) && (index + 1) * self.block < self.length {
+        if (is_sequential || index == 0) && (index + 1) * self.block < self.length {
             let fetch = self.fetch(index + 1);
-            self.ahead = Some(Ahead { index: index + 1, task: tokio::spawn(fetch) });
+            self.prefetched = Some(BlockPrefetch { index: index + 1, task: tokio::spawn(fetch) });
         }
         Ok(bytes)
     }
@@ -68,11 +71,18 @@ impl Reader {
         let (records, name) = (self.records.clone(), self.name);
         let expected = self.length.saturating_sub(index * self.block).min(self.block);
         async move {
-            let found = get(&records, name, index).await?;
-            let passes = |(stored, bytes): &(i32, Bytes)| {
-                bytes.len() as u64 == expected && *stored == check(name.id, name.run, index, bytes)
+            let is_intact = |(stored, bytes): &(i32, Bytes)| {
+                bytes.len() as u64 == expected && *stored == block_checksum(name.id, name.run, index, bytes)
             };
-            match found.filter(passes) {
+            let (_, id, run) = name.key();
+            let (group, number) = block_place(index);
+            // A block never changes, so one replica is enough if its bytes pass the check.
+            let order = [Consistency::LocalOne, Consistency::LocalQuorum];
+            let is_there =
+                |answer: &QueryResult| matches!(block_of(answer.clone()), Ok(Some(found)) if is_intact(&found));
+            let values = (id, run, group, number);
+            let answer = records.cql.read(BlobStatement::GetBlock, values, order, is_there).await?;
+            match block_of(answer)?.filter(is_intact) {
                 Some((_, bytes)) => Ok(bytes),
                 None => {
                     records.damaged.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +95,7 @@ impl Reader {
 }
 
 #[async_trait]
-impl BlobReader for Reader {
+impl BlobReader for BlockReader {
     fn length(&self) -> u64 {
         self.length
     }
@@ -94,16 +104,14 @@ impl BlobReader for Reader {
         if offset >= self.length || max == 0 {
             return Ok(Bytes::new());
         }
-        let bytes = self.at(offset / self.block).await?;
+        let bytes = self.block_at(offset / self.block).await?;
         let from = (offset % self.block) as usize;
         Ok(bytes.slice(from..from.saturating_add(max).min(bytes.len())))
     }
 }
 
-async fn get(records: &Records, name: Name, index: u64) -> Result<Option<(i32, Bytes)>> {
-    let (_, id, run) = name.key();
-    let (group, number) = place(index);
-    let answer = records.cql.read(Cql::GetBlock, (id, run, group, number)).await?;
+/// Checksum and bytes of the block in an answer.
+fn block_of(answer: QueryResult) -> Result<Option<(i32, Bytes)>> {
     let rows = answer.into_rows_result().map_err(unreadable)?;
     rows.maybe_first_row::<(i32, Bytes)>().map_err(unreadable)
 }

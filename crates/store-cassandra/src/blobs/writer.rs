@@ -1,4 +1,4 @@
-//! Writes one blob: a block is filled while up to six are on their way.
+//! Writes one blob: a block is filled while up to six are being sent.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use bytes::{Bytes, BytesMut};
 use larder_store::{BlobWriter, Durability, Error, Kind, Result};
 use tokio::task::{JoinError, JoinSet};
 
-use super::cql::Cql;
-use super::format::{BLOCK_BYTES, check, place};
-use super::lease::Lease;
-use super::records::{Name, Records};
+use super::cql::BlobStatement;
+use super::format::{BLOCK_BYTES, block_checksum, block_place};
+use super::lease::RecordLease;
+use super::records::{BlobRecords, RecordName};
 
-/// Blocks on their way at once; with the one being filled no more than 2 MiB.
+/// Blocks in flight; with the one being filled at most 2 MiB.
 const WRITES_MAX: usize = 6;
 
-/// A blob under way.
-pub(super) struct Writer {
-    records: Arc<Records>,
-    lease: Lease,
+/// A writer of one run.
+pub(super) struct BlockWriter {
+    records: Arc<BlobRecords>,
+    lease: RecordLease,
     filling: BytesMut,
     /// Blocks sent, and the bytes in them.
     blocks: u64,
     length: u64,
-    on_their_way: JoinSet<Result<()>>,
-    /// Why no more can be written: a call that failed, or that was given up half way.
+    in_flight: JoinSet<Result<()>>,
+    /// Why no more bytes are accepted: a call failed or was dropped half way.
     failed: Option<Error>,
 }
 
-impl Writer {
-    /// A blob without bytes.
-    pub(super) fn new(records: Arc<Records>, lease: Lease) -> Self {
-        let (filling, on_their_way) = (BytesMut::new(), JoinSet::new());
-        Self { records, lease, filling, blocks: 0, length: 0, on_their_way, failed: None }
+impl BlockWriter {
+    /// A writer without bytes.
+    pub(super) fn new(records: Arc<BlobRecords>, lease: RecordLease) -> Self {
+        let (filling, in_flight) = (BytesMut::new(), JoinSet::new());
+        Self { records, lease, filling, blocks: 0, length: 0, in_flight, failed: None }
     }
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
@@ -51,40 +51,41 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends a block once fewer than [`WRITES_MAX`] are on their way.
+    /// Sends a block once fewer than [`WRITES_MAX`] are in flight.
     async fn send(&mut self, block: Bytes) -> Result<()> {
-        while self.on_their_way.len() >= WRITES_MAX {
-            arrived(self.on_their_way.join_next().await)?;
+        while self.in_flight.len() >= WRITES_MAX {
+            check_written(self.in_flight.join_next().await)?;
         }
         let (index, name) = (self.blocks, self.lease.name);
-        let groups = place(index).0 + 1;
+        let groups = block_place(index).0 + 1;
         if self.lease.groups.is_some_and(|announced| announced < groups) {
-            // Announced before there is a block in it, so that nobody overlooks it when the blob goes.
+            // Announced before the group has a block: a crash in between must not leave blocks that no purge finds.
             self.lease.groups = Some(groups);
             self.records.grow(name, groups).await?;
         }
+        // Counted before the task starts: a dropped call must not reuse the number of a block in flight.
         self.blocks += 1;
         self.length += block.len() as u64;
         let records = self.records.clone();
-        self.on_their_way.spawn(async move { put(&records, name, index, block).await });
+        self.in_flight.spawn(async move { put(&records, name, index, block).await });
         Ok(())
     }
 }
 
 #[async_trait]
-impl BlobWriter for Writer {
+impl BlobWriter for BlockWriter {
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // If this call is given up while it waits, part of the bytes may be missing: then nothing may follow.
-        self.failed = Some(Error::new(Kind::Misuse, "a write of this blob was given up half way"));
+        // If the caller drops this call while it waits, some bytes may be missing: then no bytes may follow.
+        self.failed = Some(Error::new(Kind::Misuse, "a write of this blob was dropped half way"));
         let answer = self.append(bytes).await;
         self.failed = answer.as_ref().err().cloned();
         answer
     }
 
-    /// When "on disk" is on disk is the cluster's to say, as for rows.
+    /// The cluster's settings decide when a block is on disk, as for rows.
     async fn finish(self: Box<Self>, _durability: Durability) -> Result<Box<dyn Send + Sync>> {
         let mut this = *self;
         if let Some(error) = this.failed {
@@ -94,23 +95,24 @@ impl BlobWriter for Writer {
             let block = std::mem::take(&mut this.filling).freeze();
             this.send(block).await?;
         }
-        while let Some(written) = this.on_their_way.join_next().await {
-            arrived(Some(written))?;
+        while let Some(written) = this.in_flight.join_next().await {
+            check_written(Some(written))?;
         }
+        // Every block is written before the record is readable.
         this.records.finish(this.lease.name, this.length).await?;
         this.lease.groups = None;
         Ok(Box::new(this.lease))
     }
 }
 
-async fn put(records: &Records, name: Name, index: u64, block: Bytes) -> Result<()> {
+async fn put(records: &BlobRecords, name: RecordName, index: u64, block: Bytes) -> Result<()> {
     let (_, id, run) = name.key();
-    let (group, number) = place(index);
-    let check = check(name.id, name.run, index, &block);
-    records.cql.run(Cql::PutBlock, (id, run, group, number, check, block, name.stamp(0))).await.map(|_| ())
+    let (group, number) = block_place(index);
+    let check = block_checksum(name.id, name.run, index, &block);
+    records.cql.run(BlobStatement::PutBlock, (id, run, group, number, check, block, name.stamp(0))).await.map(|_| ())
 }
 
-fn arrived(written: Option<std::result::Result<Result<()>, JoinError>>) -> Result<()> {
+fn check_written(written: Option<std::result::Result<Result<()>, JoinError>>) -> Result<()> {
     match written {
         None => Ok(()),
         Some(Ok(answer)) => answer,

@@ -1,23 +1,23 @@
-//! What a disk may refuse, behind a port, so that tests can refuse them.
+//! The disk calls of blob files as a port, so that tests can make them fail.
 
 use std::fs::File;
 use std::io::{self, Write};
 
 use larder_store::{Error, Kind, Result};
 
-/// What the files ask of the disk.
-pub(super) trait Disk: Send + Sync {
-    /// Appends all of `bytes`.
+/// Writes and syncs of blob files.
+pub(super) trait BlobDisk: Send + Sync {
+    /// Appends all `bytes`.
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()>;
 
-    /// Waits until a file or directory is on disk.
+    /// Syncs a file or directory.
     fn sync(&self, file: &File) -> io::Result<()>;
 }
 
-/// The machine's disk.
-pub(super) struct RealDisk;
+/// The operating system's disk.
+pub(super) struct SystemDisk;
 
-impl Disk for RealDisk {
+impl BlobDisk for SystemDisk {
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
         file.write_all(bytes)
     }
@@ -27,7 +27,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// The store's error for a failed call of the machine: `Full` without space, `Damaged` where bytes are missing, else `Io`.
+/// The store's error for an I/O error: `Full` without space, `Damaged` where bytes are missing, else `Io`.
 pub(super) fn failed(context: impl std::fmt::Display, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::Full,
@@ -37,38 +37,38 @@ pub(super) fn failed(context: impl std::fmt::Display, error: io::Error) -> Error
     Error::caused(kind, context, error)
 }
 
-/// The answer of a task on a blocking thread; a task that panicked or never ran is an `Io` error.
-pub(super) fn landed<T>(answer: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+/// The result of a task on a blocking thread; a task that panicked or never ran is an `Io` error.
+pub(super) fn join_result<T>(answer: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     answer.unwrap_or_else(|error| Err(Error::caused(Kind::Io, "blob task", error)))
 }
 
 /// Runs file work on a blocking thread.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    landed(tokio::task::spawn_blocking(work).await)
+pub(super) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    join_result(tokio::task::spawn_blocking(work).await)
 }
 
 #[cfg(test)]
 pub(super) mod faulty {
-    //! A disk that fails when told to.
+    //! A disk with injected faults.
 
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{Disk, File, RealDisk, io};
+    use super::{BlobDisk, File, SystemDisk, io};
 
-    /// Fails writes behind a number of bytes, and one chosen sync.
+    /// Fails writes after a number of bytes, and one chosen sync.
     pub(crate) struct FaultyDisk {
         /// Bytes that fit before `ENOSPC`.
         pub(crate) room: AtomicU64,
-        /// Syncs that work before one fails.
+        /// Syncs that succeed before one fails.
         pub(crate) syncs: AtomicU64,
     }
 
-    impl Disk for Arc<FaultyDisk> {
+    impl BlobDisk for Arc<FaultyDisk> {
         fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
             let room = self.room.load(Ordering::SeqCst);
             let fits = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
-            RealDisk.write(file, &bytes[..fits])?;
+            SystemDisk.write(file, &bytes[..fits])?;
             self.room.store(room - fits as u64, Ordering::SeqCst);
             if fits == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
         }
@@ -76,7 +76,7 @@ pub(super) mod faulty {
         fn sync(&self, file: &File) -> io::Result<()> {
             match self.syncs.fetch_sub(1, Ordering::SeqCst) {
                 0 => Err(io::Error::other("sync refused")),
-                _ => RealDisk.sync(file),
+                _ => SystemDisk.sync(file),
             }
         }
     }

@@ -4,8 +4,7 @@
 //! <dir>/blobs/tmp/<hex>-<number>      being written
 //! <dir>/blobs/<2 hex>/<hex>           finished; the two are the first of the name
 //! ```
-//! Names are made from ids alone, and only names that an id makes are ever opened or removed. Calls here block: they belong on
-//! a blocking thread.
+//! A name derives from an id alone, and no other name is opened or removed. Calls here block, so callers use a blocking thread.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,54 +13,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::content::BlobId;
-use larder_store::leases::Leases;
+use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 
-use super::Sizes;
-use super::disk::{Disk, failed};
+use super::BlobSizes;
+use super::disk::{BlobDisk, failed};
 use super::{folders, reader, verify};
 
 /// The folder, shared by all writers and readers.
-pub(super) struct Files {
+pub(super) struct BlobFolder {
     root: PathBuf,
-    disk: Box<dyn Disk>,
-    /// When a body becomes a file, and how it is cut.
-    pub(super) sizes: Sizes,
+    disk: Box<dyn BlobDisk>,
+    /// The length at which a body becomes a file, and the size of its blocks.
+    pub(super) sizes: BlobSizes,
     poisoned: AtomicBool,
     next: AtomicU64,
 }
 
-/// A file under way. Dropped before it is published, it is removed.
-pub(super) struct Temp {
-    files: Arc<Files>,
+/// A file being written. A drop before [`Self::publish`] removes it.
+pub(super) struct UnfinishedFile {
+    files: Arc<BlobFolder>,
     file: File,
     path: PathBuf,
     published: bool,
 }
 
-impl Files {
-    /// Opens or makes the folder, and removes what dead processes left in `tmp`: the caller must hold the lock of the data
-    /// directory. A folder that is there is not written to: a full disk is no reason not to start.
+impl BlobFolder {
+    /// Opens or creates the folder, and removes the files of dead processes in `tmp`: the caller must hold the lock of the data
+    /// directory. It does not write to an existing folder, so a store on a full disk starts.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub(super) fn open(dir: &Path, sizes: Sizes, disk: Box<dyn Disk>) -> Result<Self> {
+    pub(super) fn open(dir: &Path, sizes: BlobSizes, disk: Box<dyn BlobDisk>) -> Result<Self> {
         let root = folders::root(dir);
         let files = Self { root, disk, sizes, poisoned: AtomicBool::new(false), next: AtomicU64::new(0) };
-        // A data directory has its folders from the start; without one they are made here.
+        // A data directory has its folders from its creation; tests open a folder without one.
         let made = match folders::check(dir) {
             Ok(()) => Ok(()),
             Err(_) => folders::create(dir),
         };
         made.map_err(|error| failed(format_args!("blob folder {}", files.root.display()), error))?;
-        if let Err(error) = files.clean() {
+        if let Err(error) = files.remove_unfinished() {
             let root = files.root.display();
-            tracing::warn!(%root, %error, "unfinished blob files not removed; the next start tries again");
+            tracing::warn!(%root, %error, "removal of unfinished blob files failed; the next start retries it");
         }
         Ok(files)
     }
 
-    /// Refuses writes after a sync failed: what the disk then holds of a folder is unknown until it is read anew.
+    /// Refuses writes after a failed sync: the content of the disk is unknown until a restart reads it.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -77,16 +76,16 @@ impl Files {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Begins a file.
+    /// Creates an unfinished file.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub(super) fn begin(self: &Arc<Self>, id: BlobId) -> Result<Temp> {
-        // The number keeps apart two writers of one blob, one of which may be on its way out.
+    pub(super) fn create_unfinished(self: &Arc<Self>, id: BlobId) -> Result<UnfinishedFile> {
+        // Two writers of one blob may overlap while an abandoned one cleans up: the number keeps their files apart.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = folders::unfinished(&self.root).join(format!("{}-{number}", id.hex()));
         let file = File::create_new(&path).map_err(|error| failed("begin a blob", error))?;
-        Ok(Temp { files: self.clone(), file, path, published: false })
+        Ok(UnfinishedFile { files: self.clone(), file, path, published: false })
     }
 
     /// Opens the finished file of a blob.
@@ -100,7 +99,7 @@ impl Files {
         })
     }
 
-    /// Removes the file of a blob; answers whether there was one.
+    /// Removes the file of a blob; returns whether there was one.
     ///
     /// # Errors
     /// `Io`.
@@ -112,11 +111,11 @@ impl Files {
         }
     }
 
-    /// Files in the order of their ids, without those that cannot be read; these are logged.
+    /// Files sorted by id. Unreadable files are logged and left out.
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn list(&self, after: Option<BlobId>, limit: usize, leases: &Leases) -> Result<Vec<ListedBlob>> {
+    pub(super) fn list(&self, after: Option<BlobId>, limit: usize, leases: &BlobLeases) -> Result<Vec<ListedBlob>> {
         let mut found = Vec::new();
         for shard in after.map_or(0, |after| after.0[0])..=u8::MAX {
             let ids = self.ids(shard, after).map_err(|error| failed("list blobs", error))?;
@@ -125,33 +124,34 @@ impl Files {
                     return Ok(found);
                 }
                 let owner = self.owner(id);
-                found.extend(owner.map(|owner| ListedBlob { id, owner, leased: leases.holds(&id) }));
+                // The lease is read after the file was seen: its writer took it before the publication.
+                found.extend(owner.map(|owner| ListedBlob { id, owner, leased: leases.is_leased(&id) }));
             }
         }
         Ok(found)
     }
 
-    /// The owner of a file; `None` if it went away or is damaged.
+    /// The owner of a file; `None` if the file was removed or is damaged.
     fn owner(&self, id: BlobId) -> Option<BlobOwner> {
         match self.open_blob(id).and_then(|file| reader::read_head(&file, id)) {
             Ok((head, _, _)) => Some(head.owner),
             Err(error) if error.kind == Kind::NoSuchBlob => None,
             Err(error) => {
-                tracing::error!(blob = id.hex(), %error, "blob file skipped: it is damaged");
+                tracing::error!(blob = id.hex(), %error, "listing of a blob file failed: the file is damaged; it is left out");
                 None
             }
         }
     }
 
-    /// Ids of one shard behind `after`, sorted.
+    /// Ids of one shard after `after`, sorted.
     fn ids(&self, shard: u8, after: Option<BlobId>) -> io::Result<Vec<BlobId>> {
         let mut ids = verify::ids(&self.root, shard)?;
         ids.retain(|id| after.is_none_or(|after| *id > after));
         Ok(ids)
     }
 
-    /// Removes files that nobody writes any more.
-    fn clean(&self) -> io::Result<()> {
+    /// Removes the unfinished files of dead processes.
+    fn remove_unfinished(&self) -> io::Result<()> {
         for entry in fs::read_dir(folders::unfinished(&self.root))? {
             let entry = entry?;
             let name = entry.file_name();
@@ -175,20 +175,20 @@ impl Files {
         self.disk.sync(&File::open(path)?)
     }
 
-    /// Notes a failed sync. A full disk is no reason: nothing of the file was promised, and it is removed.
-    fn note_sync(&self, context: &str, answer: io::Result<()>) -> Result<()> {
+    /// Poisons the folder after a failed sync. A full disk does not poison: no writer has a reply yet, and the file is removed.
+    fn poison_on_failure(&self, context: &str, answer: io::Result<()>) -> Result<()> {
         answer.map_err(|error| {
             let error = failed(context, error);
             if error.kind != Kind::Full {
                 self.poisoned.store(true, Ordering::Release);
-                tracing::error!(%error, "no blobs are written until the server is restarted");
+                tracing::error!(%error, "sync of a blob failed; blobs take no writes until the server is restarted");
             }
             error
         })
     }
 }
 
-impl Temp {
+impl UnfinishedFile {
     /// Appends bytes.
     ///
     /// # Errors
@@ -198,31 +198,34 @@ impl Temp {
         written.map_err(|error| failed("write a blob", error))
     }
 
-    /// Gives the file its name. File and name are on disk afterwards, whatever the write was asked for: its row may reach the
-    /// disk at any time, and must not replace an older row by bytes that a power cut takes. If this fails, neither is there.
+    /// Gives the file its name; file and name are then on disk. On failure neither remains.
     ///
     /// # Errors
     /// `Full`, `Io`.
     pub(super) fn publish(mut self, id: BlobId) -> Result<()> {
         let files = self.files.clone();
-        files.note_sync("sync a blob", files.disk.sync(&self.file))?;
+        // The bytes before the name, and both before the row, whatever the durability of the write: the row may reach the disk
+        // at any time, and must not replace an older row by bytes that a power cut takes.
+        files.poison_on_failure("sync a blob", files.disk.sync(&self.file))?;
         let path = files.path(id);
         fs::rename(&self.path, &path).map_err(|error| failed("name a blob", error))?;
+        // From here on a drop removes the published name.
         self.path = path;
-        files.note_sync("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
+        files.poison_on_failure("sync the folder of a blob", files.sync_dir(&files.shard(id.0[0])))?;
         self.published = true;
         Ok(())
     }
 }
 
-impl Drop for Temp {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         if self.published {
             return;
         }
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.path.display(), %error, "unfinished blob file not removed");
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "removal of an unfinished blob file failed; the next start retries it");
             }
             _ => {}
         }

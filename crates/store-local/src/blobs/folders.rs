@@ -1,4 +1,4 @@
-//! The folders of blob files: made with the data directory, and there from then on.
+//! The folders of blob files, created with the data directory.
 
 use std::fs;
 use std::io;
@@ -21,10 +21,10 @@ pub(crate) fn shard(root: &Path, shard: u8) -> PathBuf {
     root.join(format!("{shard:02x}"))
 }
 
-/// Makes all folders, as far as they are not there; their names are on disk afterwards.
+/// Creates the missing folders and syncs their names.
 ///
 /// # Errors
-/// What the machine answers.
+/// Any I/O error.
 pub(crate) fn create(dir: &Path) -> io::Result<()> {
     let root = root(dir);
     for path in [root.clone(), unfinished(&root)].into_iter().chain((0..=u8::MAX).map(|byte| shard(&root, byte))) {
@@ -37,10 +37,10 @@ pub(crate) fn create(dir: &Path) -> io::Result<()> {
     sync_dir(dir)
 }
 
-/// Whether all folders are there.
+/// Checks that all folders exist.
 ///
 /// # Errors
-/// The line that names the one that is missing.
+/// The line that names a missing folder.
 pub(crate) fn check(dir: &Path) -> Result<(), String> {
     let root = root(dir);
     let mut folders = (0..=u8::MAX).map(|byte| shard(&root, byte)).chain([unfinished(&root)]);

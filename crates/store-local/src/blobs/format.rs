@@ -6,18 +6,18 @@
 //! blocks  up to `block size` bytes · check u32 of (check of the head, number of the block u64, bytes)
 //! foot    length of the body u64 · check u32 of (check of the head, length) · "LRDE"
 //! ```
-//! All blocks but the last are full, so a block is found by arithmetic. The check of the head takes part in every other one:
-//! blocks of another blob, or in another order, do not pass.
+//! All blocks but the last are full, so the offset of a block is computed. Every check covers the check of the head: blocks of
+//! another blob, or in another order, fail.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, Decoder, Encoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Error, Kind, Partition, Result, Table};
 
 const MAGIC: &[u8; 4] = b"LRDB";
 const MAGIC_END: &[u8; 4] = b"LRDE";
 const VERSION: u8 = 1;
-/// Magic, version and length: enough to know how much to read.
+/// Bytes of magic, version and length, which precede the rest of the head.
 pub(super) const HEAD_START_BYTES: usize = 9;
 /// Longest head; names of partitions and rows are far shorter.
 pub(super) const HEAD_BYTES_MAX: usize = 256 * 1024;
@@ -27,10 +27,10 @@ pub(super) const CHECK_BYTES: usize = 4;
 pub(super) const FOOT_BYTES: usize = 16;
 const BLOCK_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// What a file says about itself.
+/// The head of a blob file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Head {
-    /// The blob in it.
+pub(super) struct BlobFileHead {
+    /// The blob in the file.
     pub(super) id: BlobId,
     /// The row that the blob belongs to.
     pub(super) owner: BlobOwner,
@@ -38,10 +38,10 @@ pub(super) struct Head {
     pub(super) block: u32,
 }
 
-/// Where the bytes of a blob are in its file.
+/// The layout of a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Check of the head, part of all others.
+pub(super) struct BlobLayout {
+    /// Check of the head, which seeds all other checks.
     pub(super) seed: u32,
     /// Bytes of the head.
     pub(super) head: u64,
@@ -51,19 +51,19 @@ pub(super) struct Shape {
     pub(super) length: u64,
 }
 
-impl Head {
-    /// The bytes of the head; its check is the last four.
+impl BlobFileHead {
+    /// Encodes the head; its check is the last four bytes.
     ///
     /// # Errors
-    /// `Misuse` for names that are too long to be any row's.
+    /// `Misuse` for names longer than any row's.
     pub(super) fn encode(&self) -> Result<Bytes> {
-        let mut names = Encoder::default();
+        let mut names = FieldEncoder::default();
         put_owner(&mut names, &self.owner);
         let length = HEAD_START_BYTES + 4 + self.id.0.len() + names.written().len() + CHECK_BYTES;
         if length > HEAD_BYTES_MAX {
             return Err(Error::new(Kind::Misuse, "the names of a blob's owner are too long"));
         }
-        let mut out = Encoder::with_capacity(length);
+        let mut out = FieldEncoder::with_capacity(length);
         out.raw(MAGIC);
         out.u8(VERSION);
         out.raw(&(length as u32).to_be_bytes());
@@ -75,10 +75,10 @@ impl Head {
         Ok(out.finish())
     }
 
-    /// Bytes of the head that begins so.
+    /// The length of the head that begins with these bytes.
     ///
     /// # Errors
-    /// `Damaged` if it is none, or of an unknown version.
+    /// `Damaged` if they begin no head, or one of an unknown version.
     pub(super) fn length(start: &[u8; HEAD_START_BYTES]) -> Result<usize> {
         let [m0, m1, m2, m3, version, l0, l1, l2, l3] = *start;
         if [m0, m1, m2, m3] != *MAGIC {
@@ -94,7 +94,7 @@ impl Head {
         Err(damaged("impossible length of the head"))
     }
 
-    /// Reads a whole head of the length that [`Self::length`] says; answers its check too.
+    /// Decodes a whole head of the length from [`Self::length`]; returns its check, too.
     ///
     /// # Errors
     /// `Damaged`.
@@ -106,13 +106,13 @@ impl Head {
         if check != crc32fast::hash(body) {
             return Err(damaged("check of the head"));
         }
-        let mut rest = Decoder::new(bytes.slice(HEAD_START_BYTES..body.len()));
+        let mut rest = FieldDecoder::new(bytes.slice(HEAD_START_BYTES..body.len()));
         let head = Self::fields(&mut rest).map_err(|error| Error::caused(Kind::Damaged, "blob head", error))?;
         rest.finish().map_err(|error| Error::caused(Kind::Damaged, "blob head", error))?;
         Ok((head, check))
     }
 
-    fn fields(rest: &mut Decoder) -> std::result::Result<Self, DecodeError> {
+    fn fields(rest: &mut FieldDecoder) -> std::result::Result<Self, DecodeError> {
         let block = rest.raw(4)?.iter().fold(0, |value, &byte| (value << 8) | u32::from(byte));
         if block == 0 || block > BLOCK_BYTES_MAX {
             return Err(DecodeError::Invalid("block size"));
@@ -122,7 +122,7 @@ impl Head {
     }
 }
 
-impl Shape {
+impl BlobLayout {
     /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.length.div_ceil(self.block)
@@ -134,7 +134,7 @@ impl Shape {
         self.length.saturating_sub(before).min(self.block) as usize
     }
 
-    /// Where in the file a block begins.
+    /// The offset of a block.
     pub(super) fn block_at(&self, index: u64) -> u64 {
         self.head + index * (self.block + CHECK_BYTES as u64)
     }
@@ -164,27 +164,27 @@ impl Shape {
     /// The shape of a file of `file_bytes` bytes that ends in `foot`.
     ///
     /// # Errors
-    /// `Damaged` if the foot is none, or the file is longer or shorter than it says.
+    /// `Damaged` if the foot does not decode, or the file has another length than it states.
     pub(super) fn read(
-        head: &Head,
+        head: &BlobFileHead,
         head_bytes: u64,
         seed: u32,
         foot: &[u8; FOOT_BYTES],
         file_bytes: u64,
     ) -> Result<Self> {
         let length = foot[..8].iter().fold(0, |value, &byte| (value << 8) | u64::from(byte));
-        let shape = Self { seed, head: head_bytes, block: u64::from(head.block), length };
-        if *foot != shape.foot() {
+        let layout = Self { seed, head: head_bytes, block: u64::from(head.block), length };
+        if *foot != layout.foot() {
             return Err(damaged("check of the foot"));
         }
-        if shape.file_bytes() != Some(file_bytes) {
+        if layout.file_bytes() != Some(file_bytes) {
             return Err(damaged("not as long as its foot says"));
         }
-        Ok(shape)
+        Ok(layout)
     }
 }
 
-/// A check under way over one block.
+/// The running check of one block.
 pub(super) fn block_check(seed: u32, index: u64) -> crc32fast::Hasher {
     let mut check = crc32fast::Hasher::new();
     check.update(&seed.to_be_bytes());
@@ -192,22 +192,22 @@ pub(super) fn block_check(seed: u32, index: u64) -> crc32fast::Hasher {
     check
 }
 
-/// Writes the names of an owner.
-pub(super) fn put_owner(out: &mut Encoder, owner: &BlobOwner) {
+/// Encodes the names of an owner.
+pub(super) fn put_owner(out: &mut FieldEncoder, owner: &BlobOwner) {
     out.u8(owner.partition.table.code());
     out.bytes(&owner.partition.key);
     out.bytes(&owner.row);
 }
 
-/// Reads the names of an owner, into memory of their own: the input may be a whole row.
-pub(super) fn take_owner(rest: &mut Decoder) -> std::result::Result<BlobOwner, DecodeError> {
+/// Decodes the names of an owner into their own memory: the input may be a whole row of 1 MiB.
+pub(super) fn take_owner(rest: &mut FieldDecoder) -> std::result::Result<BlobOwner, DecodeError> {
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
     let key = Bytes::copy_from_slice(&rest.bytes()?);
     let row = Bytes::copy_from_slice(&rest.bytes()?);
-    Ok(BlobOwner { partition: Partition::own(table, key), row })
+    Ok(BlobOwner { partition: Partition::new(table, key), row })
 }
 
-/// Bytes that are not what was written.
+/// The error of wrong bytes.
 pub(super) fn damaged(what: &str) -> Error {
     Error::new(Kind::Damaged, format!("blob: {what}"))
 }

@@ -1,4 +1,4 @@
-//! Bodies too large for a row of a table: up to 1 MiB a bulk row, above that a file.
+//! Blobs, the bodies too large for a row of a table: up to 1 MiB a bulk row, above that a file.
 //!
 //! ```text
 //! create ─ write … ─ finish ─ (row that names the blob) ─ drop the lease
@@ -6,25 +6,25 @@
 //!             │         └── file: sync, rename, sync of the folder
 //!             └── past 1 MiB: tmp/<id>, a run of blocks written while the next is filled
 //! ```
-//! - An id is meant to be written once: it carries the stamp of its row. Of two bodies the one finished last is read.
-//! - No byte is answered whose check did not pass; a file cut off anywhere is `Damaged` when it is opened.
-//! - A lease is taken before the blob can be seen and given up after its row is written, so [`Blobs::list`], which asks for
-//!   leases after having seen a blob, never shows one that is about to get its row.
-//! - A file is on disk before its row is written, even where the write is not asked to be: the row may reach the disk at any
-//!   time, and would replace an older one by bytes that are not there.
-//! - Removing is at once, and no row is asked: remove the blob of a row when the row's removal is on disk, or a power loss may
+//! - A writer uses an id once, because the id carries the stamp of its row. Of two bodies, readers get the one finished last.
+//! - A reader returns only bytes whose checksum passed; a truncated file is `Damaged` when it is opened.
+//! - The writer takes a lease before the blob is visible and drops it after its row is written. [`Blobs::list`] reads leases
+//!   after blobs, so it never shows a blob as free that is about to get its row.
+//! - A file is on disk before its row is written, even for a buffered write: the row may reach the disk at any time, and would
+//!   replace an older row by bytes that a power cut took.
+//! - A removal takes effect at once and checks no row. Remove a blob after a sync of its row's removal, or a power cut may
 //!   bring back a row without its blob.
-//! - A file reserves its bytes before they are written ([`DiskSpace`]): all of them when its length is announced, else a chunk at
-//!   a time. One that is refused or given up is removed at once, and what it reserved is free again.
+//! - A file reserves its bytes before it writes them ([`DiskSpace`]): all of them when its length is announced, otherwise chunk
+//!   by chunk. A refused or abandoned file is removed at once, and its reservation released.
 //! - Memory is bounded: a row while it is small, then two runs of blocks; a reader holds one run.
 
+mod block_encoder;
+mod bulk_row;
 mod disk;
 mod files;
 pub(crate) mod folders;
 mod format;
-mod frames;
 mod reader;
-mod row;
 mod verify;
 mod writer;
 
@@ -37,15 +37,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::leases::Leases;
+use larder_store::leases::BlobLeases;
 use larder_store::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, Purpose, Result};
 
 use crate::bulk::BulkRows;
 use crate::disk_space::DiskSpace;
-use disk::{Disk, RealDisk, blocking};
-use files::Files;
-use reader::{FileReader, RowReader};
-use writer::Writer;
+use disk::{BlobDisk, SystemDisk, run_blocking};
+use files::BlobFolder;
+use reader::{BlobFileReader, BulkRowReader};
+use writer::LocalBlobWriter;
 
 pub(crate) use verify::{ids, row_owner, verify_file};
 
@@ -53,39 +53,39 @@ pub(crate) use verify::{ids, row_owner, verify_file};
 pub const BULK_MAX: usize = 1024 * 1024;
 /// Bytes of a body in a full block of a file.
 pub const BLOCK_BYTES: u32 = 256 * 1024;
-/// Blocks read or written at once.
+/// Blocks read or written at a time.
 const RUN_BLOCKS: u64 = 2;
-/// Bulk rows looked at in one go while listing: each may be 1 MiB.
+/// Bulk rows read at a time while listing: each may be 1 MiB.
 const LIST_ROWS: usize = 16;
 
-/// When a body becomes a file, and how that is cut.
+/// The length at which a body becomes a file, and the size of a file's blocks.
 #[derive(Debug, Clone, Copy)]
-struct Sizes {
+struct BlobSizes {
     row_max: usize,
     block: u32,
 }
 
 /// The blobs of one data directory.
 pub struct LocalBlobs {
-    files: Arc<Files>,
+    files: Arc<BlobFolder>,
     bulk: Arc<dyn BulkRows>,
-    leases: Leases,
+    leases: BlobLeases,
     space: Arc<DiskSpace>,
 }
 
 impl LocalBlobs {
-    /// Opens or makes `<dir>/blobs` and removes what dead processes left unfinished. One at a time: the caller holds the lock
-    /// of the data directory. Files are admitted by `space`, as the bulk rows are. Blocks the thread; meant for the start,
-    /// which needs no room on the disk once the folder is there.
+    /// Opens or creates `<dir>/blobs` and removes the unfinished files of dead processes; the caller holds the lock of the data
+    /// directory. `space` admits files, as it does bulk rows. Blocks the thread; a start needs no disk space once the folder
+    /// exists.
     ///
     /// # Errors
     /// `Full`, `Io`.
     pub fn open(dir: &Path, bulk: Arc<dyn BulkRows>, space: Arc<DiskSpace>) -> Result<Self> {
-        let sizes = Sizes { row_max: BULK_MAX, block: BLOCK_BYTES };
-        Self::open_sized(dir, bulk, space, sizes, Box::new(RealDisk))
+        let sizes = BlobSizes { row_max: BULK_MAX, block: BLOCK_BYTES };
+        Self::open_sized(dir, bulk, space, sizes, Box::new(SystemDisk))
     }
 
-    /// Whether a sync failed, so that no blobs are written any more.
+    /// Whether a sync failed, so that blobs take no more writes.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.files.is_poisoned()
@@ -95,14 +95,14 @@ impl LocalBlobs {
         dir: &Path,
         bulk: Arc<dyn BulkRows>,
         space: Arc<DiskSpace>,
-        sizes: Sizes,
-        disk: Box<dyn Disk>,
+        sizes: BlobSizes,
+        disk: Box<dyn BlobDisk>,
     ) -> Result<Self> {
-        let files = Arc::new(Files::open(dir, sizes, disk)?);
-        Ok(Self { files, bulk, leases: Leases::default(), space })
+        let files = Arc::new(BlobFolder::open(dir, sizes, disk)?);
+        Ok(Self { files, bulk, leases: BlobLeases::default(), space })
     }
 
-    /// Bulk rows as [`Files::list`] lists files.
+    /// Bulk rows as [`BlobFolder::list`] lists files.
     async fn list_rows(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let mut found = Vec::new();
         let mut after = after.map(|after| Bytes::copy_from_slice(&after.0));
@@ -115,13 +115,17 @@ impl LocalBlobs {
         Ok(found)
     }
 
-    /// A bulk row as listed; `None` for one that is damaged.
+    /// The list entry of a bulk row; `None` for a damaged row.
     fn listed_row(&self, key: &[u8], value: Bytes) -> Option<ListedBlob> {
         let listed = match key.try_into().map(BlobId) {
-            Ok(id) => row::owner(id, value).map(|owner| ListedBlob { id, owner, leased: self.leases.holds(&id) }),
+            Ok(id) => {
+                bulk_row::owner(id, value).map(|owner| ListedBlob { id, owner, leased: self.leases.is_leased(&id) })
+            }
             Err(_) => Err(format::damaged("a key that is no id")),
         };
-        listed.inspect_err(|error| tracing::error!(?key, %error, "blob row skipped: it is damaged")).ok()
+        let left_out =
+            |error: &_| tracing::error!(?key, %error, "listing of a blob row failed: it is damaged and left out");
+        listed.inspect_err(left_out).ok()
     }
 }
 
@@ -129,23 +133,23 @@ impl LocalBlobs {
 impl Blobs for LocalBlobs {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
         self.files.check_poison()?;
-        let lease = self.leases.hold(id);
-        let room = self.space.admit(Purpose::Data, 0)?;
-        Ok(Box::new(Writer::new(self.files.clone(), self.bulk.clone(), room, lease, id, owner)))
+        let lease = self.leases.acquire(id);
+        let reservation = self.space.admit(Purpose::Data, 0)?;
+        Ok(Box::new(LocalBlobWriter::new(self.files.clone(), self.bulk.clone(), reservation, lease, id, owner)))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
         if let Some(value) = self.bulk.get(&id.0).await? {
-            return Ok(Box::new(RowReader(row::body(id, value)?)));
+            return Ok(Box::new(BulkRowReader(bulk_row::body(id, value)?)));
         }
         let files = self.files.clone();
-        Ok(Box::new(blocking(move || FileReader::open(&files, id)).await?))
+        Ok(Box::new(run_blocking(move || BlobFileReader::open(&files, id)).await?))
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
         self.files.check_poison()?;
         let files = self.files.clone();
-        if blocking(move || files.remove(id)).await? {
+        if run_blocking(move || files.remove(id)).await? {
             return writer::remove_stale_row(&*self.bulk, id).await;
         }
         self.bulk.remove(Bytes::copy_from_slice(&id.0)).await
@@ -153,7 +157,7 @@ impl Blobs for LocalBlobs {
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let (files, leases) = (self.files.clone(), self.leases.clone());
-        let files = blocking(move || files.list(after, limit, &leases)).await?;
+        let files = run_blocking(move || files.list(after, limit, &leases)).await?;
         let rows = self.list_rows(after, limit).await?;
         Ok(merged(files, rows, limit))
     }
@@ -163,7 +167,7 @@ impl Blobs for LocalBlobs {
     }
 }
 
-/// Two lists in the order of ids as one; each id once.
+/// Merges two lists that are sorted by id; each id once.
 fn merged(mut files: Vec<ListedBlob>, rows: Vec<ListedBlob>, limit: usize) -> Vec<ListedBlob> {
     files.extend(rows);
     files.sort_by_key(|blob| blob.id);

@@ -1,54 +1,54 @@
-//! Blobs as their callers see them, on small blocks where edges matter and on real ones where sizes do.
+//! Blobs as their callers see them: small blocks for edge cases, real ones for sizes.
 
 mod faults;
 mod golden;
-mod twin;
+mod memory_bulk;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::*;
-use crate::disk_space::testing::{FakeRoom, space_of};
+use crate::disk_space::testing::{FakeDisk, space_on};
 use larder_store::{Durability, Kind, Partition, Table};
-use twin::MemoryBulk;
+use memory_bulk::MemoryBulk;
 
 /// Rows up to 16 bytes, blocks of 8.
-const SMALL: Sizes = Sizes { row_max: 16, block: 8 };
-const REAL: Sizes = Sizes { row_max: BULK_MAX, block: BLOCK_BYTES };
+const SMALL: BlobSizes = BlobSizes { row_max: 16, block: 8 };
+const REAL: BlobSizes = BlobSizes { row_max: BULK_MAX, block: BLOCK_BYTES };
 
-struct Fixture {
+struct BlobFixture {
     dir: tempfile::TempDir,
     bulk: Arc<MemoryBulk>,
     blobs: LocalBlobs,
 }
 
-fn fixture(sizes: Sizes) -> Fixture {
-    fixture_on(sizes, Box::new(RealDisk))
+fn fixture(sizes: BlobSizes) -> BlobFixture {
+    fixture_on(sizes, Box::new(SystemDisk))
 }
 
-fn fixture_on(sizes: Sizes, disk: Box<dyn Disk>) -> Fixture {
+fn fixture_on(sizes: BlobSizes, disk: Box<dyn BlobDisk>) -> BlobFixture {
     let dir = tempfile::tempdir().unwrap();
     let bulk = Arc::new(MemoryBulk::default());
     let blobs = LocalBlobs::open_sized(dir.path(), bulk.clone(), endless(), sizes, disk).unwrap();
-    Fixture { dir, bulk, blobs }
+    BlobFixture { dir, bulk, blobs }
 }
 
-/// Space that never ends.
+/// A disk that never fills up.
 fn endless() -> Arc<DiskSpace> {
-    space_of(&FakeRoom::of(1 << 60), Arc::new(larder_store::SystemClock::default()))
+    space_on(&FakeDisk::of(1 << 60), Arc::new(larder_store::SystemClock::default()))
 }
 
 fn id(number: u8) -> BlobId {
     BlobId([number; 24])
 }
 
-/// A blob as it is listed that nobody leases.
+/// The list entry of a blob without a lease.
 fn free(number: u8) -> ListedBlob {
     ListedBlob { id: id(number), owner: owner("row"), leased: false }
 }
 
 fn owner(row: &'static str) -> BlobOwner {
-    let partition = Partition::own(Table::Objects, Bytes::from_static(b"bucket/key"));
+    let partition = Partition::new(Table::Objects, Bytes::from_static(b"bucket/key"));
     BlobOwner { partition, row: Bytes::from_static(row.as_bytes()) }
 }
 
@@ -57,7 +57,7 @@ fn body(length: usize) -> Bytes {
     (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-impl Fixture {
+impl BlobFixture {
     async fn put(&self, id: BlobId, chunks: impl IntoIterator<Item = Bytes>) -> Box<dyn Send + Sync> {
         let mut writer = self.blobs.create(id, owner("row")).await.unwrap();
         for chunk in chunks {
@@ -83,17 +83,17 @@ impl Fixture {
         std::fs::read_dir(self.dir.path().join("blobs/tmp")).unwrap().count()
     }
 
-    /// Temporary files are made and removed in the background: one may come after a look that saw none.
+    /// A background task creates and removes temporary files: one may appear after a check that found none.
     async fn assert_nothing_left(&self, id: BlobId) {
-        let mut looks_without = 0;
+        let mut empty_checks = 0;
         for _ in 0..500 {
-            looks_without = if self.temporary() == 0 { looks_without + 1 } else { 0 };
-            if looks_without == 3 {
+            empty_checks = if self.temporary() == 0 { empty_checks + 1 } else { 0 };
+            if empty_checks == 3 {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        assert_eq!(looks_without, 3, "a temporary file stays");
+        assert_eq!(empty_checks, 3, "a temporary file stays");
         assert_eq!(kind(self.get(id).await), Kind::NoSuchBlob);
         assert!(self.blobs.list(None, 10).await.unwrap().is_empty());
     }
@@ -124,14 +124,14 @@ async fn range(reader: &mut dyn BlobReader, mut offset: u64, mut length: usize) 
 }
 
 #[tokio::test]
-async fn it_conforms_whether_most_blobs_are_rows_or_all_are_files() {
-    for sizes in [REAL, Sizes { row_max: 0, block: 4096 }] {
+async fn blobs_conform_as_rows_and_as_files() {
+    for sizes in [REAL, BlobSizes { row_max: 0, block: 4096 }] {
         larder_store::conformance::blob_conformance(Arc::new(fixture(sizes).blobs)).await;
     }
 }
 
 #[tokio::test]
-async fn bodies_come_back_whole_and_in_ranges_around_every_edge() {
+async fn bodies_are_read_whole_and_in_ranges_around_every_edge() {
     const K256: usize = BLOCK_BYTES as usize;
     let sizes = [0, 1, K256 - 1, K256, K256 + 1, BULK_MAX - 1, BULK_MAX, BULK_MAX + 1, 3 * BULK_MAX, 3 * BULK_MAX + 7];
     let f = fixture(REAL);
@@ -248,7 +248,7 @@ async fn an_abandoned_writer_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_given_up_half_way_cannot_be_finished() {
+async fn a_writer_with_a_dropped_write_cannot_finish() {
     let f = fixture(SMALL);
     let mut writer = f.blobs.create(id(1), owner("row")).await.unwrap();
     {
@@ -263,20 +263,20 @@ async fn a_write_given_up_half_way_cannot_be_finished() {
 }
 
 #[tokio::test]
-async fn what_a_dead_process_left_is_removed_at_open_and_nothing_else() {
+async fn an_open_removes_the_unfinished_files_of_a_dead_process_and_no_others() {
     let f = fixture(SMALL);
     drop(f.put(id(1), [body(50)]).await);
     let tmp = f.dir.path().join("blobs/tmp");
     std::fs::write(tmp.join(format!("{}-0", id(2).hex())), "half").unwrap();
     std::fs::write(tmp.join("notes.txt"), "not ours").unwrap();
-    let again = LocalBlobs::open_sized(f.dir.path(), f.bulk.clone(), endless(), SMALL, Box::new(RealDisk)).unwrap();
+    let again = LocalBlobs::open_sized(f.dir.path(), f.bulk.clone(), endless(), SMALL, Box::new(SystemDisk)).unwrap();
     assert_eq!(f.temporary(), 1);
     assert!(tmp.join("notes.txt").exists());
     assert_eq!(again.open(id(1)).await.unwrap().length(), 50);
 }
 
 #[tokio::test]
-async fn a_reader_survives_removal_and_removal_is_repeatable() {
+async fn a_reader_survives_a_removal_and_a_second_removal_is_no_error() {
     let f = fixture(SMALL);
     for (number, length) in [(1, 16), (2, 100)] {
         let bytes = body(length);
@@ -290,7 +290,7 @@ async fn a_reader_survives_removal_and_removal_is_repeatable() {
 }
 
 #[tokio::test]
-async fn of_two_bodies_the_last_is_read_and_removal_takes_both() {
+async fn the_last_of_two_bodies_is_read_and_a_removal_takes_both() {
     let f = fixture(SMALL);
     for lengths in [[100, 5], [5, 100], [5, 6], [100, 90]] {
         for length in lengths {
@@ -322,7 +322,7 @@ async fn a_blob_is_listed_as_leased_until_its_last_lease_is_dropped() {
 }
 
 #[tokio::test]
-async fn listing_merges_rows_and_files_in_order_and_fills_pages_past_what_it_skips() {
+async fn listing_merges_rows_and_files_in_order_and_fills_pages_past_damaged_blobs() {
     let f = fixture(SMALL);
     for number in (0..40).rev() {
         drop(f.put(id(number), [body(if number % 3 == 0 { 100 } else { 5 })]).await);
@@ -354,7 +354,7 @@ fn scripts() -> impl Strategy<Value = Script> {
     (prop::collection::vec(0_usize..60, 0..12), prop::collection::vec((0_u64..400, 0_usize..80), 0..20))
 }
 
-async fn written_and_read_as_told(f: &Fixture, (chunks, reads): Script) {
+async fn run_script(f: &BlobFixture, (chunks, reads): Script) {
     let bytes = body(chunks.iter().sum());
     let mut rest = bytes.clone();
     drop(f.put(id(9), chunks.iter().map(|&length| rest.split_to(length))).await);
@@ -372,10 +372,10 @@ async fn written_and_read_as_told(f: &Fixture, (chunks, reads): Script) {
 fn any_chunks_and_any_reads_agree() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (row_max, block) in [(0, 1), (0, 7), (5, 3), (16, 8), (40, 19), (100, 64)] {
-        let f = fixture(Sizes { row_max, block });
+        let f = fixture(BlobSizes { row_max, block });
         let mut runner = TestRunner::new(ProptestConfig::with_cases(64));
         let run = runner.run(&scripts(), |script| {
-            runtime.block_on(written_and_read_as_told(&f, script));
+            runtime.block_on(run_script(&f, script));
             Ok(())
         });
         run.unwrap();

@@ -1,4 +1,4 @@
-//! Reads whole blob files for an inspection, without a store.
+//! Verifies whole blob files for an inspection, without a store.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,12 +9,12 @@ use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Kind, Result};
 
 use super::disk::failed;
-use super::{folders, reader, row};
+use super::{bulk_row, folders, reader};
 
 /// Ids of the files in one folder, sorted.
 ///
 /// # Errors
-/// What the machine answers.
+/// Any I/O error.
 pub(crate) fn ids(root: &Path, shard: u8) -> io::Result<Vec<BlobId>> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folders::shard(root, shard))? {
@@ -25,8 +25,7 @@ pub(crate) fn ids(root: &Path, shard: u8) -> io::Result<Vec<BlobId>> {
     Ok(ids)
 }
 
-/// Reads and checks every byte of the file of `id`. Beside the answer: the row that the blob belongs to, when the file says
-/// that much.
+/// Reads and checks every byte of the file of `id`; returns the row that owns the blob, too, when the head is whole.
 ///
 /// # Errors
 /// `Damaged`, `Io`.
@@ -39,12 +38,12 @@ pub(crate) fn verify_file(path: &Path, id: BlobId) -> (Result<()>, Option<BlobOw
         Ok((head, ..)) => Some(head.owner),
         Err(error) => return (Err(error), None),
     };
-    let checked = reader::read_shape(&file, id).and_then(|(_, shape)| reader::check_blocks(&file, &shape));
-    // A place on the disk that cannot be read is damage; a file that may not be opened is none.
+    let checked = reader::read_layout(&file, id).and_then(|(_, layout)| reader::check_blocks(&file, &layout));
+    // An unreadable sector is damage; a file that may not be opened is not.
     (checked.map_err(|error| larder_store::Error { kind: Kind::Damaged, ..error }), owner)
 }
 
-/// The row that the body in a bulk row belongs to; its name has a check of its own.
+/// The row that owns the body in a bulk row; its name has a check of its own.
 pub(crate) fn row_owner(id: BlobId, value: Bytes) -> Option<BlobOwner> {
-    row::owner(id, value).ok()
+    bulk_row::owner(id, value).ok()
 }

@@ -1,114 +1,115 @@
-//! Writes one blob: into a row while it is small, into a file from there on.
+//! Writes one blob: into a bulk row while it is small, into a file after that.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::leases::Lease;
+use larder_store::leases::BlobLease;
 use larder_store::{BlobOwner, BlobWriter, Durability, Error, Kind, Result};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::disk::{blocking, landed};
-use super::files::{Files, Temp};
-use super::frames::Frames;
-use super::row::RowBuilder;
+use super::block_encoder::BlockEncoder;
+use super::bulk_row::BulkRowBuilder;
+use super::disk::{join_result, run_blocking};
+use super::files::{BlobFolder, UnfinishedFile};
 use crate::bulk::BulkRows;
 use crate::disk_space::SpaceReservation;
 
-/// A blob under way.
-pub(super) struct Writer {
-    files: Arc<Files>,
+/// A blob being written.
+pub(super) struct LocalBlobWriter {
+    files: Arc<BlobFolder>,
     bulk: Arc<dyn BulkRows>,
-    /// The bytes that a file may still take.
-    room: SpaceReservation,
-    lease: Lease,
+    /// The bytes that the file may still write.
+    reservation: SpaceReservation,
+    lease: BlobLease,
     id: BlobId,
     owner: BlobOwner,
-    body: Body,
-    /// Why no more can be written: a call that failed, or that was given up half way.
+    body: BodySink,
+    /// The error of later calls: an earlier call failed, or was dropped half way.
     failed: Option<Error>,
 }
 
-enum Body {
-    Row(RowBuilder),
-    File(Stream),
-    /// Between two calls only after a failure.
-    Gone,
+/// The destination of the body's bytes.
+enum BodySink {
+    Row(BulkRowBuilder),
+    File(FileSink),
+    /// The state after a failure.
+    Failed,
 }
 
-/// A file under way. One run of blocks is written while the next is filled: two buffers, however long the body.
-struct Stream {
-    files: Arc<Files>,
+/// A file being written. One run of blocks is written while the next is filled: two buffers for a body of any length.
+struct FileSink {
+    files: Arc<BlobFolder>,
     id: BlobId,
-    frames: Frames,
-    pending: Pending,
-    /// Bytes of the run being written: reserved, not spent.
+    frames: BlockEncoder,
+    pending: PendingRun,
+    /// Bytes of the run being written: reserved, not spent yet.
     in_flight: u64,
 }
 
-/// The run being written, if any. Given up, it is waited for and its file removed, on a blocking thread.
+/// The run being written, if any. A drop waits for it and removes its file, on a blocking thread.
 #[derive(Default)]
-struct Pending(Option<JoinHandle<Result<Written>>>);
+struct PendingRun(Option<JoinHandle<Result<WrittenRun>>>);
 
-/// The file so far, and the buffer that was written, for use again.
-type Written = (Temp, Vec<u8>);
+/// The file so far, and the written buffer for reuse.
+type WrittenRun = (UnfinishedFile, Vec<u8>);
 
-impl Writer {
-    /// A blob without bytes; touches nothing yet.
+impl LocalBlobWriter {
+    /// An empty blob; writes nothing yet.
     pub(super) fn new(
-        files: Arc<Files>,
+        files: Arc<BlobFolder>,
         bulk: Arc<dyn BulkRows>,
-        room: SpaceReservation,
-        lease: Lease,
+        reservation: SpaceReservation,
+        lease: BlobLease,
         id: BlobId,
         owner: BlobOwner,
     ) -> Self {
-        let body = Body::Row(RowBuilder::new(id, &owner));
-        Self { files, bulk, room, lease, id, owner, body, failed: None }
+        let body = BodySink::Row(BulkRowBuilder::new(id, &owner));
+        Self { files, bulk, reservation, lease, id, owner, body, failed: None }
     }
 
-    /// Bytes are in the body, in their order, or the body is gone.
+    /// Appends bytes to the body.
     async fn append(&mut self, bytes: Bytes) -> Result<()> {
         match &mut self.body {
-            Body::Row(row) if row.length() + bytes.len() <= self.files.sizes.row_max => {
+            BodySink::Row(row) if row.length() + bytes.len() <= self.files.sizes.row_max => {
                 row.push(&bytes);
                 Ok(())
             }
-            Body::Row(_) => self.spill(bytes).await,
-            Body::File(stream) => stream.write(bytes, &mut self.room).await,
-            Body::Gone => Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
+            BodySink::Row(_) => self.spill(bytes).await,
+            BodySink::File(stream) => stream.write(bytes, &mut self.reservation).await,
+            BodySink::Failed => Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
         }
     }
 
-    /// The body is too long for a row: what there is of it begins a file.
+    /// Moves a body that is too long for a row into a file.
     async fn spill(&mut self, bytes: Bytes) -> Result<()> {
-        let frames = Frames::new(self.id, self.owner.clone(), self.files.sizes)?;
+        let frames = BlockEncoder::new(self.id, self.owner.clone(), self.files.sizes)?;
         let files = self.files.clone();
-        let mut stream = Stream { files, id: self.id, frames, pending: Pending::default(), in_flight: 0 };
-        if let Body::Row(row) = std::mem::replace(&mut self.body, Body::Gone) {
-            stream.write(row.into_body(), &mut self.room).await?;
+        let mut stream = FileSink { files, id: self.id, frames, pending: PendingRun::default(), in_flight: 0 };
+        if let BodySink::Row(row) = std::mem::replace(&mut self.body, BodySink::Failed) {
+            stream.write(row.into_body(), &mut self.reservation).await?;
         }
-        stream.write(bytes, &mut self.room).await?;
-        self.body = Body::File(stream);
+        stream.write(bytes, &mut self.reservation).await?;
+        self.body = BodySink::File(stream);
         Ok(())
     }
 }
 
 #[async_trait]
-impl BlobWriter for Writer {
+impl BlobWriter for LocalBlobWriter {
     async fn announce(&mut self, bytes: u64) -> Result<()> {
         if bytes <= self.files.sizes.row_max as u64 {
-            // A row is admitted as a whole.
-            if let Body::Row(row) = &mut self.body {
+            // The write of the whole row is admitted at the end.
+            if let BodySink::Row(row) = &mut self.body {
                 row.expect(bytes as usize);
             }
             return Ok(());
         }
-        let answer = self.room.reserve(bytes);
+        let answer = self.reservation.reserve(bytes);
         if let Err(error) = &answer {
-            self.body = Body::Gone;
+            self.body = BodySink::Failed;
             self.failed = Some(error.clone());
         }
         answer
@@ -119,17 +120,18 @@ impl BlobWriter for Writer {
             return Err(error.clone());
         }
         self.files.check_poison()?;
-        // If this call is given up while it waits, part of the bytes may be missing: then nothing may follow.
+        // A caller may drop this call while it waits, with a part of the bytes written: every later call must then fail.
         self.failed = Some(Error::new(Kind::Misuse, "a write of this blob was given up half way"));
         let answer = self.append(bytes).await;
         if answer.is_err() {
-            self.body = Body::Gone;
+            self.body = BodySink::Failed;
         }
         self.failed = answer.as_ref().err().cloned();
         answer
     }
 
-    /// Given up half way, the blob may become readable all the same; without a row and without a lease it is waste.
+    /// If the caller drops this call half way, the blob may become readable all the same; without a row or a lease the sweeper
+    /// removes it.
     async fn finish(self: Box<Self>, _: Durability) -> Result<Box<dyn Send + Sync>> {
         let this = *self;
         if let Some(error) = this.failed {
@@ -137,27 +139,29 @@ impl BlobWriter for Writer {
         }
         this.files.check_poison()?;
         match this.body {
-            Body::Row(row) => {
-                drop(this.room);
+            BodySink::Row(row) => {
+                // The write of the bulk row has its own admission.
+                drop(this.reservation);
                 this.bulk.put(Bytes::copy_from_slice(&this.id.0), row.finish()).await?;
             }
-            Body::File(stream) => {
-                stream.finish(this.room).await?;
-                // Written before, and shorter then, it would hide the file.
+            BodySink::File(stream) => {
+                // The file is on disk before its id is usable: the caller writes its row after this.
+                stream.finish(this.reservation).await?;
+                // An earlier, shorter body of this id may be a bulk row, which readers try first.
                 if let Err(error) = remove_stale_row(&*this.bulk, this.id).await {
                     let (files, id) = (this.files, this.id);
-                    // Nobody is told of it. What cannot be removed now is the sweeper's.
-                    let _ = blocking(move || files.remove(id)).await;
+                    // The caller gets the first error. The sweeper removes a file that stays.
+                    let _ = run_blocking(move || files.remove(id)).await;
                     return Err(error);
                 }
             }
-            Body::Gone => return Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
+            BodySink::Failed => return Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
         }
         Ok(Box::new(this.lease))
     }
 }
 
-/// Removes the row of a blob that has a file. Looking first spares the journal an entry for every file.
+/// Removes the bulk row of a blob that has a file. The read first saves a journal entry for every file.
 pub(super) async fn remove_stale_row(bulk: &dyn BulkRows, id: BlobId) -> Result<()> {
     match bulk.get(&id.0).await? {
         Some(_) => bulk.remove(Bytes::copy_from_slice(&id.0)).await,
@@ -165,64 +169,64 @@ pub(super) async fn remove_stale_row(bulk: &dyn BulkRows, id: BlobId) -> Result<
     }
 }
 
-impl Stream {
-    async fn write(&mut self, mut bytes: Bytes, room: &mut SpaceReservation) -> Result<()> {
+impl FileSink {
+    async fn write(&mut self, mut bytes: Bytes, reservation: &mut SpaceReservation) -> Result<()> {
         while !bytes.is_empty() {
             self.frames.fill(&mut bytes);
             if self.frames.is_full() {
-                self.hand_over(room).await?;
+                self.start_run(reservation).await?;
             }
         }
         Ok(())
     }
 
-    /// Waits for the run before, then lets this one be written.
-    async fn hand_over(&mut self, room: &mut SpaceReservation) -> Result<()> {
+    /// Waits for the last run, then starts the write of this one.
+    async fn start_run(&mut self, reservation: &mut SpaceReservation) -> Result<()> {
         let length = self.frames.buffered();
-        // Refused, the file is dropped with what is pending: on a blocking thread.
-        room.cover(self.in_flight + length)?;
-        let (temp, spare) = self.pending.settle().await?;
-        room.spend(std::mem::replace(&mut self.in_flight, length));
+        // On a refusal the caller drops this sink, which removes the file on a blocking thread.
+        reservation.authorize(self.in_flight + length)?;
+        let (temp, spare) = self.pending.wait().await?;
+        reservation.spend(std::mem::replace(&mut self.in_flight, length));
         let run = self.frames.take(spare);
         let (files, id) = (self.files.clone(), self.id);
         self.pending.0 = Some(spawn_blocking(move || {
-            let mut temp = temp.map_or_else(|| files.begin(id), Ok)?;
+            let mut temp = temp.map_or_else(|| files.create_unfinished(id), Ok)?;
             temp.append(&run)?;
             Ok((temp, run))
         }));
         Ok(())
     }
 
-    async fn finish(self, mut room: SpaceReservation) -> Result<()> {
+    async fn finish(self, mut reservation: SpaceReservation) -> Result<()> {
         let Self { files, id, frames, mut pending, in_flight } = self;
         let end = frames.end();
         let length = end.len() as u64;
-        room.cover(in_flight + length)?;
-        let (temp, _) = pending.settle().await?;
-        room.spend(in_flight);
-        blocking(move || {
-            let mut temp = temp.map_or_else(|| files.begin(id), Ok)?;
+        reservation.authorize(in_flight + length)?;
+        let (temp, _) = pending.wait().await?;
+        reservation.spend(in_flight);
+        run_blocking(move || {
+            let mut temp = temp.map_or_else(|| files.create_unfinished(id), Ok)?;
             temp.append(&end)?;
-            room.spend(length);
+            reservation.spend(length);
             temp.publish(id)
         })
         .await
     }
 }
 
-impl Pending {
-    /// The file as far as it is written, if it is begun, and a used buffer.
-    async fn settle(&mut self) -> Result<(Option<Temp>, Vec<u8>)> {
+impl PendingRun {
+    /// Waits for the run; returns the file, if there is one yet, and a used buffer.
+    async fn wait(&mut self) -> Result<(Option<UnfinishedFile>, Vec<u8>)> {
         let Some(task) = &mut self.0 else { return Ok((None, Vec::new())) };
-        let answer = landed(task.await);
+        let answer = join_result(task.await);
         self.0 = None;
         answer.map(|(temp, spare)| (Some(temp), spare))
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRun {
     fn drop(&mut self) {
-        // Dropping a task that has ended drops its file here, and removing a large file takes a while.
+        // A finished task drops its file with itself, and the removal of a large file would block this thread.
         if let (Some(task), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn_blocking(move || drop(task));
         }

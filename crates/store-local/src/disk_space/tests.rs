@@ -1,41 +1,41 @@
-//! The arithmetic, and admission on a disk that is made up.
+//! The arithmetic of floors, and admission on a fake disk.
 
 use std::sync::atomic::AtomicU64;
 
-use super::testing::{FakeRoom, space_of};
+use super::testing::{FakeDisk, space_on};
 use super::*;
-use crate::tests::TestClock;
+use crate::tests::FrozenClock;
 
 const GIB: u64 = 1024 * MIB;
 const DATA: Purpose = Purpose::Data;
 const RECLAIM: Purpose = Purpose::Reclaim;
 
 /// A disk of 1 GiB, whose margin is 2 % of it.
-struct Fixture {
-    room: Arc<FakeRoom>,
-    clock: Arc<TestClock>,
+struct SpaceFixture {
+    disk: Arc<FakeDisk>,
+    clock: Arc<FrozenClock>,
     space: Arc<DiskSpace>,
 }
 
-fn fixture() -> Fixture {
-    let (room, clock) = (FakeRoom::of(GIB), Arc::new(TestClock(AtomicU64::new(1))));
-    let space = space_of(&room, clock.clone());
-    Fixture { room, clock, space }
+fn fixture() -> SpaceFixture {
+    let (disk, clock) = (FakeDisk::of(GIB), Arc::new(FrozenClock(AtomicU64::new(1))));
+    let space = space_on(&disk, clock.clone());
+    SpaceFixture { disk, clock, space }
 }
 
-impl Fixture {
+impl SpaceFixture {
     fn floor(&self, purpose: Purpose) -> u64 {
-        self.space.figures().floors[purpose as usize]
+        self.space.stats().floors[purpose as usize]
     }
 
-    /// So long that the reading of the disk is old.
+    /// Waits until the reading of the disk is old.
     fn wait(&self) {
         self.clock.0.fetch_add(READING_VALID.as_micros() as u64, Ordering::SeqCst);
     }
 
-    /// From now on so much is free, and the last reading is old.
+    /// Sets the free bytes, and makes the last reading old.
     fn leave(&self, free: u64) {
-        self.room.set(free);
+        self.disk.set(free);
         self.wait();
     }
 
@@ -55,7 +55,7 @@ fn purposes_are_in_the_order_of_the_table() {
     for (index, purpose) in Purpose::ALL.into_iter().enumerate() {
         assert_eq!(purpose as usize, index);
     }
-    assert!(TIERS.is_sorted_by_key(|tier| tier.part), "the purpose refused first has the highest floor");
+    assert!(PURPOSE_TIERS.is_sorted_by_key(|tier| tier.divisor), "the purpose refused first has the highest floor");
 }
 
 #[test]
@@ -74,25 +74,25 @@ fn floors_grow_with_the_disk_between_their_bounds_and_with_the_need() {
 }
 
 #[test]
-fn nothing_fits_on_a_disk_without_room_whatever_is_asked() {
+fn nothing_fits_on_a_full_disk_for_any_purpose() {
     assert!(!fits(0, 1, 0) && !fits(0, 0, 1) && !fits(5, u64::MAX, 0) && !fits(5, 1, u64::MAX));
     assert!(fits(5, 5, 0) && fits(5, 0, 5) && fits(5, 2, 3) && !fits(5, 2, 4));
     let f = fixture();
-    f.room.set(0);
+    f.disk.set(0);
     for purpose in Purpose::ALL {
         assert!(!f.takes(purpose, 1) && !f.takes(purpose, u64::MAX));
-        assert!(f.takes(purpose, 0), "a write of nothing only waits for what was written before");
+        assert!(f.takes(purpose, 0), "a write of no bytes only waits for earlier writes");
     }
 }
 
 #[test]
 fn a_ledger_never_goes_below_zero() {
-    let mut ledger = Ledger { free: 10, total: 100, spent: 20, held: [30, 40], writing: 50 };
-    assert_eq!((ledger.unspent(), ledger.free_for(DATA), ledger.free_for(RECLAIM)), (0, 0, 0));
+    let mut ledger = SpaceLedger { free: 10, total: 100, spent: 20, held: [30, 40], writing: 50 };
+    assert_eq!((ledger.free_after_spent(), ledger.free_for(DATA), ledger.free_for(RECLAIM)), (0, 0, 0));
     ledger.release(DATA, u64::MAX, u64::MAX);
     assert_eq!(ledger.held, [0, 40]);
-    ledger.renew(DiskRoom { free: 50, total: 100 });
-    assert_eq!((ledger.unspent(), ledger.free_for(RECLAIM), ledger.free_for(DATA)), (50, 10, 10));
+    ledger.refresh(DiskCapacity { free: 50, total: 100 });
+    assert_eq!((ledger.free_after_spent(), ledger.free_for(RECLAIM), ledger.free_for(DATA)), (50, 10, 10));
 }
 
 #[test]
@@ -108,11 +108,11 @@ fn deletes_pass_where_puts_do_not_and_the_engine_keeps_the_rest() {
     assert!(f.takes(DATA, 100) && !f.takes(DATA, 101) && f.takes(RECLAIM, 101));
     f.leave(f.floor(RECLAIM) + 100);
     assert!(!f.takes(DATA, 1) && f.takes(RECLAIM, 100) && !f.takes(RECLAIM, 101));
-    assert_eq!(f.space.figures().refused, [2, 1]);
+    assert_eq!(f.space.stats().refused, [2, 1]);
 }
 
 #[test]
-fn what_the_engine_needs_is_kept_from_puts_at_once() {
+fn a_growing_need_of_the_engine_raises_the_floor_of_puts_at_once() {
     let f = fixture();
     let floor = f.floor(DATA);
     f.leave(floor + 100);
@@ -123,35 +123,35 @@ fn what_the_engine_needs_is_kept_from_puts_at_once() {
 }
 
 #[test]
-fn space_that_is_back_is_used_at_once_and_space_that_went_is_noticed_soon() {
+fn freed_space_is_used_at_once_and_lost_space_is_noticed_soon() {
     let f = fixture();
-    f.room.set(0);
+    f.disk.set(0);
     assert!(!f.takes(DATA, 1) && f.space.is_short());
-    f.room.set(GIB);
+    f.disk.set(GIB);
     assert!(f.takes(DATA, 1), "a refusal never rests on an old reading");
     assert!(!f.space.is_short());
-    f.room.set(0);
+    f.disk.set(0);
     f.wait();
     assert!(!f.takes(DATA, 1));
 }
 
 #[test]
-fn reservations_under_way_never_exceed_what_is_there() {
+fn open_reservations_never_exceed_the_free_bytes() {
     let f = fixture();
     f.leave(f.floor(DATA) + 10 * MIB);
     let mut held: Vec<_> = (0..10).map(|_| f.space.admit(DATA, MIB).unwrap()).collect();
     assert!(!f.takes(DATA, 1));
-    assert!(f.takes(RECLAIM, 8 * MIB), "what is only promised does not stop deletes");
-    assert_eq!(f.space.figures().held, 10 * MIB);
+    assert!(f.takes(RECLAIM, 8 * MIB), "reservations of bodies do not stop deletes");
+    assert_eq!(f.space.stats().held, 10 * MIB);
     held.pop();
-    assert!(f.takes(DATA, MIB) && !f.takes(DATA, MIB + 1), "what was given back is there again");
+    assert!(f.takes(DATA, MIB) && !f.takes(DATA, MIB + 1), "released bytes are free again");
     drop(held);
     assert!(f.takes(DATA, 10 * MIB));
-    assert_eq!(f.space.figures().held, 0);
+    assert_eq!(f.space.stats().held, 0);
 }
 
 #[test]
-fn what_was_spent_counts_until_the_disk_shows_it() {
+fn spent_bytes_count_until_the_disk_shows_them() {
     let f = fixture();
     f.leave(f.floor(DATA) + 10 * MIB);
     f.space.admit(DATA, 4 * MIB).unwrap().spend_all();
@@ -164,32 +164,32 @@ fn what_was_spent_counts_until_the_disk_shows_it() {
 }
 
 #[test]
-fn a_body_of_unknown_length_reserves_chunks_and_at_the_end_what_it_needs() {
+fn a_body_of_unknown_length_reserves_chunks_and_at_the_end_single_bytes() {
     let f = fixture();
     f.leave(f.floor(DATA) + 2 * MIB + 10);
     let mut body = f.space.admit(DATA, 0).unwrap();
-    body.cover(10).unwrap();
+    body.authorize(10).unwrap();
     assert_eq!(body.held, MIB);
-    body.cover(MIB).unwrap();
+    body.authorize(MIB).unwrap();
     assert_eq!(body.held, MIB);
-    body.cover(MIB + 1).unwrap();
+    body.authorize(MIB + 1).unwrap();
     assert_eq!(body.held, 2 * MIB);
-    body.cover(2 * MIB + 10).unwrap();
+    body.authorize(2 * MIB + 10).unwrap();
     assert_eq!(body.held, 2 * MIB + 10);
-    assert_eq!(body.cover(2 * MIB + 11).unwrap_err().kind, Kind::Full);
+    assert_eq!(body.authorize(2 * MIB + 11).unwrap_err().kind, Kind::Full);
     body.spend(MIB);
-    assert_eq!((body.held, f.space.figures().held), (MIB + 10, MIB + 10));
+    assert_eq!((body.held, f.space.stats().held), (MIB + 10, MIB + 10));
 }
 
 #[test]
-fn a_body_that_was_promised_its_bytes_stops_when_others_fill_the_disk() {
+fn a_body_with_a_reservation_stops_when_other_programs_fill_the_disk() {
     let f = fixture();
     let mut body = f.space.admit(DATA, 0).unwrap();
     body.reserve(100 * MIB).unwrap();
     f.leave(f.floor(DATA) + MIB);
-    body.cover(MIB).unwrap();
+    body.authorize(MIB).unwrap();
     f.leave(f.floor(DATA) + MIB - 1);
-    assert_eq!(body.cover(MIB).unwrap_err().kind, Kind::Full);
+    assert_eq!(body.authorize(MIB).unwrap_err().kind, Kind::Full);
 }
 
 #[test]
@@ -197,17 +197,17 @@ fn bodies_that_write_at_once_stay_above_the_floor_together() {
     let f = fixture();
     let mut bodies: Vec<_> = (0..4).map(|_| f.space.admit(DATA, 100 * MIB).unwrap()).collect();
     f.leave(f.floor(DATA) + 2 * MIB);
-    let passed: Vec<_> = bodies.iter_mut().map(|body| body.cover(MIB).is_ok()).collect();
+    let passed: Vec<_> = bodies.iter_mut().map(|body| body.authorize(MIB).is_ok()).collect();
     assert_eq!(passed, [true, true, false, false]);
-    bodies[0].cover(MIB).expect("what it is writing already counts once");
+    bodies[0].authorize(MIB).expect("bytes in flight count once");
     drop(bodies.remove(1));
-    assert!(bodies[1].cover(MIB).is_ok() && bodies[2].cover(MIB).is_err());
+    assert!(bodies[1].authorize(MIB).is_ok() && bodies[2].authorize(MIB).is_err());
     drop(bodies);
     assert_eq!(f.space.state.lock().ledger.writing, 0);
 }
 
 #[test]
-fn threads_that_reserve_at_once_get_no_more_than_there_is() {
+fn threads_that_reserve_at_once_get_no_more_than_the_free_bytes() {
     let f = fixture();
     f.leave(f.floor(DATA) + 100);
     let granted: Vec<_> = std::thread::scope(|scope| {
@@ -219,9 +219,9 @@ fn threads_that_reserve_at_once_get_no_more_than_there_is() {
 }
 
 #[test]
-fn a_refusal_says_what_is_free_what_is_kept_and_where() {
+fn a_refusal_names_the_disk_its_free_bytes_and_the_floor() {
     let f = fixture();
-    f.room.set(5);
+    f.disk.set(5);
     let text = f.space.admit(DATA, 7).err().unwrap().context;
     assert_eq!(
         text,
@@ -237,22 +237,22 @@ fn a_refusal_says_what_is_free_what_is_kept_and_where() {
 fn refusals_are_logged_once_a_minute_with_their_count() {
     let mut log = RefusalLog::default();
     let at = Duration::from_secs;
-    assert_eq!([log.refused(at(5)), log.refused(at(6)), log.refused(at(64))], [Some(1), None, None]);
-    assert!(log.taken() && !log.taken());
-    assert_eq!(log.refused(at(65)), Some(3));
-    assert!(log.taken());
+    assert_eq!([log.note_refused(at(5)), log.note_refused(at(6)), log.note_refused(at(64))], [Some(1), None, None]);
+    assert!(log.note_admitted() && !log.note_admitted());
+    assert_eq!(log.note_refused(at(65)), Some(3));
+    assert!(log.note_admitted());
 }
 
 #[test]
-fn the_room_of_a_real_directory_is_read() {
+fn the_capacity_of_a_real_directory_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    let room = StatvfsProbe(dir.path().to_owned()).read().unwrap();
-    assert!(room.total > 0 && room.free <= room.total, "{room:?}");
+    let capacity = StatvfsProbe(dir.path().to_owned()).read().unwrap();
+    assert!(capacity.total > 0 && capacity.free <= capacity.total, "{capacity:?}");
 }
 
 #[test]
-fn a_disk_that_says_nothing_refuses_nothing() {
-    let clock = Arc::new(TestClock(AtomicU64::new(1)));
+fn a_disk_whose_capacity_cannot_be_read_refuses_nothing() {
+    let clock = Arc::new(FrozenClock(AtomicU64::new(1)));
     let space = DiskSpace::new(Path::new("/nowhere/at/all"), clock);
     assert!(space.admit(DATA, GIB).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Keys of the engine as addresses that an operator knows.
+//! Keys of the trees as addresses that an operator knows.
 
 use std::fmt;
 use std::ops::Bound;
@@ -8,12 +8,12 @@ use larder_model::content::BlobId;
 use larder_store::BlobOwner;
 
 use crate::keys;
-use crate::spaces::Space;
+use crate::trees::TreeId;
 
 /// The address of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyAddress {
-    space: Space,
+    tree_id: TreeId,
     key: Bytes,
     owner: Option<BlobOwner>,
 }
@@ -23,62 +23,62 @@ pub struct KeyAddress {
 pub enum LostKeys {
     /// One key.
     Key(KeyAddress),
-    /// Any keys that lie there; `None`: from the first one, to the last one.
+    /// Any keys in a range.
     Range {
-        /// The tree, as its directory is named.
+        /// The name of the tree's directory.
         tree: &'static str,
-        /// Where the range begins.
+        /// The beginning of the range.
         from: Bound<KeyAddress>,
-        /// Where it ends.
+        /// The end of the range.
         to: Bound<KeyAddress>,
     },
 }
 
 impl KeyAddress {
-    pub(crate) fn new(space: Space, key: &[u8]) -> Self {
-        Self { space, key: Bytes::copy_from_slice(key), owner: None }
+    pub(crate) fn new(tree_id: TreeId, key: &[u8]) -> Self {
+        Self { tree_id, key: Bytes::copy_from_slice(key), owner: None }
     }
 
-    /// A blob that is named by itself, or with the row it belongs to.
+    /// The address of a blob, with the row that owns it if that is known.
     pub(crate) fn of_blob(id: BlobId, owner: Option<BlobOwner>) -> Self {
-        Self { space: Space::Bulk, key: keys::bulk_key(&id.0), owner }
+        Self { tree_id: TreeId::Bulk, key: keys::bulk_key(&id.0), owner }
     }
 
-    /// The same with the row that a body belongs to.
+    /// The same address with the row that owns the body.
     pub(crate) fn owned_by(self, owner: Option<BlobOwner>) -> Self {
         Self { owner, ..self }
     }
 
-    /// The key as the engine keeps it, behind the name of its tree.
+    /// The name of the tree, and the encoded key.
     #[must_use]
     pub fn raw(&self) -> (&'static str, &Bytes) {
-        (self.space.name(), &self.key)
+        (self.tree_id.name(), &self.key)
     }
 }
 
 impl LostKeys {
-    pub(crate) fn range(space: Space, from: &Bound<Bytes>, to: &Bound<Bytes>) -> Self {
-        let address = |key: &Bytes| KeyAddress::new(space, key);
-        Self::Range { tree: space.name(), from: from.as_ref().map(address), to: to.as_ref().map(address) }
+    pub(crate) fn range(tree_id: TreeId, from: &Bound<Bytes>, to: &Bound<Bytes>) -> Self {
+        let address = |key: &Bytes| KeyAddress::new(tree_id, key);
+        Self::Range { tree: tree_id.name(), from: from.as_ref().map(address), to: to.as_ref().map(address) }
     }
 }
 
 impl fmt::Display for KeyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.space == Space::Bulk {
+        if self.tree_id == TreeId::Bulk {
             let id = self.key.get(1..).and_then(|id| id.try_into().ok()).map(BlobId);
             return match (id, &self.owner) {
                 (Some(id), None) => write!(f, "blob {}", id.hex()),
                 (Some(id), Some(owner)) => {
-                    let partition = owner.partition.address();
+                    let partition = owner.partition.describe();
                     write!(f, "blob {} of {partition}, row {}", id.hex(), owner.row.escape_ascii())
                 }
                 (None, _) => write!(f, "blob row {}", self.key.escape_ascii()),
             };
         }
         match keys::split(&self.key) {
-            Ok((partition, name)) if name.is_empty() => f.write_str(&partition.address()),
-            Ok((partition, name)) => write!(f, "{}, row {}", partition.address(), name.escape_ascii()),
+            Ok((partition, name)) if name.is_empty() => f.write_str(&partition.describe()),
+            Ok((partition, name)) => write!(f, "{}, row {}", partition.describe(), name.escape_ascii()),
             Err(_) => write!(f, "{}", self.key.escape_ascii()),
         }
     }

@@ -1,4 +1,4 @@
-//! The journal of a directory that is inspected: which of it is whole, and its entries.
+//! The journal of an inspected directory: its damage and its entries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,43 +7,43 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::Tally;
-use super::doubt::Origin;
-use crate::journal::{self, JournalHeader, ManifestedJournal};
-use crate::manifest::Manifest;
-use crate::spaces::Space;
+use super::InspectionTally;
+use super::unreadable::VersionOrigin;
+use crate::journal::{self, JournalHeader, ManifestJournal};
+use crate::manifest::EngineManifest;
+use crate::trees::TreeId;
 
-/// The journal files that are there.
+/// The journal files of the directory.
 pub(super) struct SourceJournal {
-    files: Vec<ManifestedJournal>,
-    /// The last group that must be there.
+    files: Vec<ManifestJournal>,
+    /// The last group that must exist.
     last: u64,
     is_damaged: bool,
 }
 
-/// The newest version of each key in the journal, tree by tree.
+/// The newest version of each key in the journal, by tree.
 pub(super) struct JournalEntries {
     entries: [BTreeMap<Bytes, JournalEntry>; 3],
-    /// Every group from this sequence number on is whole.
+    /// The sequence number from which every group is whole.
     whole_from: u64,
 }
 
-/// One version; `None`: the key was removed.
+/// One version of a key; `None`: removed.
 pub(super) struct JournalEntry {
     pub(super) seqno: u64,
     pub(super) value: Option<Bytes>,
 }
 
 impl SourceJournal {
-    /// Scans the files that the manifest names; without a manifest, those that are there.
+    /// Scans the files that the manifest names; without a manifest, the existing ones.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(super) fn survey(
         dir: &Path,
-        manifest: Option<&Manifest>,
+        manifest: Option<&EngineManifest>,
         synced: u64,
-        tally: &mut Tally<'_>,
+        tally: &mut InspectionTally<'_>,
     ) -> io::Result<Self> {
         let folder = dir.join("journal");
         let Some(manifest) = manifest else {
@@ -53,8 +53,8 @@ impl SourceJournal {
         let files = manifest.journals.clone();
         let scan = journal::scan(&folder, &files, synced)?;
         for file in &files {
-            tally.file();
-            tally.read(fs::metadata(journal::path(&folder, file.header.number)).map_or(0, |file| file.len()));
+            tally.count_file();
+            tally.count_bytes(fs::metadata(journal::path(&folder, file.header.number)).map_or(0, |file| file.len()));
         }
         for line in &scan.damage {
             let path = files.iter().map(|file| journal::path(&folder, file.header.number));
@@ -70,7 +70,7 @@ impl SourceJournal {
     /// Reads the entries of all whole frames. `persisted` is the greatest sequence number in each tree's tables.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(super) fn entries(&self, dir: &Path, persisted: [Option<u64>; 3]) -> io::Result<JournalEntries> {
         let mut whole_from = 0;
         let mut last = None;
@@ -78,6 +78,7 @@ impl SourceJournal {
         for file in &self.files {
             journal::replay(&dir.join("journal"), file, self.is_damaged, |frame| {
                 let writes = frame.writes().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+                // A gap: versions before it may have newer ones in the lost groups.
                 if last.is_some_and(|last| frame.group != last + 1) {
                     whole_from = frame.seqno;
                 }
@@ -86,16 +87,18 @@ impl SourceJournal {
                 Ok::<_, io::Error>(())
             })?;
         }
+        // The end of the journal is lost: a later version of any key may have been in it.
         if self.is_damaged && last.unwrap_or(0) < self.last {
             whole_from = u64::MAX;
         }
         let mut entries = JournalEntries { entries: Default::default(), whole_from };
         for (seqno, writes) in found {
-            for (space, key, value) in writes {
-                // Before a gap, a version that went to a table may have been removed since: the table knows better.
-                let is_in_table = persisted[space as usize].is_some_and(|persisted| seqno <= persisted);
+            for (tree_id, key, value) in writes {
+                // A lost group may have removed a version that precedes the gap. If it was flushed, the table has the newer
+                // state.
+                let is_in_table = persisted[tree_id as usize].is_some_and(|persisted| seqno <= persisted);
                 if seqno >= whole_from || !is_in_table {
-                    entries.put(space, key, JournalEntry { seqno, value });
+                    entries.put(tree_id, key, JournalEntry { seqno, value });
                 }
             }
         }
@@ -104,22 +107,22 @@ impl SourceJournal {
 }
 
 impl JournalEntries {
-    fn put(&mut self, space: Space, key: Bytes, entry: JournalEntry) {
-        let entries = &mut self.entries[space as usize];
+    fn put(&mut self, tree_id: TreeId, key: Bytes, entry: JournalEntry) {
+        let entries = &mut self.entries[tree_id as usize];
         if entries.get(&key).is_none_or(|found| found.seqno <= entry.seqno) {
             entries.insert(key, entry);
         }
     }
 
-    /// Entries of one tree, by key, with where they come from.
-    pub(super) fn of(&self, space: Space) -> impl Iterator<Item = (&Bytes, &JournalEntry, Origin)> {
-        let origin = |entry: &JournalEntry| Origin::Journal { is_last: entry.seqno >= self.whole_from };
-        self.entries[space as usize].iter().map(move |(key, entry)| (key, entry, origin(entry)))
+    /// Entries of one tree, sorted by key, with their origins.
+    pub(super) fn of(&self, tree_id: TreeId) -> impl Iterator<Item = (&Bytes, &JournalEntry, VersionOrigin)> {
+        let origin = |entry: &JournalEntry| VersionOrigin::Journal { is_last: entry.seqno >= self.whole_from };
+        self.entries[tree_id as usize].iter().map(move |(key, entry)| (key, entry, origin(entry)))
     }
 }
 
-/// Journal files by their numbers, as a manifest would name them.
-fn found(folder: &Path) -> io::Result<Vec<ManifestedJournal>> {
+/// The existing journal files, sorted by number, as a manifest would name them.
+fn found(folder: &Path) -> io::Result<Vec<ManifestJournal>> {
     let mut files = Vec::new();
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
@@ -129,7 +132,7 @@ fn found(folder: &Path) -> io::Result<Vec<ManifestedJournal>> {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".jnl")).and_then(|number| number.parse().ok());
         let header = |number| JournalHeader { number, first: 1, chain: 0 };
-        files.extend(number.map(|number| ManifestedJournal { header: header(number), sealed: None }));
+        files.extend(number.map(|number| ManifestJournal { header: header(number), sealed: None }));
     }
     files.sort_by_key(|file| file.header.number);
     Ok(files)

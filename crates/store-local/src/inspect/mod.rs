@@ -1,24 +1,24 @@
-//! Looks through a data directory that no server has open: `check` says what is damaged, `repair` copies what is not.
+//! Inspects a data directory that no server has open: `check` reports damage, `repair` copies the undamaged data.
 //!
 //! ```text
-//! survey   which files must be there, which of them are whole      tables    where in a table the damage is
-//! journals what is in no table yet                                 values    one large value of the bulk tree
-//! doubt    keys of which a newer version may be lost               newest    merges tables and journals, key by key
-//! bodies   blob files                                              repair    writes what is left into a new directory
-//! address  names for people
+//! survey     required files, and their damage             tables        blocks of one table, damaged or not
+//! journals   entries that are in no table yet             large_values  one large value of the bulk tree
+//! unreadable keys that may have lost a newer version      newest        merges tables and journals, key by key
+//! blob_files blob files                                   repair        writes the undamaged data into a new directory
+//! address    keys as operators know them
 //! ```
-//! Nothing in the directory is changed. Damage is handed to an [`InspectionWatcher`] as it is found; of it only the names of
-//! files stay in memory.
+//! An inspection changes nothing in the directory. It hands damage to an [`InspectionWatcher`] at once and keeps only the names
+//! of damaged files in memory.
 
 mod address;
-mod bodies;
-mod doubt;
+mod blob_files;
 mod journals;
+mod large_values;
 mod newest;
 mod repair;
 mod survey;
 mod tables;
-mod values;
+mod unreadable;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,14 +30,14 @@ pub use repair::{RepairOptions, RepairSummary, repair};
 
 use crate::blobs::folders;
 use crate::open::OpenError;
-use survey::Source;
+use survey::SourceDirectory;
 
-/// Follows an inspection.
+/// Receives the progress and the findings of an inspection.
 pub trait InspectionWatcher {
-    /// So many bytes of so many were read.
+    /// `done` of `total` bytes are read.
     fn progress(&mut self, done: u64, total: u64);
 
-    /// Something is damaged.
+    /// A file is damaged.
     fn damage(&mut self, damage: &Damage);
 }
 
@@ -46,24 +46,24 @@ pub trait InspectionWatcher {
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it, on one line.
+    /// The damage, on one line.
     pub what: String,
-    /// The keys that it hits, as far as they are known.
+    /// The keys that the damage hits, as far as they are known.
     pub lost: Vec<LostKeys>,
 }
 
-/// What an inspection saw.
+/// The totals of an inspection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InspectionSummary {
     /// Files read.
     pub files: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Files that are damaged or missing.
+    /// Damaged or missing files.
     pub damaged_files: u64,
-    /// Single keys that are hit.
+    /// Single keys that damage hits.
     pub lost_keys: u64,
-    /// Ranges of keys that are hit.
+    /// Ranges of keys that damage hits.
     pub lost_ranges: u64,
 }
 
@@ -75,24 +75,24 @@ impl InspectionSummary {
     }
 }
 
-/// Reads every file of a data directory and reports what is damaged. Changes nothing.
+/// Reads every file of a data directory and reports damage. Changes nothing.
 ///
-/// It does not look whether each row that names a blob has that blob: this engine does not interpret a row's value.
+/// It does not check that each row's blob exists: this engine does not interpret a row's value.
 ///
 /// # Errors
-/// `InUse`: a server has it open. `UnknownFormat`: another version's. `Io`: the machine refused to read a file, or there is no
-/// data directory.
+/// `InUse`: a server has the directory open. `UnknownFormat`: it has another version's format. `Io`: a file cannot be read, or
+/// there is no data directory.
 pub fn check(dir: &Path, watcher: &mut dyn InspectionWatcher) -> Result<InspectionSummary, OpenError> {
-    let mut tally = Tally::new(dir, watcher)?;
+    let mut tally = InspectionTally::new(dir, watcher)?;
     let _lock = survey::lock(dir)?;
-    let source = Source::survey(dir, &mut tally)?;
+    let source = SourceDirectory::survey(dir, &mut tally)?;
     source.check_large_values(&mut tally)?;
-    bodies::check(dir, &mut tally, |_, _| Ok(())).map_err(|error| OpenError::io(dir, "reading blobs", &error))?;
+    blob_files::check(dir, &mut tally, |_, _| Ok(())).map_err(|error| OpenError::io(dir, "reading blobs", &error))?;
     Ok(tally.finish())
 }
 
-/// Counts and hands on.
-pub(crate) struct Tally<'a> {
+/// Counts files, bytes and damage, and passes them to the watcher.
+pub(crate) struct InspectionTally<'a> {
     watcher: &'a mut dyn InspectionWatcher,
     summary: InspectionSummary,
     done: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Tally<'a> {
     damaged: BTreeSet<PathBuf>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> InspectionTally<'a> {
     fn new(dir: &Path, watcher: &'a mut dyn InspectionWatcher) -> Result<Self, OpenError> {
         let mut total = 0;
         for folder in ["journal", "rows/packed", "rows/wide", "rows/bulk", "blobs"] {
@@ -110,31 +110,31 @@ impl<'a> Tally<'a> {
         Ok(Self { watcher, summary: InspectionSummary::default(), done: 0, total, damaged: BTreeSet::new() })
     }
 
-    /// Whether nothing was found so far.
+    /// Whether no damage was found so far.
     fn is_whole(&self) -> bool {
         self.summary.is_whole()
     }
 
-    /// Counts a file that was read, or will have been by the bytes that follow.
-    fn file(&mut self) {
+    /// Counts a file.
+    fn count_file(&mut self) {
         self.summary.files += 1;
     }
 
     /// Counts bytes that were read.
-    fn read(&mut self, bytes: u64) {
+    fn count_bytes(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
         self.advance(bytes);
     }
 
-    /// Moves the bar on.
+    /// Advances the progress.
     fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         self.total = self.total.max(self.done);
         self.watcher.progress(self.done, self.total);
     }
 
-    /// There is more to do.
-    fn expect(&mut self, bytes: u64) {
+    /// Adds to the total of the progress.
+    fn add_expected(&mut self, bytes: u64) {
         self.total += bytes;
     }
 

@@ -1,7 +1,7 @@
-//! Merges the tables of a tree and its part of the journal: the newest version of each key that can be read.
+//! Merges the tables of a tree and its part of the journal: yields the newest readable version of each key.
 //!
-//! Tables that have no keys in common are read one behind the other, so as many files are open as tables overlap, and a block
-//! of each is in memory.
+//! Tables that do not overlap are read one after the other. So as many files are open as tables overlap, and one block of each
+//! is in memory.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,41 +10,41 @@ use std::io;
 use bytes::Bytes;
 use lsm_tree::{InternalValue, ValueType};
 
-use super::doubt::Origin;
 use super::journals::JournalEntries;
 use super::survey::{SourceTable, SourceTree};
 use super::tables::{TablePart, TableReader};
+use super::unreadable::VersionOrigin;
 
 /// A version of a key.
 pub(super) struct FoundEntry {
     pub(super) key: Bytes,
     pub(super) seqno: u64,
     pub(super) value: FoundValue,
-    pub(super) origin: Origin,
+    pub(super) origin: VersionOrigin,
 }
 
-/// What stands behind a key.
+/// The value of a version.
 pub(super) enum FoundValue {
-    /// Nothing any more.
+    /// The key is removed.
     Removed,
-    /// This.
-    Here(Bytes),
-    /// A large value elsewhere, see `values`.
-    Elsewhere(Bytes),
+    /// The value itself.
+    Inline(Bytes),
+    /// The encoded handle of a large value, see `large_values`.
+    Separated(Bytes),
 }
 
 type EntrySource<'a> = Box<dyn Iterator<Item = io::Result<FoundEntry>> + 'a>;
 
-/// The newest version of each key, by key, removed ones too.
+/// The newest version of each key, sorted by key, removals included.
 pub(super) struct NewestEntries<'a> {
-    heads: BinaryHeap<Head>,
+    heads: BinaryHeap<MergeHead>,
     sources: Vec<EntrySource<'a>>,
     failed: Option<io::Error>,
     last: Option<Bytes>,
 }
 
 /// The next entry of a source.
-struct Head {
+struct MergeHead {
     entry: FoundEntry,
     source: usize,
 }
@@ -54,8 +54,8 @@ impl<'a> NewestEntries<'a> {
         let mut sources =
             chains(&tree.tables).into_iter().map(|tables| Box::new(TableChain::new(tables)) as EntrySource<'a>);
         let mut all = sources.by_ref().collect::<Vec<_>>();
-        all.push(Box::new(journal.of(tree.space).map(|(key, entry, origin)| {
-            let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Here);
+        all.push(Box::new(journal.of(tree.id).map(|(key, entry, origin)| {
+            let value = entry.value.clone().map_or(FoundValue::Removed, FoundValue::Inline);
             Ok(FoundEntry { key: key.clone(), seqno: entry.seqno, value, origin })
         })));
         let count = all.len();
@@ -66,7 +66,7 @@ impl<'a> NewestEntries<'a> {
 
     fn pull(&mut self, source: usize) {
         match self.sources[source].next() {
-            Some(Ok(entry)) => self.heads.push(Head { entry, source }),
+            Some(Ok(entry)) => self.heads.push(MergeHead { entry, source }),
             Some(Err(error)) => self.failed = Some(error),
             None => {}
         }
@@ -82,7 +82,7 @@ impl Iterator for NewestEntries<'_> {
                 self.heads.clear();
                 return Some(Err(error));
             }
-            let Head { entry, source } = self.heads.pop()?;
+            let MergeHead { entry, source } = self.heads.pop()?;
             self.pull(source);
             if self.last.as_ref() != Some(&entry.key) {
                 self.last = Some(entry.key.clone());
@@ -92,29 +92,30 @@ impl Iterator for NewestEntries<'_> {
     }
 }
 
-/// The first key comes first, the newest version of it before the others. Of two finds of one version the certain one is first.
-impl Ord for Head {
+/// Orders by key, then the newest version first. Of two finds of one version the certain one comes first.
+impl Ord for MergeHead {
     fn cmp(&self, other: &Self) -> Ordering {
-        let order = |head: &Self| (head.entry.seqno, matches!(head.entry.origin, Origin::Journal { is_last: true }));
+        let order =
+            |head: &Self| (head.entry.seqno, matches!(head.entry.origin, VersionOrigin::Journal { is_last: true }));
         other.entry.key.cmp(&self.entry.key).then_with(|| order(self).cmp(&order(other)))
     }
 }
 
-impl PartialOrd for Head {
+impl PartialOrd for MergeHead {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head {
+impl PartialEq for MergeHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Head {}
+impl Eq for MergeHead {}
 
-/// Tables put into as few rows as can be, in each of which no two overlap.
+/// Splits the tables into the least number of chains without overlaps.
 fn chains(tables: &[SourceTable]) -> Vec<VecDeque<&SourceTable>> {
     let mut sorted = tables.iter().collect::<Vec<_>>();
     sorted.sort_by(|a, b| a.first.cmp(&b.first));
@@ -128,10 +129,10 @@ fn chains(tables: &[SourceTable]) -> Vec<VecDeque<&SourceTable>> {
     chains
 }
 
-/// Tables one behind the other.
+/// The entries of a chain of tables.
 struct TableChain<'a> {
     ahead: VecDeque<&'a SourceTable>,
-    here: Option<(TableReader, Origin)>,
+    here: Option<(TableReader, VersionOrigin)>,
     entries: VecDeque<InternalValue>,
 }
 
@@ -151,12 +152,12 @@ impl Iterator for TableChain<'_> {
             }
             match self.here.as_mut().and_then(|(reader, _)| reader.next()) {
                 Some(TablePart::Entries(entries)) => self.entries = entries,
-                // The survey has reported it.
+                // The survey has reported this damage.
                 Some(TablePart::Damaged(_)) => {}
                 None => {
                     let table = self.ahead.pop_front()?;
                     match TableReader::open(&table.file) {
-                        Ok((reader, _)) => self.here = Some((reader, Origin::Table(table.file.place))),
+                        Ok((reader, _)) => self.here = Some((reader, VersionOrigin::Table(table.file.place))),
                         Err(error) => return Some(Err(error)),
                     }
                 }
@@ -165,10 +166,10 @@ impl Iterator for TableChain<'_> {
     }
 }
 
-fn found(entry: InternalValue, origin: Origin) -> FoundEntry {
+fn found(entry: InternalValue, origin: VersionOrigin) -> FoundEntry {
     let value = match entry.key.value_type {
-        ValueType::Value => FoundValue::Here(Bytes::from(entry.value)),
-        ValueType::Indirection => FoundValue::Elsewhere(Bytes::from(entry.value)),
+        ValueType::Value => FoundValue::Inline(Bytes::from(entry.value)),
+        ValueType::Indirection => FoundValue::Separated(Bytes::from(entry.value)),
         ValueType::Tombstone | ValueType::WeakTombstone => FoundValue::Removed,
     };
     FoundEntry { key: Bytes::from(entry.key.user_key), seqno: entry.key.seqno, value, origin }

@@ -1,10 +1,10 @@
-//! Copies what can be read of a data directory into a new one.
+//! Copies the readable data of a directory into a new one.
 //!
 //! ```text
 //! survey ─▶ into: everything but `format` ─▶ packed, wide, bulk: newest versions, merged ─▶ blob files ─▶ `format`
 //! ```
-//! The file `format` comes last: a start refuses the new directory until it is complete. Keys of which a newer version may be
-//! lost are left out and reported one by one, see `doubt`.
+//! The file `format` comes last: a start refuses the new directory until it is complete. The repair leaves out keys that may
+//! have lost a newer version and reports them one by one, see `unreadable`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,47 +15,47 @@ use bytes::Bytes;
 use lsm_tree::{AbstractTree as _, InternalValue, ValueType};
 
 use super::address::{KeyAddress, LostKeys};
-use super::doubt::Doubts;
 use super::journals::JournalEntries;
+use super::large_values::ValueHandle;
 use super::newest::{FoundEntry, FoundValue, NewestEntries};
-use super::survey::{self, Source, SourceTree};
-use super::values::ValuePlace;
-use super::{InspectionSummary, InspectionWatcher, Tally, bodies, bytes_below};
+use super::survey::{self, SourceDirectory, SourceTree};
+use super::unreadable::UnreadableRanges;
+use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
 use crate::blobs::folders;
 use crate::format;
 use crate::manifest::ManifestFile;
-use crate::open::{OpenError, lay_out, lock, make_dir, open_spaces, suiting_sizes};
-use crate::spaces::{Space, Spaces};
+use crate::open::{OpenError, create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
 use crate::tree::sync_dir;
+use crate::trees::{TreeId, Trees};
 
-/// Memory for blocks of the new directory, which nobody reads yet.
+/// Block cache of the new directory, which has no readers yet.
 const CACHE_BYTES: u64 = 1024 * 1024;
 
-/// How to repair.
+/// Options of [`repair`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Copy the version that is there of a key of which a newer one may be lost, instead of leaving the key out.
+    /// Copies an older version of a key that may have lost a newer one, instead of leaving the key out.
     pub keep_older: bool,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepairSummary {
-    /// What was found in the damaged directory.
+    /// The inspection of the damaged directory.
     pub found: InspectionSummary,
     /// Entries of tables and journals that were copied.
     pub entries: u64,
     /// Blob files that were copied.
     pub blob_files: u64,
-    /// Keys of which a newer version may be lost; they were left out, unless older versions were asked for.
+    /// Keys that may have lost a newer version; left out without [`RepairOptions::keep_older`].
     pub doubtful_keys: u64,
 }
 
-/// Copies all that can be read of `dir` into `into`, which is not there yet or empty, and reports what could not be copied.
-/// Nothing in `dir` is changed; `into` can be opened once this returns.
+/// Copies all readable data of `dir` into `into`, which must be absent or empty, and reports the rest. It changes nothing in
+/// `dir`; a server can open `into` once this returns.
 ///
 /// # Errors
-/// As [`super::check`]. `Io`, too: `into` is not empty, or cannot be written; what is in it then is incomplete, and no start
+/// As [`super::check`]. `Io`, too: `into` is not empty, or cannot be written; its content is then incomplete, and no start
 /// opens it.
 pub fn repair(
     dir: &Path,
@@ -64,44 +64,46 @@ pub fn repair(
     watcher: &mut dyn InspectionWatcher,
 ) -> Result<RepairSummary, OpenError> {
     let failed = |what: &'static str| move |error: io::Error| OpenError::io(into, what, &error);
-    let mut tally = Tally::new(dir, watcher)?;
+    let mut tally = InspectionTally::new(dir, watcher)?;
+    // Both locks are held to the end: no server changes the source or opens the target half copied.
     let _source_lock = survey::lock(dir)?;
     refuse_used(dir, into)?;
-    let source = Source::survey(dir, &mut tally)?;
+    let source = SourceDirectory::survey(dir, &mut tally)?;
     let journal = source.journal_entries()?;
-    make_dir(into).map_err(failed("making the directory"))?;
+    create_dir_synced(into).map_err(failed("making the directory"))?;
     let _lock = lock(into)?;
-    let manifest = lay_out(into)?;
-    let sizes = suiting_sizes(into, u64::MAX).map_err(failed("looking at the disk"))?;
-    let spaces = open_spaces(into, CACHE_BYTES, sizes.table)?;
-    tally.expect(bytes_below(&dir.join("rows")).map_err(failed("looking into the directory"))?);
+    let manifest = create_layout(into)?;
+    let sizes = sizes_for_disk(into, u64::MAX).map_err(failed("looking at the disk"))?;
+    let trees = open_trees(into, CACHE_BYTES, sizes.table)?;
+    tally.add_expected(bytes_below(&dir.join("rows")).map_err(failed("looking into the directory"))?);
     let mut summary = RepairSummary::default();
     for tree in &source.trees {
         let mut copy = TreeCopy {
             source: &source,
             tree,
-            doubts: Doubts::new(&tree.doubts),
+            unreadable: UnreadableRanges::new(&tree.unreadable),
             options,
             tally: &mut tally,
             summary: &mut summary,
         };
-        copy.run(&spaces, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
+        copy.run(&trees, &journal).map_err(|error| OpenError::Io { dir: into.to_owned(), what: error.to_string() })?;
     }
     let mut shards = BTreeSet::new();
-    let copied = bodies::check(dir, &mut tally, |path, id| {
+    let copied = blob_files::check(dir, &mut tally, |path, id| {
         summary.blob_files += 1;
         shards.insert(id.0[0]);
         copy_synced(path, &folders::shard(&folders::root(into), id.0[0]).join(id.hex()))
     });
     copied.and_then(|()| sync_folders(into, &shards)).map_err(failed("copying blobs"))?;
+    // The manifest and `format` come last: until then a start refuses the target.
     let named =
-        ManifestFile::new(into, manifest).and_then(|file| file.change(|manifest| manifest.trees = spaces.versions()));
+        ManifestFile::new(into, manifest).and_then(|file| file.change(|manifest| manifest.trees = trees.versions()));
     named.and_then(|()| format::create(into)).map_err(failed("writing the manifest"))?;
     summary.found = tally.finish();
     Ok(summary)
 }
 
-/// The target must be empty, and outside of what is read.
+/// Refuses a target that is not empty, or lies in the source directory.
 fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
     let absolute = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     let failed = |error| OpenError::io(into, "looking into the directory", &error);
@@ -122,35 +124,36 @@ fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// One tree on its way.
+/// The copy of one tree.
 struct TreeCopy<'a, 'w> {
-    source: &'a Source,
+    source: &'a SourceDirectory,
     tree: &'a SourceTree,
-    doubts: Doubts<'a>,
+    unreadable: UnreadableRanges<'a>,
     options: RepairOptions,
-    tally: &'a mut Tally<'w>,
+    tally: &'a mut InspectionTally<'w>,
     summary: &'a mut RepairSummary,
 }
 
 impl TreeCopy<'_, '_> {
-    fn run(&mut self, spaces: &Spaces, journal: &JournalEntries) -> lsm_tree::Result<()> {
-        let target = spaces.tree(self.tree.space);
+    fn run(&mut self, trees: &Trees, journal: &JournalEntries) -> lsm_tree::Result<()> {
+        let target = trees.tree(self.tree.id);
         let entries = NewestEntries::new(self.tree, journal).filter_map(|entry| match entry {
             Ok(entry) => self.keep(entry).map(Ok),
             Err(error) => Some(Err(lsm_tree::Error::Io(error))),
         });
-        let written = target.below.flush_to_tables(entries)?;
+        let written = target.lsm.flush_to_tables(entries)?;
         let Some((tables, blob_files)) = written else { return Ok(()) };
-        if self.tree.space == Space::Bulk {
+        if self.tree.id == TreeId::Bulk {
+            // lsm-tree syncs files of large values, not their names, which the version below needs.
             sync_dir(&target.dir.join("blobs"))?;
         }
         match tables.is_empty() {
             true => Ok(()),
-            false => target.below.register_tables(&tables, blob_files.as_deref(), None, &[], 0),
+            false => target.lsm.register_tables(&tables, blob_files.as_deref(), None, &[], 0),
         }
     }
 
-    /// The entry as it is written; `None` when there is nothing to write.
+    /// The entry to write; `None` for a removed, unreadable or doubtful one.
     fn keep(&mut self, entry: FoundEntry) -> Option<InternalValue> {
         let value = match self.is_doubtful(&entry) && !self.options.keep_older {
             true => None,
@@ -162,16 +165,16 @@ impl TreeCopy<'_, '_> {
         Some(InternalValue::from_components(key, value, entry.seqno, ValueType::Value))
     }
 
-    /// Reports a key of which a newer version may be lost. One that was removed is not there either way.
+    /// Reports a key that may have lost a newer version. A removed key is absent either way and not reported.
     fn is_doubtful(&mut self, entry: &FoundEntry) -> bool {
-        let doubt = self.doubts.of(&entry.key, entry.seqno, entry.origin);
-        let Some(doubt) = doubt.filter(|_| !matches!(entry.value, FoundValue::Removed)) else { return false };
+        let range = self.unreadable.of(&entry.key, entry.seqno, entry.origin);
+        let Some(range) = range.filter(|_| !matches!(entry.value, FoundValue::Removed)) else { return false };
         let what = match self.options.keep_older {
             true => "a newer version may be lost with it; the version found elsewhere is copied",
             false => "a newer version may be lost with it; the version found elsewhere is left out",
         };
-        let key = KeyAddress::new(self.tree.space, &entry.key);
-        self.tally.damage(&doubt.path, what, vec![LostKeys::Key(key)]);
+        let key = KeyAddress::new(self.tree.id, &entry.key);
+        self.tally.damage(&range.path, what, vec![LostKeys::Key(key)]);
         self.summary.doubtful_keys += 1;
         true
     }
@@ -179,16 +182,16 @@ impl TreeCopy<'_, '_> {
     fn value(&mut self, entry: &FoundEntry) -> Option<Bytes> {
         let place = match &entry.value {
             FoundValue::Removed => return None,
-            FoundValue::Here(value) => return Some(value.clone()),
-            FoundValue::Elsewhere(place) => place,
+            FoundValue::Inline(value) => return Some(value.clone()),
+            FoundValue::Separated(place) => place,
         };
         let folder = self.source.values_folder();
-        let (file, read) = match ValuePlace::decode(place) {
+        let (file, read) = match ValueHandle::decode(place) {
             Some(place) => (folder.join(place.file.to_string()), place.read(&folder, &entry.key)),
             None => (folder.clone(), Err(("the place of a value is damaged".to_owned(), None))),
         };
         read.map_err(|(what, owner)| {
-            let key = KeyAddress::new(self.tree.space, &entry.key).owned_by(owner);
+            let key = KeyAddress::new(self.tree.id, &entry.key).owned_by(owner);
             self.tally.damage(&file, what, vec![LostKeys::Key(key)]);
         })
         .ok()

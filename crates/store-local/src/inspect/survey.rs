@@ -1,4 +1,4 @@
-//! Which files of a data directory must be there, and which of them are whole.
+//! Surveys a data directory: the files that must exist, and their damage.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,64 +9,64 @@ use std::path::Path;
 use bytes::Bytes;
 use lsm_tree::Table;
 
-use super::Tally;
+use super::InspectionTally;
 use super::address::{KeyAddress, LostKeys};
-use super::doubt::Doubt;
 use super::journals::{JournalEntries, SourceJournal};
+use super::large_values::ValueHandle;
 use super::newest::{FoundValue, NewestEntries};
 use super::tables::{KeyBounds, TablePart, TableReader};
-use super::values::ValuePlace;
-use crate::format::{self, Found};
-use crate::manifest::{self, Manifest};
+use super::unreadable::UnreadableRange;
+use crate::format::{self, DirectoryState};
+use crate::manifest::{self, EngineManifest};
 use crate::open::{OpenError, lock_file};
 use crate::precheck::{self, open_table};
-use crate::proof::{OTHER_BYTES, checksum_of};
-use crate::spaces::Space;
 use crate::synced;
+use crate::trees::TreeId;
+use crate::verified_tables::{OTHER_BYTES, checksum_of};
 use crate::version_file::{self, TreeFile, TreeFiles};
 
-/// A data directory as it was found.
-pub(super) struct Source {
+/// The surveyed data directory.
+pub(super) struct SourceDirectory {
     dir: std::path::PathBuf,
     pub(super) trees: Vec<SourceTree>,
     journal: SourceJournal,
 }
 
-/// A tree as it was found.
+/// A surveyed tree.
 pub(super) struct SourceTree {
-    pub(super) space: Space,
-    /// Tables of which something can be read.
+    pub(super) id: TreeId,
+    /// Tables with readable entries.
     pub(super) tables: Vec<SourceTable>,
-    /// Keys of which a newer version may be lost.
-    pub(super) doubts: Vec<Doubt>,
-    /// Files of large values that are not whole.
+    /// Ranges of keys that may have lost a newer version.
+    pub(super) unreadable: Vec<UnreadableRange>,
+    /// Damaged files of large values.
     damaged_values: BTreeSet<u64>,
-    /// The greatest sequence number in its tables.
+    /// The greatest sequence number in the tables.
     newest: Option<u64>,
 }
 
-/// A table of which something can be read.
+/// A table with readable entries.
 pub(super) struct SourceTable {
     pub(super) file: TreeFile,
     pub(super) first: Bytes,
     pub(super) last: Bytes,
 }
 
-/// What is known of a table after it was read.
+/// The result of reading a table.
 #[derive(Default)]
 struct SurveyedTable {
-    /// Its first and its last key, as far as they can be read.
+    /// The first and the last readable key.
     keys: Option<(Bytes, Bytes)>,
-    /// First and last key as the table itself says.
+    /// The first and the last key by the table's metadata.
     range: Option<(Bytes, Bytes)>,
     newest: Option<u64>,
     opened: Option<Table>,
-    /// What is wrong with it.
+    /// The damage.
     damage: Option<String>,
     lost: Vec<KeyBounds>,
 }
 
-/// The lock of a directory, if there is one: a server that runs holds it. Made only by servers.
+/// Takes the lock of a directory, if its file exists: a running server holds it. Only servers create the file.
 pub(super) fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
     match File::open(dir.join("LOCK")) {
         Ok(file) => lock_file(dir, file).map(Some),
@@ -75,15 +75,15 @@ pub(super) fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
     }
 }
 
-impl Source {
-    /// Reads everything but blob files, and reports what is damaged.
+impl SourceDirectory {
+    /// Reads everything but blob files, and reports damage.
     ///
     /// # Errors
     /// `UnknownFormat`, `Io`.
-    pub(super) fn survey(dir: &Path, tally: &mut Tally<'_>) -> Result<Self, OpenError> {
+    pub(super) fn survey(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<Self, OpenError> {
         let failed = |what: &'static str| move |error: io::Error| OpenError::io(dir, what, &error);
         check_format(dir, tally)?;
-        tally.file();
+        tally.count_file();
         let manifest = match manifest::read(dir).map_err(failed("reading the manifest"))? {
             Some(Ok(manifest)) => Some(manifest),
             Some(Err(_)) => {
@@ -99,9 +99,9 @@ impl Source {
         let journal =
             SourceJournal::survey(dir, manifest.as_ref(), synced, tally).map_err(failed("reading the journal"))?;
         let manifest = manifest.unwrap_or_default();
-        let trees = Space::ALL.into_iter().map(|space| survey_tree(dir, space, &manifest, tally));
+        let trees = TreeId::ALL.into_iter().map(|tree_id| survey_tree(dir, tree_id, &manifest, tally));
         let trees = trees.collect::<io::Result<Vec<_>>>().map_err(failed("reading tables"))?;
-        // What a start looks at beside that: files that are none of the engine's, folders that are missing.
+        // A start checks more: foreign files, missing folders.
         if tally.is_whole()
             && let Err(what) = precheck::check(&dir.join("rows"), manifest.trees)
         {
@@ -115,17 +115,17 @@ impl Source {
     /// # Errors
     /// `Io`.
     pub(super) fn journal_entries(&self) -> Result<JournalEntries, OpenError> {
-        let persisted = Space::ALL.map(|space| self.trees[space as usize].newest);
+        let persisted = TreeId::ALL.map(|tree_id| self.trees[tree_id as usize].newest);
         let entries = self.journal.entries(&self.dir, persisted);
         entries.map_err(|error| OpenError::io(&self.dir, "reading the journal", &error))
     }
 
-    /// Reports which keys have their values in damaged files.
+    /// Reports the keys whose large values are damaged.
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn check_large_values(&self, tally: &mut Tally<'_>) -> Result<(), OpenError> {
-        let tree = &self.trees[Space::Bulk as usize];
+    pub(super) fn check_large_values(&self, tally: &mut InspectionTally<'_>) -> Result<(), OpenError> {
+        let tree = &self.trees[TreeId::Bulk as usize];
         if tree.damaged_values.is_empty() {
             return Ok(());
         }
@@ -133,31 +133,31 @@ impl Source {
         let journal = self.journal_entries()?;
         for entry in NewestEntries::new(tree, &journal) {
             let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
-            let FoundValue::Elsewhere(place) = &entry.value else { continue };
-            let Some(place) = ValuePlace::decode(place) else { continue };
+            let FoundValue::Separated(place) = &entry.value else { continue };
+            let Some(place) = ValueHandle::decode(place) else { continue };
             if !tree.damaged_values.contains(&place.file) {
                 continue;
             }
             if let Err((what, owner)) = place.read(&folder, &entry.key) {
-                let key = KeyAddress::new(Space::Bulk, &entry.key).owned_by(owner);
+                let key = KeyAddress::new(TreeId::Bulk, &entry.key).owned_by(owner);
                 tally.damage(&folder.join(place.file.to_string()), what, vec![LostKeys::Key(key)]);
             }
         }
         Ok(())
     }
 
-    /// Where the large values of the bulk tree are.
+    /// The folder of the bulk tree's large values.
     pub(super) fn values_folder(&self) -> std::path::PathBuf {
-        self.dir.join("rows").join(Space::Bulk.name()).join("blobs")
+        self.dir.join("rows").join(TreeId::Bulk.name()).join("blobs")
     }
 }
 
-fn check_format(dir: &Path, tally: &mut Tally<'_>) -> Result<(), OpenError> {
-    tally.file();
+fn check_format(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<(), OpenError> {
+    tally.count_file();
     let path = dir.join("format");
     match format::find(dir) {
-        Ok(Found::Ours) => Ok(()),
-        Ok(Found::Nothing) => Err(OpenError::Io { dir: dir.to_owned(), what: "it holds no data".to_owned() }),
+        Ok(DirectoryState::Data) => Ok(()),
+        Ok(DirectoryState::Empty) => Err(OpenError::Io { dir: dir.to_owned(), what: "it holds no data".to_owned() }),
         Err(OpenError::UnknownFormat { .. }) if !path.exists() => {
             tally.damage(&path, "it is missing", Vec::new());
             Ok(())
@@ -171,42 +171,47 @@ fn check_format(dir: &Path, tally: &mut Tally<'_>) -> Result<(), OpenError> {
 }
 
 /// The last group known to be on disk.
-fn check_synced(dir: &Path, tally: &mut Tally<'_>) -> io::Result<u64> {
+fn check_synced(dir: &Path, tally: &mut InspectionTally<'_>) -> io::Result<u64> {
     let path = dir.join("synced");
     let bytes = match fs::read(&path) {
-        // A start writes it anew.
+        // A start creates the file again.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         bytes => bytes?,
     };
-    tally.file();
+    tally.count_file();
     Ok(synced::decode(bytes.into()).unwrap_or_else(|_| {
         tally.damage(&path, "it is damaged; no key is hit, and a start writes it anew", Vec::new());
         0
     }))
 }
 
-fn survey_tree(dir: &Path, space: Space, manifest: &Manifest, tally: &mut Tally<'_>) -> io::Result<SourceTree> {
-    let folder = dir.join("rows").join(space.name());
-    let (files, are_named) = tree_files(&folder, manifest.trees[space as usize], tally)?;
+fn survey_tree(
+    dir: &Path,
+    tree_id: TreeId,
+    manifest: &EngineManifest,
+    tally: &mut InspectionTally<'_>,
+) -> io::Result<SourceTree> {
+    let folder = dir.join("rows").join(tree_id.name());
+    let (files, are_named) = tree_files(&folder, manifest.trees[tree_id as usize], tally)?;
     let mut damaged_values = BTreeSet::new();
     for file in &files.blob_files {
         let Some(what) = check_file(file, tally)? else { continue };
         damaged_values.insert(file.id);
-        // Of a file that no version names, each value says whether it is whole.
+        // The checksum of a file that no version names is unknown: the checks of its values decide.
         if are_named {
             tally.damage(&file.path, what, Vec::new());
         }
     }
     let surveyed = files.tables.iter().map(|file| Ok((file, survey_table(file, tally)?)));
     let surveyed = surveyed.collect::<io::Result<Vec<_>>>()?;
-    let mut tree = SourceTree { space, tables: Vec::new(), doubts: Vec::new(), damaged_values, newest: None };
+    let mut tree = SourceTree { id: tree_id, tables: Vec::new(), unreadable: Vec::new(), damaged_values, newest: None };
     for (at, (file, table)) in surveyed.iter().enumerate() {
         tree.newest = tree.newest.max(table.newest);
         if let Some(what) = &table.damage {
-            let lost = table.lost.iter().map(|bounds| narrowed(bounds, at, &surveyed)).collect::<Vec<_>>();
-            let ranges = lost.iter().map(|(from, to)| LostKeys::range(space, from, to)).collect();
+            let lost = table.lost.iter().map(|bounds| narrow_bounds(bounds, at, &surveyed)).collect::<Vec<_>>();
+            let ranges = lost.iter().map(|(from, to)| LostKeys::range(tree_id, from, to)).collect();
             tally.damage(&file.path, what, ranges);
-            tree.doubts.extend(lost.into_iter().map(|bounds| Doubt {
+            tree.unreadable.extend(lost.into_iter().map(|bounds| UnreadableRange {
                 path: file.path.clone(),
                 bounds,
                 newest: table.opened.as_ref().map(Table::get_highest_seqno),
@@ -221,18 +226,18 @@ fn survey_tree(dir: &Path, space: Space, manifest: &Manifest, tally: &mut Tally<
     Ok(tree)
 }
 
-/// The files of a tree: those that its current version names; where that is damaged, those of the last version that can be
-/// read; else all that are there. Answers, too, whether a version names them: only then their checksums are known.
-fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<(TreeFiles, bool)> {
-    tally.file();
+/// The files of a tree: those of its current version; if that is damaged, those of the last readable version; else all existing
+/// ones. Returns, too, whether a version names them: only then their checksums are known.
+fn tree_files(folder: &Path, version: u64, tally: &mut InspectionTally<'_>) -> io::Result<(TreeFiles, bool)> {
+    tally.count_file();
     let current = folder.join("current");
     let what = match version_file::read(folder) {
         Ok(files) if files.version >= version => return Ok((files, true)),
         Ok(files) => format!("it names version {}, {version} was on disk", files.version),
         Err(what) => what.replace(&format!("{}: ", current.display()), ""),
     };
-    let versions = numbered(folder, "v")?;
-    if let Some(files) = versions.iter().rev().find_map(|version| version_file::read_unproven(folder, *version)) {
+    let versions = list_numbered(folder, "v")?;
+    if let Some(files) = versions.iter().rev().find_map(|version| version_file::read_unverified(folder, *version)) {
         let what = format!("{what}; the tables are taken from v{}", files.version);
         tally.damage(&current, what, Vec::new());
         return Ok((files, true));
@@ -240,7 +245,7 @@ fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<
     let what = format!("{what}; all files that are there are taken for its tables: removed keys may be back");
     tally.damage(&current, what, Vec::new());
     let all = |name: &str| -> io::Result<Vec<TreeFile>> {
-        let ids = numbered(&folder.join(name), "")?;
+        let ids = list_numbered(&folder.join(name), "")?;
         let file = |id: u64| folder.join(name).join(id.to_string());
         let files =
             ids.into_iter().map(|id| TreeFile { id, path: file(id), checksum: 0, global_seqno: 0, place: None });
@@ -249,8 +254,8 @@ fn tree_files(folder: &Path, version: u64, tally: &mut Tally<'_>) -> io::Result<
     Ok((TreeFiles { version: 0, tables: all("tables")?, blob_files: all("blobs")? }, false))
 }
 
-/// Numbers of the files in a folder with this before the number, ascending.
-fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+/// The numbers in the names of a folder's files that begin with `prefix`, ascending.
+fn list_numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -266,22 +271,22 @@ fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Reads a file to its end and compares its checksum; answers what is wrong.
-fn check_file(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<Option<String>> {
-    tally.file();
+/// Reads a file to its end and compares its checksum; returns the damage.
+fn check_file(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<Option<String>> {
+    tally.count_file();
     let mut opened = match File::open(&file.path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some("it is missing".to_owned())),
         Err(error) => return Err(error),
     };
-    Ok(match checksum_of(&mut opened, |count| tally.read(count)) {
+    Ok(match checksum_of(&mut opened, |count| tally.count_bytes(count)) {
         Ok(checksum) if checksum == file.checksum => None,
         Ok(_) => Some(OTHER_BYTES.to_owned()),
         Err(error) => Some(format!("it cannot be read: {error}")),
     })
 }
 
-fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTable> {
+fn survey_table(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<SurveyedTable> {
     let wrong = check_file(file, tally)?;
     if wrong.is_none()
         && let Ok(table) = open_table(file)
@@ -302,7 +307,7 @@ fn survey_table(file: &TreeFile, tally: &mut Tally<'_>) -> io::Result<SurveyedTa
     let mut table = read_blocks(reader);
     table.range = opened.as_ref().map(key_range);
     table.newest = table.newest.max(opened.as_ref().map(Table::get_highest_seqno));
-    // Without a checksum to compare, the blocks say whether it is whole.
+    // Without a known checksum, the checks of the blocks decide.
     let is_whole = file.place.is_none() && opened.is_some() && table.lost.is_empty();
     table.damage = (!is_whole).then(|| match (table.blocks_damaged(), opened.is_some()) {
         (true, _) => format!("{what}: entries cannot be read"),
@@ -320,7 +325,7 @@ impl SurveyedTable {
     }
 }
 
-/// Reads all blocks; answers the keys, and where those of damaged blocks lie.
+/// Reads all blocks; returns the range of readable keys, and the ranges of damaged blocks.
 fn read_blocks(reader: TableReader) -> SurveyedTable {
     let mut table = SurveyedTable::default();
     let mut was_damaged = false;
@@ -353,8 +358,8 @@ fn key_range(table: &Table) -> (Bytes, Bytes) {
     (Bytes::copy_from_slice(range.min()), Bytes::copy_from_slice(range.max()))
 }
 
-/// Closes open ends by what the table says of itself, else by the tables beside it in its run.
-fn narrowed(bounds: &KeyBounds, at: usize, tables: &[(&TreeFile, SurveyedTable)]) -> KeyBounds {
+/// Closes open ends of a range by the table's metadata, else by its neighbours in the run.
+fn narrow_bounds(bounds: &KeyBounds, at: usize, tables: &[(&TreeFile, SurveyedTable)]) -> KeyBounds {
     let (file, table) = &tables[at];
     let is_beside = |other: &&(&TreeFile, SurveyedTable)| file.place.is_some() && other.0.place == file.place;
     let (mut from, mut to) = bounds.clone();
@@ -366,10 +371,10 @@ fn narrowed(bounds: &KeyBounds, at: usize, tables: &[(&TreeFile, SurveyedTable)]
         };
     }
     if to == Bound::Unbounded {
-        let behind = || tables[at + 1..].iter().filter(is_beside).find_map(|other| other.1.keys.clone());
+        let after = || tables[at + 1..].iter().filter(is_beside).find_map(|other| other.1.keys.clone());
         to = match &table.range {
             Some((_, last)) => Bound::Included(last.clone()),
-            None => behind().map_or(to, |(first, _)| Bound::Excluded(first)),
+            None => after().map_or(to, |(first, _)| Bound::Excluded(first)),
         };
     }
     (from, to)

@@ -1,12 +1,11 @@
-//! Reads a table block by block, whether it is whole or not.
+//! Reads a table block by block, whole or damaged.
 //!
 //! ```text
 //! block, block, …, index, filter, description, trailer      each block: header with its lengths and its checksum, entries
 //! ```
-//! The entries lie at the front, one block behind the other, so they are read without the index, the filter and the
-//! description. A block whose header passes and whose bytes do not is left out alone. Behind a damaged header the index tells
-//! where the next block begins; where the index is damaged, too, the rest of the table is lost: bytes that look like a block
-//! may be part of a value.
+//! The data blocks are at the front, one after the other, so the reader needs no index, filter or metadata. A block with a good
+//! header and bad bytes is skipped alone. After a damaged header the index gives the offset of the next block; if the index is
+//! damaged, too, the rest of the table is lost: bytes that look like a block may be part of a value.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,35 +26,35 @@ use crate::archive;
 use crate::precheck::open_table;
 use crate::version_file::TreeFile;
 
-/// Keys that damage may hit.
+/// The range of the keys that damage may hit.
 pub(super) type KeyBounds = (Bound<Bytes>, Bound<Bytes>);
 
-/// A table on its way through.
+/// The reader of one table.
 pub(super) struct TableReader {
     file: File,
     global_seqno: u64,
     compression: CompressionType,
-    /// Where each block begins, and its last key; `None`: the index is damaged.
+    /// The offset and the last key of each block; `None`: the index is damaged.
     index: Option<Vec<(u64, Bytes)>>,
-    /// Where the blocks end, if that is known.
+    /// The end of the data blocks, if known.
     end: Option<u64>,
     at: u64,
     last: Option<Bytes>,
 }
 
-/// What comes next in a table.
+/// The next part of a table.
 pub(super) enum TablePart {
     /// The entries of a block.
     Entries(VecDeque<InternalValue>),
-    /// A block that cannot be read, and where its keys lie; the next part settles an open end.
+    /// An unreadable block, with the range of its keys; the next part closes an open end.
     Damaged(KeyBounds),
 }
 
 impl TableReader {
-    /// Opens a table; it need not be whole.
+    /// Opens a table, whole or damaged.
     ///
     /// # Errors
-    /// What the machine answers.
+    /// Any I/O error.
     pub(super) fn open(file: &TreeFile) -> io::Result<(Self, Option<Table>)> {
         let table = open_table(file).ok();
         let path: &PathBuf = &file.path;
@@ -78,7 +77,7 @@ impl TableReader {
         Ok((reader, table))
     }
 
-    /// All blocks of a table are written the same way; one that is shorter than its entries says that it is compressed.
+    /// All blocks of a table have one compression; a block shorter than its entries is compressed.
     fn guess_compression(&self) -> CompressionType {
         let mut at = 0;
         while let Some(header) = self.header(at) {
@@ -90,7 +89,7 @@ impl TableReader {
         CompressionType::None
     }
 
-    /// The header of a data block, if there is a whole one.
+    /// The header at `at`, if it is a whole one of a data block.
     fn header(&self, at: u64) -> Option<Header> {
         if self.end.is_some_and(|end| at >= end) {
             return None;
@@ -104,7 +103,7 @@ impl TableReader {
         Header::decode_from(&mut &bytes[..]).ok()
     }
 
-    /// Whether the entries end here as they should.
+    /// Whether the data blocks end here.
     fn is_at_end(&self) -> bool {
         match self.end {
             Some(end) => self.at >= end,
@@ -112,10 +111,10 @@ impl TableReader {
         }
     }
 
-    /// Reads the block here; `None` when its bytes are wrong.
+    /// Reads the current block; `None` when its bytes are wrong.
     fn entries(&self, header: &Header) -> Option<VecDeque<InternalValue>> {
         let handle = BlockHandle::new(BlockOffset(self.at), u32::try_from(block_bytes(header)).ok()?);
-        // The engine below panics over entries that make no sense.
+        // lsm-tree panics over entries that do not decode.
         let read = catch_unwind(AssertUnwindSafe(|| {
             let block = DataBlock::new(Block::from_file(&self.file, handle, self.compression).ok()?);
             let entries = block.iter().map(|entry| entry.materialize(block.as_slice()));
@@ -126,7 +125,7 @@ impl TableReader {
         Some(entries)
     }
 
-    /// Steps over the damaged block here; answers where its keys lie.
+    /// Skips the current, damaged block; returns the range of its keys.
     fn skip(&mut self, header: Option<&Header>) -> KeyBounds {
         let from = self.last.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let next = |offset: u64| {
@@ -135,15 +134,16 @@ impl TableReader {
             let here = at.map_or(index.len(), |at| at).checked_sub(1)?;
             Some((at.map(|at| index[at].0), index[here].1.clone()))
         };
-        let (behind, to) = match (next(self.at), header) {
-            (Some((behind, last)), _) => (behind.or(self.end), Bound::Included(last)),
+        let (next_at, to) = match (next(self.at), header) {
+            (Some((next_at, last)), _) => (next_at.or(self.end), Bound::Included(last)),
             (None, Some(header)) => (Some(self.at + block_bytes(header)), Bound::Unbounded),
             (None, None) => (None, Bound::Unbounded),
         };
         if let Bound::Included(last) = &to {
             self.last = Some(last.clone());
         }
-        self.at = behind.unwrap_or(u64::MAX);
+        // Without an offset the rest of the table is lost.
+        self.at = next_at.unwrap_or(u64::MAX);
         (from, to)
     }
 }
@@ -172,7 +172,7 @@ fn block_bytes(header: &Header) -> u64 {
     Header::serialized_len() as u64 + u64::from(header.data_length)
 }
 
-/// Where the blocks of a table begin, and their last keys; `None` when a part of the index is damaged.
+/// The offsets and last keys of a table's blocks; `None` when a part of the index is damaged.
 fn read_index(table: &Table, path: &PathBuf) -> Option<Vec<(u64, Bytes)>> {
     let file = File::open(path).ok()?;
     let compression = table.metadata.index_block_compression;

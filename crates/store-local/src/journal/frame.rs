@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! header  "LRDJ" · version u8 · number u64 · first group u64 · chain u64 · checksum u64 of all before
-//! frame   "LRGR" · checksum u64 of all behind it · payload length u32 · group u64 · chain u64 · synced u64 · seqno u64 · payload
-//! payload per write: tag u8 (space × 2, + 1: a value follows) · key length u16 · [value length u32] · key · [value]
+//! frame   "LRGR" · checksum u64 of the rest · payload length u32 · group u64 · chain u64 · synced u64 · seqno u64 · payload
+//! payload per write: tag u8 (tree × 2, + 1: a value follows) · key length u16 · [value length u32] · key · [value]
 //! ```
-//! `chain` is the checksum of the frame before, so a frame fits behind one other frame only. `synced` is the last group that
-//! was on disk when the frame was written: a broken frame at or before it cannot be the torn end of an unsynced write.
+//! `chain` is the checksum of the frame before, so a frame can follow one frame only. `synced` is the last group that was on
+//! disk when the frame was written: a broken frame at or before it cannot be the torn end of an unsynced write.
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use crate::journal::Group;
-use crate::spaces::Space;
+use crate::journal::WriteGroup;
+use crate::trees::TreeId;
 
 const FILE_MAGIC: &[u8; 4] = b"LRDJ";
 const FRAME_MAGIC: [u8; 4] = *b"LRGR";
@@ -21,12 +21,12 @@ const VERSION: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 37;
 /// Bytes of a frame before its payload.
 const FRAME_HEAD_BYTES: usize = 48;
-/// From here on a value is large: a copy of it costs more than a piece of its own.
+/// The least length of a large value: copying it costs more than a slice of its own.
 const LARGE_VALUE_BYTES: usize = 4096;
-/// Where the bytes begin that a frame's checksum covers.
+/// Offset of the bytes that a frame's checksum covers.
 const CHECKED_FROM: usize = 12;
 
-/// What the header of a journal file says.
+/// The header of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
     /// Number of the file.
@@ -38,7 +38,7 @@ pub(crate) struct JournalHeader {
 }
 
 impl JournalHeader {
-    /// Its bytes.
+    /// The header's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(FILE_MAGIC);
@@ -50,7 +50,7 @@ impl JournalHeader {
         out
     }
 
-    /// Reads it back; `None` when the bytes are no header of this version.
+    /// Decodes a header; `None` when the bytes are no header of this version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (checked, checksum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_BYTES - 8);
         let known = checked.starts_with(FILE_MAGIC) && checked[4] == VERSION;
@@ -63,28 +63,28 @@ impl JournalHeader {
 
 /// A frame found in a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
-    /// Its checksum, which the next frame names.
+pub(crate) struct JournalFrame {
+    /// Checksum of the frame; the next frame has it as its chain.
     pub(crate) checksum: u64,
     /// Number of the group.
     pub(crate) group: u64,
     /// Checksum of the frame before.
     pub(crate) chain: u64,
-    /// The last group that was on disk when it was written.
+    /// The last group that was on disk when the frame was written.
     pub(crate) synced: u64,
     /// Sequence number of its writes.
     pub(crate) seqno: u64,
-    /// Its writes, encoded.
+    /// The writes, encoded.
     payload: Bytes,
 }
 
-impl Frame {
+impl JournalFrame {
     /// Bytes of the whole frame.
     pub(crate) fn length(&self) -> usize {
         FRAME_HEAD_BYTES + self.payload.len()
     }
 
-    /// The frame at the start of `bytes`; `None` when there is none that is whole.
+    /// The frame at the start of `bytes`; `None` when there is no whole one.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let head = bytes.get(..FRAME_HEAD_BYTES)?;
         if head[..4] != FRAME_MAGIC {
@@ -101,13 +101,13 @@ impl Frame {
         Some(Self { checksum, group, chain, synced, seqno, payload })
     }
 
-    /// Its writes; `None` when the payload is none, which the checksum rules out.
-    pub(crate) fn writes(&self) -> Option<Vec<(Space, Bytes, Option<Bytes>)>> {
+    /// The writes; `None` when the payload does not decode, which the checksum rules out.
+    pub(crate) fn writes(&self) -> Option<Vec<(TreeId, Bytes, Option<Bytes>)>> {
         let mut writes = Vec::new();
         let mut rest = self.payload.clone();
         while !rest.is_empty() {
             let tag = rest[0];
-            let space = Space::ALL.get(usize::from(tag / 2)).copied()?;
+            let tree_id = TreeId::ALL.get(usize::from(tag / 2)).copied()?;
             let has_value = tag % 2 == 1;
             let head = if has_value { 7 } else { 3 };
             let lengths = rest.get(1..head)?;
@@ -122,76 +122,76 @@ impl Frame {
             let _ = rest.split_to(head);
             let key = rest.split_to(key);
             let value = rest.split_to(value);
-            writes.push((space, key, has_value.then_some(value)));
+            writes.push((tree_id, key, has_value.then_some(value)));
         }
         Some(writes)
     }
 }
 
-/// The frame of a group on its way to the file. Large values are not copied into it: they are written from where they are.
+/// The encoded frame of a group. It does not copy large values: they are written from their own memory.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// Everything but large values.
-    short: Vec<u8>,
-    /// Large values, and behind how many short bytes each stands.
+    inline: Vec<u8>,
+    /// Large values, each with the number of inline bytes before it.
     large: Vec<(usize, Bytes)>,
 }
 
 impl FrameBuffer {
-    /// Makes it the frame of this group; answers the checksum.
-    pub(crate) fn fill(&mut self, group: &Group, chain: u64, synced: u64) -> u64 {
-        let Self { short, large } = self;
-        short.clear();
+    /// Encodes the frame of a group in place of the last one; returns its checksum.
+    pub(crate) fn encode(&mut self, group: &WriteGroup, chain: u64, synced: u64) -> u64 {
+        let Self { inline, large } = self;
+        inline.clear();
         large.clear();
-        short.extend_from_slice(&FRAME_MAGIC);
-        short.extend_from_slice(&[0; CHECKED_FROM]);
+        inline.extend_from_slice(&FRAME_MAGIC);
+        inline.extend_from_slice(&[0; CHECKED_FROM]);
         for number in [group.number, chain, synced, group.seqno] {
-            short.extend_from_slice(&number.to_be_bytes());
+            inline.extend_from_slice(&number.to_be_bytes());
         }
-        for (space, key, value) in &group.writes {
-            short.push(*space as u8 * 2 + u8::from(value.is_some()));
-            // Keys are refused above 65,535 bytes, batches far below 4 GiB: neither length is cut.
-            short.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        for (tree_id, key, value) in &group.writes {
+            inline.push(*tree_id as u8 * 2 + u8::from(value.is_some()));
+            // The store refuses keys above 65,535 bytes and batches far below 4 GiB, so neither length is truncated.
+            inline.extend_from_slice(&(key.len() as u16).to_be_bytes());
             if let Some(value) = value {
-                short.extend_from_slice(&(value.len() as u32).to_be_bytes());
+                inline.extend_from_slice(&(value.len() as u32).to_be_bytes());
             }
-            short.extend_from_slice(key);
+            inline.extend_from_slice(key);
             match value {
-                Some(value) if value.len() >= LARGE_VALUE_BYTES => large.push((short.len(), value.clone())),
-                value => short.extend_from_slice(value.as_deref().unwrap_or_default()),
+                Some(value) if value.len() >= LARGE_VALUE_BYTES => large.push((inline.len(), value.clone())),
+                value => inline.extend_from_slice(value.as_deref().unwrap_or_default()),
             }
         }
         let payload = (self.length() - FRAME_HEAD_BYTES) as u32;
-        self.short[12..16].copy_from_slice(&payload.to_be_bytes());
+        self.inline[12..16].copy_from_slice(&payload.to_be_bytes());
         let checksum = self.checksum();
-        self.short[4..12].copy_from_slice(&checksum.to_be_bytes());
+        self.inline[4..12].copy_from_slice(&checksum.to_be_bytes());
         checksum
     }
 
     /// Bytes of the whole frame.
     pub(crate) fn length(&self) -> usize {
-        self.short.len() + self.large.iter().map(|(_, value)| value.len()).sum::<usize>()
+        self.inline.len() + self.large.iter().map(|(_, value)| value.len()).sum::<usize>()
     }
 
-    /// Its bytes, in order.
+    /// The frame's bytes, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(0).chain(self.large.iter().map(|(at, _)| *at));
-        let ends = self.large.iter().map(|(at, _)| *at).chain([self.short.len()]);
+        let ends = self.large.iter().map(|(at, _)| *at).chain([self.inline.len()]);
         let values = self.large.iter().map(|(_, value)| &value[..]).chain([&[][..]]);
-        let short = begins.zip(ends).map(|(begin, end)| &self.short[begin..end]);
-        short.zip(values).flat_map(|(short, value)| [short, value]).filter(|piece| !piece.is_empty())
+        let inline = begins.zip(ends).map(|(begin, end)| &self.inline[begin..end]);
+        inline.zip(values).flat_map(|(inline, value)| [inline, value]).filter(|piece| !piece.is_empty())
     }
 
-    /// Lets the large values go, and what is more than `kept` bytes of its own memory.
+    /// Drops the large values, and its own memory above `kept` bytes.
     pub(crate) fn shrink(&mut self, kept: usize) {
         self.large.clear();
-        self.short.clear();
-        self.short.shrink_to(kept);
+        self.inline.clear();
+        self.inline.shrink_to(kept);
     }
 
     fn checksum(&self) -> u64 {
         if self.large.is_empty() {
-            return xxh3_64(&self.short[CHECKED_FROM..]);
+            return xxh3_64(&self.inline[CHECKED_FROM..]);
         }
         let mut checksum = Xxh3Default::new();
         let mut before = CHECKED_FROM;
@@ -204,8 +204,8 @@ impl FrameBuffer {
     }
 }
 
-/// Where the next frame of a damaged file may begin: the first mark at or behind `from`.
-pub(crate) fn next_mark(bytes: &[u8], from: usize) -> Option<usize> {
+/// Where the next frame of a damaged file may begin: the first frame magic at or after `from`.
+pub(crate) fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     rest.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC).map(|at| from + at)
 }
@@ -221,24 +221,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn group() -> impl Strategy<Value = Group> {
+    fn group() -> impl Strategy<Value = WriteGroup> {
         let bytes = |max| proptest::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
-        let space = (0_usize..3).prop_map(|at| Space::ALL[at]);
+        let tree_id = (0_usize..3).prop_map(|at| TreeId::ALL[at]);
         let value = prop_oneof![4 => bytes(200), 1 => bytes(3 * LARGE_VALUE_BYTES)];
-        let write = (space, bytes(40), proptest::option::of(value));
+        let write = (tree_id, bytes(40), proptest::option::of(value));
         let writes = proptest::collection::vec(write, 0..8);
-        (any::<u64>(), any::<u64>(), writes).prop_map(|(number, seqno, writes)| Group { number, seqno, writes })
+        (any::<u64>(), any::<u64>(), writes).prop_map(|(number, seqno, writes)| WriteGroup { number, seqno, writes })
     }
 
-    fn encoded(group: &Group, chain: u64, synced: u64) -> (Vec<u8>, u64) {
-        // One that was used before.
+    fn encoded(group: &WriteGroup, chain: u64, synced: u64) -> (Vec<u8>, u64) {
+        // A buffer that held another frame before.
         let mut frame = FrameBuffer::default();
-        frame.fill(
-            &Group { number: 1, seqno: 1, writes: vec![(Space::Bulk, Bytes::new(), Some(vec![1; 9000].into()))] },
+        frame.encode(
+            &WriteGroup { number: 1, seqno: 1, writes: vec![(TreeId::Bulk, Bytes::new(), Some(vec![1; 9000].into()))] },
             0,
             0,
         );
-        let checksum = frame.fill(group, chain, synced);
+        let checksum = frame.encode(group, chain, synced);
         let bytes: Vec<u8> = frame.pieces().flatten().copied().collect();
         assert_eq!(bytes.len(), frame.length());
         (bytes, checksum)
@@ -246,27 +246,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_back(group in group(), chain: u64, synced: u64, behind: Vec<u8>) {
+        fn frames_survive_a_round_trip(group in group(), chain: u64, synced: u64, rest: Vec<u8>) {
             let (mut bytes, checksum) = encoded(&group, chain, synced);
             let length = bytes.len();
-            bytes.extend_from_slice(&behind);
-            let frame = Frame::decode(&bytes.into()).unwrap();
+            bytes.extend_from_slice(&rest);
+            let frame = JournalFrame::decode(&bytes.into()).unwrap();
             prop_assert_eq!((frame.checksum, frame.chain, frame.synced, frame.length()), (checksum, chain, synced, length));
             prop_assert_eq!((frame.group, frame.seqno), (group.number, group.seqno));
             prop_assert_eq!(frame.writes().unwrap(), group.writes);
         }
 
         #[test]
-        fn no_wrong_bit_passes(group in group(), at: proptest::sample::Index, bit in 0_u8..8) {
+        fn a_frame_with_a_flipped_bit_is_refused(group in group(), at: proptest::sample::Index, bit in 0_u8..8) {
             let (mut bytes, _) = encoded(&group, 1, 2);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            prop_assert_eq!(Frame::decode(&bytes.into()), None);
+            prop_assert_eq!(JournalFrame::decode(&bytes.into()), None);
         }
     }
 
     #[test]
-    fn a_header_comes_back_and_no_wrong_bit_of_it_passes() {
+    fn a_header_survives_a_round_trip_and_is_refused_with_a_flipped_bit() {
         let header = JournalHeader { number: 7, first: 1200, chain: 0xfeed };
         let bytes = header.encode();
         assert_eq!((bytes.len(), JournalHeader::decode(&bytes)), (HEADER_BYTES, Some(header)));

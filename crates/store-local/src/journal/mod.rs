@@ -1,13 +1,13 @@
-//! The journal: every group, in order, until its writes are in tables.
+//! The journal (write-ahead log): every group, in order, until its writes are in tables.
 //!
 //! ```text
 //! journal/00000007.jnl   sealed: the manifest names its last group, its checksum and its length
 //! journal/00000008.jnl   active: the committer appends to it and is the only writer
 //! ```
-//! A file is sealed when it is long: it is synced, the next file is made and synced, and the manifest names both before the
-//! first frame goes to the new file. A sealed file goes when every write in it is in a table; the manifest forgets it first.
-//! A start reads the files before it opens anything ([`scan`]): the manifest says which must be there and where they end,
-//! the frames' chain says that none is missing between, and `synced` tells a torn end from a lost one.
+//! The committer seals a long file: it syncs the file, creates and syncs the next one, and names both in the manifest before
+//! the first frame goes to the new file. A sealed file is removed when every write in it is in a table; the manifest forgets it
+//! first. A start reads the files before it opens anything ([`scan`]): the manifest names the files and the ends of the sealed
+//! ones, the chain of frames shows a gap, and `synced` tells a torn end from a lost one.
 
 mod file;
 mod frame;
@@ -15,45 +15,45 @@ mod scan;
 
 use bytes::Bytes;
 
-use crate::spaces::Space;
+use crate::trees::TreeId;
 
-pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestedJournal, path};
+pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestJournal, path};
 #[cfg(test)]
 pub(crate) use frame::FrameBuffer;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};
 pub(crate) use scan::{replay, scan};
 
-/// Writes of one group, applied whole.
+/// The writes of one group, applied whole (RocksDB: write group).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// Its number: one more than the number of the group before it.
+pub(crate) struct WriteGroup {
+    /// Number: one more than that of the group before.
     pub(crate) number: u64,
-    /// Sequence number of its writes: greater than that of any write before.
+    /// Sequence number of all its writes: greater than that of any earlier write.
     pub(crate) seqno: u64,
-    /// Its writes (`None`: removes), each key at most once.
-    pub(crate) writes: Vec<(Space, Bytes, Option<Bytes>)>,
+    /// The writes, each key at most once; `None` removes the key.
+    pub(crate) writes: Vec<(TreeId, Bytes, Option<Bytes>)>,
 }
 
-/// Why a group was not written.
+/// The reason why a group was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
     /// The disk has no room; nothing of the group remains.
     #[error("the disk is full")]
     Full,
-    /// It failed, and may be written in part: nothing may be written after it.
+    /// The group may be written in part: no group may follow it.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Where groups go.
+/// The log that the committer writes to; a port, so that tests can make it fail.
 pub(crate) trait Journal: Send {
-    /// Appends a group: it survives the end of the process afterwards.
+    /// Appends a group. It then survives the end of the process, not yet a power cut.
     ///
     /// # Errors
-    /// `Full`: nothing of it remains. `Failed`: a part of it may remain.
-    fn append(&mut self, group: &Group) -> Result<(), JournalError>;
+    /// `Full`: nothing of the group remains. `Failed`: a part of it may remain.
+    fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError>;
 
-    /// Returns when all groups so far are on disk.
+    /// Syncs: all groups so far are on disk once this returns.
     ///
     /// # Errors
     /// `Failed`.

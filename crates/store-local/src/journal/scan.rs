@@ -1,5 +1,5 @@
-//! Reads the journal before anything is opened: all that the manifest names is there, whole and in one chain, or the start
-//! is refused and says what is missing. Nothing is changed here.
+//! Reads the journal before a start opens anything. Every file that the manifest names must exist, whole and in one chain;
+//! otherwise the start is refused and names the missing groups. The scan changes nothing.
 
 use std::fs;
 use std::io;
@@ -7,23 +7,23 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::journal::file::{JournalEnd, ManifestedJournal, path};
-use crate::journal::frame::{Frame, HEADER_BYTES, JournalHeader, next_mark};
+use crate::journal::file::{JournalEnd, ManifestJournal, path};
+use crate::journal::frame::{HEADER_BYTES, JournalFrame, JournalHeader, next_magic};
 
-/// What the scan of all files found.
+/// The result of a scan of all files.
 #[derive(Debug)]
 pub(crate) struct JournalScan {
-    /// The active file and where its whole frames end.
+    /// The active file and the end of its whole frames.
     pub(crate) active: (JournalHeader, JournalEnd),
-    /// What is damaged, a line each; empty when nothing is missing.
+    /// One line for each damaged file; empty when nothing is missing.
     pub(crate) damage: Vec<String>,
 }
 
 /// Reads all files that the manifest names. `synced` is the last group known to be on disk.
 ///
 /// # Errors
-/// What the machine answers, except that a file is not there: that is damage.
-pub(crate) fn scan(dir: &Path, journals: &[ManifestedJournal], synced: u64) -> io::Result<JournalScan> {
+/// Any I/O error, except that a file is missing: that is damage.
+pub(crate) fn scan(dir: &Path, journals: &[ManifestJournal], synced: u64) -> io::Result<JournalScan> {
     let mut damage = Vec::new();
     let mut seqno = 0;
     let mut active = None;
@@ -32,12 +32,12 @@ pub(crate) fn scan(dir: &Path, journals: &[ManifestedJournal], synced: u64) -> i
         let bytes = match fs::read(&path) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                damage.push(missing(&path, journal, synced));
+                damage.push(describe_missing(&path, journal, synced));
                 continue;
             }
             Err(error) => return Err(error),
         };
-        let end = match judge(&bytes, journal, synced, seqno) {
+        let end = match check_journal(&bytes, journal, synced, seqno) {
             Ok(end) => end,
             Err(what) => {
                 damage.push(format!("{}: {what}", path.display()));
@@ -52,15 +52,15 @@ pub(crate) fn scan(dir: &Path, journals: &[ManifestedJournal], synced: u64) -> i
     Ok(JournalScan { active, damage })
 }
 
-/// Hands every whole frame of a file to `found`, in order. With `salvage` it goes on behind what is damaged.
+/// Hands every whole frame of a file to `found`, in order. With `salvage` it continues after damaged bytes.
 ///
 /// # Errors
-/// What the machine answers, and what `found` answers.
+/// Any I/O error, and the errors of `found`.
 pub(crate) fn replay<E: From<io::Error>>(
     dir: &Path,
-    journal: &ManifestedJournal,
+    journal: &ManifestJournal,
     salvage: bool,
-    mut found: impl FnMut(&Frame) -> Result<(), E>,
+    mut found: impl FnMut(&JournalFrame) -> Result<(), E>,
 ) -> Result<(), E> {
     let bytes = match fs::read(path(dir, journal.header.number)) {
         Ok(bytes) => Bytes::from(bytes),
@@ -70,12 +70,13 @@ pub(crate) fn replay<E: From<io::Error>>(
     let end = journal.sealed.map_or(bytes.len(), |end| usize::try_from(end.length).unwrap_or(usize::MAX));
     let mut at = HEADER_BYTES;
     while at < end.min(bytes.len()) {
-        match Frame::decode(&bytes.slice(at..)) {
+        match JournalFrame::decode(&bytes.slice(at..)) {
             Some(frame) => {
                 found(&frame)?;
                 at += frame.length();
             }
-            None if salvage => match next_mark(&bytes, at + 1) {
+            // A value may hold the magic: only a frame whose checksum passes counts.
+            None if salvage => match next_magic(&bytes, at + 1) {
                 Some(next) => at = next,
                 None => break,
             },
@@ -85,7 +86,7 @@ pub(crate) fn replay<E: From<io::Error>>(
     Ok(())
 }
 
-fn missing(path: &Path, journal: &ManifestedJournal, synced: u64) -> String {
+fn describe_missing(path: &Path, journal: &ManifestJournal, synced: u64) -> String {
     let first = journal.header.first;
     match journal.sealed {
         Some(end) => format!("{} is missing: groups {first} to {} were in it", path.display(), end.group),
@@ -96,34 +97,36 @@ fn missing(path: &Path, journal: &ManifestedJournal, synced: u64) -> String {
     }
 }
 
-/// Where the frames of a file end, or what is wrong with it.
-fn judge(bytes: &Bytes, journal: &ManifestedJournal, synced: u64, seqno: u64) -> Result<JournalEnd, String> {
+/// The end of the frames of a file, or the line that describes its damage.
+fn check_journal(bytes: &Bytes, journal: &ManifestJournal, synced: u64, seqno: u64) -> Result<JournalEnd, String> {
     let first = journal.header.first;
     if JournalHeader::decode(bytes) != Some(journal.header) {
         let last = journal.sealed.map_or(synced, |end| end.group);
         return Err(match last >= first {
-            true => format!("its header is damaged: groups {first} to {last} cannot be told"),
+            true => format!("its header is damaged: groups {first} to {last} cannot be read"),
             false => "its header is damaged".to_owned(),
         });
     }
-    let end = walk(bytes, &journal.header, seqno);
+    let end = follow_chain(bytes, &journal.header, seqno);
     match journal.sealed {
-        // What lies behind the seal was never part of the journal.
+        // Bytes after the seal were never part of the journal.
         Some(sealed) if end.group >= sealed.group => Ok(sealed),
         Some(sealed) => Err(format!("groups {} to {} are damaged", end.group + 1, sealed.group)),
         None if end.group < synced => Err(format!("groups {} to {synced} are missing", end.group + 1)),
-        None => match known_on_disk(bytes, &end) {
+        // An end that no later frame calls synced is a torn write of a group without a durable reply.
+        None => match last_synced_after(bytes, &end) {
             Some(known) => Err(format!("groups {} to {known} are damaged", end.group + 1)),
             None => Ok(end),
         },
     }
 }
 
-/// The end of the whole frames that follow each other.
-fn walk(bytes: &Bytes, header: &JournalHeader, seqno: u64) -> JournalEnd {
+/// The end of the whole frames in one chain.
+fn follow_chain(bytes: &Bytes, header: &JournalHeader, seqno: u64) -> JournalEnd {
     let mut end = JournalEnd::empty(header, seqno);
     let mut at = HEADER_BYTES;
-    while let Some(frame) = bytes.get(at..).and_then(|_| Frame::decode(&bytes.slice(at..))) {
+    while let Some(frame) = bytes.get(at..).and_then(|_| JournalFrame::decode(&bytes.slice(at..))) {
+        // A frame after a lost one does not continue the chain.
         if frame.chain != end.checksum || frame.group != end.group + 1 {
             break;
         }
@@ -133,12 +136,12 @@ fn walk(bytes: &Bytes, header: &JournalHeader, seqno: u64) -> JournalEnd {
     end
 }
 
-/// The last group behind `end` that a later frame knows to have been on disk: then the end is no torn write.
-fn known_on_disk(bytes: &Bytes, end: &JournalEnd) -> Option<u64> {
+/// The last group after `end` that a later frame calls synced: then the end is no torn write.
+fn last_synced_after(bytes: &Bytes, end: &JournalEnd) -> Option<u64> {
     let mut known = None;
     let mut at = usize::try_from(end.length).ok()?;
-    while let Some(mark) = next_mark(bytes, at) {
-        match Frame::decode(&bytes.slice(mark..)) {
+    while let Some(mark) = next_magic(bytes, at) {
+        match JournalFrame::decode(&bytes.slice(mark..)) {
             Some(frame) => {
                 known = known.max(Some(frame.synced).filter(|synced| *synced > end.group));
                 at = mark + frame.length();

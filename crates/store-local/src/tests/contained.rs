@@ -1,4 +1,4 @@
-//! Damage in tables of a store that runs: it costs the keys in the damaged block, and nothing else.
+//! Damage in tables of a running store: only the keys in the damaged block are lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use larder_store::{Batch, Change, Durability, Kind, Partition, ReadQuery, Row, Store, Table};
 
-use super::{TestClock, call, options};
+use super::{FrozenClock, call, options};
 use crate::{EngineSizes, LocalStore, OpenOptions};
 
 const KEYS: u64 = 2_000;
@@ -17,7 +17,7 @@ fn small(dir: &Path) -> OpenOptions {
 }
 
 fn place(key: u64) -> Partition {
-    Partition::own(Table::Objects, key.to_be_bytes().to_vec())
+    Partition::new(Table::Objects, key.to_be_bytes().to_vec())
 }
 
 async fn put(store: &LocalStore, key: u64, stamp: u64, expires: Option<u64>) -> larder_store::Result<()> {
@@ -40,14 +40,14 @@ fn table(dir: &Path) -> PathBuf {
 /// Makes every table of large values name a file that is not there.
 fn misname_value_files(dir: &Path) -> usize {
     let tables = fs::read_dir(dir.join("rows/bulk/tables")).unwrap().map(|entry| entry.unwrap().path());
-    let harmed = tables.map(|table| {
+    let misnamed = tables.map(|table| {
         let list = sfa::Reader::new(&table).unwrap().toc().section(b"linked_blob_files").unwrap().pos() as usize;
         let mut bytes = fs::read(&table).unwrap();
-        // The first number behind the count is the first file's.
+        // The first file's number follows the count.
         bytes[list + 4] ^= 0x80;
         fs::write(table, bytes).unwrap();
     });
-    harmed.count()
+    misnamed.count()
 }
 
 async fn put_large(store: &LocalStore, round: u8) {
@@ -87,7 +87,7 @@ async fn unreadable(store: &LocalStore) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_damaged_block_once_ended_all_writing_at_the_next_compaction() {
+async fn a_compaction_that_meets_a_damaged_block_does_not_end_writing() {
     let dir = damaged(None).await;
     let mut hit = Vec::new();
     for round in 0..2 {
@@ -110,9 +110,9 @@ async fn a_damaged_block_once_ended_all_writing_at_the_next_compaction() {
 }
 
 #[tokio::test]
-async fn a_damaged_block_once_ended_the_pass_over_expired_rows_for_ever() {
+async fn a_damaged_block_does_not_stop_the_sweep_of_expired_rows() {
     let dir = damaged(Some(2_000_000)).await;
-    let later = Arc::new(TestClock(AtomicU64::new(3_000_000)));
+    let later = Arc::new(FrozenClock(AtomicU64::new(3_000_000)));
     let store = LocalStore::open(OpenOptions { clock: later, ..small(dir.path()) }).unwrap();
     let (mut removed, mut steps) = (0, 0);
     loop {
@@ -128,7 +128,7 @@ async fn a_damaged_block_once_ended_the_pass_over_expired_rows_for_ever() {
 }
 
 #[tokio::test]
-async fn a_wrong_number_in_a_list_of_value_files_once_ended_the_compactor_and_all_writing() {
+async fn a_wrong_number_in_a_list_of_value_files_does_not_end_the_compactor_or_writing() {
     let dir = tempfile::tempdir().unwrap();
     let store = LocalStore::open(small(dir.path())).unwrap();
     put_large(&store, 1).await;

@@ -1,4 +1,4 @@
-//! Journals that were cut, damaged, torn or taken away.
+//! Truncated, damaged, torn and missing journals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{LocalStore, OpenError, manifest};
 
 const GROUPS: u64 = 12;
 
-/// A data directory in which `GROUPS` rows were written and synced one after the other; answers its journal.
+/// Writes and syncs `GROUPS` rows one after the other; returns the path of the journal.
 async fn written(dir: &Path) -> PathBuf {
     let store = LocalStore::open(options(dir)).unwrap();
     for key in 1..=GROUPS {
@@ -37,12 +37,12 @@ fn copy(from: &Path, to: &Path, journal: &Path, bytes: &[u8]) {
     }
 }
 
-/// Opens a directory: all rows are there, or its journal is named as damaged.
+/// Opens a directory: either all rows exist, or the start names its journal as damaged.
 async fn is_whole(dir: &Path) -> bool {
     match LocalStore::open(options(dir)) {
         Ok(store) => {
             for key in 1..=GROUPS {
-                assert!(is_there(&store, key).await, "row {key} is lost and nobody said so");
+                assert!(is_there(&store, key).await, "row {key} is lost silently");
             }
             true
         }
@@ -66,7 +66,7 @@ fn scattered(count: u64, below: usize) -> impl Iterator<Item = usize> {
 }
 
 #[tokio::test]
-async fn no_cut_goes_unnoticed() {
+async fn a_truncated_journal_is_refused_at_every_length() {
     let dir = tempfile::tempdir().unwrap();
     let journal = written(dir.path()).await;
     let bytes = fs::read(&journal).unwrap();
@@ -83,7 +83,7 @@ async fn no_cut_goes_unnoticed() {
 }
 
 #[tokio::test]
-async fn every_wrong_byte_is_noticed() {
+async fn a_journal_with_a_wrong_byte_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let journal = written(dir.path()).await;
     let bytes = fs::read(&journal).unwrap();
@@ -97,7 +97,7 @@ async fn every_wrong_byte_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_noticed_without_the_side_file_where_a_later_group_tells() {
+async fn a_wrong_byte_is_found_without_the_synced_file_if_a_later_frame_knows_the_group() {
     let dir = tempfile::tempdir().unwrap();
     let journal = written(dir.path()).await;
     fs::remove_file(dir.path().join("synced")).unwrap();
@@ -109,7 +109,7 @@ async fn a_wrong_byte_is_noticed_without_the_side_file_where_a_later_group_tells
 }
 
 #[tokio::test]
-async fn what_a_power_cut_leaves_of_an_unsynced_group_is_cut_off() {
+async fn a_start_cuts_a_torn_unsynced_group_off() {
     let dir = tempfile::tempdir().unwrap();
     let journal = written(dir.path()).await;
     let before = fs::read(&journal).unwrap();
@@ -119,7 +119,7 @@ async fn what_a_power_cut_leaves_of_an_unsynced_group_is_cut_off() {
     after.truncate(after.iter().rposition(|byte| *byte != 0).unwrap() + 1);
     let synced = fs::read(dir.path().join("synced")).unwrap();
     drop(store);
-    // The end of the store synced the group: as a cut would have it, it did not.
+    // The drop of the store synced the group; a power cut before it would leave the older number.
     fs::write(dir.path().join("synced"), synced).unwrap();
     for at in (before.len()..after.len()).step_by(9) {
         let copied = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ async fn what_a_power_cut_leaves_of_an_unsynced_group_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_missing_side_file_is_written_anew() {
+async fn a_missing_synced_file_is_created_again() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     let side = dir.path().join("synced");
@@ -148,10 +148,10 @@ async fn a_missing_side_file_is_written_anew() {
     assert_eq!(crate::synced::decode(fs::read(&side).unwrap().into()), Ok(GROUPS + 1));
 }
 
-/// Writes until the journal has several files, with writes in each that are in no table.
+/// Writes until the journal has several files, each with writes that are in no table.
 async fn long(dir: &Path) -> Vec<PathBuf> {
     let sizes = crate::EngineSizes { memtable: 4096, table: 4096, journals_max: 1 << 30, memtables_max: 1 << 30 };
-    // The memtables are never full, so no journal is released.
+    // The memtables are never full, so no journal file is released.
     let options = crate::OpenOptions { sizes: Some(sizes), ..options(dir) };
     let store = LocalStore::open_with(options, |journal| Box::new(journal)).unwrap();
     store.hold_memtables();
@@ -167,7 +167,7 @@ async fn long(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn an_older_journal_that_is_gone_emptied_or_zeroed_is_named() {
+async fn a_start_names_an_older_journal_that_is_missing_empty_or_zeroed() {
     let dir = tempfile::tempdir().unwrap();
     let journals = long(dir.path()).await;
     let zeroed = |bytes: &[u8]| vec![0; bytes.len()];
@@ -192,7 +192,7 @@ async fn an_older_journal_that_is_gone_emptied_or_zeroed_is_named() {
 }
 
 #[tokio::test]
-async fn a_journal_of_another_store_is_named() {
+async fn a_start_names_a_journal_of_another_store() {
     let dir = tempfile::tempdir().unwrap();
     let journals = long(dir.path()).await;
     let bytes = fs::read(&journals[1]).unwrap();
@@ -202,7 +202,7 @@ async fn a_journal_of_another_store_is_named() {
 }
 
 #[tokio::test]
-async fn the_manifest_and_what_it_names_must_be_there() {
+async fn the_manifest_and_the_version_files_must_exist() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     let rows = |name: &str| dir.path().join("rows").join(name);

@@ -1,10 +1,10 @@
-//! Bytes that must not change: see `docs/format.md`.
+//! Encoded bytes that must not change, see `docs/format.md`.
 
 use bytes::Bytes;
 use larder_store::{Partition, Row, Table};
 
-use crate::journal::{FrameBuffer, Group, JournalHeader};
-use crate::spaces::Space;
+use crate::journal::{FrameBuffer, JournalHeader, WriteGroup};
+use crate::trees::TreeId;
 use crate::{entry, keys, synced};
 
 const GOLDEN: &str = include_str!("../../tests/golden/v2/entries.txt");
@@ -24,14 +24,14 @@ fn rows() -> Vec<Row> {
 }
 
 fn entries() -> Vec<(&'static str, Bytes)> {
-    let long = Partition::own(Table::Objects, vec![0xff; 130]);
-    let wide = Partition::own(Table::Keys, Bytes::from_static(b"\x04type\x06bucket\x00\x03"));
+    let long = Partition::new(Table::Objects, vec![0xff; 130]);
+    let wide = Partition::new(Table::Keys, Bytes::from_static(b"\x04type\x06bucket\x00\x03"));
     let writes = vec![
-        (Space::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))),
-        (Space::Bulk, Bytes::from_static(b"gone"), None),
+        (TreeId::Wide, Bytes::from_static(b"key"), Some(Bytes::from_static(b"value"))),
+        (TreeId::Bulk, Bytes::from_static(b"gone"), None),
     ];
     let mut frame = FrameBuffer::default();
-    frame.fill(&Group { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
+    frame.encode(&WriteGroup { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
     let frame: Vec<u8> = frame.pieces().flatten().copied().collect();
     vec![
         ("packed key", keys::partition_key(&long)),
@@ -48,7 +48,7 @@ fn entries() -> Vec<(&'static str, Bytes)> {
 }
 
 #[test]
-fn entries_are_encoded_as_ever() {
+fn encoded_entries_equal_the_golden_ones() {
     let text: String = entries().iter().map(|(name, bytes)| format!("{name}: {}\n", hex(bytes))).collect();
     assert_eq!(text, GOLDEN, "the format changed: give it a new version instead");
 }

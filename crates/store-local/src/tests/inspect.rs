@@ -1,4 +1,4 @@
-//! `check` and `repair` over stores that were damaged in every way that can be thought of.
+//! `check` and `repair` over damaged stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,21 +15,21 @@ use crate::inspect::{
     Damage, InspectionSummary, InspectionWatcher, LostKeys, RepairOptions, RepairSummary, check, repair,
 };
 use crate::journal::HEADER_BYTES;
-use crate::spaces::Space;
+use crate::trees::TreeId;
 use crate::{EngineSizes, LocalStore, OpenError, OpenOptions};
 
-/// Where the random damage begins.
+/// Seed of the random damage.
 const SEED: u64 = 11;
 
-type Entries = BTreeMap<(&'static str, Bytes), Bytes>;
+type StoreEntries = BTreeMap<(&'static str, Bytes), Bytes>;
 
 #[derive(Default)]
-struct Seen {
+struct RecordingWatcher {
     damage: Vec<Damage>,
     progress: Vec<(u64, u64)>,
 }
 
-impl InspectionWatcher for Seen {
+impl InspectionWatcher for RecordingWatcher {
     fn progress(&mut self, done: u64, total: u64) {
         self.progress.push((done, total));
     }
@@ -39,7 +39,7 @@ impl InspectionWatcher for Seen {
     }
 }
 
-impl Seen {
+impl RecordingWatcher {
     fn names(&self, path: &Path) -> bool {
         self.damage.iter().any(|damage| damage.file == path)
     }
@@ -72,7 +72,7 @@ impl Seen {
     }
 }
 
-/// Evenly spread bytes that do not compress.
+/// Pseudo-random bytes, which do not compress.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -101,7 +101,7 @@ fn id(number: u64) -> BlobId {
     BlobId::of(&number.to_be_bytes(), b"row", number)
 }
 
-/// A store with tables, journals, large values and blob files; keys were written again and removed since they were flushed.
+/// Writes a store with tables, journals, large values and blob files; flushed keys are overwritten and removed.
 async fn written(dir: &Path) {
     for stamp in 1..=3_u64 {
         let store = LocalStore::open(small(dir)).unwrap();
@@ -147,7 +147,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Every file below a directory with its bytes; every folder, too.
+/// Every file below a directory with its bytes, and every folder.
 fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -163,41 +163,41 @@ fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 /// All entries of a data directory, and the names of its blob files.
-fn entries(dir: &Path) -> (Entries, BTreeSet<String>) {
+fn entries(dir: &Path) -> (StoreEntries, BTreeSet<String>) {
     let opened = crate::open::open(&small(dir)).unwrap();
-    let mut entries = Entries::new();
-    for space in Space::ALL {
+    let mut entries = StoreEntries::new();
+    for tree_id in TreeId::ALL {
         let first = Bytes::new();
-        for entry in opened.spaces.range(space, first..) {
+        for entry in opened.trees.range(tree_id, first..) {
             let (key, value) = entry.unwrap();
-            entries.insert((space.name(), Bytes::copy_from_slice(&key)), Bytes::copy_from_slice(&value));
+            entries.insert((tree_id.name(), Bytes::copy_from_slice(&key)), Bytes::copy_from_slice(&value));
         }
     }
     let files = bytes_of(&dir.join("blobs")).into_iter().filter(|(_, bytes)| bytes.is_some());
     (entries, files.map(|(path, _)| path.file_name().unwrap().to_str().unwrap().to_owned()).collect())
 }
 
-/// The name of a file, and what is done to it.
+/// The name of a file, and the damage to it.
 type DamagedFile = (&'static str, fn(&Path));
 
-struct Fixture {
+struct InspectFixture {
     dir: tempfile::TempDir,
-    expected: Entries,
+    expected: StoreEntries,
     blobs: BTreeSet<String>,
 }
 
-/// What came of a damaged copy.
-struct Outcome {
-    checked: Seen,
+/// The check and the repair of a damaged copy.
+struct InspectedCopy {
+    checked: RecordingWatcher,
     summary: InspectionSummary,
-    repaired: Seen,
+    repaired: RecordingWatcher,
     repair: RepairSummary,
-    found: Entries,
+    found: StoreEntries,
     copy: PathBuf,
     _dirs: (tempfile::TempDir, tempfile::TempDir),
 }
 
-impl Fixture {
+impl InspectFixture {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         written(dir.path()).await;
@@ -208,14 +208,14 @@ impl Fixture {
         Self { dir, expected, blobs }
     }
 
-    /// Checks and repairs a damaged copy. Nothing of it may change, and nothing may be missing that is not reported.
-    fn after(&self, options: RepairOptions, damage: impl FnOnce(&Path)) -> Outcome {
+    /// Checks and repairs a damaged copy. The copy must not change, and every missing blob must be reported.
+    fn after(&self, options: RepairOptions, damage: impl FnOnce(&Path)) -> InspectedCopy {
         let dirs = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (dir, into) = (dirs.0.path(), dirs.1.path().join("deep/new"));
         copy(self.dir.path(), dir);
         damage(dir);
         let before = bytes_of(dir);
-        let (mut checked, mut repaired) = (Seen::default(), Seen::default());
+        let (mut checked, mut repaired) = (RecordingWatcher::default(), RecordingWatcher::default());
         let summary = check(dir, &mut checked).unwrap();
         let done = repair(dir, &into, options, &mut repaired).unwrap();
         assert!(bytes_of(dir) == before, "an inspection changed something");
@@ -224,7 +224,7 @@ impl Fixture {
             let last = seen.progress.last().unwrap();
             assert_eq!(last.0, last.1);
         }
-        let mut again = Seen::default();
+        let mut again = RecordingWatcher::default();
         let new = check(&into, &mut again).unwrap();
         assert!(new.is_whole(), "{:?}", again.damage);
         let (found, blobs) = entries(&into);
@@ -232,11 +232,11 @@ impl Fixture {
             assert!(repaired.reports_blob(id) || repaired.is_about(&format!("/blobs/{}", &id[..2])), "{id} is gone");
         }
         assert!(blobs.is_subset(&self.blobs));
-        Outcome { checked, summary, repaired, repair: done, found, copy: dir.to_owned(), _dirs: dirs }
+        InspectedCopy { checked, summary, repaired, repair: done, found, copy: dir.to_owned(), _dirs: dirs }
     }
 
-    /// What is missing is reported, and nothing is back that had been removed or replaced.
-    fn assert_nothing_lost_silently(&self, outcome: &Outcome) {
+    /// Asserts that missing keys are reported, and that no removed or replaced value is back.
+    fn assert_nothing_lost_silently(&self, outcome: &InspectedCopy) {
         for ((tree, key), value) in &self.expected {
             match outcome.found.get(&(*tree, key.clone())) {
                 Some(found) => assert!(found == value, "{tree} {}: an older version", key.escape_ascii()),
@@ -248,7 +248,7 @@ impl Fixture {
         }
     }
 
-    fn lost(&self, outcome: &Outcome) -> usize {
+    fn lost(&self, outcome: &InspectedCopy) -> usize {
         self.expected.len() - outcome.found.len()
     }
 }
@@ -279,7 +279,7 @@ fn section(table: &Path, name: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_store_is_copied_whole() {
-    let fixture = Fixture::new().await;
+    let fixture = InspectFixture::new().await;
     let outcome = fixture.after(RepairOptions::default(), |_| {});
     assert!(outcome.summary.is_whole() && outcome.checked.damage.is_empty(), "{:?}", outcome.checked.damage);
     assert!(outcome.repaired.damage.is_empty() && outcome.found == fixture.expected);
@@ -290,7 +290,7 @@ async fn a_whole_store_is_copied_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_block_costs_its_keys_and_no_other() {
-    let fixture = Fixture::new().await;
+    let fixture = InspectFixture::new().await;
     for tree in ["packed", "wide"] {
         for number in 0..tables(fixture.dir.path(), tree).len() {
             for at in [4, 60, 9_000] {
@@ -310,7 +310,7 @@ async fn a_damaged_block_costs_its_keys_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_with_a_damaged_index_filter_description_or_trailer_is_copied_whole() {
-    let fixture = Fixture::new().await;
+    let fixture = InspectFixture::new().await;
     for name in ["tli", "filter", "meta"] {
         let outcome = fixture.after(RepairOptions::default(), |dir| {
             let table = &tables(dir, "packed")[0];
@@ -329,8 +329,8 @@ async fn a_table_with_a_damaged_index_filter_description_or_trailer_is_copied_wh
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_gone_cut_or_zeroed_brings_no_removed_key_back() {
-    let fixture = Fixture::new().await;
+async fn a_missing_truncated_or_zeroed_table_brings_no_removed_key_back() {
+    let fixture = InspectFixture::new().await;
     for tree in ["packed", "wide", "bulk"] {
         for number in 0..tables(fixture.dir.path(), tree).len() {
             for damage in 0..3 {
@@ -351,8 +351,8 @@ async fn a_table_that_is_gone_cut_or_zeroed_brings_no_removed_key_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn older_versions_are_kept_where_they_are_asked_for() {
-    let fixture = Fixture::new().await;
+async fn keep_older_copies_older_versions() {
+    let fixture = InspectFixture::new().await;
     let keep = RepairOptions { keep_older: true };
     let lose = |dir: &Path| fs::remove_file(&tables(dir, "packed")[0]).unwrap();
     let (strict, kept) = (fixture.after(RepairOptions::default(), lose), fixture.after(keep, lose));
@@ -362,8 +362,8 @@ async fn older_versions_are_kept_where_they_are_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_large_value_is_named_with_its_row() {
-    let fixture = Fixture::new().await;
-    // The journal has the values that were written last; those of the first file are in it no more.
+    let fixture = InspectFixture::new().await;
+    // The journal holds the values written last; those of the first file are not in it any more.
     let file = |dir: &Path| dir.join("rows/bulk/blobs/0");
     let outcome = fixture.after(RepairOptions::default(), |dir| flip(&file(dir), 9_000));
     assert!(outcome.checked.names(&file(&outcome.copy)));
@@ -379,7 +379,7 @@ async fn a_damaged_large_value_is_named_with_its_row() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_blob_file_is_named_with_its_row() {
-    let fixture = Fixture::new().await;
+    let fixture = InspectFixture::new().await;
     let name = fixture.blobs.first().unwrap();
     let path = |dir: &Path| dir.join("blobs").join(&name[..2]).join(name);
     for at in [3, 60, 300_000, 1_300_060] {
@@ -394,8 +394,8 @@ async fn a_damaged_blob_file_is_named_with_its_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_whole_in_a_damaged_journal_is_copied() {
-    let fixture = Fixture::new().await;
+async fn whole_groups_of_a_damaged_journal_are_copied() {
+    let fixture = InspectFixture::new().await;
     let journal = |dir: &Path| {
         let mut journals = files(dir.join("journal"));
         journals.sort();
@@ -413,8 +413,8 @@ async fn what_is_whole_in_a_damaged_journal_is_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_names_the_files_may_be_gone() {
-    let fixture = Fixture::new().await;
+async fn a_store_without_manifest_format_or_current_is_copied() {
+    let fixture = InspectFixture::new().await;
     let current = |dir: &Path| dir.join("rows/packed/current");
     let cases: [DamagedFile; 9] = [
         ("rows", |dir| fs::write(dir.join("rows/wide/tables/notes.txt"), "?").unwrap()),
@@ -454,14 +454,14 @@ async fn what_names_the_files_may_be_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_random_damage_loses_anything_silently() {
     println!("seed {SEED}");
-    let fixture = Fixture::new().await;
+    let fixture = InspectFixture::new().await;
     for round in 0..24_u64 {
         let random = noise(SEED * 1000 + round, 16);
         let number = |at: usize| u64::from_le_bytes(random[at..at + 8].try_into().unwrap());
         let mut hit = PathBuf::new();
         let outcome = fixture.after(RepairOptions::default(), |dir| {
             let all = bytes_of(dir).into_iter().filter_map(|(path, bytes)| Some((path, bytes?))).collect::<Vec<_>>();
-            // The lock is empty, and a blob file that is gone is named by rows alone, which the engine does not read.
+            // The lock is empty, and only rows name a missing blob file, which the engine does not read.
             let is_fair = |path: &Path| round % 6 != 5 || !path.starts_with(dir.join("blobs"));
             let all = all.into_iter().filter(|(path, bytes)| is_fair(path) && !bytes.is_empty()).collect::<Vec<_>>();
             let (path, mut bytes) = all[number(0) as usize % all.len()].clone();
@@ -487,14 +487,14 @@ async fn no_random_damage_loses_anything_silently() {
 }
 
 #[tokio::test]
-async fn a_directory_in_use_of_another_or_that_is_used_is_refused() {
+async fn a_source_in_use_and_a_target_inside_it_or_not_empty_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let into = tempfile::tempdir().unwrap();
     let store = LocalStore::open(options(dir.path())).unwrap();
     put(&store, Table::Objects, 1, 1, vec![1]).await;
-    let mut seen = Seen::default();
+    let mut seen = RecordingWatcher::default();
     assert!(matches!(check(dir.path(), &mut seen), Err(OpenError::InUse { .. })));
-    let fix = |into: &Path| repair(dir.path(), into, RepairOptions::default(), &mut Seen::default());
+    let fix = |into: &Path| repair(dir.path(), into, RepairOptions::default(), &mut RecordingWatcher::default());
     assert!(matches!(fix(into.path()), Err(OpenError::InUse { .. })));
     drop(store);
     assert!(matches!(fix(&dir.path().join("new")), Err(OpenError::Io { .. })));

@@ -1,4 +1,4 @@
-//! Tests that reach below the store: a journal that fails, journals that were cut.
+//! Tests below the store's interface: failing journals, damaged files, full disks.
 
 mod contained;
 mod damage;
@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_store::{
-    Batch, Change, Clock, Durability, Level, Micros, Options, Partition, ReadQuery, Result, Row, Store, Table,
+    Batch, CallOptions, Change, Clock, ConsistencyLevel, Durability, Micros, Partition, ReadQuery, Result, Row, Store,
+    Table,
 };
 
 use crate::{LocalStore, OpenOptions};
 
-pub(crate) struct TestClock(pub(crate) AtomicU64);
+pub(crate) struct FrozenClock(pub(crate) AtomicU64);
 
-impl Clock for TestClock {
+impl Clock for FrozenClock {
     fn now(&self) -> Micros {
         self.0.load(Ordering::SeqCst)
     }
@@ -40,17 +41,17 @@ fn options(dir: &Path) -> OpenOptions {
         durable: true,
         accept_damaged_journal: false,
         sizes: None,
-        clock: Arc::new(TestClock(AtomicU64::new(1_000_000))),
+        clock: Arc::new(FrozenClock(AtomicU64::new(1_000_000))),
     }
 }
 
-fn call(durability: Durability) -> Options {
+fn call(durability: Durability) -> CallOptions {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options::new(Level::One, deadline, durability)
+    CallOptions::new(ConsistencyLevel::One, deadline, durability)
 }
 
 fn place(table: Table, key: u64) -> Partition {
-    Partition::own(table, Bytes::copy_from_slice(&key.to_be_bytes()))
+    Partition::new(table, Bytes::copy_from_slice(&key.to_be_bytes()))
 }
 
 fn row(stamp: u64) -> Row {

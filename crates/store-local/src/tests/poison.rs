@@ -1,27 +1,27 @@
-//! Appends and syncs that fail.
+//! Failing appends and syncs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use larder_store::{Batch, Durability, Kind, Level, Options, Store};
+use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Kind, Store};
 use tokio::time::Instant;
 
 use super::{is_there, options, put};
 use crate::LocalStore;
-use crate::journal::{Group, Journal, JournalError, JournalFile};
+use crate::journal::{Journal, JournalError, JournalFile, WriteGroup};
 
 const APPEND_FAILS: u8 = 1;
 const SYNC_FAILS: u8 = 2;
 const FULL: u8 = 3;
 
-/// The real journal, until it is told to fail.
+/// The real journal with injected faults.
 struct FaultyJournal {
     below: JournalFile,
     fault: Arc<AtomicU8>,
 }
 
 impl Journal for FaultyJournal {
-    fn append(&mut self, group: &Group) -> Result<(), JournalError> {
+    fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError> {
         match self.fault.load(Ordering::SeqCst) {
             APPEND_FAILS => Err(JournalError::Failed("injected".into())),
             FULL => Err(JournalError::Full),
@@ -45,7 +45,7 @@ fn open(dir: &std::path::Path) -> (LocalStore, Arc<AtomicU8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_ends_writing_until_reopened_and_reads_go_on() {
+async fn a_failed_append_or_sync_poisons_until_a_reopen_and_reads_go_on() {
     for fault in [APPEND_FAILS, SYNC_FAILS] {
         let dir = tempfile::tempdir().unwrap();
         let (store, handle) = open(dir.path());
@@ -75,7 +75,7 @@ async fn a_failure_ends_writing_until_reopened_and_reads_go_on() {
 }
 
 #[tokio::test]
-async fn a_buffered_write_before_the_failed_sync_was_answered() {
+async fn a_buffered_write_before_a_failed_sync_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let (store, handle) = open(dir.path());
     handle.store(SYNC_FAILS, Ordering::SeqCst);
@@ -85,7 +85,7 @@ async fn a_buffered_write_before_the_failed_sync_was_answered() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_without_ending_anything() {
+async fn a_full_disk_refuses_writes_without_poisoning() {
     let dir = tempfile::tempdir().unwrap();
     let (store, handle) = open(dir.path());
     handle.store(FULL, Ordering::SeqCst);
@@ -97,7 +97,7 @@ async fn a_full_disk_refuses_without_ending_anything() {
 }
 
 #[tokio::test]
-async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
+async fn a_durable_write_that_changes_nothing_still_syncs_earlier_writes() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     put(&store, 1, Durability::Buffered).await.unwrap();
@@ -108,20 +108,20 @@ async fn a_write_that_changes_nothing_still_waits_for_what_it_relies_on() {
     assert_eq!((store.stats().syncs, store.stats().groups), (1, 1));
     put(&store, 2, Durability::Buffered).await.unwrap();
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let options = Options::new(Level::One, deadline, Durability::Disk);
+    let options = CallOptions::new(ConsistencyLevel::One, deadline, Durability::Disk);
     store.apply(Batch::default(), &options).await.unwrap();
-    assert_eq!(store.stats().syncs, 2, "nor need it name anything");
+    assert_eq!(store.stats().syncs, 2, "an empty batch syncs, too");
 }
 
 #[tokio::test]
-async fn a_sync_barrier_syncs_where_answers_do_not_wait_for_the_disk() {
+async fn a_sync_barrier_syncs_a_store_without_durability() {
     let dir = tempfile::tempdir().unwrap();
     let store = LocalStore::open(crate::OpenOptions { durable: false, ..options(dir.path()) }).unwrap();
     put(&store, 1, Durability::Disk).await.unwrap();
     assert_eq!(store.stats().syncs, 0);
     let deadline = Instant::now() + std::time::Duration::from_secs(10);
-    let barrier = Options::new(Level::One, deadline, Durability::Forced);
+    let barrier = CallOptions::new(ConsistencyLevel::One, deadline, Durability::Forced);
     store.apply(Batch::default(), &barrier).await.unwrap();
     store.apply(Batch::default(), &barrier).await.unwrap();
-    assert_eq!(store.stats().syncs, 1, "and only when there is something to sync");
+    assert_eq!(store.stats().syncs, 1, "a barrier without writes does not sync");
 }

@@ -1,4 +1,4 @@
-//! What a start finds to replay.
+//! The length of the replay at a start.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ fn open(dir: &Path) -> LocalStore {
     LocalStore::open(OpenOptions { sizes: Some(EngineSizes::of_memtable(MEMTABLE)), ..options(dir) }).unwrap()
 }
 
-/// Writes so many rows of a hundred bytes to a packed and to a wide table.
+/// Writes `rows` rows of a hundred bytes to a packed and to a wide table.
 async fn fill(store: &LocalStore, rows: u64) {
     for key in 0..rows {
         let name = bytes::Bytes::copy_from_slice(&key.to_be_bytes());
         let row = |name| Row { name, value: vec![7; 100].into(), stamp: 1, expires: None };
-        let mut batch = Batch::of(Partition::own(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
-        batch.add(Partition::own(Table::Keys, "bucket"), vec![Change::Put(row(name))]);
+        let mut batch = Batch::of(Partition::new(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
+        batch.add(Partition::new(Table::Keys, "bucket"), vec![Change::Put(row(name))]);
         store.apply(batch, &call(Durability::Buffered)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_clean_stop_once_left_the_whole_journal_to_replay() {
+async fn a_start_after_a_close_replays_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 3_000).await;
@@ -41,7 +41,7 @@ async fn a_start_after_a_kill_replays_no_more_than_the_journals_hold() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 5_000).await;
-    // Without a close the memtables stay as they are: as after a kill.
+    // Without a close the memtables are not flushed, as after a kill.
     drop(store);
     let sizes = EngineSizes::of_memtable(MEMTABLE);
     let store = open(dir.path());

@@ -1,41 +1,41 @@
-//! A store and its blobs on a disk that fills up.
+//! A store and its blobs on a full disk.
 
 use larder_model::content::BlobId;
 use larder_store::{BlobOwner, Blobs, Kind, Purpose};
 
 use super::*;
 use crate::blobs::{BULK_MAX, LocalBlobs};
-use crate::disk_space::testing::{FakeRoom, space_of};
+use crate::disk_space::testing::{FakeDisk, space_on};
 
 const MIB: u64 = 1024 * 1024;
 
-struct Fixture {
+struct FullDiskFixture {
     dir: tempfile::TempDir,
-    room: Arc<FakeRoom>,
-    clock: Arc<TestClock>,
+    disk: Arc<FakeDisk>,
+    clock: Arc<FrozenClock>,
     store: LocalStore,
     blobs: LocalBlobs,
 }
 
-fn fixture() -> Fixture {
+fn fixture() -> FullDiskFixture {
     let dir = tempfile::tempdir().unwrap();
-    let (room, clock) = (FakeRoom::of(1024 * MIB), Arc::new(TestClock(AtomicU64::new(1_000_000))));
-    let space = space_of(&room, clock.clone());
+    let (disk, clock) = (FakeDisk::of(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    let space = space_on(&disk, clock.clone());
     let options = OpenOptions { clock: clock.clone(), ..options(dir.path()) };
     let store = LocalStore::open_in(options, space.clone(), |journal| Box::new(journal)).unwrap();
     let blobs = LocalBlobs::open(dir.path(), store.bulk_rows(), space).unwrap();
-    *room.blobs.lock() = Some(dir.path().join("blobs"));
-    Fixture { dir, room, clock, store, blobs }
+    *disk.blobs.lock() = Some(dir.path().join("blobs"));
+    FullDiskFixture { dir, disk, clock, store, blobs }
 }
 
-impl Fixture {
+impl FullDiskFixture {
     fn floor(&self, purpose: Purpose) -> u64 {
-        self.store.disk_space().figures().floors[purpose as usize]
+        self.store.disk_space().stats().floors[purpose as usize]
     }
 
-    /// From now on so much is free above the floor of data.
+    /// Leaves `bytes` free above the floor of data.
     fn leave(&self, bytes: u64) {
-        self.room.set(self.floor(Purpose::Data) + bytes);
+        self.disk.set(self.floor(Purpose::Data) + bytes);
         self.clock.0.fetch_add(1_000_000, Ordering::SeqCst);
     }
 
@@ -54,7 +54,7 @@ impl Fixture {
         }
         assert_eq!(self.files(), 0);
         assert!(self.blobs.list(None, 10).await.unwrap().is_empty());
-        assert_eq!(self.store.disk_space().figures().held, 0);
+        assert_eq!(self.store.disk_space().stats().held, 0);
     }
 
     async fn put_blob(&self, number: u8, announced: Option<u64>, bytes: u64) -> Result<()> {
@@ -85,7 +85,7 @@ async fn remove(store: &LocalStore, key: u64) -> Result<()> {
 }
 
 #[tokio::test]
-async fn deletes_pass_when_puts_do_not_and_puts_come_back_with_the_space() {
+async fn deletes_go_on_when_puts_are_refused_and_puts_return_with_the_space() {
     let f = fixture();
     for key in 0..20 {
         put(&f.store, key, Durability::Disk).await.unwrap();
@@ -105,21 +105,21 @@ async fn deletes_pass_when_puts_do_not_and_puts_come_back_with_the_space() {
 }
 
 #[tokio::test]
-async fn below_the_last_floor_nothing_is_written_and_reads_go_on() {
+async fn below_the_last_floor_all_writes_are_refused_and_reads_go_on() {
     let f = fixture();
     put(&f.store, 1, Durability::Disk).await.unwrap();
-    f.room.set(f.floor(Purpose::Reclaim));
+    f.disk.set(f.floor(Purpose::Reclaim));
     f.clock.0.fetch_add(1_000_000, Ordering::SeqCst);
     assert_eq!(kind(remove(&f.store, 1).await), Kind::Full);
     assert!(is_there(&f.store, 1).await);
     let batches = f.store.stats().batches;
     assert_eq!(kind(put(&f.store, 3, Durability::Disk).await), Kind::Full);
     assert_eq!(f.store.stats().batches, batches, "a refused write is not even queued");
-    f.store.apply(Batch::default(), &call(Durability::Disk)).await.expect("who only waits for the disk writes nothing");
+    f.store.apply(Batch::default(), &call(Durability::Disk)).await.expect("a sync barrier writes nothing");
 }
 
 #[tokio::test]
-async fn expired_rows_are_removed_from_a_disk_that_takes_no_puts() {
+async fn the_sweep_removes_expired_rows_when_puts_are_refused() {
     let f = fixture();
     let expired = Row { expires: Some(1_500_000), ..row(1) };
     f.store.apply(Batch::of(place(Table::Keys, 1), vec![Change::Put(expired)]), &call(Durability::Disk)).await.unwrap();
@@ -130,18 +130,18 @@ async fn expired_rows_are_removed_from_a_disk_that_takes_no_puts() {
 }
 
 #[tokio::test]
-async fn a_body_refused_at_once_or_half_way_leaves_nothing() {
+async fn a_body_refused_at_once_or_half_way_leaves_no_file() {
     let f = fixture();
     f.leave(4 * MIB);
     assert_eq!(kind(f.put_blob(1, Some(5 * MIB), 5 * MIB).await), Kind::Full);
-    assert_eq!(f.files(), 0, "what is announced is refused before a byte of it is written");
+    assert_eq!(f.files(), 0, "an announced body is refused before its first byte is written");
     assert_eq!(kind(f.put_blob(1, None, 20 * MIB).await), Kind::Full);
     f.assert_nothing_left().await;
     f.put_blob(1, None, 3 * MIB).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_body_as_a_row_is_refused_as_a_whole_and_leaves_nothing() {
+async fn a_bulk_row_is_refused_as_a_whole_and_leaves_nothing() {
     let f = fixture();
     f.leave(MIB);
     assert_eq!(kind(f.put_blob(1, Some(BULK_MAX as u64), BULK_MAX as u64).await), Kind::Full);
@@ -154,7 +154,7 @@ async fn a_body_as_a_row_is_refused_as_a_whole_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_whose_space_others_take_is_refused_half_way() {
+async fn a_body_with_a_reservation_is_refused_when_the_disk_fills_up() {
     let f = fixture();
     let owner = BlobOwner { partition: place(Table::Objects, 1), row: "row".into() };
     let mut writer = f.blobs.create(BlobId([1; 24]), owner).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_body_whose_space_others_take_is_refused_half_way() {
 }
 
 #[tokio::test]
-async fn bodies_side_by_side_share_what_there_is() {
+async fn concurrent_bodies_share_the_free_space() {
     let f = fixture();
     f.leave(25 * MIB);
     let owner = || BlobOwner { partition: place(Table::Objects, 1), row: "row".into() };
@@ -181,18 +181,18 @@ async fn bodies_side_by_side_share_what_there_is() {
         assert_eq!(announced.is_ok(), number < 2, "body {number}");
         writers.push(writer);
     }
-    assert_eq!(f.store.disk_space().figures().held, 20 * MIB);
+    assert_eq!(f.store.disk_space().stats().held, 20 * MIB);
     drop(writers);
     f.put_blob(9, Some(20 * MIB), 2 * MIB).await.unwrap();
-    assert_eq!(f.store.disk_space().figures().held, 0, "what was announced and not sent is free again");
+    assert_eq!(f.store.disk_space().stats().held, 0, "announced bytes that were not sent are free again");
 }
 
 #[tokio::test]
-async fn a_full_disk_is_no_reason_not_to_start() {
+async fn a_store_on_a_full_disk_starts() {
     let f = fixture();
     put(&f.store, 1, Durability::Disk).await.unwrap();
     f.put_blob(1, None, 2 * MIB).await.unwrap();
-    let Fixture { dir, store, blobs, .. } = f;
+    let FullDiskFixture { dir, store, blobs, .. } = f;
     drop((store, blobs));
     let shards = || {
         let folders = std::fs::read_dir(dir.path().join("blobs")).unwrap();
@@ -200,15 +200,15 @@ async fn a_full_disk_is_no_reason_not_to_start() {
         times.max().unwrap()
     };
     let before = shards();
-    let (room, clock) = (FakeRoom::of(1024 * MIB), Arc::new(TestClock(AtomicU64::new(1_000_000))));
-    room.set(0);
-    let space = space_of(&room, clock);
+    let (disk, clock) = (FakeDisk::of(1024 * MIB), Arc::new(FrozenClock(AtomicU64::new(1_000_000))));
+    disk.set(0);
+    let space = space_on(&disk, clock);
     let store = LocalStore::open_in(options(dir.path()), space.clone(), |journal| Box::new(journal)).unwrap();
     let blobs = LocalBlobs::open(dir.path(), store.bulk_rows(), space).unwrap();
     assert!(is_there(&store, 1).await);
     assert_eq!(blobs.open(BlobId([1; 24])).await.unwrap().length(), 2 * MIB);
-    assert_eq!(shards(), before, "a folder that is there is not written to");
+    assert_eq!(shards(), before, "an existing folder is not written to");
     assert_eq!(kind(put(&store, 3, Durability::Disk).await), Kind::Full);
-    room.set(512 * MIB);
+    disk.set(512 * MIB);
     put(&store, 3, Durability::Disk).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A store in a directory of its own, with a clock that stands still until it is told to move.
+//! A store in its own directory, with a clock that only the test moves.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
 
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{Clock, Durability, Level, Micros, Options, Row, Stamp};
+use larder_store::{CallOptions, Clock, ConsistencyLevel, Durability, Micros, Row, Stamp};
 use larder_store_local::{LocalStore, OpenOptions};
 
-pub struct TestClock(pub AtomicU64);
+pub struct SteppedClock(pub AtomicU64);
 
-impl Clock for TestClock {
+impl Clock for SteppedClock {
     fn now(&self) -> Micros {
         self.0.load(Ordering::SeqCst)
     }
@@ -21,11 +21,11 @@ impl Clock for TestClock {
     }
 }
 
-pub fn clock() -> Arc<TestClock> {
-    Arc::new(TestClock(AtomicU64::new(1_000_000)))
+pub fn clock() -> Arc<SteppedClock> {
+    Arc::new(SteppedClock(AtomicU64::new(1_000_000)))
 }
 
-pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
+pub fn options(dir: &Path, clock: &Arc<SteppedClock>) -> OpenOptions {
     OpenOptions {
         dir: dir.to_owned(),
         cache_bytes: 16 << 20,
@@ -37,13 +37,13 @@ pub fn options(dir: &Path, clock: &Arc<TestClock>) -> OpenOptions {
     }
 }
 
-pub fn open(dir: &Path, clock: &Arc<TestClock>) -> LocalStore {
+pub fn open(dir: &Path, clock: &Arc<SteppedClock>) -> LocalStore {
     LocalStore::open(options(dir, clock)).unwrap()
 }
 
-pub fn call(durability: Durability) -> Options {
+pub fn call(durability: Durability) -> CallOptions {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    Options::new(Level::One, deadline, durability)
+    CallOptions::new(ConsistencyLevel::One, deadline, durability)
 }
 
 pub fn row(name: impl AsRef<[u8]>, stamp: Stamp, value: impl AsRef<[u8]>) -> Row {

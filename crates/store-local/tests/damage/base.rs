@@ -1,46 +1,46 @@
-//! Directories that were stopped in good order, and such as a kill leaves.
+//! Stopped stores: closed ones, and killed ones.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::opened::{Opened, write_all};
-use super::plan::{Expected, Plan};
+use super::dir_snapshot::DirSnapshot;
+use super::opened::{OpenedStore, write_all};
+use super::plan::{ExpectedData, WritePlan};
 use super::runtime;
-use super::tree::Tree;
 
-/// The environment of the child that is killed: where it writes.
+/// The environment variable with the directory of the child process.
 const CHILD: &str = "LARDER_DAMAGE_CHILD";
-/// The test that is this child.
+/// The test that runs as the child process.
 const CHILD_TEST: &str = "the_child_that_is_killed";
 
-/// How a store ended.
+/// How a store stopped.
 #[derive(Debug, Clone, Copy)]
-pub enum Ended {
+pub enum StoreEnd {
     Closed,
     Killed,
 }
 
-/// A stopped store, and what it holds.
-pub struct Base {
-    pub tree: Tree,
-    pub expected: Expected,
+/// A stopped store, and its expected data.
+pub struct StoppedStore {
+    pub tree: DirSnapshot,
+    pub expected: ExpectedData,
 }
 
-impl Base {
-    pub fn new(ended: Ended) -> Self {
+impl StoppedStore {
+    pub fn new(ended: StoreEnd) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let (ops, expected) = Plan::base();
+        let (ops, expected) = WritePlan::base();
         match ended {
-            Ended::Closed => runtime().block_on(async { write_all(&data, &ops).await.close().await.unwrap() }),
-            Ended::Killed => write_and_be_killed(&data),
+            StoreEnd::Closed => runtime().block_on(async { write_all(&data, &ops).await.close().await.unwrap() }),
+            StoreEnd::Killed => write_and_be_killed(&data),
         }
-        Self { tree: Tree::read(&data).unwrap(), expected }
+        Self { tree: DirSnapshot::read(&data).unwrap(), expected }
     }
 }
 
-/// Writes everything in a process that then ends as `kill -9` ends it.
+/// Writes everything in a child process and kills it with SIGKILL.
 fn write_and_be_killed(data: &Path) {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
@@ -61,16 +61,16 @@ fn kill(child: &mut Child) {
     child.wait().unwrap();
 }
 
-/// What the child makes when everything is on disk.
+/// The file that the child creates when everything is on disk.
 fn written(data: &Path) -> std::path::PathBuf {
     data.with_extension("written")
 }
 
-/// The other side of [`write_and_be_killed`].
+/// The child process of [`write_and_be_killed`].
 pub fn child() {
     let data = std::env::var_os(CHILD).expect("only the test of a killed store runs this");
-    // It is open until the kill.
-    let _opened: Opened = runtime().block_on(write_all(Path::new(&data), &Plan::base().0));
+    // The store stays open until the kill.
+    let _opened: OpenedStore = runtime().block_on(write_all(Path::new(&data), &WritePlan::base().0));
     std::fs::write(written(Path::new(&data)), "").unwrap();
     loop {
         std::thread::park();

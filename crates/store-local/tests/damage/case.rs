@@ -1,4 +1,4 @@
-//! One case: a copy of a stopped store, one harm, and the verdict.
+//! One case: a copy of a stopped store, one fault, and the verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -6,41 +6,41 @@ use std::sync::Mutex;
 
 use larder_store::{Kind, Partition, Store};
 
-use super::base::Base;
-use super::harm::{Harm, HarmKind, Random};
-use super::judge::Readings;
-use super::opened::Opened;
-use super::plan::{Expected, Op, Plan};
+use super::base::StoppedStore;
+use super::dir_snapshot::DirSnapshot;
+use super::file_corruption::{CorruptionKind, FileCorruption, SplitMix};
+use super::opened::OpenedStore;
+use super::plan::{ExpectedData, PlannedWrite, WritePlan};
+use super::readings::ReadReport;
 use super::runtime;
-use super::tree::Tree;
 
-/// More reads than these may not fail because of one bit.
+/// Most reads that one flipped bit may damage.
 const FLIP_COST_MAX: usize = 300;
-/// What holds the lock of a data directory; a refused start may make it anew.
+/// The lock file of a data directory; a refused start may create it.
 const LOCK: &str = "LOCK";
 
-/// How a case ended well.
+/// The outcome of a passed case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The start was refused, and nothing was changed.
+pub enum CaseOutcome {
+    /// The start was refused and changed nothing.
     Refused,
-    /// All reads answered what was written.
+    /// All reads returned the written bytes.
     Whole,
-    /// This many reads said that what they would answer is damaged.
+    /// This many reads reported damage.
     Damaged(usize),
 }
 
-/// Why a case failed: the sort of failure, and what was seen.
+/// The failure of a case: its class, and the observation.
 #[derive(Debug, Clone)]
-pub struct Failure {
-    pub sort: &'static str,
+pub struct CaseFailure {
+    pub class: &'static str,
     pub what: String,
 }
 
-/// Every panic so far, whoever caught it.
+/// Every panic so far, caught or not.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Makes panics of any thread known to [`run`].
+/// Reports panics of any thread to [`run`].
 pub fn watch_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -49,87 +49,108 @@ pub fn watch_panics() {
     }));
 }
 
-/// Harms a copy of `base` in `dir` and judges what becomes of it.
-pub fn run(base: &Base, harm: Option<&Harm>, random: &Random, dir: &Path) -> Result<Outcome, Failure> {
+/// Applies a fault to a copy of `base` in `dir` and judges the outcome.
+pub fn run(
+    base: &StoppedStore,
+    fault: Option<&FileCorruption>,
+    random: &SplitMix,
+    dir: &Path,
+) -> Result<CaseOutcome, CaseFailure> {
     let panics = PANICS.lock().unwrap().len();
     let mut tree = base.tree.clone();
     std::fs::create_dir_all(dir).unwrap();
     base.tree.write(dir).unwrap();
-    if let Some(harm) = harm {
-        harm.apply(dir).unwrap();
-        harm.apply_to(&mut tree);
+    if let Some(fault) = fault {
+        fault.apply(dir).unwrap();
+        fault.apply_to(&mut tree);
     }
-    let judged = catch_unwind(AssertUnwindSafe(|| runtime().block_on(judge(base, &tree, harm, random, dir))));
+    let judged = catch_unwind(AssertUnwindSafe(|| runtime().block_on(judge(base, &tree, fault, random, dir))));
     if let Some(panic) = PANICS.lock().unwrap().get(panics) {
         return Err(failure("panic", panic));
     }
     judged.unwrap_or_else(|_| Err(failure("panic", "it was not seen")))
 }
 
-async fn judge(base: &Base, tree: &Tree, harm: Option<&Harm>, random: &Random, dir: &Path) -> Result<Outcome, Failure> {
-    let opened = match Opened::open(dir) {
+async fn judge(
+    base: &StoppedStore,
+    tree: &DirSnapshot,
+    fault: Option<&FileCorruption>,
+    random: &SplitMix,
+    dir: &Path,
+) -> Result<CaseOutcome, CaseFailure> {
+    let opened = match OpenedStore::open(dir) {
         Ok(opened) => opened,
-        Err(error) => return refused(&error, tree, harm, dir),
+        Err(error) => return refused(&error, tree, fault, dir),
     };
     let mut expected = base.expected.clone();
-    let more = Plan::more(&expected, random.clone());
-    // Partitions that are new are read before, too: a damaged block may be where they will be.
+    let more = WritePlan::more(&expected, random.clone());
+    // New partitions are read before as well: a damaged block may cover their keys.
     more.iter().flat_map(touched).for_each(|partition| expected.expect(partition));
-    let before = Readings::of(&opened, &expected).await;
-    judge_readings(&before, harm)?;
+    let before = ReadReport::of(&opened, &expected).await;
+    judge_readings(&before, fault)?;
     write_more(&opened, &mut expected, &before, &more).await?;
     if !opened.store.is_ready() {
         return Err(failure("no writes", "the store is poisoned"));
     }
     opened.close().await.map_err(|error| failure("no close", &error.to_string()))?;
-    let opened = Opened::open(dir).map_err(|error| failure("no second start", &error))?;
-    let after = Readings::of(&opened, &expected).await;
-    judge_readings(&after, harm)?;
+    let opened = OpenedStore::open(dir).map_err(|error| failure("no second start", &error))?;
+    let after = ReadReport::of(&opened, &expected).await;
+    judge_readings(&after, fault)?;
     match after.damaged.difference(&before.damaged).next() {
         Some(new) => Err(failure("spreads", &format!("{new} is damaged after a restart, and was not before"))),
-        None if before.damaged.is_empty() && before.absent_blobs == 0 => Ok(Outcome::Whole),
-        None => Ok(Outcome::Damaged(before.damaged.len() + before.absent_blobs)),
+        None if before.damaged.is_empty() && before.absent_blobs == 0 => Ok(CaseOutcome::Whole),
+        None => Ok(CaseOutcome::Damaged(before.damaged.len() + before.absent_blobs)),
     }
 }
 
-/// A refusal is one line that names what is wrong, and changes nothing.
-fn refused(error: &str, tree: &Tree, harm: Option<&Harm>, dir: &Path) -> Result<Outcome, Failure> {
-    let Some(harm) = harm else { return Err(failure("refused", error)) };
-    let differences = tree.differences(&Tree::read(dir).unwrap());
+/// Checks that a refusal is one line that names the damage, and that it changed nothing.
+fn refused(
+    error: &str,
+    tree: &DirSnapshot,
+    fault: Option<&FileCorruption>,
+    dir: &Path,
+) -> Result<CaseOutcome, CaseFailure> {
+    let Some(fault) = fault else { return Err(failure("refused", error)) };
+    let differences = tree.differences(&DirSnapshot::read(dir).unwrap());
     let differences: Vec<String> = differences.into_iter().filter(|one| *one != format!("{LOCK} is new")).collect();
     if !differences.is_empty() {
         let first = differences[..differences.len().min(5)].join(", ");
         return Err(failure("a refused start changes files", &format!("{first} ({}); {error}", differences.len())));
     }
-    let is_named = error.contains(harm.path.to_str().unwrap_or_default()) || error.contains("missing");
+    let is_named = error.contains(fault.path.to_str().unwrap_or_default()) || error.contains("missing");
     if error.trim().is_empty() || error.trim().contains('\n') || !is_named {
         return Err(failure("a refusal names no file", error));
     }
-    Ok(Outcome::Refused)
+    Ok(CaseOutcome::Refused)
 }
 
-fn judge_readings(readings: &Readings, harm: Option<&Harm>) -> Result<(), Failure> {
+fn judge_readings(readings: &ReadReport, fault: Option<&FileCorruption>) -> Result<(), CaseFailure> {
     if !readings.wrong.is_empty() {
         let first = readings.wrong[..readings.wrong.len().min(4)].join("; ");
         return Err(failure("silent", &format!("{} wrong reads: {first}", readings.wrong.len())));
     }
-    // A file that is gone takes its own blob with it, and the row that names the blob tells.
-    let absent_max = usize::from(harm.is_some_and(|harm| harm.kind == HarmKind::Delete));
+    // A missing blob file is a missing blob; only the row that names it shows the loss.
+    let absent_max = usize::from(fault.is_some_and(|fault| fault.kind == CorruptionKind::Delete));
     if readings.absent_blobs > absent_max {
         return Err(failure("silent", &format!("{} blobs are not there", readings.absent_blobs)));
     }
     let (cost, first) = (readings.damaged.len(), readings.damaged.first());
-    match harm {
+    match fault {
         None if cost > 0 => Err(failure("damage in a whole store", &format!("{cost} reads: {first:?}"))),
-        Some(Harm { kind: HarmKind::FlipBit, .. }) if cost > FLIP_COST_MAX => {
+        Some(FileCorruption { kind: CorruptionKind::FlipBit, .. }) if cost > FLIP_COST_MAX => {
             Err(failure("one bit costs too much", &format!("{cost} reads are damaged: {first:?}")))
         }
         _ => Ok(()),
     }
 }
 
-/// Writes, overwrites and removes; only what is damaged already may be refused.
-async fn write_more(opened: &Opened, expected: &mut Expected, readings: &Readings, more: &[Op]) -> Result<(), Failure> {
+/// Writes, overwrites and removes; only writes to damaged partitions may be refused.
+async fn write_more(
+    opened: &OpenedStore,
+    expected: &mut ExpectedData,
+    readings: &ReadReport,
+    more: &[PlannedWrite],
+) -> Result<(), CaseFailure> {
     for op in more {
         match opened.run(op).await {
             Ok(Ok(())) => expected.note(op),
@@ -148,17 +169,17 @@ async fn write_more(opened: &Opened, expected: &mut Expected, readings: &Reading
 }
 
 /// The partitions that a write changes.
-fn touched(op: &Op) -> Vec<Partition> {
+fn touched(op: &PlannedWrite) -> Vec<Partition> {
     match op {
-        Op::Apply(batch) => batch.partitions.iter().map(|part| part.partition.clone()).collect(),
-        Op::Swap { partition, head, .. } => {
-            let derived = head.shadow.iter().map(|shadow| shadow.partition.clone());
+        PlannedWrite::Apply(batch) => batch.partitions.iter().map(|part| part.partition.clone()).collect(),
+        PlannedWrite::Swap { partition, head, .. } => {
+            let derived = head.derived.iter().map(|derived| derived.partition.clone());
             std::iter::once(partition.clone()).chain(derived).collect()
         }
-        Op::PutBlob { .. } | Op::RemoveBlob(_) | Op::Reopen => Vec::new(),
+        PlannedWrite::PutBlob { .. } | PlannedWrite::RemoveBlob(_) | PlannedWrite::Reopen => Vec::new(),
     }
 }
 
-fn failure(sort: &'static str, what: &str) -> Failure {
-    Failure { sort, what: what.to_owned() }
+fn failure(class: &'static str, what: &str) -> CaseFailure {
+    CaseFailure { class, what: what.to_owned() }
 }

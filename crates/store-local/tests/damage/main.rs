@@ -1,11 +1,11 @@
-//! Damage to a stopped store, at random: a start answers everything, says what is damaged, or is refused and changes nothing.
+//! Random damage to a stopped store: a start reads everything, reports the damage, or is refused and changes nothing.
 //!
 //! ```text
-//! plan    what is written, and what must be read      base    stopped stores: closed, killed
-//! harm    one thing that goes wrong with one file     case    a copy, a harm, and the verdict
-//! tree    a directory in memory                       judge   reads everything
+//! plan             the writes, and the expected reads     base      stopped stores: closed, killed
+//! file_corruption  one fault of one file                  case      a copy, a fault, and the verdict
+//! dir_snapshot     a directory in memory                  readings  reads everything
 //! ```
-//! `LARDER_TEST_SCALE=soak` tries 10,000 harms instead of 300. A failed case prints its seed and leaves its directory;
+//! `LARDER_TEST_SCALE=soak` tries 10,000 faults instead of 300. A failed case prints its seed and leaves its directory;
 //! `LARDER_TEST_SEED` with `LARDER_TEST_CASES=1` runs it again.
 #![allow(
     clippy::unwrap_used,
@@ -14,39 +14,39 @@
     clippy::print_stderr,
     unreachable_pub,
     missing_docs,
-    reason = "a test fails by panicking, and is told by the environment how long to run"
+    reason = "a test fails by panicking, and reads its length from the environment"
 )]
 
 mod base;
 mod case;
 #[path = "../common/mod.rs"]
 mod common;
-mod harm;
-mod judge;
+mod dir_snapshot;
+mod file_corruption;
 mod opened;
 mod plan;
-mod tree;
+mod readings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::{Base, Ended};
-use case::{Failure, Outcome};
-use harm::{Harm, Random, sort_of};
+use base::{StoppedStore, StoreEnd};
+use case::{CaseFailure, CaseOutcome};
+use file_corruption::{FileCorruption, SplitMix, class_of};
 use tokio::runtime::Runtime;
 
 /// Directories of failed cases that are kept.
 const KEPT_MAX: usize = 20;
 
 #[test]
-fn damage_to_a_store_that_was_closed_is_never_hidden_and_never_made_worse() {
-    attack(Ended::Closed);
+fn damage_to_a_closed_store_is_reported_and_does_not_spread() {
+    attack(StoreEnd::Closed);
 }
 
 #[test]
-fn damage_to_a_store_that_was_killed_is_never_hidden_and_never_made_worse() {
-    attack(Ended::Killed);
+fn damage_to_a_killed_store_is_reported_and_does_not_spread() {
+    attack(StoreEnd::Killed);
 }
 
 #[test]
@@ -59,47 +59,47 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Many cases over one base, and a table of how they ended.
-fn attack(ended: Ended) {
+/// Runs many cases over one stopped store, and prints a table of their outcomes.
+fn attack(ended: StoreEnd) {
     case::watch_panics();
     let first = number("LARDER_TEST_SEED")
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64));
     let soak = std::env::var("LARDER_TEST_SCALE").is_ok_and(|scale| scale == "soak");
     let cases = number("LARDER_TEST_CASES").unwrap_or(if soak { 5000 } else { 150 });
     eprintln!("{ended:?}: LARDER_TEST_SEED={first} LARDER_TEST_CASES={cases}");
-    let base = Base::new(ended);
+    let base = StoppedStore::new(ended);
     let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("damage-{ended:?}-{}", std::process::id()).to_lowercase());
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work).unwrap();
-    let whole = case::run(&base, None, &Random(first), &work.join("whole"));
-    assert_eq!(whole.unwrap(), Outcome::Whole, "an unharmed store is whole");
+    let whole = case::run(&base, None, &SplitMix(first), &work.join("whole"));
+    assert_eq!(whole.unwrap(), CaseOutcome::Whole, "an undamaged store is whole");
 
-    let mut report = Report::default();
+    let mut report = DamageReport::default();
     for seed in (0..cases).map(|at| first.wrapping_add(at)) {
-        let mut random = Random(seed);
-        let harm = Harm::random(&base.tree, &mut random);
-        // Where the process itself ends, this is the case that ended it.
-        std::fs::write(work.join("current"), format!("LARDER_TEST_SEED={seed}: {harm}\n")).unwrap();
+        let mut random = SplitMix(seed);
+        let fault = FileCorruption::random(&base.tree, &mut random);
+        // If the process aborts, this file names the case.
+        std::fs::write(work.join("current"), format!("LARDER_TEST_SEED={seed}: {fault}\n")).unwrap();
         let dir = work.join(seed.to_string());
-        let outcome = case::run(&base, Some(&harm), &random, &dir);
-        if report.note(seed, &harm, outcome) {
-            keep_harmed(&base, &harm, &dir, report.failures.len());
+        let outcome = case::run(&base, Some(&fault), &random, &dir);
+        if report.note(seed, &fault, outcome) {
+            keep_damaged(&base, &fault, &dir, report.failures.len());
         } else {
             std::fs::remove_dir_all(&dir).unwrap();
         }
     }
-    let sorts: Vec<String> = base.tree.files().map(|(path, _)| sort_of(path)).collect();
-    report.finish(&work, cases, &sorts);
+    let classes: Vec<String> = base.tree.files().map(|(path, _)| class_of(path)).collect();
+    report.finish(&work, cases, &classes);
 }
 
-/// Leaves the directory of a failed case as it was before it was opened.
-fn keep_harmed(base: &Base, harm: &Harm, dir: &Path, failures: usize) {
+/// Restores the directory of a failed case to its state before the open.
+fn keep_damaged(base: &StoppedStore, fault: &FileCorruption, dir: &Path, failures: usize) {
     std::fs::remove_dir_all(dir).unwrap();
     if failures <= KEPT_MAX {
         std::fs::create_dir_all(dir).unwrap();
         base.tree.write(dir).unwrap();
-        harm.apply(dir).unwrap();
+        fault.apply(dir).unwrap();
     }
 }
 
@@ -107,45 +107,45 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// How the cases ended.
+/// The outcomes of the cases.
 #[derive(Default)]
-struct Report {
-    /// By sort of file: refused, whole, damaged, failed.
-    by_sort: BTreeMap<String, [usize; 4]>,
-    failures: Vec<(u64, String, Failure)>,
+struct DamageReport {
+    /// By class of file: refused, whole, damaged, failed.
+    by_class: BTreeMap<String, [usize; 4]>,
+    failures: Vec<(u64, String, CaseFailure)>,
     cost_max: usize,
 }
 
-impl Report {
-    /// Notes a case; answers whether it failed.
-    fn note(&mut self, seed: u64, harm: &Harm, outcome: Result<Outcome, Failure>) -> bool {
-        let counts = self.by_sort.entry(sort_of(&harm.path)).or_default();
+impl DamageReport {
+    /// Notes a case; returns whether it failed.
+    fn note(&mut self, seed: u64, fault: &FileCorruption, outcome: Result<CaseOutcome, CaseFailure>) -> bool {
+        let counts = self.by_class.entry(class_of(&fault.path)).or_default();
         match outcome {
-            Ok(Outcome::Refused) => counts[0] += 1,
-            Ok(Outcome::Whole) => counts[1] += 1,
-            Ok(Outcome::Damaged(cost)) => {
+            Ok(CaseOutcome::Refused) => counts[0] += 1,
+            Ok(CaseOutcome::Whole) => counts[1] += 1,
+            Ok(CaseOutcome::Damaged(cost)) => {
                 counts[2] += 1;
                 self.cost_max = self.cost_max.max(cost);
             }
             Err(failure) => {
                 counts[3] += 1;
-                self.failures.push((seed, harm.to_string(), failure));
+                self.failures.push((seed, fault.to_string(), failure));
                 return true;
             }
         }
         false
     }
 
-    fn finish(self, work: &Path, cases: u64, sorts: &[String]) {
+    fn finish(self, work: &Path, cases: u64, classes: &[String]) {
         eprintln!("{:>8} {:>8} {:>8} {:>8}  of", "refused", "whole", "damaged", "failed");
-        for (sort, [refused, whole, damaged, failed]) in &self.by_sort {
-            eprintln!("{refused:>8} {whole:>8} {damaged:>8} {failed:>8}  {sort}");
+        for (class, [refused, whole, damaged, failed]) in &self.by_class {
+            eprintln!("{refused:>8} {whole:>8} {damaged:>8} {failed:>8}  {class}");
         }
-        eprintln!("most reads that one harm damaged: {}", self.cost_max);
+        eprintln!("most reads that one fault damaged: {}", self.cost_max);
         let mut by_failure: BTreeMap<&str, usize> = BTreeMap::new();
-        for (seed, harm, failure) in &self.failures {
-            *by_failure.entry(failure.sort).or_default() += 1;
-            eprintln!("LARDER_TEST_SEED={seed} LARDER_TEST_CASES=1: {harm}: {}: {}", failure.sort, failure.what);
+        for (seed, fault, failure) in &self.failures {
+            *by_failure.entry(failure.class).or_default() += 1;
+            eprintln!("LARDER_TEST_SEED={seed} LARDER_TEST_CASES=1: {fault}: {}: {}", failure.class, failure.what);
         }
         assert!(
             self.failures.is_empty(),
@@ -153,10 +153,10 @@ impl Report {
             self.failures.len(),
             work.display()
         );
-        let missed = sorts.iter().filter(|sort| !self.by_sort.contains_key(*sort)).count();
-        assert!(cases < 100 || missed == 0, "{missed} sorts of files were not tried: {:?}", self.by_sort.keys());
-        let refused_or_damaged = self.by_sort.values().any(|counts| counts[0] + counts[2] > 0);
-        assert!(cases < 100 || refused_or_damaged, "no harm was noticed: the harms were no harm");
+        let missed = classes.iter().filter(|class| !self.by_class.contains_key(*class)).count();
+        assert!(cases < 100 || missed == 0, "{missed} classes of files were not tried: {:?}", self.by_class.keys());
+        let refused_or_damaged = self.by_class.values().any(|counts| counts[0] + counts[2] > 0);
+        assert!(cases < 100 || refused_or_damaged, "no fault was noticed: the faults were no fault");
         std::fs::remove_dir_all(work).unwrap();
     }
 }

@@ -1,23 +1,23 @@
-//! A store and its blobs, opened; the only place that says how.
+//! An open store with its blobs.
 
 use std::path::Path;
 
 use bytes::Bytes;
-use larder_store::{Batch, Blobs, Durability, Result, Store, Swap};
+use larder_store::{Batch, Blobs, CasResult, Durability, Result, Store};
 use larder_store_local::blobs::LocalBlobs;
 use larder_store_local::{EngineSizes, LocalStore, OpenOptions};
 
 use super::common;
-use super::plan::Op;
+use super::plan::PlannedWrite;
 
 /// A data directory, open.
-pub struct Opened {
+pub struct OpenedStore {
     pub store: LocalStore,
     pub blobs: LocalBlobs,
 }
 
-impl Opened {
-    /// Opens it as a server does; refused in one line.
+impl OpenedStore {
+    /// Opens a directory as a server does; the error is one line.
     pub fn open(dir: &Path) -> std::result::Result<Self, String> {
         // Small memtables make several tables, levels and journals of few bytes.
         let sizes = Some(EngineSizes::of_memtable(128 * 1024));
@@ -27,34 +27,34 @@ impl Opened {
         Ok(Self { store, blobs })
     }
 
-    /// Does one write. `Err` in the inner result: a swap met another head than expected.
-    pub async fn run(&self, op: &Op) -> Result<std::result::Result<(), String>> {
+    /// Runs one write. `Err` in the inner result: a compare-and-set found another head than expected.
+    pub async fn run(&self, op: &PlannedWrite) -> Result<std::result::Result<(), String>> {
         let call = common::call(Durability::Buffered);
         match op {
-            Op::Apply(batch) => self.store.apply(batch.clone(), &call).await?,
-            Op::Swap { partition, expected, head, changes } => {
+            PlannedWrite::Apply(batch) => self.store.apply(batch.clone(), &call).await?,
+            PlannedWrite::Swap { partition, expected, head, changes } => {
                 let swapped = self.store.apply_if(partition, *expected, head.clone(), changes.clone(), &call).await?;
-                if let Swap::Conflict(found) = swapped {
+                if let CasResult::Conflict(found) = swapped {
                     return Ok(Err(format!(
                         "{partition:?}: expected {expected:?}, found {:?}",
                         found.map(|row| row.stamp)
                     )));
                 }
             }
-            Op::PutBlob { id, owner, bytes } => {
+            PlannedWrite::PutBlob { id, owner, bytes } => {
                 let mut writer = self.blobs.create(*id, owner.clone()).await?;
                 for from in (0..bytes.len()).step_by(64 * 1024) {
                     writer.write(bytes.slice(from..bytes.len().min(from + 64 * 1024))).await?;
                 }
                 drop(writer.finish(Durability::Disk).await?);
             }
-            Op::RemoveBlob(id) => self.blobs.remove(*id).await?,
-            Op::Reopen => {}
+            PlannedWrite::RemoveBlob(id) => self.blobs.remove(*id).await?,
+            PlannedWrite::Reopen => {}
         }
         Ok(Ok(()))
     }
 
-    /// Waits until all that was written is on disk.
+    /// Waits until all writes are on disk.
     pub async fn sync(&self) -> Result<()> {
         self.store.apply(Batch::default(), &common::call(Durability::Disk)).await
     }
@@ -71,20 +71,20 @@ impl Opened {
         Ok(bytes.into())
     }
 
-    /// Ends it in good order.
+    /// Closes the store.
     pub async fn close(self) -> Result<()> {
-        // The blobs write bulk rows, the store is what is closed.
+        // Blobs write through the store, so only the store is closed.
         self.store.close().await
     }
 }
 
-/// All writes of a plan, into a directory that is open when this is answered, and on disk.
-pub async fn write_all(dir: &Path, ops: &[Op]) -> Opened {
-    let mut opened = Opened::open(dir).unwrap();
+/// Runs all writes of a plan and syncs them; returns the open store.
+pub async fn write_all(dir: &Path, ops: &[PlannedWrite]) -> OpenedStore {
+    let mut opened = OpenedStore::open(dir).unwrap();
     for (number, op) in ops.iter().enumerate() {
-        if matches!(op, Op::Reopen) {
+        if matches!(op, PlannedWrite::Reopen) {
             opened.close().await.unwrap();
-            opened = Opened::open(dir).unwrap();
+            opened = OpenedStore::open(dir).unwrap();
         }
         opened.run(op).await.unwrap().unwrap();
         if number % 100 == 0 {

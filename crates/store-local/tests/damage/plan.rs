@@ -1,21 +1,21 @@
-//! What is written into a store, the same every time, and what must be read from it afterwards.
+//! The writes of a store, the same in every run, and the data that must be read afterwards.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{Batch, BlobOwner, Change, Head, Partition, Row, Shadow, Stamp, Table};
+use larder_store::{Batch, BlobOwner, Change, DerivedRow, HeadWrite, Partition, Row, Stamp, Table};
 
-use super::harm::Random;
+use super::file_corruption::SplitMix;
 
 /// One write.
 #[derive(Debug, Clone)]
-pub enum Op {
+pub enum PlannedWrite {
     Apply(Batch),
     Swap {
         partition: Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
     },
     PutBlob {
@@ -28,44 +28,44 @@ pub enum Op {
     Reopen,
 }
 
-/// What must be there. A name or a blob with `None` was there once.
+/// The expected data. A name or a blob with `None` was removed.
 #[derive(Debug, Clone, Default)]
-pub struct Expected {
+pub struct ExpectedData {
     pub rows: BTreeMap<Partition, BTreeMap<Bytes, Option<Row>>>,
     pub blobs: BTreeMap<BlobId, Option<(BlobOwner, Bytes)>>,
 }
 
-impl Expected {
-    /// Notes a write that was answered.
-    pub fn note(&mut self, op: &Op) {
+impl ExpectedData {
+    /// Notes an acknowledged write.
+    pub fn note(&mut self, op: &PlannedWrite) {
         match op {
-            Op::Apply(batch) => {
+            PlannedWrite::Apply(batch) => {
                 for part in &batch.partitions {
                     self.change(&part.partition, &part.changes);
                 }
             }
-            Op::Swap { partition, head, changes, .. } => {
+            PlannedWrite::Swap { partition, head, changes, .. } => {
                 self.change(partition, &[&[Change::Put(head.row.clone())], &changes[..]].concat());
-                if let Some((partition, change)) = head.shadow_change() {
+                if let Some((partition, change)) = head.derived_change() {
                     self.change(&partition, &[change]);
                 }
             }
-            Op::PutBlob { id, owner, bytes } => {
+            PlannedWrite::PutBlob { id, owner, bytes } => {
                 self.blobs.insert(*id, Some((owner.clone(), bytes.clone())));
             }
-            Op::RemoveBlob(id) => {
+            PlannedWrite::RemoveBlob(id) => {
                 self.blobs.insert(*id, None);
             }
-            Op::Reopen => {}
+            PlannedWrite::Reopen => {}
         }
     }
 
-    /// Has a partition read, though nothing is in it yet.
+    /// Adds an empty partition to the ones that are read.
     pub fn expect(&mut self, partition: Partition) {
         self.rows.entry(partition).or_default();
     }
 
-    /// Stamps grow with every write, so the later one always stays.
+    /// Applies changes. Stamps grow with every write, so the later write always wins.
     fn change(&mut self, partition: &Partition, changes: &[Change]) {
         let rows = self.rows.entry(partition.clone()).or_default();
         for change in changes {
@@ -81,60 +81,60 @@ impl Expected {
         }
     }
 
-    /// The rows of a partition that are there.
+    /// The live rows of a partition.
     pub fn live(&self, partition: &Partition) -> Vec<Row> {
         self.rows.get(partition).into_iter().flat_map(|rows| rows.values().flatten().cloned()).collect()
     }
 
-    /// The partitions of a table that have rows, in order.
+    /// The partitions of a table that have rows, sorted.
     pub fn partitions(&self, table: Table) -> Vec<Partition> {
         let live = self.rows.iter().filter(|(one, rows)| one.table == table && rows.values().any(Option::is_some));
         live.map(|(partition, _)| partition.clone()).collect()
     }
 }
 
-/// Writes of every sort, in rounds, so that tables of several ages hold old and new values of the same keys.
-pub struct Plan {
-    random: Random,
+/// Writes of every kind, in rounds, so that tables of several ages hold old and new values of the same keys.
+pub struct WritePlan {
+    random: SplitMix,
     stamp: Stamp,
-    ops: Vec<Op>,
-    expected: Expected,
+    ops: Vec<PlannedWrite>,
+    expected: ExpectedData,
 }
 
 const ROUNDS: u32 = 5;
 const OBJECTS: usize = 300;
 const HEADS: usize = 60;
-/// A body that is kept beside the rows, and one that is a file of its own.
+/// The length of a body that is a bulk row, and of one that is a file.
 const BULK_BYTES: usize = 100_000;
 const FILE_BYTES: usize = 2 << 20;
 
-impl Plan {
-    /// All writes of a base, and what they leave.
-    pub fn base() -> (Vec<Op>, Expected) {
-        let mut plan = Self { random: Random(11), stamp: 10, ops: Vec::new(), expected: Expected::default() };
+impl WritePlan {
+    /// All writes of a stopped store, and the data that they leave.
+    pub fn base() -> (Vec<PlannedWrite>, ExpectedData) {
+        let mut plan = Self { random: SplitMix(11), stamp: 10, ops: Vec::new(), expected: ExpectedData::default() };
         for round in 0..ROUNDS {
             plan.objects(round);
             plan.wide(round);
             plan.heads(round);
             plan.blobs(round);
             if round == 2 {
-                plan.push(Op::Reopen);
+                plan.push(PlannedWrite::Reopen);
             }
         }
         (plan.ops, plan.expected)
     }
 
-    /// More writes to a store that holds `expected`: new keys, then new values of old keys and their removal.
-    pub fn more(expected: &Expected, mut random: Random) -> Vec<Op> {
+    /// More writes to a store that holds `expected`: new keys, then new values and removals of old keys.
+    pub fn more(expected: &ExpectedData, mut random: SplitMix) -> Vec<PlannedWrite> {
         let stamp = 10_000_000 + random.below(1000) as u64;
         let mut plan = Self { random, stamp, ops: Vec::new(), expected: expected.clone() };
         for key in 0..100 {
             let row = plan.row("slot", 2000);
-            plan.push(Op::Apply(Batch::of(Partition::own(Table::Objects, format!("new-{key}")), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Objects, format!("new-{key}")), vec![row])));
         }
         for key in 0..40 {
             let row = plan.row(&format!("new-{key}"), 300);
-            plan.push(Op::Apply(Batch::of(Partition::own(Table::Keys, "many"), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Keys, "many"), vec![row])));
             plan.head(Table::Heads, Table::Entries, &format!("new-{key}"), false);
         }
         plan.blob("new", BULK_BYTES);
@@ -142,14 +142,14 @@ impl Plan {
             let key = plan.random.below(OBJECTS);
             plan.object(key);
             let row = plan.row(&format!("row-{:05}", key * 2), 80);
-            plan.push(Op::Apply(Batch::of(Partition::own(Table::Keys, "many"), vec![row])));
+            plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Keys, "many"), vec![row])));
             let (key, gone) = (plan.random.below(HEADS), plan.random.below(3) == 0);
             plan.head(Table::Heads, Table::Entries, &key.to_string(), gone);
         }
         plan.ops
     }
 
-    fn push(&mut self, op: Op) {
+    fn push(&mut self, op: PlannedWrite) {
         self.expected.note(&op);
         self.ops.push(op);
     }
@@ -165,25 +165,25 @@ impl Plan {
         Change::Put(Row { name: Bytes::copy_from_slice(name.as_bytes()), value, stamp, expires: None })
     }
 
-    /// Packed partitions of several rows, each with its row in a wide one.
+    /// Packed partitions of several rows, each with a row in a wide partition.
     fn objects(&mut self, round: u32) {
         for key in 0..OBJECTS {
             if round == 0 || self.random.below(3) == 0 {
                 self.object(key);
             }
         }
-        for (table, count) in [(Table::Marks, 5), (Table::Doomed, 20)] {
+        for (table, count) in [(Table::Marks, 5), (Table::GcMarks, 20)] {
             for key in 0..count {
                 let row = self.row("mark", 40);
-                self.push(Op::Apply(Batch::of(Partition::own(table, format!("{key}")), vec![row])));
+                self.push(PlannedWrite::Apply(Batch::of(Partition::new(table, format!("{key}")), vec![row])));
             }
         }
     }
 
     /// Writes a packed partition or clears it.
     fn object(&mut self, key: usize) {
-        let object = Partition::own(Table::Objects, format!("object-{key:04}"));
-        let listing = Partition::own(Table::Keys, format!("shard-{}", key % 4));
+        let object = Partition::new(Table::Objects, format!("object-{key:04}"));
+        let listing = Partition::new(Table::Keys, format!("shard-{}", key % 4));
         let name = format!("object-{key:04}");
         let stamp = self.next_stamp();
         let mut batch = if self.random.below(5) == 0 {
@@ -198,25 +198,25 @@ impl Plan {
             batch
         };
         batch.partitions.iter_mut().for_each(|part| part.rows_max = None);
-        self.push(Op::Apply(batch));
+        self.push(PlannedWrite::Apply(batch));
     }
 
-    /// Partitions of many rows, some of which go again.
+    /// Partitions of many rows, some of which are removed again.
     fn wide(&mut self, round: u32) {
-        let many = Partition::own(Table::Keys, "many");
+        let many = Partition::new(Table::Keys, "many");
         for first in (0..300).step_by(10) {
             let name = |at: usize| format!("row-{:05}", (round as usize * 300 + first + at) * 7 % 1500);
             let changes = (0..10).map(|at| self.row(&name(at), 80)).collect();
-            self.push(Op::Apply(Batch::of(many.clone(), changes)));
+            self.push(PlannedWrite::Apply(Batch::of(many.clone(), changes)));
         }
         for at in 0..40 {
             let (stamp, name) = (self.next_stamp(), format!("row-{:05}", at * 31 % 1500));
-            self.push(Op::Apply(Batch::of(many.clone(), vec![Change::Remove { name: name.into(), stamp }])));
+            self.push(PlannedWrite::Apply(Batch::of(many.clone(), vec![Change::Remove { name: name.into(), stamp }])));
         }
         let tables = [Table::Buckets, Table::Members, Table::Parts, Table::Manifests, Table::Usage];
         for (table, key) in tables.into_iter().flat_map(|table| (0..6).map(move |key| (table, key))) {
             let changes = (0..4).map(|name| self.row(&format!("name-{name}"), 120)).collect();
-            self.push(Op::Apply(Batch::of(Partition::own(table, format!("{key}")), changes)));
+            self.push(PlannedWrite::Apply(Batch::of(Partition::new(table, format!("{key}")), changes)));
         }
     }
 
@@ -232,33 +232,33 @@ impl Plan {
             self.head(Table::Uploads, Table::UploadEntries, &key.to_string(), round == 4 && key < 8);
         }
         for key in 0..40 {
-            self.lone_head(Partition::own(Table::Consistent, format!("strong-{key}")));
+            self.lone_head(Partition::new(Table::Consistent, format!("strong-{key}")));
         }
         self.lone_head(Partition::catalogue());
         self.lone_head(Partition::users());
     }
 
-    /// A head and its derived row, which is not there when `gone`.
+    /// A head and its derived row, which is removed when `gone`.
     fn head(&mut self, table: Table, derived: Table, key: &str, gone: bool) {
-        let partition = Partition::own(table, format!("bucket-{key}"));
+        let partition = Partition::new(table, format!("bucket-{key}"));
         let shard = key.len() % 3;
         let value = (!gone).then(|| self.random.bytes(60).into());
-        let place = Partition::own(derived, format!("shard-{shard}"));
-        let shadow = Some(Shadow { partition: place, name: Bytes::copy_from_slice(key.as_bytes()), value });
-        self.swap(partition, shadow);
+        let place = Partition::new(derived, format!("shard-{shard}"));
+        let derived = Some(DerivedRow { partition: place, name: Bytes::copy_from_slice(key.as_bytes()), value });
+        self.swap(partition, derived);
     }
 
     fn lone_head(&mut self, partition: Partition) {
         self.swap(partition, None);
     }
 
-    fn swap(&mut self, partition: Partition, shadow: Option<Shadow>) {
+    fn swap(&mut self, partition: Partition, derived: Option<DerivedRow>) {
         let head = self.expected.rows.get(&partition).and_then(|rows| rows.get(&b"head"[..])?.as_ref());
         let expected = head.map(|row| row.stamp);
         let (name, changes) = (format!("other-{}", self.random.below(3)), self.random.below(2));
         let changes = (0..changes).map(|_| self.row(&name, 100)).collect();
         let Change::Put(row) = self.row("head", 200) else { unreachable!("a row is put") };
-        self.push(Op::Swap { partition, expected, head: Head { row, shadow }, changes });
+        self.push(PlannedWrite::Swap { partition, expected, head: HeadWrite { row, derived }, changes });
     }
 
     fn blobs(&mut self, round: u32) {
@@ -274,17 +274,17 @@ impl Plan {
             self.blob(&format!("file-{round}-{number}"), *length);
         }
         if round > 0 {
-            self.push(Op::RemoveBlob(blob_id(&format!("bulk-{}-0", round - 1))));
+            self.push(PlannedWrite::RemoveBlob(blob_id(&format!("bulk-{}-0", round - 1))));
         }
         if round == 4 {
-            self.push(Op::RemoveBlob(blob_id("file-0-1")));
+            self.push(PlannedWrite::RemoveBlob(blob_id("file-0-1")));
         }
     }
 
     fn blob(&mut self, name: &str, length: usize) {
-        let owner = BlobOwner { partition: Partition::own(Table::Objects, "blobs"), row: name.to_owned().into() };
+        let owner = BlobOwner { partition: Partition::new(Table::Objects, "blobs"), row: name.to_owned().into() };
         let bytes = self.random.bytes(length).into();
-        self.push(Op::PutBlob { id: blob_id(name), owner, bytes });
+        self.push(PlannedWrite::PutBlob { id: blob_id(name), owner, bytes });
     }
 }
 

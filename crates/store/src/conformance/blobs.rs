@@ -1,4 +1,4 @@
-//! Bodies beside the rows.
+//! Promises about blobs.
 
 use bytes::Bytes;
 
@@ -7,13 +7,13 @@ use larder_model::content::BlobId;
 use super::subject::BlobSubject;
 use crate::{BlobReader, Durability, Kind};
 
-/// Bytes that repeat at no power of two.
+/// A body whose period is no power of two.
 fn body(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8).collect()
 }
 
-/// Everything from `offset`, in pieces of at most `max`.
-async fn rest(reader: &mut dyn BlobReader, mut offset: u64, max: usize) -> Vec<u8> {
+/// Reads everything from `offset`, in pieces of at most `max` bytes.
+async fn read_to_end(reader: &mut dyn BlobReader, mut offset: u64, max: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while offset < reader.length() {
         let piece = reader.read(offset, max).await.expect("a piece is read");
@@ -27,7 +27,7 @@ async fn rest(reader: &mut dyn BlobReader, mut offset: u64, max: usize) -> Vec<u
 async fn assert_holds(subject: &BlobSubject, id: BlobId, expected: &[u8]) {
     let mut reader = subject.blobs.open(id).await.expect("the blob is there");
     assert_eq!(reader.length(), expected.len() as u64);
-    assert!(rest(&mut *reader, 0, 64 * 1024).await == expected, "the blob has other bytes");
+    assert!(read_to_end(&mut *reader, 0, 64 * 1024).await == expected, "the blob has other bytes");
 }
 
 async fn assert_absent(subject: &BlobSubject, id: BlobId) {
@@ -69,7 +69,7 @@ pub(super) async fn any_part_of_a_blob_can_be_read(subject: BlobSubject) {
         assert!(body[from..].starts_with(&piece), "other bytes at {offset}");
     }
     assert_eq!(reader.read(200_000, 10).await.expect("the end is read"), "");
-    assert!(rest(&mut *reader, 100_001, 999).await == body[100_001..]);
+    assert!(read_to_end(&mut *reader, 100_001, 999).await == body[100_001..]);
 }
 
 pub(super) async fn a_blob_is_not_there_before_it_is_finished(subject: BlobSubject) {
@@ -123,8 +123,8 @@ pub(super) async fn a_reader_keeps_a_removed_blob(subject: BlobSubject) {
     let mut reader = subject.blobs.open(subject.id(0)).await.expect("the blob is there");
     let piece = reader.read(0, 1000).await.expect("a piece is read");
     subject.blobs.remove(subject.id(0)).await.expect("a blob is removed");
-    let behind = rest(&mut *reader, piece.len() as u64, 10_000).await;
-    assert!([&piece[..], &behind].concat() == body, "the reader lost its blob");
+    let tail = read_to_end(&mut *reader, piece.len() as u64, 10_000).await;
+    assert!([&piece[..], &tail].concat() == body, "the reader lost its blob");
     drop(reader);
     assert_absent(&subject, subject.id(0)).await;
 }

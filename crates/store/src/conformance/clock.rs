@@ -1,11 +1,11 @@
-//! A clock that stands still until it is told otherwise.
+//! A clock that moves only when a test moves it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{Clock, Micros};
 
-/// Time that a test owns. Give it to the engine, then move it.
+/// Time under control of a test: pass it to the engine, then advance it.
 #[derive(Debug)]
 pub struct ManualClock {
     now: AtomicU64,
@@ -13,27 +13,27 @@ pub struct ManualClock {
 }
 
 impl Default for ManualClock {
-    /// Some day in 2023.
+    /// A day in 2023.
     fn default() -> Self {
         Self::new(1_700_000_000_000_000)
     }
 }
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// A clock that shows `now`.
     #[must_use]
     pub fn new(now: Micros) -> Self {
         Self { now: AtomicU64::new(now), passed: AtomicU64::new(0) }
     }
 
-    /// Lets time pass.
+    /// Advances both clocks.
     pub fn advance(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.now.fetch_add(micros, Ordering::SeqCst);
         self.passed.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// Sets the wall clock, back too; the monotonic one does not notice.
+    /// Sets the wall clock, also backwards; the monotonic clock does not change.
     pub fn set(&self, now: Micros) {
         self.now.store(now, Ordering::SeqCst);
     }

@@ -1,27 +1,28 @@
-//! Every promise of [`Store`] and [`Blobs`], run against any engine.
+//! Checks of every promise of [`Store`] and [`Blobs`], for any engine.
 //!
-//! A promise is one function named as the sentence it proves. All of them run on partitions of their own, so a store in use
-//! may be examined. Not examined, because engines differ: an older put after a removal, a clear or an expiry; two
-//! writes of one stamp and value that differ in expiry; what a row is when two changes of one batch name it; a row of a table
-//! of shadows that both a head and a plain write change.
+//! Each promise is one function, named after the sentence it checks. Each runs on partitions of its own, so the suite
+//! may run on a store in use. Engines may differ in these cases, so the suite does not check them: an older put after a
+//! removal, a clear or an expiry; two writes with the same stamp and value and different expiries; two changes of one
+//! row in one batch; a derived row that a plain write changes too.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
 //! # use larder_store::conformance::{ManualClock, blob_conformance, conformance};
 //! # use larder_store::memory::MemoryStore;
-//! # async fn prove() {
+//! # async fn check_promise() {
 //! let clock = Arc::new(ManualClock::default());
 //! let store = Arc::new(MemoryStore::new(clock.clone()));
 //! conformance(store.clone(), clock).await;
 //! blob_conformance(store).await;
 //! # }
 //! ```
-//! Use a runtime of several threads: some promises are about readers and writers at the same time.
+//! Run it on a runtime with several threads: some promises concern concurrent readers and writers.
 
 #![expect(clippy::expect_used, reason = "test support: a broken promise is a panic")]
 
 mod blobs;
 mod clock;
+mod derived_rows;
 mod expiry;
 mod guards;
 mod listing;
@@ -30,7 +31,6 @@ mod names;
 mod races;
 mod reading;
 mod refusals;
-mod shadows;
 mod subject;
 mod writing;
 
@@ -42,9 +42,9 @@ use crate::{Blobs, Store};
 
 pub use clock::ManualClock;
 pub use model::random_changes_match_the_model;
-use subject::{BlobSubject, Scope, Subject};
+use subject::{BlobSubject, CheckScope, StoreSubject};
 
-/// One sentence that must be true of every engine.
+/// One sentence that holds for every engine.
 struct Promise<S> {
     sentence: &'static str,
     check: fn(S) -> Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -59,7 +59,7 @@ macro_rules! promises {
     };
 }
 
-const STORE: &[Promise<Subject>] = promises![
+const STORE: &[Promise<StoreSubject>] = promises![
     reading::an_absent_partition_is_an_empty_page,
     reading::rows_come_back_in_key_order,
     reading::rows_come_back_as_they_were_written,
@@ -98,33 +98,33 @@ const STORE: &[Promise<Subject>] = promises![
     expiry::a_row_without_expiry_outlives_one_with,
     expiry::a_row_that_is_born_expired_hides_what_it_replaced,
     expiry::an_expired_head_is_absent,
-    expiry::the_store_tells_the_time_that_expiry_is_judged_by,
+    expiry::the_store_clock_decides_expiry,
     refusals::a_partition_may_be_filled_up_to_rows_max,
     refusals::beyond_rows_max_nothing_is_written,
     refusals::rows_that_expire_do_not_count,
     refusals::rows_are_counted_after_the_change,
     refusals::several_partitions_are_all_or_none,
-    refusals::other_rows_than_were_seen_write_nothing,
+    refusals::a_batch_that_saw_other_rows_writes_nothing,
     races::one_of_many_racing_creations_wins,
     refusals::misuse_is_refused,
     refusals::a_batch_above_batch_max_writes_nothing,
-    refusals::a_swap_above_batch_max_writes_nothing,
+    refusals::a_cas_above_batch_max_writes_nothing,
     refusals::a_deadline_in_the_past_never_hangs,
-    guards::a_swap_writes_head_and_changes,
+    guards::a_cas_writes_head_and_changes,
     guards::a_failed_guard_changes_nothing,
     guards::an_absent_head_is_guarded_too,
     guards::a_head_is_one_row_among_others,
     guards::a_head_has_any_name,
-    shadows::a_swap_writes_head_and_shadow,
-    shadows::a_conflict_writes_neither_head_nor_shadow,
-    shadows::a_shadow_goes_and_comes_back,
-    shadows::shadows_of_many_heads_are_one_listing,
-    shadows::a_shadow_is_never_behind_its_head,
-    shadows::a_shadow_out_of_place_is_misuse,
+    derived_rows::a_cas_writes_head_and_derived_row,
+    derived_rows::a_conflict_writes_neither_head_nor_derived_row,
+    derived_rows::a_derived_row_goes_and_comes_back,
+    derived_rows::derived_rows_of_many_heads_are_one_listing,
+    derived_rows::a_derived_row_is_never_older_than_its_head,
+    derived_rows::a_derived_row_in_a_wrong_table_is_misuse,
     races::a_batch_is_seen_whole_or_not_at_all,
-    races::a_swap_is_seen_whole_or_not_at_all,
-    races::exactly_one_of_many_racing_swaps_wins,
-    races::no_increment_is_lost_between_racing_swaps,
+    races::a_cas_is_seen_whole_or_not_at_all,
+    races::exactly_one_of_many_racing_cas_wins,
+    races::no_increment_is_lost_between_racing_cas,
     races::concurrent_writes_all_arrive,
     listing::every_partition_is_listed_once,
     listing::an_emptied_partition_is_not_listed,
@@ -145,44 +145,46 @@ const BLOBS: &[Promise<BlobSubject>] = promises![
     blobs::a_blob_is_listed_as_leased_until_its_lease_is_dropped,
 ];
 
-/// Proves every promise of `store`, whose clock is `clock`.
+/// Checks every promise of `store`, whose clock is `clock`.
 ///
 /// # Panics
-/// At the first promise that does not hold, naming it.
+/// At the first broken promise, with its name.
 pub async fn conformance(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
-    let scope = Scope::new();
+    let scope = CheckScope::new();
     for promise in STORE {
-        let subject = Subject::new(store.clone(), clock.clone(), scope.of(promise.sentence));
-        prove(promise, subject).await;
+        let subject = StoreSubject::new(store.clone(), clock.clone(), scope.of(promise.sentence));
+        check_promise(promise, subject).await;
     }
     for seed in 0..4 {
         random_changes_match_the_model(store.clone(), clock.clone(), seed, 300).await;
     }
 }
 
-/// Proves every promise of `blobs`.
+/// Checks every promise of `blobs`.
 ///
 /// # Panics
-/// At the first promise that does not hold, naming it.
+/// At the first broken promise, with its name.
 pub async fn blob_conformance(blobs: Arc<dyn Blobs>) {
-    let scope = Scope::new();
+    let scope = CheckScope::new();
     for promise in BLOBS {
-        prove(promise, BlobSubject::new(blobs.clone(), scope.of(promise.sentence))).await;
+        check_promise(promise, BlobSubject::new(blobs.clone(), scope.of(promise.sentence))).await;
     }
 }
 
-/// Runs one promise as a task of its own, so that what broke can be said together with the promise.
-async fn prove<S>(promise: &Promise<S>, subject: S) {
+/// Runs one promise as a task of its own, so that the panic text can name the promise.
+async fn check_promise<S>(promise: &Promise<S>, subject: S) {
     if let Err(broken) = tokio::spawn((promise.check)(subject)).await {
-        let why = broken.try_into_panic().map_or_else(|error| error.to_string(), said);
+        let why = broken.try_into_panic().map_or_else(|error| error.to_string(), panic_text);
         panic!("a promise is broken: {}: {why}", promise.sentence);
     }
 }
 
-fn said(panic: Box<dyn Any + Send>) -> String {
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,
-        Err(panic) => panic.downcast::<&str>().map_or_else(|_| "it panicked".to_owned(), |text| (*text).to_owned()),
+        Err(panic) => {
+            panic.downcast::<&str>().map_or_else(|_| "panic without a text".to_owned(), |text| (*text).to_owned())
+        }
     }
 }
 

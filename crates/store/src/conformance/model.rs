@@ -1,46 +1,46 @@
-//! Random changes, compared step by step with a model that is too simple to be wrong.
+//! Random changes, compared step by step with a simple model.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::ManualClock;
-use super::subject::{Scope, Subject, options};
+use super::subject::{CheckScope, StoreSubject, options};
 use crate::wrappers::random::SplitMix64;
 use crate::{
-    Batch, Change, Clock, Kind, Micros, Order, Page, Partition, PartitionChanges, Range, ReadQuery, Row, Stamp,
-    Stopped, Store, Swap, Table,
+    Batch, CasResult, Change, Clock, Kind, Micros, Partition, PartitionChanges, Range, ReadOrder, ReadQuery, Row,
+    RowPage, Stamp, Stopped, Store, Table,
 };
 
 const NAMES: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"\xff"];
 
-/// Makes `steps` random changes and reads; every answer must be the model's.
+/// Makes `steps` random changes and reads, and compares every answer with the model.
 ///
 /// # Panics
-/// At the first answer that differs; `seed` and the step are in the text.
+/// At the first answer that differs; the text has `seed` and the step.
 pub async fn random_changes_match_the_model(store: Arc<dyn Store>, clock: Arc<ManualClock>, seed: u64, steps: usize) {
-    let subject = Subject::new(store, clock, Scope::new().of("model"));
-    let mut walk = Walk::new(subject, seed);
+    let subject = StoreSubject::new(store, clock, CheckScope::new().of("model"));
+    let mut walk = ModelWalk::new(subject, seed);
     for step in 0..steps {
         walk.step(&format!("seed {seed}, step {step}")).await;
     }
 }
 
-/// One partition as it should be: rows in no order, and for each name the stamp from which on the order of arrival is sure
-/// not to matter.
-struct Model {
+/// The expected rows of one partition, unordered. For each name, `floors` has the stamp above which the order of
+/// arrival does not matter.
+struct PartitionModel {
     partition: Partition,
     rows: Vec<Row>,
     floors: Vec<Stamp>,
 }
 
-struct Walk {
-    subject: Subject,
+struct ModelWalk {
+    subject: StoreSubject,
     random: SplitMix64,
-    models: Vec<Model>,
+    models: Vec<PartitionModel>,
 }
 
-impl Model {
+impl PartitionModel {
     fn find(&self, name: &Bytes) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == *name)
     }
@@ -61,18 +61,18 @@ impl Model {
         rows
     }
 
-    fn page(&self, query: &ReadQuery) -> Page {
+    fn page(&self, query: &ReadQuery) -> RowPage {
         let Range { from, to } = &query.range;
         let mut rows = self.rows.clone();
         rows.retain(|row| from.as_ref().is_none_or(|from| row.name >= *from));
         rows.retain(|row| to.as_ref().is_none_or(|to| row.name < *to));
         rows.sort_by(|a, b| a.name.cmp(&b.name));
-        if query.order == Order::Reverse {
+        if query.order == ReadOrder::Reverse {
             rows.reverse();
         }
         let stopped = if rows.len() > query.limit { Stopped::Limit } else { Stopped::End };
         rows.truncate(query.limit);
-        Page { rows, stopped }
+        RowPage { rows, stopped }
     }
 
     fn expire(&mut self, now: Micros) {
@@ -84,10 +84,10 @@ impl Model {
     }
 }
 
-impl Walk {
-    fn new(subject: Subject, seed: u64) -> Self {
+impl ModelWalk {
+    fn new(subject: StoreSubject, seed: u64) -> Self {
         let tables = [Table::Objects, Table::Objects, Table::Keys, Table::Keys, Table::Consistent, Table::Catalogue];
-        let models = (0..).zip(tables).map(|(which, table): (u8, Table)| Model {
+        let models = (0..).zip(tables).map(|(which, table): (u8, Table)| PartitionModel {
             partition: subject.other(table, [which % 2]),
             rows: Vec::new(),
             floors: vec![0; NAMES.len()],
@@ -99,7 +99,7 @@ impl Walk {
     async fn step(&mut self, at: &str) {
         match self.random.below(10) {
             0..=4 => self.apply(at).await,
-            5 | 6 => self.swap(at).await,
+            5 | 6 => self.compare_and_set(at).await,
             7 => self.wait(),
             _ => {}
         }
@@ -112,14 +112,14 @@ impl Walk {
         self.models.iter_mut().for_each(|model| model.expire(now));
     }
 
-    /// A batch for one or two of the plain partitions, sometimes bounded.
+    /// Applies a batch to one or two plain partitions, sometimes with a row limit.
     async fn apply(&mut self, at: &str) {
         let first = self.random.below(4) as usize;
         let chosen = if self.random.chance(500) { vec![first] } else { vec![first, (first + 1) % 4] };
         let (mut batch, mut after, mut refusals) = (Batch::default(), Vec::new(), Vec::new());
         for &which in &chosen {
             let changes = self.changes(which);
-            let rows = changes.iter().fold(self.models[which].rows.clone(), Model::after);
+            let rows = changes.iter().fold(self.models[which].rows.clone(), PartitionModel::after);
             let count = rows.iter().filter(|row| row.expires.is_none()).count();
             let rows_max = self.random.chance(300).then(|| self.random.below(6) as usize);
             if rows_max.is_some_and(|rows_max| count > rows_max) {
@@ -130,12 +130,12 @@ impl Walk {
                 partition: self.models[which].partition.clone(),
                 changes,
                 rows_max,
-                seen: None,
+                expected_rows: None,
             });
         }
         match self.subject.apply(batch.clone()).await {
             Ok(()) => {
-                assert!(refusals.is_empty(), "{at}: taken, not refused with one of {refusals:?}: {batch:?}");
+                assert!(refusals.is_empty(), "{at}: accepted, not refused with one of {refusals:?}: {batch:?}");
                 for (which, rows) in chosen.into_iter().zip(after) {
                     self.models[which].rows = rows;
                 }
@@ -146,7 +146,7 @@ impl Walk {
         }
     }
 
-    /// A few changes whose outcome no engine may choose. Names differ.
+    /// A few changes to different names, with an outcome that is the same on every engine.
     fn changes(&mut self, which: usize) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.random.chance(60) {
@@ -172,7 +172,7 @@ impl Walk {
                 Change::Remove { name: bytes, stamp }
             }
             3 | 4 => {
-                // Newer than all before and older than all behind: nothing is promised about rows older than an expired one.
+                // Newer than all rows so far: the store promises nothing about writes older than an expired row.
                 let stamp = self.models[which].highest() + 1;
                 self.models[which].floors[name] = stamp;
                 let expires = Some(self.subject.clock.now() + (1 + self.random.below(60)) * 1_000_000);
@@ -195,8 +195,8 @@ impl Walk {
         Bytes::from(vec![b'0' + self.random.below(3) as u8; length])
     }
 
-    /// A swap of the empty-named head of a guarded partition, often with the right stamp.
-    async fn swap(&mut self, at: &str) {
+    /// A compare-and-set of the head with the empty name, often with the right stamp.
+    async fn compare_and_set(&mut self, at: &str) {
         let which = 4 + self.random.below(2) as usize;
         let current = self.models[which].find(&Bytes::new()).cloned();
         let stamp = current.as_ref().map(|row| row.stamp);
@@ -217,18 +217,18 @@ impl Walk {
         }
         self.models[which].floors.fill(newest);
         let partition = self.models[which].partition.clone();
-        let answer = self.subject.swap(&partition, expected, head.clone(), changes.clone()).await;
+        let answer = self.subject.compare_and_set(&partition, expected, head.clone(), changes.clone()).await;
         if stamp != expected {
-            assert_eq!(answer, Swap::Conflict(current), "{at}");
+            assert_eq!(answer, CasResult::Conflict(current), "{at}");
             return;
         }
-        assert_eq!(answer, Swap::Applied, "{at}");
+        assert_eq!(answer, CasResult::Applied, "{at}");
         changes.push(Change::Put(head));
         let rows = std::mem::take(&mut self.models[which].rows);
-        self.models[which].rows = changes.iter().fold(rows, Model::after);
+        self.models[which].rows = changes.iter().fold(rows, PartitionModel::after);
     }
 
-    /// A random page of each partition.
+    /// Reads a random page of each partition.
     async fn read(&mut self, at: &str) {
         for which in 0..self.models.len() {
             let query = self.query();
@@ -236,7 +236,7 @@ impl Walk {
             let page = self.subject.store.read(&model.partition, &query, &options()).await.expect("a read is answered");
             let expected = model.page(&query);
             assert_eq!(page.rows, expected.rows, "{at}: {query:?} of {:?}", model.partition);
-            // A page that is exactly full may or may not know that it is the last.
+            // A page that is exactly full may not know that it is the last.
             if page.stopped != expected.stopped {
                 assert_eq!((page.rows.len(), page.stopped), (query.limit, Stopped::Limit), "{at}: {query:?}");
             }
@@ -249,7 +249,7 @@ impl Walk {
             self.random.chance(400).then(|| Bytes::from_static(name))
         };
         let range = Range { from: bound(), to: bound() };
-        let order = if self.random.chance(500) { Order::Forward } else { Order::Reverse };
+        let order = if self.random.chance(500) { ReadOrder::Forward } else { ReadOrder::Reverse };
         ReadQuery { range, limit: 1 + self.random.below(9) as usize, order }
     }
 }

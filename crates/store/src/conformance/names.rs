@@ -1,13 +1,13 @@
-//! Any bytes, any length that the limits allow.
+//! Promises about names, keys and values of any bytes and of any length within the limits.
 
 use bytes::Bytes;
 
 use larder_model::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
 
-use super::subject::{GUARDED, PLAIN, Subject, put, row};
-use crate::{Batch, Change, PartitionChanges, Row, Swap, Table};
+use super::subject::{GUARDED, PLAIN, StoreSubject, put, row};
+use crate::{Batch, CasResult, Change, PartitionChanges, Row, Table};
 
-/// Names that a careless encoding confuses or orders wrongly, in order.
+/// Names that a careless encoding confuses or misorders, in ascending order.
 const HARD: [&[u8]; 14] = [
     b"",
     b"\0",
@@ -25,7 +25,7 @@ const HARD: [&[u8]; 14] = [
     b"\xff\xff",
 ];
 
-pub(super) async fn names_are_any_bytes(subject: Subject) {
+pub(super) async fn names_are_any_bytes(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         subject.change(&partition, HARD.iter().rev().map(|name| put(name, name, 1)).collect()).await;
@@ -34,7 +34,7 @@ pub(super) async fn names_are_any_bytes(subject: Subject) {
     }
 }
 
-pub(super) async fn partition_keys_are_any_bytes(subject: Subject) {
+pub(super) async fn partition_keys_are_any_bytes(subject: StoreSubject) {
     for table in PLAIN {
         for key in HARD {
             subject.change(&subject.other(table, key), vec![put("row", key, 1)]).await;
@@ -45,7 +45,7 @@ pub(super) async fn partition_keys_are_any_bytes(subject: Subject) {
     }
 }
 
-pub(super) async fn partitions_and_rows_do_not_run_into_each_other(subject: Subject) {
+pub(super) async fn partitions_and_rows_do_not_run_into_each_other(subject: StoreSubject) {
     for table in PLAIN {
         for key in HARD {
             subject.change(&subject.other(table, key), HARD.iter().map(|name| put(name, key, 1)).collect()).await;
@@ -57,12 +57,12 @@ pub(super) async fn partitions_and_rows_do_not_run_into_each_other(subject: Subj
     }
 }
 
-pub(super) async fn tables_do_not_share_partitions(subject: Subject) {
+pub(super) async fn tables_do_not_share_partitions(subject: StoreSubject) {
     for table in Table::ALL {
         let partition = subject.partition(table);
         let here = row("row", table.name(), 1);
         if table.is_guarded() {
-            assert_eq!(subject.swap(&partition, None, here, Vec::new()).await, Swap::Applied);
+            assert_eq!(subject.compare_and_set(&partition, None, here, Vec::new()).await, CasResult::Applied);
         } else {
             subject.change(&partition, vec![Change::Put(here)]).await;
         }
@@ -72,7 +72,7 @@ pub(super) async fn tables_do_not_share_partitions(subject: Subject) {
     }
 }
 
-pub(super) async fn an_empty_value_is_a_value(subject: Subject) {
+pub(super) async fn an_empty_value_is_a_value(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         subject.change(&partition, vec![put("", "", 1), put("a", "", 1)]).await;
@@ -80,10 +80,10 @@ pub(super) async fn an_empty_value_is_a_value(subject: Subject) {
     }
 }
 
-pub(super) async fn long_names_come_back(subject: Subject) {
+pub(super) async fn long_names_come_back(subject: StoreSubject) {
     let key = vec![b'k'; TYPE_BYTES_MAX + BUCKET_BYTES_MAX];
     for table in PLAIN {
-        // A view row escapes the key, so that it may double; names differ only at their ends.
+        // A view row escapes the key, which may double its length; the names differ only at their ends.
         let mut names = [vec![0_u8; 2 * KEY_BYTES_MAX], vec![0_u8; 2 * KEY_BYTES_MAX]];
         names[1].push(1);
         let partition = subject.other(table, &key);
@@ -93,7 +93,7 @@ pub(super) async fn long_names_come_back(subject: Subject) {
     }
 }
 
-pub(super) async fn values_come_back_up_to_inline_max(subject: Subject) {
+pub(super) async fn values_come_back_up_to_inline_max(subject: StoreSubject) {
     let inline_max = subject.store.limits().inline_max;
     for table in PLAIN {
         for length in [1, inline_max / 2, inline_max - 1, inline_max] {
@@ -106,12 +106,16 @@ pub(super) async fn values_come_back_up_to_inline_max(subject: Subject) {
     }
 }
 
-pub(super) async fn a_batch_comes_back_up_to_batch_max(subject: Subject) {
+pub(super) async fn a_batch_comes_back_up_to_batch_max(subject: StoreSubject) {
     let limits = subject.store.limits();
     let value = vec![7; limits.inline_max];
     for (table, guarded) in PLAIN.into_iter().zip(GUARDED) {
-        let one =
-            PartitionChanges { partition: subject.partition(table), changes: Vec::new(), rows_max: None, seen: None };
+        let one = PartitionChanges {
+            partition: subject.partition(table),
+            changes: Vec::new(),
+            rows_max: None,
+            expected_rows: None,
+        };
         let mut batch = Batch { partitions: vec![one] };
         let rows = (limits.batch_max - 100 - batch.bytes()) / (limits.inline_max + 24);
         let changes: Vec<Change> = (0..rows).map(|at| put(format!("{at:08}"), &value, 1)).collect();
@@ -121,7 +125,7 @@ pub(super) async fn a_batch_comes_back_up_to_batch_max(subject: Subject) {
         let found = subject.rows(&subject.partition(table)).await;
         assert!(found.len() == rows && found.iter().all(|row| row.value == value), "{table:?}");
         let partition = subject.partition(guarded);
-        assert_eq!(subject.swap(&partition, None, row("", "", 1), changes).await, Swap::Applied);
+        assert_eq!(subject.compare_and_set(&partition, None, row("", "", 1), changes).await, CasResult::Applied);
         assert_eq!(subject.rows(&partition).await.len(), rows + 1, "{guarded:?}");
     }
 }

@@ -1,19 +1,19 @@
-//! Readers and writers at the same time.
+//! Promises about concurrent readers and writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::{JoinSet, yield_now};
 
-use super::subject::{GUARDED, PLAIN, Subject, put, remove, row, stopped};
-use crate::{Batch, Change, Kind, Partition, PartitionChanges, Row, Swap, Table};
+use super::subject::{GUARDED, PLAIN, StoreSubject, join_all, put, remove, row};
+use crate::{Batch, CasResult, Change, Kind, Partition, PartitionChanges, Row, Table};
 
-/// Rounds of a writer: enough to be met at work, few enough for an engine with a disk.
+/// Rounds of a writer: enough to overlap with readers, few enough for an engine with a disk.
 const ROUNDS: u64 = 100;
 const READERS: usize = 4;
 const WRITERS: u64 = 8;
 
-/// What a round writes: the same value everywhere, and one row named after the round in place of the last one's.
+/// The changes of a round: the same value everywhere, and a row named after the round in place of the last round's row.
 fn round(stamp: u64) -> Vec<Change> {
     let value = stamp.to_string();
     let mut changes: Vec<Change> = ["a", "b", "c", "d"].map(|name| put(name, &value, stamp)).to_vec();
@@ -28,8 +28,8 @@ fn assert_whole(rows: &[Row], expected: usize) {
     assert!(rows.iter().all(|row| row.value == rows[0].value), "rows of two batches: {values:?}");
 }
 
-/// Readers that look at a partition until they are told to stop.
-fn readers(subject: &Subject, partition: &Partition, expected: usize) -> (JoinSet<()>, Arc<AtomicBool>) {
+/// Readers that check a partition until they are stopped.
+fn readers(subject: &StoreSubject, partition: &Partition, expected: usize) -> (JoinSet<()>, Arc<AtomicBool>) {
     let stop = Arc::new(AtomicBool::new(false));
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
@@ -44,7 +44,7 @@ fn readers(subject: &Subject, partition: &Partition, expected: usize) -> (JoinSe
     (readers, stop)
 }
 
-pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: Subject) {
+pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         subject.change(&partition, round(1)).await;
@@ -54,27 +54,27 @@ pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: Subject) {
             yield_now().await;
         }
         stop.store(true, Ordering::Relaxed);
-        stopped(tasks).await;
+        join_all(tasks).await;
     }
 }
 
-pub(super) async fn a_swap_is_seen_whole_or_not_at_all(subject: Subject) {
+pub(super) async fn a_cas_is_seen_whole_or_not_at_all(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
         let head = |stamp: u64| row("", stamp.to_string(), stamp);
-        assert_eq!(subject.swap(&partition, None, head(1), round(1)).await, Swap::Applied);
+        assert_eq!(subject.compare_and_set(&partition, None, head(1), round(1)).await, CasResult::Applied);
         let (tasks, stop) = readers(&subject, &partition, 6);
         for stamp in 2..ROUNDS {
-            let swap = subject.swap(&partition, Some(stamp - 1), head(stamp), round(stamp)).await;
-            assert_eq!(swap, Swap::Applied, "{table:?}: nobody else writes");
+            let cas = subject.compare_and_set(&partition, Some(stamp - 1), head(stamp), round(stamp)).await;
+            assert_eq!(cas, CasResult::Applied, "{table:?}: there is no other writer");
             yield_now().await;
         }
         stop.store(true, Ordering::Relaxed);
-        stopped(tasks).await;
+        join_all(tasks).await;
     }
 }
 
-pub(super) async fn exactly_one_of_many_racing_swaps_wins(subject: Subject) {
+pub(super) async fn exactly_one_of_many_racing_cas_wins(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
         let mut expected = None;
@@ -85,28 +85,33 @@ pub(super) async fn exactly_one_of_many_racing_swaps_wins(subject: Subject) {
                 let head = row("", format!("{racer}"), 100 * round + racer);
                 racers.spawn(async move {
                     let changes = vec![put("a", &head.value, head.stamp)];
-                    (head.clone(), subject.swap(&partition, expected, head, changes).await)
+                    (head.clone(), subject.compare_and_set(&partition, expected, head, changes).await)
                 });
             }
             let answers = racers.join_all().await;
             let won: Vec<&Row> =
-                answers.iter().filter(|(_, swap)| *swap == Swap::Applied).map(|(head, _)| head).collect();
+                answers.iter().filter(|(_, cas)| *cas == CasResult::Applied).map(|(head, _)| head).collect();
             assert_eq!(won.len(), 1, "{table:?}: {answers:?}");
             let rows = subject.rows(&partition).await;
             assert_eq!(&rows[0], won[0], "{table:?}");
-            assert_eq!(rows[1], row("a", &won[0].value, won[0].stamp), "{table:?}: head and changes are of one swap");
+            assert_eq!(
+                rows[1],
+                row("a", &won[0].value, won[0].stamp),
+                "{table:?}: head and changes are of one compare-and-set"
+            );
             assert!(
                 answers
                     .iter()
-                    .all(|(_, swap)| matches!(swap, Swap::Applied) || *swap == Swap::Conflict(Some(won[0].clone()))),
-                "{table:?}: losers are told who won: {answers:?}"
+                    .all(|(_, cas)| matches!(cas, CasResult::Applied)
+                        || *cas == CasResult::Conflict(Some(won[0].clone()))),
+                "{table:?}: a conflict shows the winner: {answers:?}"
             );
             expected = Some(won[0].stamp);
         }
     }
 }
 
-pub(super) async fn one_of_many_racing_creations_wins(subject: Subject) {
+pub(super) async fn one_of_many_racing_creations_wins(subject: StoreSubject) {
     if subject.store.limits().replicated {
         return;
     }
@@ -117,8 +122,8 @@ pub(super) async fn one_of_many_racing_creations_wins(subject: Subject) {
             let (subject, partition) = (subject.clone(), partition.clone());
             racers.spawn(async move {
                 let changes = vec![put(format!("{racer}"), "v", racer)];
-                let seen = Some(Vec::new());
-                let one = PartitionChanges { partition, changes, rows_max: None, seen };
+                let expected_rows = Some(Vec::new());
+                let one = PartitionChanges { partition, changes, rows_max: None, expected_rows };
                 subject.apply(Batch { partitions: vec![one] }).await.map_err(|error| error.kind)
             });
         }
@@ -129,10 +134,10 @@ pub(super) async fn one_of_many_racing_creations_wins(subject: Subject) {
     }
 }
 
-pub(super) async fn no_increment_is_lost_between_racing_swaps(subject: Subject) {
+pub(super) async fn no_increment_is_lost_between_racing_cas(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
-        assert_eq!(subject.swap(&partition, None, row("", "", 1), Vec::new()).await, Swap::Applied);
+        assert_eq!(subject.compare_and_set(&partition, None, row("", "", 1), Vec::new()).await, CasResult::Applied);
         let mut writers = JoinSet::new();
         for _ in 0..WRITERS {
             let (subject, partition) = (subject.clone(), partition.clone());
@@ -142,23 +147,23 @@ pub(super) async fn no_increment_is_lost_between_racing_swaps(subject: Subject) 
                 }
             });
         }
-        stopped(writers).await;
+        join_all(writers).await;
         assert_eq!(subject.rows(&partition).await[0].stamp, 1 + 10 * WRITERS, "{table:?}");
     }
 }
 
-async fn increment(subject: &Subject, partition: &Partition) {
+async fn increment(subject: &StoreSubject, partition: &Partition) {
     let mut stamp = subject.rows(partition).await[0].stamp;
     loop {
-        match subject.swap(partition, Some(stamp), row("", "", stamp + 1), Vec::new()).await {
-            Swap::Applied => return,
-            Swap::Conflict(head) => stamp = head.expect("the head is never removed").stamp,
+        match subject.compare_and_set(partition, Some(stamp), row("", "", stamp + 1), Vec::new()).await {
+            CasResult::Applied => return,
+            CasResult::Conflict(head) => stamp = head.expect("the head is never removed").stamp,
         }
         yield_now().await;
     }
 }
 
-pub(super) async fn concurrent_writes_all_arrive(subject: Subject) {
+pub(super) async fn concurrent_writes_all_arrive(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         let mut writers = JoinSet::new();
@@ -171,7 +176,7 @@ pub(super) async fn concurrent_writes_all_arrive(subject: Subject) {
                 }
             });
         }
-        stopped(writers).await;
+        join_all(writers).await;
         let rows = subject.rows(&partition).await;
         assert_eq!(rows.len() as u64, 20 * WRITERS + 1, "{table:?}");
         assert_eq!(rows.last(), Some(&row("shared", "v", 100 * WRITERS + 19)), "{table:?}: the newest stamp wins");

@@ -1,30 +1,30 @@
-//! Pages, ranges and directions.
+//! Promises about pages, ranges and orders.
 
 use bytes::Bytes;
 
-use super::subject::{PLAIN, Subject, put, put_until, range, row};
-use crate::{Order, Page, Partition, Range, ReadQuery, Stopped, Table};
+use super::subject::{PLAIN, StoreSubject, put, put_until, range, row};
+use crate::{Partition, Range, ReadOrder, ReadQuery, RowPage, Stopped, Table};
 
 /// A partition of rows `a` to `g`.
-async fn seven(subject: &Subject, table: Table) -> Partition {
+async fn seven(subject: &StoreSubject, table: Table) -> Partition {
     let partition = subject.partition(table);
     subject.change(&partition, "gbdface".chars().map(|name| put(name.to_string(), "v", 1)).collect()).await;
     partition
 }
 
-/// The names of a page in one string.
-fn letters(page: &Page) -> String {
+/// The names of a page as one string.
+fn letters(page: &RowPage) -> String {
     page.rows.iter().map(|row| String::from_utf8_lossy(&row.name)).collect()
 }
 
-pub(super) async fn an_absent_partition_is_an_empty_page(subject: Subject) {
+pub(super) async fn an_absent_partition_is_an_empty_page(subject: StoreSubject) {
     for table in Table::ALL {
         let page = subject.page(&subject.partition(table), &ReadQuery::all(10)).await;
-        assert_eq!(page, Page { rows: Vec::new(), stopped: Stopped::End });
+        assert_eq!(page, RowPage { rows: Vec::new(), stopped: Stopped::End });
     }
 }
 
-pub(super) async fn rows_come_back_in_key_order(subject: Subject) {
+pub(super) async fn rows_come_back_in_key_order(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
         subject.change(&partition, vec![put("bb", "v", 1), put("", "v", 1), put("Z", "v", 1)]).await;
@@ -32,7 +32,7 @@ pub(super) async fn rows_come_back_in_key_order(subject: Subject) {
     }
 }
 
-pub(super) async fn rows_come_back_as_they_were_written(subject: Subject) {
+pub(super) async fn rows_come_back_as_they_were_written(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         let mut rows = vec![row("a", "one", 7), row("b", "two", u64::MAX >> 1)];
@@ -42,7 +42,7 @@ pub(super) async fn rows_come_back_as_they_were_written(subject: Subject) {
     }
 }
 
-pub(super) async fn a_page_stops_at_its_limit_and_goes_on(subject: Subject) {
+pub(super) async fn a_page_stops_at_its_limit_and_goes_on(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
         let (mut pages, mut after) = (Vec::new(), None::<Bytes>);
@@ -61,30 +61,30 @@ pub(super) async fn a_page_stops_at_its_limit_and_goes_on(subject: Subject) {
     }
 }
 
-pub(super) async fn a_reverse_read_is_the_mirror_of_a_forward_one(subject: Subject) {
+pub(super) async fn a_reverse_read_is_the_mirror_of_a_forward_one(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
         let mut forward = subject.rows(&partition).await;
-        let query = ReadQuery { order: Order::Reverse, ..ReadQuery::all(100) };
+        let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(100) };
         let reverse = subject.page(&partition, &query).await;
         forward.reverse();
         assert_eq!((reverse.rows, reverse.stopped), (forward, Stopped::End), "{table:?}");
-        let part = subject.page(&partition, &range("b", "e", 100, Order::Reverse)).await;
+        let part = subject.page(&partition, &range("b", "e", 100, ReadOrder::Reverse)).await;
         assert_eq!(letters(&part), "dcb", "{table:?}");
     }
 }
 
-pub(super) async fn a_reverse_read_stops_at_its_limit_and_goes_on(subject: Subject) {
+pub(super) async fn a_reverse_read_stops_at_its_limit_and_goes_on(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
-        let first = subject.page(&partition, &range("b", "g", 2, Order::Reverse)).await;
+        let first = subject.page(&partition, &range("b", "g", 2, ReadOrder::Reverse)).await;
         assert_eq!((letters(&first), first.stopped), ("fe".to_owned(), Stopped::Limit), "{table:?}");
-        let rest = subject.page(&partition, &range("b", "e", 10, Order::Reverse)).await;
+        let rest = subject.page(&partition, &range("b", "e", 10, ReadOrder::Reverse)).await;
         assert_eq!((letters(&rest), rest.stopped), ("dcb".to_owned(), Stopped::End), "{table:?}");
     }
 }
 
-pub(super) async fn a_range_includes_its_beginning_and_not_its_end(subject: Subject) {
+pub(super) async fn a_range_includes_its_beginning_and_not_its_end(subject: StoreSubject) {
     let open = |from: Option<&'static str>, to: Option<&'static str>| ReadQuery {
         range: Range { from: from.map(Bytes::from), to: to.map(Bytes::from) },
         ..ReadQuery::all(100)
@@ -105,19 +105,19 @@ pub(super) async fn a_range_includes_its_beginning_and_not_its_end(subject: Subj
     }
 }
 
-pub(super) async fn a_range_of_nothing_is_an_empty_page(subject: Subject) {
+pub(super) async fn a_range_of_nothing_is_an_empty_page(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
         for (from, to) in [("c", "c"), ("e", "c"), ("bb", "bc"), ("x", "z"), ("", "")] {
-            for order in [Order::Forward, Order::Reverse] {
+            for order in [ReadOrder::Forward, ReadOrder::Reverse] {
                 let page = subject.page(&partition, &range(from, to, 5, order)).await;
-                assert_eq!(page, Page { rows: Vec::new(), stopped: Stopped::End }, "{table:?} {from:?}..{to:?}");
+                assert_eq!(page, RowPage { rows: Vec::new(), stopped: Stopped::End }, "{table:?} {from:?}..{to:?}");
             }
         }
     }
 }
 
-pub(super) async fn a_prefix_reads_its_names_and_no_others(subject: Subject) {
+pub(super) async fn a_prefix_reads_its_names_and_no_others(subject: StoreSubject) {
     let names: [&[u8]; 8] = [b"", b"a", b"a\0", b"a\xff", b"a\xff\xff", b"b", b"\xff", b"\xff\xffx"];
     let cases: [(&[u8], &[usize]); 6] = [
         (b"", &[0, 1, 2, 3, 4, 5, 6, 7]),
@@ -139,7 +139,7 @@ pub(super) async fn a_prefix_reads_its_names_and_no_others(subject: Subject) {
     }
 }
 
-pub(super) async fn one_row_is_read_by_its_name(subject: Subject) {
+pub(super) async fn one_row_is_read_by_its_name(subject: StoreSubject) {
     let names: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0", b"a\0\0", b"b"];
     for table in PLAIN {
         let partition = subject.partition(table);
@@ -148,16 +148,16 @@ pub(super) async fn one_row_is_read_by_its_name(subject: Subject) {
         changes.push(put_until("expired", "v", 1, soon));
         subject.change(&partition, changes).await;
         subject.wait_seconds(11);
-        for order in [Order::Forward, Order::Reverse] {
+        for order in [ReadOrder::Forward, ReadOrder::Reverse] {
             for name in names {
                 let query = ReadQuery { order, ..ReadQuery::one(Bytes::from_static(name)) };
                 let page = subject.page(&partition, &query).await;
-                let expected = Page { rows: vec![row(name, name, 1)], stopped: Stopped::End };
+                let expected = RowPage { rows: vec![row(name, name, 1)], stopped: Stopped::End };
                 assert_eq!(page, expected, "{table:?} {name:?}");
             }
             for name in ["absent", "expired", "a\0\0\0"] {
                 let query = ReadQuery { order, ..ReadQuery::one(Bytes::from_static(name.as_bytes())) };
-                let nothing = Page { rows: Vec::new(), stopped: Stopped::End };
+                let nothing = RowPage { rows: Vec::new(), stopped: Stopped::End };
                 assert_eq!(subject.page(&partition, &query).await, nothing, "{table:?} {name:?}");
             }
         }

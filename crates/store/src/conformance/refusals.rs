@@ -1,12 +1,14 @@
-//! What is refused leaves no trace.
+//! Promises about refused calls: they write nothing.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::subject::{GUARDED, PLAIN, Subject, options, put, put_until, remove, row};
-use crate::{Batch, Change, Kind, Options, Partition, PartitionChanges, ReadQuery, Result, Stamp, Swap, Table};
+use super::subject::{GUARDED, PLAIN, StoreSubject, options, put, put_until, remove, row};
+use crate::{
+    Batch, CallOptions, CasResult, Change, Kind, Partition, PartitionChanges, ReadQuery, Result, Stamp, Table,
+};
 
 fn bounded(partition: &Partition, changes: Vec<Change>, rows_max: usize) -> Batch {
     Batch {
@@ -14,7 +16,7 @@ fn bounded(partition: &Partition, changes: Vec<Change>, rows_max: usize) -> Batc
             partition: partition.clone(),
             changes,
             rows_max: Some(rows_max),
-            seen: None,
+            expected_rows: None,
         }],
     }
 }
@@ -24,7 +26,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T>, kind: Kind) {
     assert_eq!(answer.map_err(|error| error.kind).expect_err("refused"), kind);
 }
 
-pub(super) async fn a_partition_may_be_filled_up_to_rows_max(subject: Subject) {
+pub(super) async fn a_partition_may_be_filled_up_to_rows_max(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         for (rows, name) in (1..).zip(["a", "b", "c"]) {
@@ -37,7 +39,7 @@ pub(super) async fn a_partition_may_be_filled_up_to_rows_max(subject: Subject) {
     }
 }
 
-pub(super) async fn beyond_rows_max_nothing_is_written(subject: Subject) {
+pub(super) async fn beyond_rows_max_nothing_is_written(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         subject.change(&partition, vec![put("a", "v", 1), put("b", "v", 1)]).await;
@@ -50,27 +52,34 @@ pub(super) async fn beyond_rows_max_nothing_is_written(subject: Subject) {
     }
 }
 
-pub(super) async fn other_rows_than_were_seen_write_nothing(subject: Subject) {
+pub(super) async fn a_batch_that_saw_other_rows_writes_nothing(subject: StoreSubject) {
     if subject.store.limits().replicated {
         return;
     }
     let partition = subject.partition(Table::Objects);
     let after = |changes, seen: &[(&'static str, Stamp)]| {
-        let seen = Some(seen.iter().map(|(name, stamp)| (Bytes::from(*name), *stamp)).collect());
-        Batch { partitions: vec![PartitionChanges { partition: partition.clone(), changes, rows_max: None, seen }] }
+        let expected_rows = Some(seen.iter().map(|(name, stamp)| (Bytes::from(*name), *stamp)).collect());
+        let partition = partition.clone();
+        Batch { partitions: vec![PartitionChanges { partition, changes, rows_max: None, expected_rows }] }
     };
     subject.apply(after(vec![put("a", "v", 1)], &[])).await.expect("nothing is there");
     refused(subject.apply(after(vec![put("b", "v", 1)], &[])).await, Kind::Changed);
     refused(subject.apply(after(vec![put("b", "v", 1)], &[("a", 2)])).await, Kind::Changed);
-    subject.apply(after(vec![put_until("b", "v", 3, subject.in_seconds(10))], &[("a", 1)])).await.expect("as seen");
+    subject
+        .apply(after(vec![put_until("b", "v", 3, subject.in_seconds(10))], &[("a", 1)]))
+        .await
+        .expect("the partition holds the rows that were seen");
     refused(subject.apply(after(vec![put("a", "w", 4)], &[("a", 1)])).await, Kind::Changed);
-    subject.apply(after(vec![put("a", "w", 4)], &[("a", 1), ("b", 3)])).await.expect("as seen");
+    subject
+        .apply(after(vec![put("a", "w", 4)], &[("a", 1), ("b", 3)]))
+        .await
+        .expect("the partition holds the rows that were seen");
     subject.wait_seconds(11);
-    subject.apply(after(vec![put("c", "v", 5)], &[("a", 4)])).await.expect("what expired is not there");
+    subject.apply(after(vec![put("c", "v", 5)], &[("a", 4)])).await.expect("an expired row is absent");
     assert_eq!(subject.rows(&partition).await.len(), 2);
 }
 
-pub(super) async fn rows_that_expire_do_not_count(subject: Subject) {
+pub(super) async fn rows_that_expire_do_not_count(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         let soon = subject.in_seconds(10);
@@ -88,7 +97,7 @@ pub(super) async fn rows_that_expire_do_not_count(subject: Subject) {
     }
 }
 
-pub(super) async fn rows_are_counted_after_the_change(subject: Subject) {
+pub(super) async fn rows_are_counted_after_the_change(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         subject.change(&partition, vec![put("a", "v", 5), put("b", "v", 5)]).await;
@@ -107,7 +116,7 @@ pub(super) async fn rows_are_counted_after_the_change(subject: Subject) {
     }
 }
 
-pub(super) async fn several_partitions_are_all_or_none(subject: Subject) {
+pub(super) async fn several_partitions_are_all_or_none(subject: StoreSubject) {
     for full in 0..4 {
         let partitions: Vec<Partition> =
             (0..4).map(|at| subject.other(PLAIN[at % 2], format!("{full} {at}"))).collect();
@@ -118,7 +127,7 @@ pub(super) async fn several_partitions_are_all_or_none(subject: Subject) {
             partition: partitions[at].clone(),
             changes: vec![remove("a", 0), put("b", "v", 2)],
             rows_max: (at == full).then_some(1),
-            seen: None,
+            expected_rows: None,
         };
         let batch = Batch { partitions: (0..4).map(changes).collect() };
         refused(subject.apply(batch).await, Kind::TooManyRows { rows: 2 });
@@ -128,14 +137,14 @@ pub(super) async fn several_partitions_are_all_or_none(subject: Subject) {
     }
 }
 
-pub(super) async fn misuse_is_refused(subject: Subject) {
+pub(super) async fn misuse_is_refused(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
         let mut batch = Batch::of(subject.partition(Table::Objects), vec![put("a", "v", 1)]);
         batch.add(partition.clone(), vec![put("a", "v", 1)]);
         refused(subject.apply(batch).await, Kind::Misuse);
         assert_eq!(subject.rows(&subject.partition(Table::Objects)).await, [], "{table:?}");
-        assert_eq!(subject.swap(&partition, None, row("", "v", 5), Vec::new()).await, Swap::Applied);
+        assert_eq!(subject.compare_and_set(&partition, None, row("", "v", 5), Vec::new()).await, CasResult::Applied);
         for stamp in [4, 5] {
             let changes = vec![put("x", "v", 9)];
             let answer =
@@ -152,7 +161,7 @@ pub(super) async fn misuse_is_refused(subject: Subject) {
     }
 }
 
-pub(super) async fn a_batch_above_batch_max_writes_nothing(subject: Subject) {
+pub(super) async fn a_batch_above_batch_max_writes_nothing(subject: StoreSubject) {
     let value = vec![7; subject.store.limits().batch_max];
     for table in PLAIN {
         let mut batch = Batch::of(subject.other(table, "small"), vec![put("a", "v", 1)]);
@@ -164,7 +173,7 @@ pub(super) async fn a_batch_above_batch_max_writes_nothing(subject: Subject) {
     }
 }
 
-pub(super) async fn a_swap_above_batch_max_writes_nothing(subject: Subject) {
+pub(super) async fn a_cas_above_batch_max_writes_nothing(subject: StoreSubject) {
     let value = vec![7; subject.store.limits().batch_max];
     for table in GUARDED {
         let partition = subject.partition(table);
@@ -175,22 +184,22 @@ pub(super) async fn a_swap_above_batch_max_writes_nothing(subject: Subject) {
     }
 }
 
-pub(super) async fn a_deadline_in_the_past_never_hangs(subject: Subject) {
-    let past = Options { deadline: Instant::now(), ..options() };
+pub(super) async fn a_deadline_in_the_past_never_hangs(subject: StoreSubject) {
+    let past = CallOptions { deadline: Instant::now(), ..options() };
     let (plain, guarded) = (subject.partition(Table::Objects), subject.partition(Table::Consistent));
     let batch = Batch::of(plain.clone(), vec![put("a", "v", 1)]);
     let store = &subject.store;
-    in_time(store.read(&plain, &ReadQuery::all(1), &past)).await;
-    in_time(store.apply(batch.clone(), &past)).await;
-    in_time(store.apply_if(&guarded, None, row("", "v", 1).into(), Vec::new(), &past)).await;
-    in_time(store.partitions(Table::Objects, None, 1, &past)).await;
-    in_time(store.now(&past)).await;
-    subject.apply(batch).await.expect("what timed out may be sent again as it is");
+    assert_returns(store.read(&plain, &ReadQuery::all(1), &past)).await;
+    assert_returns(store.apply(batch.clone(), &past)).await;
+    assert_returns(store.apply_if(&guarded, None, row("", "v", 1).into(), Vec::new(), &past)).await;
+    assert_returns(store.partitions(Table::Objects, None, 1, &past)).await;
+    assert_returns(store.now(&past)).await;
+    subject.apply(batch).await.expect("a batch that timed out may be sent again");
     assert_eq!(subject.rows(&plain).await, [row("a", "v", 1)]);
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T>>) {
-    let answer = timeout(Duration::from_secs(10), call).await.expect("it hangs");
+async fn assert_returns<T>(call: impl Future<Output = Result<T>>) {
+    let answer = timeout(Duration::from_secs(10), call).await.expect("the call hangs");
     if let Err(error) = answer {
         assert_eq!(error.kind, Kind::TimedOut, "{error}");
     }

@@ -4,45 +4,45 @@ use bytes::Bytes;
 use super::*;
 use crate::memory::MemoryStore;
 use crate::{
-    Batch, Change, EngineLimits, Head, Micros, Options, Page, Partition, PartitionChanges, PartitionPage, ReadQuery,
-    Result, Row, Stamp, Swap, Table,
+    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Micros, Partition, PartitionChanges, PartitionPage,
+    ReadQuery, Result, Row, RowPage, Stamp, Table,
 };
 
-/// What an engine could get wrong.
+/// Bugs that an engine could have.
 #[derive(Clone, Copy)]
 enum Defect {
     /// Rows come in another order.
     Unordered,
-    /// Removals of the row's own stamp are forgotten.
+    /// A removal with the row's own stamp does nothing.
     TiesSurvive,
-    /// `rows_max` is not looked at.
+    /// `rows_max` is ignored.
     Unbounded,
-    /// The guard is read and not held while the head is written.
+    /// The guard is checked, but not held while the head is written.
     Unguarded,
-    /// A batch arrives change by change.
+    /// A batch is applied change by change.
     Piecemeal,
-    /// Rows stay for ever.
+    /// Rows never expire.
     Eternal,
-    /// A shadow is written after its head.
-    LateShadow,
-    /// A shadow is written before it is known whether its head will be.
-    EarlyShadow,
-    /// A shadow is not removed.
-    LastingShadow,
+    /// A derived row is written after its head.
+    LateDerivedRow,
+    /// A derived row is written even if its head is refused.
+    EarlyDerivedRow,
+    /// A derived row is never removed.
+    LastingDerivedRow,
 }
 
-/// How long a defect lies open: others are at work by then, however few cores there are.
-const OPEN: std::time::Duration = std::time::Duration::from_millis(2);
-/// Batches and races of the suite are small; a large one need not lie open too.
-const SMALL: usize = 8;
+/// How long a defect can be seen: long enough for other tasks to run, even on few cores.
+const DEFECT_WINDOW: std::time::Duration = std::time::Duration::from_millis(2);
+/// Largest batch that is applied slowly: the races of the suite use small batches.
+const SMALL_BATCH: usize = 8;
 
 /// A memory engine with a defect.
-struct Broken {
+struct DefectiveStore {
     inner: MemoryStore,
     defect: Defect,
 }
 
-impl Broken {
+impl DefectiveStore {
     fn change(&self, change: Change) -> Option<Change> {
         match (self.defect, change) {
             (Defect::TiesSurvive, Change::Remove { name, stamp }) => {
@@ -65,8 +65,8 @@ impl Broken {
 }
 
 #[async_trait]
-impl Store for Broken {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
+impl Store for DefectiveStore {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
         let mut page = self.inner.read(partition, query, options).await?;
         if matches!(self.defect, Defect::Unordered) {
             page.rows.sort_by_key(|row| row.name.len());
@@ -74,19 +74,19 @@ impl Store for Broken {
         Ok(page)
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         let batch = self.batch(batch);
-        let is_refusable = |one: &PartitionChanges| one.rows_max.is_some() || one.seen.is_some();
+        let is_refusable = |one: &PartitionChanges| one.rows_max.is_some() || one.expected_rows.is_some();
         let refusable = batch.partitions.len() != 1 || batch.partitions.iter().any(is_refusable);
         if !matches!(self.defect, Defect::Piecemeal) || refusable {
             return self.inner.apply(batch, options).await;
         }
-        let small = batch.partitions[0].changes.len() <= SMALL;
+        let small = batch.partitions[0].changes.len() <= SMALL_BATCH;
         for one in batch.partitions {
             for change in one.changes {
                 self.inner.apply(Batch::of(one.partition.clone(), vec![change]), options).await?;
                 if small {
-                    tokio::time::sleep(OPEN).await;
+                    tokio::time::sleep(DEFECT_WINDOW).await;
                 }
             }
         }
@@ -97,26 +97,26 @@ impl Store for Broken {
         &self,
         partition: &Partition,
         mut expected: Option<Stamp>,
-        mut head: Head,
+        mut head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        let shadow = head.shadow_change().map(|(partition, change)| Batch::of(partition, vec![change]));
-        match (self.defect, shadow) {
-            (Defect::LateShadow, Some(shadow)) if head.check(expected).is_ok() => {
-                head.shadow = None;
-                let swap = self.inner.apply_if(partition, expected, head, changes, options).await?;
-                if swap == Swap::Applied {
-                    tokio::time::sleep(OPEN).await;
-                    self.inner.apply(shadow, options).await?;
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        let derived = head.derived_change().map(|(partition, change)| Batch::of(partition, vec![change]));
+        match (self.defect, derived) {
+            (Defect::LateDerivedRow, Some(derived)) if head.check(expected).is_ok() => {
+                head.derived = None;
+                let cas = self.inner.apply_if(partition, expected, head, changes, options).await?;
+                if cas == CasResult::Applied {
+                    tokio::time::sleep(DEFECT_WINDOW).await;
+                    self.inner.apply(derived, options).await?;
                 }
-                return Ok(swap);
+                return Ok(cas);
             }
-            (Defect::EarlyShadow, Some(shadow)) if head.check(expected).is_ok() => {
-                self.inner.apply(shadow, options).await?;
+            (Defect::EarlyDerivedRow, Some(derived)) if head.check(expected).is_ok() => {
+                self.inner.apply(derived, options).await?;
             }
-            (Defect::LastingShadow, _) if head.shadow.as_ref().is_some_and(|shadow| shadow.value.is_none()) => {
-                head.shadow = None;
+            (Defect::LastingDerivedRow, _) if head.derived.as_ref().is_some_and(|derived| derived.value.is_none()) => {
+                head.derived = None;
             }
             _ => {}
         }
@@ -124,7 +124,7 @@ impl Store for Broken {
             let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
             let current = page.rows.first().map(|row| row.stamp);
             if current == expected {
-                tokio::time::sleep(OPEN).await;
+                tokio::time::sleep(DEFECT_WINDOW).await;
                 let page = self.inner.read(partition, &ReadQuery::all(1), options).await?;
                 expected = page.rows.first().map(|row| row.stamp).filter(|stamp| *stamp < head.row.stamp);
             }
@@ -137,12 +137,12 @@ impl Store for Broken {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
         self.inner.now(options).await
     }
 
@@ -155,75 +155,75 @@ impl Store for Broken {
     }
 }
 
-/// What the suite says about an engine with this defect.
-async fn verdict(defect: Defect) -> String {
+/// The panic text of the suite for an engine with this defect.
+async fn panic_of_suite(defect: Defect) -> String {
     let clock = Arc::new(ManualClock::default());
-    let store = Arc::new(Broken { inner: MemoryStore::new(clock.clone()), defect });
+    let store = Arc::new(DefectiveStore { inner: MemoryStore::new(clock.clone()), defect });
     let proof = tokio::spawn(conformance(store, clock)).await;
-    said(proof.expect_err("the defect is found").into_panic())
+    panic_text(proof.expect_err("the suite finds the defect").into_panic())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_unordered_engine_does_not_conform() {
-    let verdict = verdict(Defect::Unordered).await;
-    assert!(verdict.contains("rows_come_back_in_key_order"), "{verdict}");
+    let text = panic_of_suite(Defect::Unordered).await;
+    assert!(text.contains("rows_come_back_in_key_order"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_whose_ties_survive_removal_does_not_conform() {
-    let verdict = verdict(Defect::TiesSurvive).await;
-    assert!(verdict.contains("a_removal_wins_a_tie"), "{verdict}");
+async fn an_engine_whose_removals_lose_ties_does_not_conform() {
+    let text = panic_of_suite(Defect::TiesSurvive).await;
+    assert!(text.contains("a_removal_wins_a_tie"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_that_does_not_count_does_not_conform() {
-    let verdict = verdict(Defect::Unbounded).await;
-    assert!(verdict.contains("beyond_rows_max_nothing_is_written"), "{verdict}");
+async fn an_engine_that_ignores_rows_max_does_not_conform() {
+    let text = panic_of_suite(Defect::Unbounded).await;
+    assert!(text.contains("beyond_rows_max_nothing_is_written"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_engine_whose_guard_is_not_held_does_not_conform() {
-    let verdict = verdict(Defect::Unguarded).await;
-    assert!(verdict.contains("racing_swaps"), "{verdict}");
+    let text = panic_of_suite(Defect::Unguarded).await;
+    assert!(text.contains("racing_cas"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_whose_batches_arrive_in_pieces_does_not_conform() {
-    let verdict = verdict(Defect::Piecemeal).await;
-    assert!(verdict.contains("a_batch_is_seen_whole_or_not_at_all"), "{verdict}");
+async fn an_engine_that_applies_batches_in_pieces_does_not_conform() {
+    let text = panic_of_suite(Defect::Piecemeal).await;
+    assert!(text.contains("a_batch_is_seen_whole_or_not_at_all"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_that_keeps_what_expired_does_not_conform() {
-    let verdict = verdict(Defect::Eternal).await;
-    assert!(verdict.contains("expire"), "{verdict}");
+async fn an_engine_that_keeps_expired_rows_does_not_conform() {
+    let text = panic_of_suite(Defect::Eternal).await;
+    assert!(text.contains("expire"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_whose_shadows_come_late_does_not_conform() {
-    let verdict = verdict(Defect::LateShadow).await;
-    assert!(verdict.contains("a_shadow_is_never_behind_its_head"), "{verdict}");
+async fn an_engine_whose_derived_rows_come_late_does_not_conform() {
+    let text = panic_of_suite(Defect::LateDerivedRow).await;
+    assert!(text.contains("a_derived_row_is_never_older_than_its_head"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_that_writes_shadows_of_refused_heads_does_not_conform() {
-    let verdict = verdict(Defect::EarlyShadow).await;
-    assert!(verdict.contains("a_conflict_writes_neither_head_nor_shadow"), "{verdict}");
+async fn an_engine_that_writes_derived_rows_of_refused_heads_does_not_conform() {
+    let text = panic_of_suite(Defect::EarlyDerivedRow).await;
+    assert!(text.contains("a_conflict_writes_neither_head_nor_derived_row"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_engine_whose_shadows_stay_does_not_conform() {
-    let verdict = verdict(Defect::LastingShadow).await;
-    assert!(verdict.contains("a_shadow_goes_and_comes_back"), "{verdict}");
+async fn an_engine_whose_derived_rows_stay_does_not_conform() {
+    let text = panic_of_suite(Defect::LastingDerivedRow).await;
+    assert!(text.contains("a_derived_row_goes_and_comes_back"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_random_walk_alone_finds_a_defect() {
     for defect in [Defect::TiesSurvive, Defect::Unbounded, Defect::Eternal, Defect::Unordered] {
         let clock = Arc::new(ManualClock::default());
-        let store = Arc::new(Broken { inner: MemoryStore::new(clock.clone()), defect });
+        let store = Arc::new(DefectiveStore { inner: MemoryStore::new(clock.clone()), defect });
         let walk = tokio::spawn(random_changes_match_the_model(store, clock, 7, 300));
-        let verdict = said(walk.await.expect_err("the defect is found").into_panic());
-        assert!(verdict.contains("seed 7, step"), "{verdict}");
+        let text = panic_text(walk.await.expect_err("the suite finds the defect").into_panic());
+        assert!(text.contains("seed 7, step"), "{text}");
     }
 }

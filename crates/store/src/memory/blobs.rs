@@ -1,4 +1,4 @@
-//! Blobs in a map. A reader holds the bytes themselves, so nobody takes them from it.
+//! Blobs in a map. A reader shares the bytes, so it keeps them after the blob is removed.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,29 +11,29 @@ use parking_lot::Mutex;
 use larder_model::content::BlobId;
 
 use super::MemoryStore;
-use crate::leases::Lease;
+use crate::leases::BlobLease;
 use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result};
 
 /// All blobs with their owners.
 pub(super) type BlobMap = Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>;
 
-struct Writer {
+struct MemoryBlobWriter {
     map: Arc<BlobMap>,
-    lease: Lease,
+    lease: BlobLease,
     id: BlobId,
     owner: BlobOwner,
     bytes: BytesMut,
 }
 
-struct Reader {
+struct MemoryBlobReader {
     bytes: Bytes,
 }
 
 #[async_trait]
 impl Blobs for MemoryStore {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        let lease = self.leases.hold(id);
-        Ok(Box::new(Writer { map: self.blobs.clone(), lease, id, owner, bytes: BytesMut::new() }))
+        let lease = self.leases.acquire(id);
+        Ok(Box::new(MemoryBlobWriter { map: self.blobs.clone(), lease, id, owner, bytes: BytesMut::new() }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
@@ -41,7 +41,7 @@ impl Blobs for MemoryStore {
         let Some((_, bytes)) = blobs.get(&id) else {
             return Err(Error::new(Kind::NoSuchBlob, format!("there is no blob {}", id.hex())));
         };
-        Ok(Box::new(Reader { bytes: bytes.clone() }))
+        Ok(Box::new(MemoryBlobReader { bytes: bytes.clone() }))
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
@@ -52,13 +52,13 @@ impl Blobs for MemoryStore {
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
         let blobs = self.blobs.lock();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = blobs.range((from, Bound::Unbounded));
+        let following = blobs.range((from, Bound::Unbounded));
         let listed = |(id, (owner, _)): (&BlobId, &(BlobOwner, Bytes))| ListedBlob {
             id: *id,
             owner: owner.clone(),
-            leased: self.leases.holds(id),
+            leased: self.leases.is_leased(id),
         };
-        Ok(behind.take(limit).map(listed).collect())
+        Ok(following.take(limit).map(listed).collect())
     }
 
     fn is_ready(&self) -> bool {
@@ -67,13 +67,14 @@ impl Blobs for MemoryStore {
 }
 
 #[async_trait]
-impl BlobWriter for Writer {
+impl BlobWriter for MemoryBlobWriter {
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.bytes.extend_from_slice(&bytes);
         Ok(())
     }
 
     async fn finish(self: Box<Self>, _durability: Durability) -> Result<Box<dyn Send + Sync>> {
+        // The blob becomes listed while its lease is still held.
         let Self { map, lease, id, owner, bytes } = *self;
         map.lock().insert(id, (owner, bytes.freeze()));
         Ok(Box::new(lease))
@@ -81,7 +82,7 @@ impl BlobWriter for Writer {
 }
 
 #[async_trait]
-impl BlobReader for Reader {
+impl BlobReader for MemoryBlobReader {
     fn length(&self) -> u64 {
         self.bytes.len() as u64
     }

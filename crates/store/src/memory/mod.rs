@@ -1,12 +1,13 @@
-//! The memory engine: the oracle of the simulation, and `--engine memory`.
+//! The memory engine: the reference of the simulation, and `--engine memory`.
 //!
 //! ```text
 //! partition ──hash──> one of 16 shards ──lock──> partition -> name -> row
 //!                                                expiry    -> partition, name
 //! ```
-//! A batch holds the locks of all its shards, taken in order, while it is judged and applied: nothing is seen half, nothing is
-//! written of what is refused. Every call ends at once, so deadlines matter only when they had passed before. It also takes
-//! the contract literally: what a caller may not do is `Misuse` here, even where another engine would let it pass.
+//! A batch holds the locks of all its shards while the engine checks and applies it. So no reader sees half a batch,
+//! and a refused batch writes nothing. Every call returns at once; a deadline matters only if it passed before the
+//! call. The engine is strict: a call that breaks the contract is `Misuse`, even where another engine would let it
+//! pass.
 
 mod blobs;
 mod rows;
@@ -23,67 +24,68 @@ use tokio::time::Instant;
 
 use larder_model::limits::BATCH_BYTES_MAX;
 
-use crate::leases::Leases;
+use crate::leases::BlobLeases;
 use crate::{
-    Batch, Change, Clock, EngineLimits, Error, Head, Kind, Micros, Options, Page, Partition, PartitionChanges,
-    PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table, contract,
+    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Micros, Partition,
+    PartitionChanges, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table, contract,
 };
 
 use blobs::BlobMap;
-pub(crate) use rows::{Rows, page};
-use shard::Shard;
+pub(crate) use rows::{RowMap, page};
+use shard::MemoryShard;
 
-/// Locks; a power of two beyond the cores of a small machine.
+/// Number of locks; a power of two above the cores of a small machine.
 const SHARDS: usize = 16;
 
-/// What [`MemoryStore::new`] keeps inside a row: small, so that tests meet blobs.
+/// Largest body inside a row for [`MemoryStore::new`]: small, so that tests use blobs.
 const INLINE_MAX: usize = 1024;
 
-/// Partitions and blobs in memory. Nothing outlives it.
+/// Partitions and blobs in memory; they end with the process.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     inline_max: usize,
-    shards: Arc<[RwLock<Shard>; SHARDS]>,
+    shards: Arc<[RwLock<MemoryShard>; SHARDS]>,
     blobs: Arc<BlobMap>,
-    leases: Leases,
+    leases: BlobLeases,
 }
 
 impl MemoryStore {
-    /// An empty store that judges expiry by `clock` and keeps bodies up to 1 KiB in their rows.
+    /// An empty store whose rows expire by `clock`; it keeps bodies up to 1 KiB in their rows.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_inline_max(clock, INLINE_MAX)
     }
 
-    /// An empty store with another boundary between rows and blobs.
+    /// An empty store with another limit for bodies inside rows.
     #[must_use]
     pub fn with_inline_max(clock: Arc<dyn Clock>, inline_max: usize) -> Self {
         let shards = Arc::new(std::array::from_fn(|_| RwLock::default()));
-        Self { clock, inline_max, shards, blobs: Arc::default(), leases: Leases::default() }
+        Self { clock, inline_max, shards, blobs: Arc::default(), leases: BlobLeases::default() }
     }
 
-    /// The same rows and blobs as another process sees them: neither knows which blobs the other one is writing.
+    /// The same rows and blobs as another process sees them: neither process sees the leases of the other.
     #[must_use]
-    pub fn apart(&self) -> Self {
+    pub fn as_other_process(&self) -> Self {
         let Self { clock, inline_max, shards, blobs, .. } = self;
         Self {
             clock: clock.clone(),
             inline_max: *inline_max,
             shards: shards.clone(),
             blobs: blobs.clone(),
-            leases: Leases::default(),
+            leases: BlobLeases::default(),
         }
     }
 
-    fn shard(&self, partition: &Partition) -> &RwLock<Shard> {
-        &self.shards[place(partition)]
+    fn shard(&self, partition: &Partition) -> &RwLock<MemoryShard> {
+        &self.shards[shard_index(partition)]
     }
 
-    /// The shards that `batch` changes, each locked and with its share. Locks are taken in order, so no two calls block each other.
-    fn lock(&self, batch: Batch) -> Vec<(RwLockWriteGuard<'_, Shard>, Vec<PartitionChanges>)> {
+    /// Locks the shards that `batch` changes, each with its part of the batch. Locks are taken in the order of shards,
+    /// so two calls never deadlock.
+    fn lock(&self, batch: Batch) -> Vec<(RwLockWriteGuard<'_, MemoryShard>, Vec<PartitionChanges>)> {
         let mut shares = BTreeMap::<usize, Vec<PartitionChanges>>::new();
         for one in batch.partitions {
-            shares.entry(place(&one.partition)).or_default().push(one);
+            shares.entry(shard_index(&one.partition)).or_default().push(one);
         }
         shares.into_iter().map(|(place, share)| (self.shards[place].write(), share)).collect()
     }
@@ -91,20 +93,21 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        in_time(options)?;
-        contract::limit(query.limit)?;
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        check_deadline(options)?;
+        contract::check_limit(query.limit)?;
         let shard = self.shard(partition).read();
         Ok(shard.page(partition, query, self.clock.now()))
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        in_time(options)?;
-        contract::batch(&batch, BATCH_BYTES_MAX)?;
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
+        check_deadline(options)?;
+        contract::check_batch(&batch, BATCH_BYTES_MAX)?;
         let now = self.clock.now();
         let mut work = self.lock(batch);
         for (shard, share) in &mut work {
             shard.purge(now);
+            // Every share is checked before any is changed: a refused batch writes nothing.
             shard.refuse_changed(share)?;
             shard.refuse_too_many_rows(share)?;
         }
@@ -120,19 +123,20 @@ impl Store for MemoryStore {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         mut changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        in_time(options)?;
-        // Last, so that a clear among the changes spares it.
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        check_deadline(options)?;
+        // The head goes last, so that a `Clear` among the changes does not remove it.
         changes.push(Change::Put(head.row.clone()));
-        contract::swap(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
+        contract::check_compare_and_set(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         let mut batch = Batch::of(partition.clone(), changes);
-        if let Some((shadow, change)) = head.shadow_change() {
-            batch.add(shadow, vec![change]);
+        if let Some((derived, change)) = head.derived_change() {
+            batch.add(derived, vec![change]);
         }
         let now = self.clock.now();
+        // One lock over both partitions: a reader never sees a head without its derived row.
         let mut work = self.lock(batch);
         let mut current = None;
         for (shard, share) in &mut work {
@@ -141,15 +145,16 @@ impl Store for MemoryStore {
                 current = shard.row(partition, &head.row.name).cloned();
             }
         }
+        // The lock is held from this comparison to the last change, so no other writer comes between.
         if current.as_ref().map(|row| row.stamp) != expected {
-            return Ok(Swap::Conflict(current));
+            return Ok(CasResult::Conflict(current));
         }
         for (mut shard, share) in work {
             for one in share {
                 shard.change(&one.partition, one.changes);
             }
         }
-        Ok(Swap::Applied)
+        Ok(CasResult::Applied)
     }
 
     async fn partitions(
@@ -157,15 +162,16 @@ impl Store for MemoryStore {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
-        in_time(options)?;
-        contract::limit(limit)?;
+        check_deadline(options)?;
+        contract::check_limit(limit)?;
         let now = self.clock.now();
-        let mut after = after.map(|cursor| of_cursor(table, &cursor)).transpose()?;
-        let first = after.as_ref().map_or(0, place);
+        let mut after = after.map(|cursor| decode_cursor(table, &cursor)).transpose()?;
+        let first = after.as_ref().map_or(0, shard_index);
         let mut partitions = Vec::new();
         for shard in &self.shards[first..] {
+            // One more than the limit tells whether more follow.
             let room = limit.saturating_add(1) - partitions.len();
             partitions.extend(shard.read().partitions(table, after.take(), now).take(room));
             if partitions.len() > limit {
@@ -174,12 +180,12 @@ impl Store for MemoryStore {
         }
         let more = partitions.len() > limit;
         partitions.truncate(limit);
-        let next = partitions.last().filter(|_| more).map(cursor_of);
+        let next = partitions.last().filter(|_| more).map(encode_cursor);
         Ok(PartitionPage { partitions, next })
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
-        in_time(options)?;
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+        check_deadline(options)?;
         Ok(self.clock.now())
     }
 
@@ -190,7 +196,7 @@ impl Store for MemoryStore {
             nodes: 1,
             replicated: false,
             syncs: false,
-            keeps_tombstones: false,
+            tombstones_slow_reads: false,
         }
     }
 
@@ -199,24 +205,24 @@ impl Store for MemoryStore {
     }
 }
 
-/// The shard of a partition: the same in every run, so that listings are.
-fn place(partition: &Partition) -> usize {
+/// The shard of a partition. It is the same in every run, so that listings have one order.
+fn shard_index(partition: &Partition) -> usize {
     let mut hasher = DefaultHasher::new();
     partition.hash(&mut hasher);
     (hasher.finish() % SHARDS as u64) as usize
 }
 
-/// Where a listing goes on behind a partition.
-pub(crate) fn cursor_of(partition: &Partition) -> Bytes {
+/// The cursor of a listing after a partition.
+pub(crate) fn encode_cursor(partition: &Partition) -> Bytes {
     [&[partition.n_val], &partition.key[..]].concat().into()
 }
 
-pub(crate) fn of_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
+pub(crate) fn decode_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
     let n_val = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
     Ok(Partition { table, n_val, key: cursor.slice(1..) })
 }
 
-fn in_time(options: &Options) -> Result<()> {
+fn check_deadline(options: &CallOptions) -> Result<()> {
     if Instant::now() >= options.deadline {
         return Err(Error::new(Kind::TimedOut, "the deadline had passed before the call"));
     }

@@ -1,24 +1,24 @@
-//! The rules of one partition, without locks and time of their own.
+//! Changes to the rows of one partition, without locks and clocks.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::{Change, Micros, Order, Page, Range, ReadQuery, Row, Stamp, Stopped};
+use crate::{Change, Micros, Range, ReadOrder, ReadQuery, Row, RowPage, Stamp, Stopped};
 
 /// Rows of one partition by name.
-pub(crate) type Rows = BTreeMap<Bytes, Row>;
+pub(crate) type RowMap = BTreeMap<Bytes, Row>;
 
-/// What a change did: rows that are not there any more, and the one that is there now.
+/// Effect of a change: the rows it removed or replaced, and the row it added.
 #[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) gone: Vec<Row>,
-    pub(super) came: Option<Row>,
+pub(super) struct ChangeEffect {
+    pub(super) removed: Vec<Row>,
+    pub(super) added: Option<Row>,
 }
 
-/// Makes one change.
-pub(super) fn change(rows: &mut Rows, change: Change) -> Outcome {
+/// Applies one change.
+pub(super) fn change(rows: &mut RowMap, change: Change) -> ChangeEffect {
     match change {
         Change::Put(row) => put(rows, row),
         Change::Remove { name, stamp } => remove(rows, &name, stamp),
@@ -26,39 +26,39 @@ pub(super) fn change(rows: &mut Rows, change: Change) -> Outcome {
     }
 }
 
-fn put(rows: &mut Rows, row: Row) -> Outcome {
+fn put(rows: &mut RowMap, row: Row) -> ChangeEffect {
     if rows.get(&row.name).is_some_and(|present| !row.supersedes(present)) {
-        return Outcome::default();
+        return ChangeEffect::default();
     }
-    let gone = rows.insert(row.name.clone(), row.clone());
-    Outcome { gone: gone.into_iter().collect(), came: Some(row) }
+    let removed = rows.insert(row.name.clone(), row.clone());
+    ChangeEffect { removed: removed.into_iter().collect(), added: Some(row) }
 }
 
-fn remove(rows: &mut Rows, name: &Bytes, stamp: Stamp) -> Outcome {
+fn remove(rows: &mut RowMap, name: &Bytes, stamp: Stamp) -> ChangeEffect {
     let taken = rows.get(name).is_some_and(|row| row.stamp <= stamp);
-    let gone = if taken { rows.remove(name) } else { None };
-    Outcome { gone: gone.into_iter().collect(), came: None }
+    let removed = if taken { rows.remove(name) } else { None };
+    ChangeEffect { removed: removed.into_iter().collect(), added: None }
 }
 
-fn clear(rows: &mut Rows, stamp: Stamp) -> Outcome {
-    let gone: Vec<Row> = rows.values().filter(|row| row.stamp <= stamp).cloned().collect();
+fn clear(rows: &mut RowMap, stamp: Stamp) -> ChangeEffect {
+    let removed: Vec<Row> = rows.values().filter(|row| row.stamp <= stamp).cloned().collect();
     rows.retain(|_, row| row.stamp > stamp);
-    Outcome { gone, came: None }
+    ChangeEffect { removed, added: None }
 }
 
-/// The page of `rows` that `query` asks for at `now`.
-pub(crate) fn page(rows: &Rows, query: &ReadQuery, now: Micros) -> Page {
+/// The page of `rows` that `query` reads at `now`.
+pub(crate) fn page(rows: &RowMap, query: &ReadQuery, now: Micros) -> RowPage {
     let Some(bounds) = bounds(&query.range) else {
-        return Page { rows: Vec::new(), stopped: Stopped::End };
+        return RowPage { rows: Vec::new(), stopped: Stopped::End };
     };
     let live = rows.range::<Bytes, _>(bounds).map(|(_, row)| row).filter(|row| row.is_live(now));
     match query.order {
-        Order::Forward => first(live, query.limit),
-        Order::Reverse => first(live.rev(), query.limit),
+        ReadOrder::Forward => first(live, query.limit),
+        ReadOrder::Reverse => first(live.rev(), query.limit),
     }
 }
 
-/// Bounds that a map takes; `None` when nothing lies between them.
+/// Bounds for a map lookup; `None` for an empty range, on which a map panics.
 fn bounds(range: &Range) -> Option<(Bound<&Bytes>, Bound<&Bytes>)> {
     if let (Some(from), Some(to)) = (&range.from, &range.to)
         && from >= to
@@ -70,8 +70,8 @@ fn bounds(range: &Range) -> Option<(Bound<&Bytes>, Bound<&Bytes>)> {
     Some((from, to))
 }
 
-fn first<'a>(mut live: impl Iterator<Item = &'a Row>, limit: usize) -> Page {
+fn first<'a>(mut live: impl Iterator<Item = &'a Row>, limit: usize) -> RowPage {
     let rows = live.by_ref().take(limit).cloned().collect();
     let stopped = if live.next().is_some() { Stopped::Limit } else { Stopped::End };
-    Page { rows, stopped }
+    RowPage { rows, stopped }
 }

@@ -1,24 +1,26 @@
-//! The partitions behind one lock, and when their rows expire.
+//! The partitions under one lock, and the expiries of their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::rows::{self, Outcome, Rows, page};
-use crate::{Change, Error, Kind, Micros, Page, Partition, PartitionChanges, ReadQuery, Result, Row, Stopped, Table};
+use super::rows::{self, ChangeEffect, RowMap, page};
+use crate::{
+    Change, Error, Kind, Micros, Partition, PartitionChanges, ReadQuery, Result, Row, RowPage, Stopped, Table,
+};
 
-/// Some of the partitions. `expiries` names each stored row that expires, and no other.
+/// A part of the partitions. `expiries` has an entry for each stored row that expires, and no other.
 #[derive(Default)]
-pub(super) struct Shard {
-    partitions: BTreeMap<Partition, Rows>,
+pub(super) struct MemoryShard {
+    partitions: BTreeMap<Partition, RowMap>,
     expiries: BTreeSet<(Micros, Partition, Bytes)>,
 }
 
-impl Shard {
+impl MemoryShard {
     /// A page of live rows.
-    pub(super) fn page(&self, partition: &Partition, query: &ReadQuery, now: Micros) -> Page {
-        let nothing = Page { rows: Vec::new(), stopped: Stopped::End };
+    pub(super) fn page(&self, partition: &Partition, query: &ReadQuery, now: Micros) -> RowPage {
+        let nothing = RowPage { rows: Vec::new(), stopped: Stopped::End };
         self.partitions.get(partition).map_or(nothing, |rows| page(rows, query, now))
     }
 
@@ -27,7 +29,7 @@ impl Shard {
         self.partitions.get(partition)?.get(name)
     }
 
-    /// The partitions of `table` with live rows, behind `after`, ascending.
+    /// The partitions of `table` after `after` that have live rows, ascending.
     pub(super) fn partitions(
         &self,
         table: Table,
@@ -36,15 +38,16 @@ impl Shard {
     ) -> impl Iterator<Item = Partition> + '_ {
         let first = Partition { table, n_val: 0, key: Bytes::new() };
         let from = after.map_or(Bound::Included(first), Bound::Excluded);
-        let behind = self.partitions.range((from, Bound::Unbounded));
-        behind
+        let following = self.partitions.range((from, Bound::Unbounded));
+        following
             .take_while(move |(partition, _)| partition.table == table)
             .filter(move |(_, rows)| rows.values().any(|row| row.is_live(now)))
             .map(|(partition, _)| partition.clone())
     }
 
-    /// Forgets rows that have expired. Each is met once, so this costs a write no more than writing did.
+    /// Removes expired rows. Each expiry is visited once, so the cost per write is constant.
     pub(super) fn purge(&mut self, now: Micros) {
+        // `expiries` is sorted by time, so the loop ends at the first live row.
         while self.expiries.first().is_some_and(|(expires, ..)| *expires <= now) {
             let Some((_, partition, name)) = self.expiries.pop_first() else { return };
             if let Some(rows) = self.partitions.get_mut(&partition) {
@@ -54,20 +57,20 @@ impl Shard {
         }
     }
 
-    /// Refuses changes to partitions that hold other rows than were seen.
+    /// Refuses changes to a partition that holds other rows than the caller saw.
     pub(super) fn refuse_changed(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {
-            let Some(seen) = &one.seen else { continue };
+            let Some(expected) = &one.expected_rows else { continue };
             let rows = self.partitions.get(&one.partition);
             let held = rows.into_iter().flatten().map(|(name, row)| (name, row.stamp));
-            if !held.eq(seen.iter().map(|(name, stamp)| (name, *stamp))) {
+            if !held.eq(expected.iter().map(|(name, stamp)| (name, *stamp))) {
                 return Err(Error::new(Kind::Changed, "the partition holds other rows"));
             }
         }
         Ok(())
     }
 
-    /// Refuses changes after which one of their partitions would hold more rows without expiry than they allow.
+    /// Refuses changes after which a partition would hold more rows without expiry than the batch allows.
     pub(super) fn refuse_too_many_rows(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {
             let Some(rows_max) = one.rows_max else { continue };
@@ -80,24 +83,25 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes changes that nobody refused.
+    /// Applies changes that passed the checks.
     pub(super) fn change(&mut self, partition: &Partition, changes: Vec<Change>) {
         let rows = self.partitions.entry(partition.clone()).or_default();
         for change in changes {
-            let Outcome { gone, came } = rows::change(rows, change);
-            for row in gone {
+            // Both maps change together: a stale expiry would later remove a newer row.
+            let ChangeEffect { removed, added } = rows::change(rows, change);
+            for row in removed {
                 if let Some(expires) = row.expires {
                     self.expiries.remove(&(expires, partition.clone(), row.name));
                 }
             }
-            if let Some(Row { name, expires: Some(expires), .. }) = came {
+            if let Some(Row { name, expires: Some(expires), .. }) = added {
                 self.expiries.insert((expires, partition.clone(), name));
             }
         }
         self.drop_empty(partition);
     }
 
-    /// Rows without expiry that the partition would hold after everything that `share` does to it.
+    /// Rows without expiry that the partition would hold after all changes in `share`.
     fn rows_after(&self, partition: &Partition, share: &[PartitionChanges]) -> usize {
         let mut rows = self.partitions.get(partition).cloned().unwrap_or_default();
         for change in share.iter().filter(|one| one.partition == *partition).flat_map(|one| &one.changes) {
@@ -107,19 +111,19 @@ impl Shard {
     }
 
     fn drop_empty(&mut self, partition: &Partition) {
-        if self.partitions.get(partition).is_some_and(Rows::is_empty) {
+        if self.partitions.get(partition).is_some_and(RowMap::is_empty) {
             self.partitions.remove(partition);
         }
     }
 
-    /// Rows kept, live or not.
+    /// Stored rows, live or not.
     #[cfg(test)]
-    pub(super) fn kept(&self) -> usize {
+    pub(super) fn stored_rows(&self) -> usize {
         assert!(self.partitions.values().all(|rows| !rows.is_empty()), "empty partitions are dropped");
-        self.partitions.values().map(Rows::len).sum()
+        self.partitions.values().map(RowMap::len).sum()
     }
 
-    /// Expiries remembered.
+    /// Stored expiries.
     #[cfg(test)]
     pub(super) fn expiring(&self) -> usize {
         self.expiries.len()

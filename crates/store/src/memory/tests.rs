@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::conformance::{ManualClock, blob_conformance, conformance, random_changes_match_the_model};
-use crate::{BlobOwner, Blobs, Durability, Level, ListedBlob, Row};
+use crate::{BlobOwner, Blobs, ConsistencyLevel, Durability, ListedBlob, Row};
 use larder_model::content::BlobId;
 
 fn engine() -> (Arc<MemoryStore>, Arc<ManualClock>) {
@@ -10,9 +10,9 @@ fn engine() -> (Arc<MemoryStore>, Arc<ManualClock>) {
     (Arc::new(MemoryStore::new(clock.clone())), clock)
 }
 
-fn options() -> Options {
+fn options() -> CallOptions {
     let deadline = Instant::now() + Duration::from_secs(10);
-    Options::new(Level::One, deadline, Durability::Buffered)
+    CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered)
 }
 
 fn put(name: &'static str, stamp: Stamp, expires: Option<Micros>) -> Change {
@@ -27,7 +27,7 @@ async fn the_memory_engine_conforms() {
 }
 
 #[tokio::test]
-async fn it_conforms_on_one_thread_and_with_large_rows() {
+async fn the_memory_engine_conforms_on_one_thread_and_with_large_rows() {
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), 64 * 1024));
     conformance(store.clone(), clock).await;
@@ -35,7 +35,7 @@ async fn it_conforms_on_one_thread_and_with_large_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_blobs_conform() {
+async fn memory_blobs_conform() {
     let (store, _) = engine();
     blob_conformance(store.clone()).await;
     blob_conformance(store).await;
@@ -50,24 +50,24 @@ async fn a_long_walk_matches_the_model() {
 }
 
 #[tokio::test]
-async fn expired_rows_are_forgotten_at_the_next_write() {
+async fn the_next_write_removes_expired_rows() {
     let (store, clock) = engine();
     let expires = Some(clock.now() + 1_000_000);
     let partition = Partition::marks();
     let rows = vec![put("a", 1, expires), put("b", 1, expires), put("c", 1, None)];
     store.apply(Batch::of(partition.clone(), rows), &options()).await.unwrap();
     store.apply(Batch::of(partition.clone(), vec![put("b", 2, None)]), &options()).await.unwrap();
-    let kept = || (store.shard(&partition).read().kept(), store.shard(&partition).read().expiring());
-    assert_eq!(kept(), (3, 1));
+    let stored = || (store.shard(&partition).read().stored_rows(), store.shard(&partition).read().expiring());
+    assert_eq!(stored(), (3, 1));
     clock.advance(Duration::from_secs(2));
     store.apply(Batch::of(partition.clone(), vec![put("d", 1, None)]), &options()).await.unwrap();
-    assert_eq!(kept(), (3, 0));
+    assert_eq!(stored(), (3, 0));
     store.apply(Batch::of(partition.clone(), vec![Change::Clear { stamp: 9 }]), &options()).await.unwrap();
-    assert_eq!(kept(), (0, 0));
+    assert_eq!(stored(), (0, 0));
 }
 
 #[tokio::test]
-async fn callers_that_break_the_contract_are_told() {
+async fn a_call_that_breaks_the_contract_is_misuse() {
     let (store, _) = engine();
     let partition = Partition::marks();
     let twice = vec![put("a", 1, None), Change::Remove { name: "a".into(), stamp: 5 }];
@@ -86,7 +86,7 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
         partition: Partition::marks(),
         changes: vec![put(name, 1, None)],
         rows_max,
-        seen: None,
+        expected_rows: None,
     };
     let batch = Batch { partitions: vec![one("a", Some(1)), one("b", None)] };
     let answer = store.apply(batch, &options()).await;
@@ -94,9 +94,9 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_deadline_in_the_past_is_noticed() {
+async fn a_write_after_its_deadline_is_refused() {
     let (store, _) = engine();
-    let past = Options { deadline: Instant::now(), ..options() };
+    let past = CallOptions { deadline: Instant::now(), ..options() };
     let answer = store.apply(Batch::of(Partition::marks(), vec![put("a", 1, None)]), &past).await;
     assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
     let page = store.read(&Partition::marks(), &ReadQuery::all(1), &options()).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_deadline_in_the_past_is_noticed() {
 #[tokio::test]
 async fn another_process_sees_rows_and_blobs_but_no_leases() {
     let (one, clock) = engine();
-    let other = Arc::new(one.apart());
+    let other = Arc::new(one.as_other_process());
     conformance(other.clone(), clock).await;
     let owner = BlobOwner { partition: Partition::marks(), row: "a".into() };
     let writer = one.create(BlobId([1; 24]), owner.clone()).await.unwrap();

@@ -1,48 +1,48 @@
-//! What one replica knows of one partition: rows, and what is left of removed ones.
+//! The cells of one partition on one replica: rows and tombstones.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::memory::{Rows, page};
-use crate::{Change, Micros, Order, Page, PartitionChanges, Range, ReadQuery, Row, Stamp};
+use crate::memory::{RowMap, page};
+use crate::{Change, Micros, PartitionChanges, Range, ReadOrder, ReadQuery, Row, RowPage, Stamp};
 
-/// What is known of one name. The order of fields is the rule: what was written later stays, then a removal, then the greater
-/// value; whatever comes after only makes replicas agree.
+/// The newest write of one name. The order of the fields is the order of precedence: the later write, then a removal,
+/// then the greater value. The other fields only make replicas agree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cell {
-    /// When it was written: its stamp in plain tables, the ballot of its swap in guarded ones.
+pub(super) struct ReplicaCell {
+    /// Time of the write: the row's stamp in plain tables, the ballot of the compare-and-set in guarded ones.
     written: u64,
-    /// Set on a removal: when it was made.
+    /// Set on a tombstone: time of the removal.
     gone: Option<Micros>,
     value: Bytes,
     stamp: Stamp,
     expires: Option<Micros>,
 }
 
-/// A removal of everything that is not newer.
+/// A removal of every cell that is not newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Clear {
+pub(super) struct PartitionTombstone {
     written: u64,
     since: Micros,
 }
 
-/// One thing that replicas tell each other.
+/// One write that a replica applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Write {
-    Cell(Bytes, Cell),
-    Clear(Clear),
+pub(super) enum CellWrite {
+    Cell(Bytes, ReplicaCell),
+    Clear(PartitionTombstone),
 }
 
 /// One partition of one replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Cells {
-    cells: BTreeMap<Bytes, Cell>,
-    cleared: Option<Clear>,
+pub(super) struct ReplicaCells {
+    cells: BTreeMap<Bytes, ReplicaCell>,
+    cleared: Option<PartitionTombstone>,
 }
 
-impl Cell {
+impl ReplicaCell {
     fn put(row: Row, written: u64) -> Self {
         Self { written, gone: None, value: row.value, stamp: row.stamp, expires: row.expires }
     }
@@ -51,7 +51,7 @@ impl Cell {
         Self { written, gone: Some(since), value: Bytes::new(), stamp: 0, expires: None }
     }
 
-    /// Since when there is nothing to read; `None` while there is.
+    /// Time since when the row is absent; `None` while it is present.
     fn dead_since(&self, now: Micros) -> Option<Micros> {
         self.gone.or(self.expires.filter(|expires| *expires <= now))
     }
@@ -62,32 +62,33 @@ impl Cell {
     }
 }
 
-/// Changes to a plain partition as replicas are told them.
-pub(super) fn writes(changes: &[Change], since: Micros) -> Vec<Write> {
+/// Changes to a plain partition as replica writes.
+pub(super) fn writes(changes: &[Change], since: Micros) -> Vec<CellWrite> {
     let write = |change: &Change| match change {
-        Change::Put(row) => Write::Cell(row.name.clone(), Cell::put(row.clone(), row.stamp)),
-        Change::Remove { name, stamp } => Write::Cell(name.clone(), Cell::removal(*stamp, since)),
-        Change::Clear { stamp } => Write::Clear(Clear { written: *stamp, since }),
+        Change::Put(row) => CellWrite::Cell(row.name.clone(), ReplicaCell::put(row.clone(), row.stamp)),
+        Change::Remove { name, stamp } => CellWrite::Cell(name.clone(), ReplicaCell::removal(*stamp, since)),
+        Change::Clear { stamp } => CellWrite::Clear(PartitionTombstone { written: *stamp, since }),
     };
     changes.iter().map(write).collect()
 }
 
-/// Changes to a guarded partition that reads as `rows` now: they are written at a ballot, so what they may not take is left out.
-pub(super) fn balloted(changes: Vec<Change>, rows: &Rows, ballot: u64, since: Micros) -> Vec<Write> {
+/// Changes to a guarded partition with the live rows `rows`. Replicas order them by ballot, not by stamp, so changes
+/// that an older stamp must not make are left out here.
+pub(super) fn paxos_writes(changes: Vec<Change>, rows: &RowMap, ballot: u64, since: Micros) -> Vec<CellWrite> {
     let mut writes = Vec::new();
     for change in changes {
         let older = |name: &Bytes, stamp: Stamp| rows.get(name).is_none_or(|row| row.stamp <= stamp);
         match change {
             Change::Put(row) if rows.get(&row.name).is_none_or(|present| row.supersedes(present)) => {
-                writes.push(Write::Cell(row.name.clone(), Cell::put(row, ballot)));
+                writes.push(CellWrite::Cell(row.name.clone(), ReplicaCell::put(row, ballot)));
             }
             Change::Remove { name, stamp } if older(&name, stamp) => {
-                writes.push(Write::Cell(name, Cell::removal(ballot, since)));
+                writes.push(CellWrite::Cell(name, ReplicaCell::removal(ballot, since)));
             }
             Change::Clear { stamp } => {
-                // Just below the ballot: rows written with the clear stay.
+                // One below the ballot, so that rows written together with the clear stay.
                 let taken = rows.values().filter(|row| row.stamp <= stamp).map(|row| row.name.clone());
-                writes.extend(taken.map(|name| Write::Cell(name, Cell::removal(ballot - 1, since))));
+                writes.extend(taken.map(|name| CellWrite::Cell(name, ReplicaCell::removal(ballot - 1, since))));
             }
             Change::Put(_) | Change::Remove { .. } => {}
         }
@@ -95,10 +96,11 @@ pub(super) fn balloted(changes: Vec<Change>, rows: &Rows, ballot: u64, since: Mi
     writes
 }
 
-impl Cells {
-    pub(super) fn write(&mut self, write: &Write) {
+impl ReplicaCells {
+    pub(super) fn write(&mut self, write: &CellWrite) {
         match write {
-            Write::Cell(name, cell) => {
+            CellWrite::Cell(name, cell) => {
+                // A write older than the partition tombstone is dropped even if it arrives later.
                 if self.cleared.is_some_and(|cleared| cell.written <= cleared.written) {
                     return;
                 }
@@ -107,67 +109,67 @@ impl Cells {
                     known.clone_from(cell);
                 }
             }
-            Write::Clear(clear) => {
+            CellWrite::Clear(clear) => {
                 self.cleared = self.cleared.max(Some(*clear));
                 self.cells.retain(|_, cell| cell.written > clear.written);
             }
         }
     }
 
-    /// What `other` would have to be told to know all this too.
-    pub(super) fn unknown_to(&self, other: &Self) -> Vec<Write> {
-        let clear = self.cleared.filter(|cleared| Some(*cleared) > other.cleared).map(Write::Clear);
-        let is_new = |name: &Bytes, cell: &Cell| other.cells.get(name).is_none_or(|known| cell > known);
+    /// The writes that `other` misses.
+    pub(super) fn missing_in(&self, other: &Self) -> Vec<CellWrite> {
+        let clear = self.cleared.filter(|cleared| Some(*cleared) > other.cleared).map(CellWrite::Clear);
+        let is_new = |name: &Bytes, cell: &ReplicaCell| other.cells.get(name).is_none_or(|known| cell > known);
         let cells = self.cells.iter().filter(|(name, cell)| is_new(name, cell));
-        clear.into_iter().chain(cells.map(|(name, cell)| Write::Cell(name.clone(), cell.clone()))).collect()
+        clear.into_iter().chain(cells.map(|(name, cell)| CellWrite::Cell(name.clone(), cell.clone()))).collect()
     }
 
-    /// Everything, in words for another replica.
-    pub(super) fn absorb(&mut self, other: &Self) {
-        for write in other.unknown_to(self) {
+    /// Applies the writes that `other` has and this misses.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for write in other.missing_in(self) {
             self.write(&write);
         }
     }
 
-    /// The part of it in a range.
+    /// The cells of a range.
     pub(super) fn slice(&self, range: &Range) -> Self {
         let cells = self.range(range).map(|(name, cell)| (name.clone(), cell.clone())).collect();
         Self { cells, cleared: self.cleared }
     }
 
-    fn range(&self, range: &Range) -> impl DoubleEndedIterator<Item = (&Bytes, &Cell)> {
+    fn range(&self, range: &Range) -> impl DoubleEndedIterator<Item = (&Bytes, &ReplicaCell)> {
         let from = range.from.clone().unwrap_or_default();
-        // A range that ends before it begins has nothing in it.
+        // A map panics on a range that ends before it begins.
         let to = range.to.clone().map_or(Bound::Unbounded, |to| Bound::Excluded(to.max(from.clone())));
         self.cells.range((Bound::Included(from), to))
     }
 
-    /// Live rows and dead ones that a replica walks over to fill the page.
-    pub(super) fn met(&self, query: &ReadQuery, now: Micros) -> (usize, usize) {
+    /// Live rows and dead ones that a replica scans to fill the page.
+    pub(super) fn count_scanned(&self, query: &ReadQuery, now: Micros) -> (usize, usize) {
         let (mut live, mut dead) = (0, 0);
-        let mut meet = |cell: &Cell| {
+        let mut meet = |cell: &ReplicaCell| {
             let is_dead = cell.dead_since(now).is_some();
             *if is_dead { &mut dead } else { &mut live } += 1;
             live < query.limit
         };
         match query.order {
-            Order::Forward => self.range(&query.range).all(|(_, cell)| meet(cell)),
-            Order::Reverse => self.range(&query.range).rev().all(|(_, cell)| meet(cell)),
+            ReadOrder::Forward => self.range(&query.range).all(|(_, cell)| meet(cell)),
+            ReadOrder::Reverse => self.range(&query.range).rev().all(|(_, cell)| meet(cell)),
         };
         (live, dead)
     }
 
     /// Live rows by name.
-    pub(super) fn rows(&self, now: Micros) -> Rows {
+    pub(super) fn rows(&self, now: Micros) -> RowMap {
         let rows = self.cells.iter().filter_map(|(name, cell)| cell.row(name));
         rows.filter(|row| row.is_live(now)).map(|row| (row.name.clone(), row)).collect()
     }
 
-    pub(super) fn page(&self, query: &ReadQuery, now: Micros) -> Page {
+    pub(super) fn page(&self, query: &ReadQuery, now: Micros) -> RowPage {
         page(&self.rows(now), query, now)
     }
 
-    /// Rows without expiry that there would be after `changes`.
+    /// Rows without expiry that the partition would hold after `changes`.
     pub(super) fn count_after(mut self, one: &PartitionChanges, now: Micros) -> usize {
         for write in writes(&one.changes, now) {
             self.write(&write);
@@ -175,7 +177,7 @@ impl Cells {
         self.rows(now).values().filter(|row| row.expires.is_none()).count()
     }
 
-    /// Forgets what has been dead since before `horizon`.
+    /// Removes cells that are dead since before `horizon`.
     pub(super) fn purge(&mut self, horizon: Micros, now: Micros) {
         self.cells.retain(|_, cell| cell.dead_since(now).is_none_or(|since| since > horizon));
         self.cleared = self.cleared.filter(|cleared| cleared.since > horizon);

@@ -1,28 +1,30 @@
-//! A cluster as Cassandra is one, in memory and out of one seed: the engine of the simulation of many machines.
+//! A simulated Cassandra cluster in memory, driven by one seed: the engine for simulations of several nodes.
 //!
 //! ```text
-//! gateway ── Replicas::seen_from(side) ─┐                    rows with their tombstones    node 0   side 0
-//! gateway ── Replicas::seen_from(side) ─┴── coordinator ──── a hint for who missed it      node 1   side 0
+//! gateway ── Replicas::from_side(side) ─┐                    rows with their tombstones    node 0   side 0
+//! gateway ── Replicas::from_side(side) ─┴── coordinator ──── hints for missed writes       node 1   side 0
 //!                                           (any node of                                   node 2   side 1
 //!                                            that side)      batch log · Paxos
 //!
-//! write    sent to every replica; answered when as many as the level asks have taken it. Who misses it gets a hint.
-//! read     from as many replicas as the level asks, any of them; what they know together, and each of them knows it then
-//! batch    of several partitions: in the batch log first if it removes behind the first of them, otherwise side by side
-//! swap     by a majority, one at a time, see [`paxos`]
+//! write    sent to every replica; answered when as many as the level requires have written it; a missed write is a hint
+//! read     from as many replicas as the level requires, any of them; merged, and written back to those (read repair)
+//! batch    of several partitions: through the batch log if it removes outside the first one, otherwise side by side
+//! CAS      by a majority, one at a time for each partition, see [`paxos`]
 //! ```
-//! Between replicas the newer write wins, a removal wins a tie, then the greater value. What was removed leaves a tombstone on
-//! each node until [`Replicas::purge`], and reads walk over it. [`Weather`] says what goes wrong by chance; a schedule kills
-//! nodes, cuts the network, loses hints by hand. Time of messages is tokio's; that of expiry and tombstones is the clock's.
+//! Replicas resolve conflicts as Cassandra does: the newer write wins, a removal wins a tie, then the greater value. A
+//! removal leaves a tombstone on each node until [`Replicas::purge`], and reads scan it. [`NetworkFaults`] are random;
+//! a schedule kills nodes, cuts the network and loses hints explicitly. Messages run on tokio's time; expiry and
+//! tombstones on the clock's.
 //!
-//! It keeps no shadows: wrap it in [`crate::shadows::Shadowed`]. Reads of guarded partitions at a quorum or more are serial.
+//! The cluster keeps no derived rows: wrap it in [`crate::derived_rows::DerivedRowStore`]. Reads of guarded partitions
+//! at a quorum or more are serial.
 
 mod cells;
 mod cluster;
 mod node;
 mod paxos;
 mod reads;
-mod verbs;
+mod store;
 mod writes;
 
 use std::sync::Arc;
@@ -32,194 +34,195 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Clock, Partition, ReadQuery};
 
-use cluster::State;
+use cluster::ReplicasState;
 
-/// Whose majority decides swaps.
+/// Replicas whose majority decides a compare-and-set, as in SERIAL and LOCAL_SERIAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Serial {
-    /// That of all replicas.
+pub enum SerialScope {
+    /// All replicas.
     Global,
-    /// That of the replicas in the gateway's datacentre.
+    /// The replicas in the gateway's datacentre.
     Local,
 }
 
-/// What a cluster is made of.
+/// Configuration of a cluster.
 #[derive(Debug, Clone)]
-pub struct Setup {
-    /// Nodes in all; a partition is on `n_val` of them, in each datacentre.
+pub struct ClusterSetup {
+    /// Nodes in the cluster; each datacentre has `n_val` copies of a partition.
     pub nodes: usize,
-    /// Datacentres of equally many nodes, the first nodes in the first. A gateway's is its side.
+    /// Datacentres, all with the same number of nodes; the first nodes are in the first one. A gateway's datacentre is
+    /// its side.
     pub datacentres: usize,
-    /// Whose majority decides swaps.
-    pub serial: Serial,
-    /// Largest value that gateways keep inside a row.
+    /// Replicas that decide a compare-and-set.
+    pub serial: SerialScope,
+    /// Largest value that gateways store inside a row.
     pub inline_max: usize,
     /// Largest write of one partition, in bytes.
     pub mutation_max: usize,
     /// Largest batch that goes through the batch log, in bytes.
     pub logged_max: usize,
-    /// Most tombstones a read walks over; with more it fails.
+    /// Most tombstones that a read scans; with more it fails.
     pub tombstones_max: usize,
-    /// Whether a range whose read fails is read in halves.
-    pub halves: bool,
-    /// Whether a write is on disk when it is answered; if not, ten seconds later.
+    /// Whether a range is bisected when its read fails.
+    pub bisects_ranges: bool,
+    /// Whether a write is on disk when it is answered; otherwise the node syncs it within ten seconds.
     pub syncs: bool,
-    /// Whether a read tells the replicas that it asked what they did not know.
+    /// Whether a read writes missing cells back to the replicas it asked.
     pub read_repair: bool,
 }
 
-/// How often things go wrong by chance.
+/// Probabilities of random faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Weather {
-    /// Longest time a message is under way, in milliseconds.
+pub struct NetworkFaults {
+    /// Longest delay of a message, in milliseconds.
     pub delay_ms_max: u64,
-    /// How many of a thousand messages between nodes do not arrive.
+    /// Messages between nodes that are lost, per mille.
     pub lose_per_mille: u32,
-    /// How many of a thousand writes are left by their coordinator in the middle: it sends no more, and keeps no hints.
+    /// Writes whose coordinator dies half way, per mille: it sends no more messages and keeps no hints.
     pub stop_per_mille: u32,
-    /// How many of a thousand hints are never delivered.
+    /// Hints that are never delivered, per mille.
     pub hints_lost_per_mille: u32,
-    /// Longest time a hint is kept once its node is back, in milliseconds.
+    /// Longest time until a hint is delivered once its node is up again, in milliseconds.
     pub hint_ms_max: u64,
-    /// How many of a thousand swaps are not answered, wherever they stopped.
-    pub swaps_torn_per_mille: u32,
+    /// Compare-and-sets that get no answer, per mille, at whatever step they stopped.
+    pub cas_torn_per_mille: u32,
 }
 
-/// What reads have walked over.
+/// Rows that reads scanned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct ScanCounts {
     /// Live rows.
     pub rows: usize,
     /// Rows that were removed or had expired.
     pub tombstones: usize,
 }
 
-/// One gateway's way to the cluster.
+/// One gateway's connection to the cluster.
 #[derive(Clone)]
 pub struct Replicas {
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ReplicasState>>,
     side: usize,
 }
 
-impl Default for Setup {
-    /// Three nodes set up as Cassandra is.
+impl Default for ClusterSetup {
+    /// Three nodes with Cassandra's default configuration.
     fn default() -> Self {
         Self {
             nodes: 3,
             datacentres: 1,
-            serial: Serial::Global,
+            serial: SerialScope::Global,
             inline_max: 16 * 1024,
             mutation_max: 4 * 1024 * 1024,
             logged_max: 40 * 1024,
             tombstones_max: 100_000,
-            halves: true,
+            bisects_ranges: true,
             syncs: false,
             read_repair: true,
         }
     }
 }
 
-impl Weather {
-    /// Nothing goes wrong.
+impl NetworkFaults {
+    /// No faults.
     #[must_use]
-    pub fn calm() -> Self {
+    pub fn none() -> Self {
         Self::default()
     }
 }
 
 impl Replicas {
-    /// A cluster without rows. The way answered is on side 0.
+    /// An empty cluster. The connection is on side 0.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>, setup: Setup, seed: u64) -> Self {
-        Self { clock, state: Arc::new(Mutex::new(State::new(setup, seed))), side: 0 }
+    pub fn new(clock: Arc<dyn Clock>, setup: ClusterSetup, seed: u64) -> Self {
+        Self { clock, state: Arc::new(Mutex::new(ReplicasState::new(setup, seed))), side: 0 }
     }
 
-    /// The way of a gateway that is on this side of the network when it is cut.
+    /// The connection of a gateway on this side of a network cut.
     #[must_use]
-    pub fn seen_from(&self, side: usize) -> Self {
+    pub fn from_side(&self, side: usize) -> Self {
         Self { side, ..self.clone() }
     }
 
-    /// The way of somebody who judges expiry by a clock of his own, as nobody should.
+    /// The connection of a gateway that checks expiry by a clock of its own, which breaks the contract.
     #[must_use]
-    pub fn judged_by(&self, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(&self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self.clone() }
     }
 
-    /// From now on, this often.
-    pub fn set_weather(&self, weather: Weather) {
-        self.now_state().weather = weather;
+    /// Sets the probabilities of faults.
+    pub fn set_network_faults(&self, faults: NetworkFaults) {
+        self.current_state().faults = faults;
     }
 
-    /// Stops a node; it keeps what it knows.
+    /// Stops a node; its data stays.
     pub fn kill(&self, node: usize) {
-        self.now_state().nodes[node].down = true;
+        self.current_state().nodes[node].down = true;
     }
 
-    /// Starts it again.
+    /// Starts a stopped node.
     pub fn revive(&self, node: usize) {
-        self.now_state().nodes[node].down = false;
+        self.current_state().nodes[node].down = false;
     }
 
-    /// Cuts the network: node `i` is on side `sides[i]`, and sides do not reach each other.
+    /// Cuts the network: node `i` is on side `sides[i]`, and nodes of different sides do not reach each other.
     pub fn cut(&self, sides: &[usize]) {
-        let mut state = self.now_state();
+        let mut state = self.current_state();
         state.cut = true;
         state.nodes.iter_mut().zip(sides).for_each(|(node, side)| node.side = *side);
     }
 
-    /// Mends the network.
+    /// Ends the cut.
     pub fn heal(&self) {
-        self.now_state().cut = false;
+        self.current_state().cut = false;
     }
 
-    /// Delivers every hint that can be delivered.
+    /// Delivers every hint whose nodes reach each other.
     pub fn deliver_hints(&self) {
-        self.now_state().hand_over(|_| true);
+        self.current_state().deliver_hints_if(|_| true);
     }
 
-    /// Forgets every hint, as nodes that were down for too long find them.
+    /// Drops every hint, as nodes do for a replica that was down for too long.
     pub fn lose_hints(&self) {
-        self.now_state().nodes.iter_mut().for_each(|node| node.hints.clear());
+        self.current_state().nodes.iter_mut().for_each(|node| node.hints.clear());
     }
 
-    /// Makes all nodes that reach each other know the same.
+    /// Repairs the cluster: nodes that reach each other exchange all cells.
     pub fn repair(&self) {
-        self.now_state().repair();
+        self.current_state().repair();
     }
 
-    /// Lets a node forget tombstones that are older than `gc_grace`.
+    /// Removes tombstones older than `gc_grace` from a node.
     pub fn purge(&self, node: usize, gc_grace: Duration) {
         let now = self.clock.now();
         let grace = u64::try_from(gc_grace.as_micros()).unwrap_or(u64::MAX);
-        self.now_state().nodes[node].purge(now.saturating_sub(grace), now);
+        self.current_state().nodes[node].purge(now.saturating_sub(grace), now);
     }
 
-    /// Cuts the power of every node: what is not on disk is gone.
+    /// Cuts the power of every node: writes that are not on disk are lost.
     pub fn lose_power(&self) {
-        let mut state = self.now_state();
+        let mut state = self.current_state();
         state.proposals.clear();
-        state.nodes.iter_mut().for_each(node::Node::lose_power);
+        state.nodes.iter_mut().for_each(node::ReplicaNode::lose_power);
     }
 
-    /// What reads have walked over since the last call.
-    pub fn take_met(&self) -> Met {
-        std::mem::take(&mut self.now_state().met)
+    /// Rows that reads scanned since the last call.
+    pub fn take_scan_counts(&self) -> ScanCounts {
+        std::mem::take(&mut self.current_state().scanned)
     }
 
-    /// What one node knows of a partition: rows that can be read, and others.
+    /// Rows and tombstones of a partition on one node.
     #[must_use]
-    pub fn kept(&self, node: usize, partition: &Partition) -> Met {
-        let cells = self.now_state().nodes[node].cells(partition);
-        let (rows, tombstones) = cells.met(&ReadQuery::all(usize::MAX), self.clock.now());
-        Met { rows, tombstones }
+    pub fn stored_counts(&self, node: usize, partition: &Partition) -> ScanCounts {
+        let cells = self.current_state().nodes[node].cells(partition);
+        let (rows, tombstones) = cells.count_scanned(&ReadQuery::all(usize::MAX), self.clock.now());
+        ScanCounts { rows, tombstones }
     }
 
-    /// The state, with everything done that is due.
-    fn now_state(&self) -> MutexGuard<'_, State> {
+    /// The state, after delivering every message that is due.
+    fn current_state(&self) -> MutexGuard<'_, ReplicasState> {
         let mut state = self.state.lock();
-        state.tick();
+        state.deliver_due();
         state
     }
 }

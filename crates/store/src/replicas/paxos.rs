@@ -1,105 +1,110 @@
-//! Swaps: one at a time for each partition, decided by a majority, and sometimes not by the one who asked.
+//! Compare-and-set by Paxos: one at a time for each partition, decided by a majority. A later proposer may finish a
+//! proposal.
 //!
 //! ```text
-//! a proposal that nobody took      never was
-//! taken by fewer than a majority   done by the next one who meets a taker, gone for ever if the next one meets none
-//! taken by a majority              done by the next one, whoever that is
-//! done, the answer lost            done
+//! no replica accepted           it never happens
+//! a minority accepted           the next proposer finishes it if it meets an acceptor; otherwise it never happens
+//! a majority accepted           the next proposer finishes it, whoever that is
+//! committed, the answer lost    it has happened
 //! ```
-//! To who asked, all four are `TimedOut`.
+//! The caller gets `TimedOut` in all four cases.
 
 use std::sync::Arc;
 
-use super::cells::{Cells, balloted};
-use super::cluster::State;
-use super::node::Mutation;
-use crate::{Change, Error, Kind, Level, Micros, Partition, Result, Row, Stamp, Swap};
+use super::cells::{ReplicaCells, paxos_writes};
+use super::cluster::ReplicasState;
+use super::node::ReplicaMutation;
+use crate::{CasResult, Change, ConsistencyLevel, Error, Kind, Micros, Partition, Result, Row, Stamp};
 
-/// A swap that was begun and is not done.
+/// A proposal that was accepted by some replicas and is not committed.
 pub(super) struct Proposal {
-    mutation: Arc<Mutation>,
-    takers: Vec<usize>,
+    mutation: Arc<ReplicaMutation>,
+    acceptors: Vec<usize>,
 }
 
-/// A majority of those who vote, gathered by a coordinator.
+/// A majority of the voting replicas, reached by a coordinator.
 pub(super) struct Majority {
     pub(super) coordinator: usize,
     pub(super) nodes: Vec<usize>,
     voters: usize,
 }
 
-/// How far a swap comes.
+/// The step at which a proposal stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    NotTaken,
-    TakenByFew,
-    TakenByMost,
+enum ProposalFate {
+    NotAccepted,
+    AcceptedByMinority,
+    AcceptedByMajority,
     AnswerLost,
     Done,
 }
 
-/// A swap as the one who asks puts it.
-pub(super) struct Ask<'a> {
+/// The arguments of a compare-and-set.
+pub(super) struct CasArgs<'a> {
     pub(super) partition: &'a Partition,
     pub(super) expected: Option<Stamp>,
     pub(super) head: Row,
     pub(super) changes: Vec<Change>,
 }
 
-impl State {
-    /// Asks a majority, and finishes what another one left.
+impl ReplicasState {
+    /// Reaches a majority, and finishes a proposal that another coordinator left.
     ///
     /// # Errors
     /// `Unavailable` without a majority.
-    pub(super) fn gather(&mut self, side: usize, partition: &Partition) -> Result<Majority> {
-        let (voters, electorate) = self.electorate(side, partition);
-        let (coordinator, required) = self.coordinate(side, &electorate, Level::Quorum)?;
+    pub(super) fn reach_majority(&mut self, side: usize, partition: &Partition) -> Result<Majority> {
+        let (voters, electorate) = self.voters(side, partition);
+        let (coordinator, required) = self.choose_coordinator(side, &electorate, ConsistencyLevel::Quorum)?;
         let nodes = self.choose(side, &electorate, required);
         let majority = Majority { coordinator, nodes, voters };
         if let Some(left) = self.proposals.remove(&(voters, partition.clone()))
-            && left.takers.iter().any(|taker| majority.nodes.contains(taker))
+            && left.acceptors.iter().any(|acceptor| majority.nodes.contains(acceptor))
         {
             self.commit(&majority, &left.mutation);
         }
         Ok(majority)
     }
 
-    /// Makes a swap, or the part of it that its fate allows.
+    /// Runs a compare-and-set, up to the step that its fate allows.
     ///
     /// # Errors
     /// `Unavailable`, `TimedOut`.
-    pub(super) fn swap(&mut self, side: usize, ask: Ask<'_>, now: Micros) -> Result<Swap> {
-        let Ask { partition, expected, head, mut changes } = ask;
+    pub(super) fn compare_and_set(&mut self, side: usize, args: CasArgs<'_>, now: Micros) -> Result<CasResult> {
+        let CasArgs { partition, expected, head, mut changes } = args;
         let fate = self.fate();
-        let majority = self.gather(side, partition)?;
-        let timed_out = Err(Error::new(Kind::TimedOut, "the swap was not answered"));
-        if fate == Fate::NotTaken {
+        // The majority finishes an earlier proposal first: otherwise that one could still overwrite this one.
+        let majority = self.reach_majority(side, partition)?;
+        let timed_out = Err(Error::new(Kind::TimedOut, "the compare-and-set was not answered"));
+        if fate == ProposalFate::NotAccepted {
             return timed_out;
         }
         let rows = self.merged(&majority.nodes, partition).rows(now);
         let current = rows.get(&head.name);
+        // The guard is compared with what the majority knows, after the earlier proposal was finished.
         if current.map(|row| row.stamp) != expected {
-            return if fate == Fate::Done { Ok(Swap::Conflict(current.cloned())) } else { timed_out };
+            return if fate == ProposalFate::Done { Ok(CasResult::Conflict(current.cloned())) } else { timed_out };
         }
+        // Ballots grow by two, so that a clear of this write has a ballot below it and above the last one.
         self.ballot = now.max(self.ballot) + 2;
         changes.push(Change::Put(head));
-        let writes = balloted(changes, &rows, self.ballot, now);
-        let mutation = Arc::new(Mutation { partition: partition.clone(), writes });
+        let writes = paxos_writes(changes, &rows, self.ballot, now);
+        let mutation = Arc::new(ReplicaMutation { partition: partition.clone(), writes });
         match fate {
-            Fate::Done | Fate::AnswerLost => self.commit(&majority, &mutation),
-            Fate::NotTaken | Fate::TakenByFew | Fate::TakenByMost => {
+            ProposalFate::Done | ProposalFate::AnswerLost => self.commit(&majority, &mutation),
+            ProposalFate::NotAccepted | ProposalFate::AcceptedByMinority | ProposalFate::AcceptedByMajority => {
                 let all = majority.nodes.len();
-                let count = if fate == Fate::TakenByMost { all } else { all / 2 };
-                let proposal = Proposal { mutation, takers: majority.nodes[..count].to_vec() };
+                // The acceptors keep the proposal; the next coordinator that meets one of them commits it.
+                let count = if fate == ProposalFate::AcceptedByMajority { all } else { all / 2 };
+                let proposal = Proposal { mutation, acceptors: majority.nodes[..count].to_vec() };
                 self.proposals.insert((majority.voters, partition.clone()), proposal);
             }
         }
-        if fate == Fate::Done { Ok(Swap::Applied) } else { timed_out }
+        if fate == ProposalFate::Done { Ok(CasResult::Applied) } else { timed_out }
     }
 
-    /// A majority has it before anybody is told; the others get it as they get everything.
-    fn commit(&mut self, majority: &Majority, mutation: &Arc<Mutation>) {
-        let answers = super::cluster::Answers::default();
+    /// Writes to the majority before the caller gets an answer; the other replicas get a message.
+    fn commit(&mut self, majority: &Majority, mutation: &Arc<ReplicaMutation>) {
+        let answers = super::cluster::AckCount::default();
         for node in self.replicas(&mutation.partition) {
             if majority.nodes.contains(&node) {
                 self.nodes[node].take(mutation, self.setup.syncs);
@@ -109,19 +114,24 @@ impl State {
         }
     }
 
-    /// What these nodes know together.
-    pub(super) fn merged(&self, nodes: &[usize], partition: &Partition) -> Cells {
-        let mut merged = Cells::default();
+    /// The merged cells of these nodes.
+    pub(super) fn merged(&self, nodes: &[usize], partition: &Partition) -> ReplicaCells {
+        let mut merged = ReplicaCells::default();
         for node in nodes {
-            merged.absorb(&self.nodes[*node].cells(partition));
+            merged.merge(&self.nodes[*node].cells(partition));
         }
         merged
     }
 
-    fn fate(&mut self) -> Fate {
-        if !self.random.chance(self.weather.swaps_torn_per_mille) {
-            return Fate::Done;
+    fn fate(&mut self) -> ProposalFate {
+        if !self.random.chance(self.faults.cas_torn_per_mille) {
+            return ProposalFate::Done;
         }
-        [Fate::NotTaken, Fate::TakenByFew, Fate::TakenByMost, Fate::AnswerLost][self.random.below(4) as usize]
+        [
+            ProposalFate::NotAccepted,
+            ProposalFate::AcceptedByMinority,
+            ProposalFate::AcceptedByMajority,
+            ProposalFate::AnswerLost,
+        ][self.random.below(4) as usize]
     }
 }

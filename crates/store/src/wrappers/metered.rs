@@ -1,4 +1,4 @@
-//! Counts what a store is asked, how often it fails and how long it takes.
+//! Counts the calls of a store, their errors and their duration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 
 use crate::{
-    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, Change, Clock, EngineLimits, Head, ListedBlob, Micros, Options,
-    Page, Partition, PartitionPage, ReadQuery, Result, Stamp, Store, Swap, Table,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite,
+    ListedBlob, Micros, Partition, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table,
 };
 
-/// What a store can be asked.
+/// The calls of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum StoreVerb {
     /// [`Store::read`].
     Read,
     /// [`Store::apply`].
@@ -37,25 +37,25 @@ pub enum Verb {
     BlobList,
 }
 
-/// Numbers of one verb since the start.
+/// Counts of one verb since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
-    /// Calls begun.
+pub struct VerbCounts {
+    /// Calls started.
     pub calls: u64,
-    /// Calls answered with an error.
+    /// Calls that returned an error.
     pub errors: u64,
-    /// Time that answered calls took together.
+    /// Total duration of finished calls.
     pub time: Duration,
 }
 
-/// Numbers of every verb. Not of one moment: calls go on while they are read.
+/// Counts of every verb. They are not a snapshot: calls go on while they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts([Count; Verb::ALL.len()]);
+pub struct StoreCounts([VerbCounts; StoreVerb::ALL.len()]);
 
-/// A store that counts its calls and changes nothing about them.
+/// A store that counts its calls and passes them on unchanged.
 pub struct Metered<S: ?Sized> {
     clock: Arc<dyn Clock>,
-    meters: [Meter; Verb::ALL.len()],
+    meters: [Meter; StoreVerb::ALL.len()],
     inner: Arc<S>,
 }
 
@@ -66,7 +66,7 @@ struct Meter {
     nanos: AtomicU64,
 }
 
-impl Verb {
+impl StoreVerb {
     /// Every verb.
     pub const ALL: [Self; 9] = [
         Self::Read,
@@ -97,51 +97,51 @@ impl Verb {
     }
 }
 
-impl Counts {
-    /// The numbers of one verb.
+impl StoreCounts {
+    /// Counts of one verb.
     #[must_use]
-    pub fn of(&self, verb: Verb) -> Count {
+    pub fn of(&self, verb: StoreVerb) -> VerbCounts {
         self.0[verb as usize]
     }
 
-    /// Every verb with its numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (Verb, Count)> + '_ {
-        Verb::ALL.into_iter().zip(self.0)
+    /// Every verb with its counts.
+    pub fn iter(&self) -> impl Iterator<Item = (StoreVerb, VerbCounts)> + '_ {
+        StoreVerb::ALL.into_iter().zip(self.0)
     }
 }
 
 impl<S: ?Sized> Metered<S> {
-    /// Counts the calls to `inner`, timed by `clock`.
+    /// Counts the calls to `inner`; `clock` measures their duration.
     #[must_use]
     pub fn new(inner: Arc<S>, clock: Arc<dyn Clock>) -> Self {
         Self { clock, meters: Default::default(), inner }
     }
 
-    /// The numbers so far.
+    /// The counts so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts(std::array::from_fn(|verb| self.meters[verb].count()))
+    pub fn counts(&self) -> StoreCounts {
+        StoreCounts(std::array::from_fn(|verb| self.meters[verb].count()))
     }
 
-    async fn meter<T>(&self, verb: Verb, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    async fn meter<T>(&self, verb: StoreVerb, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let meter = &self.meters[verb as usize];
         meter.calls.fetch_add(1, Ordering::Relaxed);
         let start = self.clock.monotonic();
         let answer = call.await;
-        meter.answered(self.clock.monotonic().saturating_sub(start), answer.is_err());
+        meter.record(self.clock.monotonic().saturating_sub(start), answer.is_err());
         answer
     }
 }
 
 impl Meter {
-    fn answered(&self, time: Duration, failed: bool) {
+    fn record(&self, time: Duration, failed: bool) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
         self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
     }
 
-    fn count(&self) -> Count {
-        Count {
+    fn count(&self) -> VerbCounts {
+        VerbCounts {
             calls: self.calls.load(Ordering::Relaxed),
             errors: self.errors.load(Ordering::Relaxed),
             time: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
@@ -151,23 +151,23 @@ impl Meter {
 
 #[async_trait]
 impl<S: Store + ?Sized> Store for Metered<S> {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        self.meter(Verb::Read, self.inner.read(partition, query, options)).await
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        self.meter(StoreVerb::Read, self.inner.read(partition, query, options)).await
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        self.meter(Verb::Apply, self.inner.apply(batch, options)).await
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
+        self.meter(StoreVerb::Apply, self.inner.apply(batch, options)).await
     }
 
     async fn apply_if(
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        self.meter(Verb::ApplyIf, self.inner.apply_if(partition, expected, head, changes, options)).await
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        self.meter(StoreVerb::ApplyIf, self.inner.apply_if(partition, expected, head, changes, options)).await
     }
 
     async fn partitions(
@@ -175,13 +175,13 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
-        self.meter(Verb::Partitions, self.inner.partitions(table, after, limit, options)).await
+        self.meter(StoreVerb::Partitions, self.inner.partitions(table, after, limit, options)).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
-        self.meter(Verb::Now, self.inner.now(options)).await
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+        self.meter(StoreVerb::Now, self.inner.now(options)).await
     }
 
     fn limits(&self) -> EngineLimits {
@@ -196,19 +196,19 @@ impl<S: Store + ?Sized> Store for Metered<S> {
 #[async_trait]
 impl<S: Blobs + ?Sized> Blobs for Metered<S> {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        self.meter(Verb::BlobCreate, self.inner.create(id, owner)).await
+        self.meter(StoreVerb::BlobCreate, self.inner.create(id, owner)).await
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
-        self.meter(Verb::BlobOpen, self.inner.open(id)).await
+        self.meter(StoreVerb::BlobOpen, self.inner.open(id)).await
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        self.meter(Verb::BlobRemove, self.inner.remove(id)).await
+        self.meter(StoreVerb::BlobRemove, self.inner.remove(id)).await
     }
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
-        self.meter(Verb::BlobList, self.inner.list(after, limit)).await
+        self.meter(StoreVerb::BlobList, self.inner.list(after, limit)).await
     }
 
     fn is_ready(&self) -> bool {

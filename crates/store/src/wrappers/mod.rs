@@ -1,4 +1,4 @@
-//! Stores around a store: one counts, one breaks things on purpose. Callers see the same trait and promises.
+//! Wrappers around a store: one counts calls, one injects faults. Callers see the same trait and the same promises.
 
 pub mod faulty;
 pub mod metered;

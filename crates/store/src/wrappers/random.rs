@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
-/// splitmix64: one word of state, good enough to choose faults and test cases.
+/// SplitMix64: one word of state, good enough to choose faults and test cases.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix64(u64);
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_those_of_the_reference() {
+    fn numbers_match_the_reference_implementation() {
         let mut random = SplitMix64::new(1_234_567);
         let numbers = [random.next(), random.next(), random.next()];
         assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);

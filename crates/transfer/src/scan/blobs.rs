@@ -1,4 +1,4 @@
-//! The blobs of a store, in the order of their ids: the small ones read ahead, the large ones in pieces.
+//! The blobs of a store, in the order of their ids: small ones are prefetched, large ones read in pieces.
 
 use std::collections::VecDeque;
 
@@ -8,60 +8,60 @@ use larder_store::{BlobOwner, BlobReader, Kind, ListedBlob};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::calls::{landed, patiently};
-use crate::catalogue::Copies;
-use crate::cursor::{Cursor, Name};
-use crate::record::{BlobStart, PIECE_BYTES_MAX, Record};
+use crate::catalogue::TypeCatalogue;
+use crate::cursor::{HexBytes, ScanCursor};
+use crate::record::{BlobStart, PIECE_BYTES_MAX, SegmentRecord};
+use crate::retry::{join_result, with_retries};
 use crate::totals::{BlobDigest, Totals};
-use crate::{Ends, Error, Result};
+use crate::{Error, Result, StorePair};
 
 const WHAT: &str = "reading a large body";
-/// Blobs read at once; each may be [`PIECE_BYTES_MAX`] long.
-const AHEAD: usize = 12;
-/// Blobs listed at once: on the embedded engine that reads them too.
-const PAGE: usize = 64;
+/// Most blobs read at once; each may be [`PIECE_BYTES_MAX`] long.
+const PREFETCH_BLOBS: usize = 12;
+/// Blobs per page of the list. The embedded engine reads their bytes to list them.
+const PAGE_BLOBS: usize = 64;
 
-/// Where the walk over blobs is.
+/// The scan of the blobs.
 pub(super) struct BlobWalk {
-    ends: Ends,
-    /// Listed, and the first of them being read.
+    stores: StorePair,
+    /// Listed blobs; `prefetch` reads the first of them.
     listed: VecDeque<ListedBlob>,
-    ahead: VecDeque<JoinHandle<Result<Fetched>>>,
-    /// Whether there may be more behind the last one listed.
+    prefetch: VecDeque<JoinHandle<Result<FetchedBlob>>>,
+    /// Whether the list has no further page.
     done: bool,
-    inside: Option<Inside>,
+    inside: Option<OpenBlob>,
 }
 
-/// What was found of a blob.
-enum Fetched {
-    /// It was removed meanwhile.
+/// The result of opening a blob.
+enum FetchedBlob {
+    /// The blob was removed after it was listed.
     Gone,
-    /// All of it.
+    /// All bytes of a small blob.
     Whole(Bytes),
-    /// It is too long to be kept.
+    /// The reader of a large blob.
     Large(Box<dyn BlobReader>),
 }
 
-/// A blob whose beginning was answered.
-struct Inside {
+/// A blob whose start record was returned.
+struct OpenBlob {
     id: BlobId,
     digest: BlobDigest,
     length: u64,
     at: u64,
-    rest: Rest,
+    rest: BlobRemainder,
 }
 
-enum Rest {
+enum BlobRemainder {
     Whole(Bytes),
     Large(Box<dyn BlobReader>),
 }
 
 impl BlobWalk {
-    pub(super) fn new(ends: Ends) -> Self {
-        Self { ends, listed: VecDeque::new(), ahead: VecDeque::new(), done: false, inside: None }
+    pub(super) fn new(stores: StorePair) -> Self {
+        Self { stores, listed: VecDeque::new(), prefetch: VecDeque::new(), done: false, inside: None }
     }
 
-    /// Whether a blob was begun and not ended.
+    /// Whether the scan is inside a blob.
     pub(super) fn is_inside(&self) -> bool {
         self.inside.is_some()
     }
@@ -69,43 +69,50 @@ impl BlobWalk {
     /// The next record; `None` at the end.
     pub(super) async fn next(
         &mut self,
-        cursor: &mut Cursor,
+        cursor: &mut ScanCursor,
         totals: &mut Totals,
-        copies: &Copies,
-    ) -> Result<Option<Record>> {
+        copies: &TypeCatalogue,
+    ) -> Result<Option<SegmentRecord>> {
         if let Some(inside) = self.inside.take() {
             return self.piece(inside, cursor, totals).await.map(Some);
         }
         loop {
             self.fill(cursor).await?;
-            let (Some(ListedBlob { id, owner, .. }), Some(reading)) = (self.listed.pop_front(), self.ahead.pop_front())
+            let (Some(ListedBlob { id, owner, .. }), Some(reading)) =
+                (self.listed.pop_front(), self.prefetch.pop_front())
             else {
                 return Ok(None);
             };
-            let (length, rest) = match landed(WHAT, reading.await)? {
-                Fetched::Gone => {
+            let (length, rest) = match join_result(WHAT, reading.await)? {
+                FetchedBlob::Gone => {
+                    // The cursor passes a removed blob too: the next page begins after it.
                     cursor.next = Some(name_of(id));
                     continue;
                 }
-                Fetched::Whole(bytes) => (bytes.len() as u64, Rest::Whole(bytes)),
-                Fetched::Large(reader) => (reader.length(), Rest::Large(reader)),
+                FetchedBlob::Whole(bytes) => (bytes.len() as u64, BlobRemainder::Whole(bytes)),
+                FetchedBlob::Large(reader) => (reader.length(), BlobRemainder::Large(reader)),
             };
-            let owner = BlobOwner { partition: copies.place(owner.partition), row: owner.row };
+            let owner = BlobOwner { partition: copies.with_copies(owner.partition), row: owner.row };
             let digest = BlobDigest::new(id, &owner, length);
             if length == 0 {
                 totals.blob(0, digest.finish());
                 cursor.next = Some(name_of(id));
             } else {
-                self.inside = Some(Inside { id, digest, length, at: 0, rest });
+                self.inside = Some(OpenBlob { id, digest, length, at: 0, rest });
             }
-            return Ok(Some(Record::Blob(BlobStart { id, owner, length })));
+            return Ok(Some(SegmentRecord::Blob(BlobStart { id, owner, length })));
         }
     }
 
-    async fn piece(&mut self, mut inside: Inside, cursor: &mut Cursor, totals: &mut Totals) -> Result<Record> {
+    async fn piece(
+        &mut self,
+        mut inside: OpenBlob,
+        cursor: &mut ScanCursor,
+        totals: &mut Totals,
+    ) -> Result<SegmentRecord> {
         let bytes = match &mut inside.rest {
-            Rest::Whole(bytes) => std::mem::take(bytes),
-            Rest::Large(reader) => read_piece(reader.as_mut(), inside.at, inside.length).await?,
+            BlobRemainder::Whole(bytes) => std::mem::take(bytes),
+            BlobRemainder::Large(reader) => read_piece(reader.as_mut(), inside.at, inside.length).await?,
         };
         inside.at += bytes.len() as u64;
         inside.digest.update(&bytes);
@@ -115,22 +122,22 @@ impl BlobWalk {
         } else {
             self.inside = Some(inside);
         }
-        Ok(Record::Piece(bytes))
+        Ok(SegmentRecord::Piece(bytes))
     }
 
-    async fn fill(&mut self, cursor: &Cursor) -> Result<()> {
+    async fn fill(&mut self, cursor: &ScanCursor) -> Result<()> {
         if self.listed.is_empty() && !self.done {
             let last = cursor.next.as_ref().map(|name| id_of(&name.0)).transpose()?;
-            let blobs = &self.ends.blobs;
-            let page = patiently("listing large bodies", |_| blobs.list(last, PAGE)).await?;
+            let blobs = &self.stores.blobs;
+            let page = with_retries("listing large bodies", |_| blobs.list(last, PAGE_BLOBS)).await?;
             self.done = page.is_empty();
             self.listed = page.into();
         }
-        while self.ahead.len() < AHEAD
-            && let Some(blob) = self.listed.get(self.ahead.len())
+        while self.prefetch.len() < PREFETCH_BLOBS
+            && let Some(blob) = self.listed.get(self.prefetch.len())
         {
-            let (id, ends) = (blob.id, self.ends.clone());
-            self.ahead.push_back(tokio::spawn(async move { fetch(&ends, id).await }));
+            let (id, stores) = (blob.id, self.stores.clone());
+            self.prefetch.push_back(tokio::spawn(async move { fetch(&stores, id).await }));
         }
         Ok(())
     }
@@ -138,25 +145,25 @@ impl BlobWalk {
 
 impl Drop for BlobWalk {
     fn drop(&mut self) {
-        self.ahead.iter().for_each(JoinHandle::abort);
+        self.prefetch.iter().for_each(JoinHandle::abort);
     }
 }
 
-async fn fetch(ends: &Ends, id: BlobId) -> Result<Fetched> {
-    let mut reader = match patiently(WHAT, |_| ends.blobs.open(id)).await {
+async fn fetch(stores: &StorePair, id: BlobId) -> Result<FetchedBlob> {
+    let mut reader = match with_retries(WHAT, |_| stores.blobs.open(id)).await {
         Ok(reader) => reader,
-        Err(Error::Store { source, .. }) if source.kind == Kind::NoSuchBlob => return Ok(Fetched::Gone),
+        Err(Error::Store { source, .. }) if source.kind == Kind::NoSuchBlob => return Ok(FetchedBlob::Gone),
         Err(error) => return Err(error),
     };
     let length = reader.length();
     if length > PIECE_BYTES_MAX as u64 {
-        return Ok(Fetched::Large(reader));
+        return Ok(FetchedBlob::Large(reader));
     }
     let bytes = if length == 0 { Bytes::new() } else { read_piece(reader.as_mut(), 0, length).await? };
-    Ok(Fetched::Whole(bytes))
+    Ok(FetchedBlob::Whole(bytes))
 }
 
-/// The next bytes of a blob: a whole piece, or what is left.
+/// The next bytes of a blob: a whole piece, or the rest.
 async fn read_piece(reader: &mut dyn BlobReader, at: u64, length: u64) -> Result<Bytes> {
     let wanted = usize::try_from(length - at).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
     let first = read_some(reader, at, wanted).await?;
@@ -176,15 +183,15 @@ async fn read_piece(reader: &mut dyn BlobReader, at: u64, length: u64) -> Result
 async fn read_some(reader: &mut dyn BlobReader, at: u64, max: usize) -> Result<Bytes> {
     let reader = Mutex::new(reader);
     let read = |_| async { reader.lock().await.read(at, max).await };
-    let bytes = patiently(WHAT, read).await?;
+    let bytes = with_retries(WHAT, read).await?;
     if bytes.is_empty() || bytes.len() > max {
         return Err(Error::unreadable(WHAT, "it ends before its length"));
     }
     Ok(bytes)
 }
 
-fn name_of(id: BlobId) -> Name {
-    Name(Bytes::copy_from_slice(&id.0))
+fn name_of(id: BlobId) -> HexBytes {
+    HexBytes(Bytes::copy_from_slice(&id.0))
 }
 
 fn id_of(name: &[u8]) -> Result<BlobId> {

@@ -31,7 +31,7 @@ fn refused(pairs: &[(&str, &str)], text: &str) {
 }
 
 #[test]
-fn only_the_charset_is_kept() {
+fn a_content_type_keeps_its_charset_alone() {
     media_of("text/plain", "text/plain", None);
     media_of("text/plain; charset=utf-8", "text/plain", Some("utf-8"));
     media_of("text/plain;  Charset=UTF-8", "text/plain", None);
@@ -44,14 +44,14 @@ fn only_the_charset_is_kept() {
 }
 
 #[test]
-fn metadata_has_capitals_and_is_joined() {
+fn metadata_names_are_capitalised_and_values_joined() {
     let found = meta(&headers(&[("X-Riak-Meta-Dup", "a"), ("x-riak-meta-two-words", "2"), ("x-riak-meta-dup", "b")]));
     let pair = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
     assert_eq!(found, [pair("X-Riak-Meta-Dup", "a, b"), pair("X-Riak-Meta-Two-Words", "2")]);
 }
 
 #[test]
-fn terms_part_at_comma_and_blank() {
+fn a_comma_and_a_blank_separate_terms() {
     terms_of("x-riak-index-a_bin", "a, b,c", &["a", "b,c"]);
     terms_of("X-Riak-Index-A_BIN", "\"q,r\", s", &["\"q,r\"", "s"]);
     terms_of("x-riak-index-a_bin", "", &[""]);
@@ -64,7 +64,7 @@ fn terms_part_at_comma_and_blank() {
 }
 
 #[test]
-fn what_is_no_term_is_named() {
+fn an_invalid_term_is_named() {
     refused(&[("x-riak-index-age", "1")], "Unknown field type for field: 'age'.\n");
     refused(&[("x-riak-index-", "x")], "Unknown field type for field: ''.\n");
     refused(&[("x-riak-index-_bin", "x")], "Unknown field type for field: '_bin'.\n");
@@ -82,7 +82,7 @@ fn metadata_of_other_protocols_cannot_break_an_answer() {
     let meta =
         vec![pair("Content-Length", "9"), pair("bad name", "x"), pair("X-Split", "a\r\nb: c"), pair("bare", "ok")];
     let mut headers = HeaderMap::new();
-    describe(&Content { meta, ..Content::default() }, &mut headers);
+    add_content_headers(&KvContent { meta, ..KvContent::default() }, &mut headers);
     assert_eq!(headers.len(), 2, "{headers:?}");
     assert_eq!(headers["bare"], "ok");
     assert_eq!(headers["content-type"], OCTETS);
@@ -90,7 +90,7 @@ fn metadata_of_other_protocols_cannot_break_an_answer() {
 
 proptest! {
     #[test]
-    fn any_header_is_read(name in "[a-z_$-]{0,8}", value in proptest::collection::vec(b' '..=b'~', 0..40)) {
+    fn arbitrary_headers_parse_without_a_panic(name in "[a-z_$-]{0,8}", value in proptest::collection::vec(b' '..=b'~', 0..40)) {
         let value = String::from_utf8(value).unwrap();
         for prefix in [META, INDEX, "content-type"] {
             let map = headers(&[(&format!("{prefix}{name}"), value.trim())]);
@@ -101,11 +101,11 @@ proptest! {
     }
 
     #[test]
-    fn terms_come_back(values in proptest::collection::vec("[a-z,]{1,8}[a-z]", 1..5)) {
+    fn rendered_terms_parse_to_themselves(values in proptest::collection::vec("[a-z,]{1,8}[a-z]", 1..5)) {
         let map = headers(&[("x-riak-index-f_bin", &values.join(", "))]);
-        let content = Content { terms: terms(&map).unwrap(), ..Content::default() };
+        let content = KvContent { terms: terms(&map).unwrap(), ..KvContent::default() };
         let mut out = HeaderMap::new();
-        describe(&content, &mut out);
+        add_content_headers(&content, &mut out);
         prop_assert_eq!(terms(&out).unwrap(), content.terms);
     }
 }

@@ -3,33 +3,33 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use larder_gateway::objects::usage::{Counts, Sample, Storage};
+use larder_gateway::objects::usage::{Storage, UsageCounts, UsageSample};
 use larder_model::rows::Micros;
 use serde_json::{Map, Value as Json, json};
 
 use crate::dates;
-use crate::xml::Xml;
+use crate::xml::XmlWriter;
 
-/// Length of a sample of accesses, and of one of storage.
+/// Length of an access sample, and of a storage sample.
 const HOUR: Micros = 3_600_000_000;
 const DAY: Micros = 24 * HOUR;
-/// Stands where something was not asked for.
+/// The value of a section that was not requested.
 const NOT_REQUESTED: &str = "not_requested";
 
-/// What was found.
-pub(super) struct Report {
-    /// What the user did, if that was asked for.
-    pub(super) access: Option<Vec<Sample>>,
-    /// What its buckets hold, if that was asked for.
+/// The contents of a report.
+pub(super) struct UsageReport {
+    /// The user's accesses, if requested.
+    pub(super) access: Option<Vec<UsageSample>>,
+    /// Storage by bucket, if requested.
     pub(super) storage: Option<BTreeMap<String, Storage>>,
-    /// When the storage was counted.
+    /// When storage was counted.
     pub(super) now: Micros,
-    /// When the report ends: storage is counted today, not in days gone by.
+    /// End of the report. Storage is counted now only, so reports of past days have none.
     pub(super) to: Micros,
 }
 
-impl Report {
-    /// In JSON.
+impl UsageReport {
+    /// The report in JSON.
     pub(super) fn json(&self) -> Json {
         let access = self.access.as_ref().map(|samples| {
             let nodes = by_node(samples).into_iter().map(|(node, samples)| {
@@ -46,15 +46,15 @@ impl Report {
         json!({ "Access": or_not(access), "Storage": or_not(storage) })
     }
 
-    /// In XML.
+    /// The report in XML.
     pub(super) fn xml(&self) -> Bytes {
-        let mut xml = Xml::bare("Usage");
+        let mut xml = XmlWriter::without_namespace("Usage");
         match &self.access {
             None => drop(xml.text("Access", NOT_REQUESTED)),
-            Some(samples) => drop(xml.within("Access", |xml| {
-                xml.within("Nodes", |xml| {
+            Some(samples) => drop(xml.element("Access", |xml| {
+                xml.element("Nodes", |xml| {
                     for (node, samples) in by_node(samples) {
-                        xml.within_of("Node", &[("name", node)], |xml| {
+                        xml.element_with("Node", &[("name", node)], |xml| {
                             samples.into_iter().for_each(|one| write_sample(xml, one))
                         });
                     }
@@ -64,8 +64,8 @@ impl Report {
         }
         match &self.storage {
             None => drop(xml.text("Storage", NOT_REQUESTED)),
-            Some(buckets) => drop(xml.within("Storage", |xml| {
-                xml.within("Samples", |xml| {
+            Some(buckets) => drop(xml.element("Storage", |xml| {
+                xml.element("Samples", |xml| {
                     if let Some(day) = self.day() {
                         self.write_storage(xml, buckets, day);
                     }
@@ -76,7 +76,7 @@ impl Report {
         xml.finish()
     }
 
-    /// When the day began that the storage was counted on, if the report is about it.
+    /// Start of the day of the storage count, if the report includes it.
     fn day(&self) -> Option<Micros> {
         let day = self.now - self.now % DAY;
         (self.to >= day).then_some(day)
@@ -90,11 +90,11 @@ impl Report {
         Json::Object(sample)
     }
 
-    fn write_storage(&self, xml: &mut Xml, buckets: &BTreeMap<String, Storage>, day: Micros) {
+    fn write_storage(&self, xml: &mut XmlWriter, buckets: &BTreeMap<String, Storage>, day: Micros) {
         let (start, end) = (dates::basic(day), dates::basic(self.now));
-        xml.within_of("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
+        xml.element_with("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
             for (name, storage) in buckets {
-                xml.within_of("Bucket", &[("name", name)], |xml| {
+                xml.element_with("Bucket", &[("name", name)], |xml| {
                     xml.value("Objects", storage.objects).value("Bytes", storage.bytes);
                 });
             }
@@ -102,8 +102,8 @@ impl Report {
     }
 }
 
-/// The samples of each node, as they come.
-fn by_node(samples: &[Sample]) -> BTreeMap<&str, Vec<&Sample>> {
+/// The samples by node, in order.
+fn by_node(samples: &[UsageSample]) -> BTreeMap<&str, Vec<&UsageSample>> {
     let mut nodes = BTreeMap::<_, Vec<_>>::new();
     for sample in samples {
         nodes.entry(sample.node.as_str()).or_default().push(sample);
@@ -111,8 +111,8 @@ fn by_node(samples: &[Sample]) -> BTreeMap<&str, Vec<&Sample>> {
     nodes
 }
 
-/// The counts of an operation, as Riak CS names them.
-fn counted(counts: &Counts) -> [(&'static str, u64); 6] {
+/// The counts of an operation with their Riak CS names.
+fn counted(counts: &UsageCounts) -> [(&'static str, u64); 6] {
     [
         ("Count", counts.count),
         ("UserErrorCount", counts.user_errors),
@@ -130,7 +130,7 @@ fn times(start: Micros, end: Micros) -> Map<String, Json> {
     sample
 }
 
-fn sample_json(sample: &Sample) -> Json {
+fn sample_json(sample: &UsageSample) -> Json {
     let mut json = times(sample.start, sample.start.saturating_add(HOUR));
     for (operation, counts) in &sample.operations {
         let counts = counted(counts).into_iter().map(|(name, count)| (name.to_owned(), count.into()));
@@ -139,11 +139,11 @@ fn sample_json(sample: &Sample) -> Json {
     Json::Object(json)
 }
 
-fn write_sample(xml: &mut Xml, sample: &Sample) {
+fn write_sample(xml: &mut XmlWriter, sample: &UsageSample) {
     let (start, end) = (dates::basic(sample.start), dates::basic(sample.start.saturating_add(HOUR)));
-    xml.within_of("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
+    xml.element_with("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
         for (operation, counts) in &sample.operations {
-            xml.within_of("Operation", &[("type", operation)], |xml| {
+            xml.element_with("Operation", &[("type", operation)], |xml| {
                 for (name, count) in counted(counts) {
                     xml.value(name, count);
                 }
@@ -159,31 +159,31 @@ mod tests {
     /// 2010-11-10, 20:48:34.
     const NOW: Micros = 1_289_422_114_000_000;
 
-    fn report() -> Report {
-        let counts = Counts { count: 2, bytes_out: 7, ..Counts::default() };
+    fn report() -> UsageReport {
+        let counts = UsageCounts { count: 2, bytes_out: 7, ..UsageCounts::default() };
         let operations = BTreeMap::from([("KeyRead".to_owned(), counts)]);
-        let sample = Sample { node: "n1".into(), start: NOW - NOW % HOUR, operations };
+        let sample = UsageSample { node: "n1".into(), start: NOW - NOW % HOUR, operations };
         let buckets = BTreeMap::from([("b".to_owned(), Storage { objects: 3, bytes: 70 })]);
-        Report { access: Some(vec![sample]), storage: Some(buckets), now: NOW, to: NOW }
+        UsageReport { access: Some(vec![sample]), storage: Some(buckets), now: NOW, to: NOW }
     }
 
     #[test]
-    fn in_json() {
+    fn a_report_in_json() {
         let expected = "{\"Access\":{\"Nodes\":[{\"Node\":\"n1\",\"Samples\":[{\"StartTime\":\"20101110T200000Z\",\
             \"EndTime\":\"20101110T210000Z\",\"KeyRead\":{\"Count\":2,\"UserErrorCount\":0,\"SystemErrorCount\":0,\
             \"BytesIn\":0,\
             \"BytesOut\":7,\"BytesOutIncomplete\":0}}]}],\"Errors\":[]},\"Storage\":{\"Samples\":[{\"StartTime\":\
             \"20101110T000000Z\",\"EndTime\":\"20101110T204834Z\",\"b\":{\"Objects\":3,\"Bytes\":70}}],\"Errors\":[]}}";
         assert_eq!(report().json().to_string(), expected);
-        let nothing = Report { access: None, storage: None, ..report() };
+        let nothing = UsageReport { access: None, storage: None, ..report() };
         assert_eq!(nothing.json().to_string(), "{\"Access\":\"not_requested\",\"Storage\":\"not_requested\"}");
-        let yesterday = Report { access: None, to: NOW - DAY, ..report() };
+        let yesterday = UsageReport { access: None, to: NOW - DAY, ..report() };
         assert_eq!(yesterday.json()["Storage"].to_string(), "{\"Samples\":[],\"Errors\":[]}");
     }
 
     #[test]
-    fn in_xml() {
-        let text = |report: Report| String::from_utf8(report.xml().to_vec()).unwrap();
+    fn a_report_in_xml() {
+        let text = |report: UsageReport| String::from_utf8(report.xml().to_vec()).unwrap();
         let expected = "<Usage><Access><Nodes><Node name=\"n1\">\
             <Sample StartTime=\"20101110T200000Z\" EndTime=\"20101110T210000Z\">\
             <Operation type=\"KeyRead\"><Count>2</Count><UserErrorCount>0</UserErrorCount>\
@@ -195,7 +195,7 @@ mod tests {
             <Bucket name=\"b\"><Objects>3</Objects><Bytes>70</Bytes></Bucket></Sample></Samples><Errors/>\
             </Storage></Usage>";
         assert!(text(report()).ends_with(expected), "{}", text(report()));
-        let nothing = text(Report { access: None, storage: None, ..report() });
+        let nothing = text(UsageReport { access: None, storage: None, ..report() });
         assert!(
             nothing.ends_with("<Usage><Access>not_requested</Access><Storage>not_requested</Storage></Usage>"),
             "{nothing}"

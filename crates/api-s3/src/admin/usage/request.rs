@@ -1,42 +1,41 @@
-//! What a usage report is asked for: in the path, or in parameters.
+//! The parameters of a usage report, in the path or in the query.
 
 use larder_model::rows::Micros;
 
-use super::super::Form;
+use super::super::DocumentFormat;
 use crate::auth::date::iso_basic;
-use crate::query::Query;
+use crate::query::S3Query;
 
 /// Length of a slice, and most slices of a report.
 const HOUR: Micros = 3_600_000_000;
 const SLICES_MAX: u64 = 744;
 
-/// What is asked for.
+/// A decoded request for a usage report.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    /// Whose.
+pub(super) struct UsageRequest {
+    /// The access key id of the user.
     pub(super) key_id: String,
-    /// What the user did.
+    /// Whether accesses are requested.
     pub(super) access: bool,
-    /// What its buckets hold.
+    /// Whether storage is requested.
     pub(super) storage: bool,
-    /// How to write it.
-    pub(super) form: Form,
-    /// From when.
+    /// The format of the report.
+    pub(super) format: DocumentFormat,
+    /// Start of the report.
     pub(super) from: Micros,
-    /// To when.
+    /// End of the report.
     pub(super) to: Micros,
 }
 
-impl Request {
-    /// Reads `/KEY/abj/START/END` or `KEY.abj.START.END` with everything but the key optional, and the parameters
-    /// `a`, `b`,
-    /// `j`, `x`, `s`, `e`. `default` is the form when none is named.
-    pub(super) fn of(path: &str, query: &Query, default: Form, now: Micros) -> Result<Self, &'static str> {
+impl UsageRequest {
+    /// Parses `/KEY/abj/START/END` or `KEY.abj.START.END`, in which all but the key is optional, and the parameters
+    /// `a`, `b`, `j`, `x`, `s`, `e`. `default` is the format when none is named.
+    pub(super) fn of(path: &str, query: &S3Query, default: DocumentFormat, now: Micros) -> Result<Self, &'static str> {
         let mut segments = path.split(['/', '.']).filter(|segment| !segment.is_empty());
         let key_id = segments.next().unwrap_or_default().to_owned();
         let options = segments.next().unwrap_or_default();
         let is_set = |option: char| options.contains(option) || query.get(&option.to_string()).is_some_and(is_true);
-        let time = |segment: Option<&str>, name: &str| match segment.or(query.filled(name)) {
+        let time = |segment: Option<&str>, name: &str| match segment.or(query.non_empty(name)) {
             Some(text) => iso_basic(text).map(Some).ok_or("The start or end time is not of the form yyyymmddThhmmssZ"),
             None => Ok(None),
         };
@@ -48,16 +47,16 @@ impl Request {
         if to / HOUR - from / HOUR >= SLICES_MAX {
             return Err("Too much time requested");
         }
-        let form = match (is_set('j'), is_set('x')) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Xml,
+        let format = match (is_set('j'), is_set('x')) {
+            (true, _) => DocumentFormat::Json,
+            (false, true) => DocumentFormat::Xml,
             (false, false) => default,
         };
-        Ok(Self { key_id, access: is_set('a'), storage: is_set('b'), form, from, to })
+        Ok(Self { key_id, access: is_set('a'), storage: is_set('b'), format, from, to })
     }
 }
 
-/// Riak CS takes some words for true, and a parameter without a value.
+/// Riak CS accepts several words for true, and a parameter without a value.
 fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "" | "t" | "true" | "1" | "y" | "yes")
 }
@@ -70,15 +69,16 @@ mod tests {
 
     const NOW: Micros = 1_289_422_114_000_000;
 
-    fn of(path: &str, query: &str) -> Result<Request, &'static str> {
-        Request::of(path, &Query::of(Some(query)), Form::Json, NOW)
+    fn of(path: &str, query: &str) -> Result<UsageRequest, &'static str> {
+        UsageRequest::of(path, &S3Query::parse(Some(query)), DocumentFormat::Json, NOW)
     }
 
     #[test]
-    fn three_ways_to_ask_the_same() {
+    fn path_and_query_can_request_the_same_report() {
         let from = iso_basic("20101110T000000Z").unwrap();
         let to = iso_basic("20101110T120000Z").unwrap();
-        let expected = Request { key_id: "K-_".into(), access: true, storage: true, form: Form::Xml, from, to };
+        let expected =
+            UsageRequest { key_id: "K-_".into(), access: true, storage: true, format: DocumentFormat::Xml, from, to };
         for (path, query) in [
             ("/K-_/abx/20101110T000000Z/20101110T120000Z", ""),
             ("K-_.abx.20101110T000000Z.20101110T120000Z", ""),
@@ -90,8 +90,14 @@ mod tests {
 
     #[test]
     fn defaults_and_refusals() {
-        let expected =
-            Request { key_id: "K".into(), access: false, storage: false, form: Form::Json, from: NOW, to: NOW };
+        let expected = UsageRequest {
+            key_id: "K".into(),
+            access: false,
+            storage: false,
+            format: DocumentFormat::Json,
+            from: NOW,
+            to: NOW,
+        };
         assert_eq!(of("/K", "a=no&b=0").unwrap(), expected);
         assert!(of("/K/a/soon", "").is_err());
         assert!(of("/K", "s=20101110T120000Z&e=20101110T000000Z").is_err());

@@ -2,14 +2,14 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A body of these pieces, read as its headers say.
+/// A body of these pieces with these headers.
 fn body(pieces: &[&'static str], length: Option<u64>, headers: &[(&'static str, &str)]) -> Result<RequestBody, Code> {
     let pieces: VecDeque<_> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
     let headers: HeaderMap =
         headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-    let mut body = RequestBody::over(Source::Pieces(pieces), length);
-    let payload = Payload::of(&headers).map_err(|fault| fault.code)?;
-    body.read_as(payload, &headers, None).map_err(|fault| fault.code)?;
+    let mut body = RequestBody::from_source(RequestBodySource::Pieces(pieces), length);
+    let payload = Payload::of(&headers).map_err(|error| error.code)?;
+    body.set_framing(payload, &headers, None).map_err(|error| error.code)?;
     Ok(body)
 }
 
@@ -17,7 +17,7 @@ const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f2001
 const CHUNKED: (&str, &str) = ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER");
 
 #[tokio::test]
-async fn a_body_is_what_its_headers_say_or_breaks_off() {
+async fn a_body_matches_its_headers_or_fails() {
     let sum = |hash| [("x-amz-content-sha256", hash)];
     let other = ABC.replace('b', "c");
     let cases = [
@@ -31,16 +31,16 @@ async fn a_body_is_what_its_headers_say_or_breaks_off() {
         (body(&["3\r\nab", "c\r\n0\r\n\r\n"], Some(13), &[CHUNKED, ("x-amz-decoded-content-length", "3")]), Ok("abc")),
     ];
     for (body, expected) in cases {
-        let collected = body.unwrap().collect(100).await.map_err(|fault| fault.code);
+        let collected = body.unwrap().collect(100).await.map_err(|error| error.code);
         assert_eq!(collected, expected.map(Bytes::from));
     }
 }
 
 #[tokio::test]
-async fn a_hash_that_was_signed_counts_more_than_a_header_that_was_not() {
-    use crate::auth::Scheme;
+async fn a_signed_hash_overrides_an_unsigned_header() {
+    use crate::auth::AuthScheme;
     let expected = crate::auth::unhex(ABC);
-    let checked = Checked { scheme: Scheme::V4Query, signer: None, body: expected };
+    let checked = VerifiedSignature { scheme: AuthScheme::V4Query, signer: None, body: expected };
     for (text, header, code) in [
         ("abc", None, None),
         ("abd", None, Some(Code::XAmzContentSHA256Mismatch)),
@@ -49,29 +49,29 @@ async fn a_hash_that_was_signed_counts_more_than_a_header_that_was_not() {
         let headers: HeaderMap =
             header.iter().map(|value| ("x-amz-content-sha256".parse().unwrap(), value.parse().unwrap())).collect();
         let pieces = [Bytes::from_static(text.as_bytes())].into_iter().collect();
-        let mut body = RequestBody::over(Source::Pieces(pieces), Some(3));
-        body.read_as(Payload::of(&headers).unwrap(), &headers, Some(&checked)).unwrap();
-        assert_eq!(body.collect(9).await.err().map(|fault| fault.code), code, "{text} {header:?}");
+        let mut body = RequestBody::from_source(RequestBodySource::Pieces(pieces), Some(3));
+        body.set_framing(Payload::of(&headers).unwrap(), &headers, Some(&checked)).unwrap();
+        assert_eq!(body.collect(9).await.err().map(|error| error.code), code, "{text} {header:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_that_dribbles_is_given_up() {
+async fn a_slow_document_times_out() {
     let mut body = body(&[], None, &[]).unwrap();
-    body.source = Source::Never;
+    body.source = RequestBodySource::Never;
     assert_eq!(body.document().await.unwrap_err().code, Code::RequestTimeout);
 }
 
 #[tokio::test]
-async fn a_document_may_not_be_too_long() {
+async fn a_document_above_the_limit_is_refused() {
     for (pieces, length) in [(&["abcd"][..], Some(4)), (&["abcd"], None), (&["ab", "cd"], None)] {
         let collected = body(pieces, length, &[]).unwrap().collect(3).await;
-        assert_eq!(collected.map_err(|fault| fault.code), Err(Code::MaxMessageLengthExceeded));
+        assert_eq!(collected.map_err(|error| error.code), Err(Code::MaxMessageLengthExceeded));
     }
 }
 
 #[tokio::test]
-async fn what_comes_behind_the_body_is_handed_over() {
+async fn trailers_are_available_after_the_body() {
     let wire = "3\r\nabc\r\n0\r\nx-amz-checksum-crc32:NSRBwg==\r\n\r\n";
     let headers = [CHUNKED, ("x-amz-decoded-content-length", "3"), ("x-amz-trailer", "x-amz-checksum-crc32")];
     let mut body = body(&[wire], None, &headers).unwrap();
@@ -82,19 +82,19 @@ async fn what_comes_behind_the_body_is_handed_over() {
 }
 
 #[tokio::test]
-async fn the_verdict_tells_why_a_body_broke_off() {
+async fn the_failure_of_a_body_becomes_its_s3_error() {
     let mut body = body(&["ab"], Some(3), &[]).unwrap();
-    let verdict = body.verdict();
+    let failure = body.failure();
     assert!(body.next().await.unwrap().is_ok());
     let error = body.next().await.unwrap().unwrap_err();
-    assert!(body.next().await.is_none(), "it broke off once");
-    let fault = verdict.of(objects::Error::BrokenBody(error.0));
-    assert_eq!(fault.code, Code::IncompleteBody);
-    assert_eq!(verdict.of(objects::Error::NoSuchKey).code, Code::NoSuchKey, "another error is told as it is");
+    assert!(body.next().await.is_none(), "a failed body ends");
+    let error = failure.error_for(objects::Error::BrokenBody(error.0));
+    assert_eq!(error.code, Code::IncompleteBody);
+    assert_eq!(failure.error_for(objects::Error::NoSuchKey).code, Code::NoSuchKey, "another error stays as it is");
 }
 
 #[test]
-fn chunks_need_a_length_and_the_signature_they_claim() {
+fn chunks_need_a_length_and_a_version_4_signature() {
     let signed = ("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
     let curve = ("x-amz-content-sha256", "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD");
     let length = ("x-amz-decoded-content-length", "3");

@@ -1,39 +1,39 @@
-//! The document of lifecycle rules.
+//! The XML document of lifecycle rules.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
 use larder_model::limits::LIFECYCLE_RULES_MAX;
-use larder_model::objects::lifecycle::{Expiration, Filter, Lifecycle, LifecycleRule, Noncurrent};
+use larder_model::objects::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 
 use super::super::dates as written;
 use super::super::tagging::{tag, write_tag};
 use crate::dates;
-use crate::errors::{Code, Fault};
-use crate::xml::{Reader, Xml};
+use crate::errors::{Code, S3Error};
+use crate::xml::{XmlReader, XmlWriter};
 
-/// Reads the rules; whether they hold is checked elsewhere.
+/// Parses the rules; the caller validates them.
 ///
 /// # Errors
-/// 400 `MalformedXML`, 501 for rules that move objects elsewhere.
-pub(super) fn read(document: &[u8]) -> Result<Lifecycle, Fault> {
-    let mut xml = Reader::open(document, "LifecycleConfiguration")?;
+/// 400 `MalformedXML`, 501 for transition rules.
+pub(super) fn read(document: &[u8]) -> Result<Lifecycle, S3Error> {
+    let mut xml = XmlReader::open(document, "LifecycleConfiguration")?;
     let mut rules = Vec::new();
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
-            // One more than there may be is enough to be refused for.
+            // One rule above the limit is enough for the validation to refuse the document.
             "Rule" if rules.len() > LIFECYCLE_RULES_MAX => xml.skip()?,
             "Rule" => rules.push(rule(&mut xml)?),
             _ => xml.skip()?,
         }
     }
-    xml.end()?;
-    name_those_without(&mut rules);
+    xml.expect_end()?;
+    assign_missing_ids(&mut rules);
     Ok(Lifecycle { rules })
 }
 
-/// Names come from the place in the document: the same document gives the same rules again.
-fn name_those_without(rules: &mut [LifecycleRule]) {
+/// Assigns ids by position in the document, so that the same document yields the same rules again.
+fn assign_missing_ids(rules: &mut [LifecycleRule]) {
     let mut taken: HashSet<String> = rules.iter().map(|rule| rule.id.clone()).collect();
     for (at, rule) in rules.iter_mut().enumerate().filter(|(_, rule)| rule.id.is_empty()) {
         let name = (at + 1..).map(|number| format!("rule-{number}")).find(|name| !taken.contains(name));
@@ -42,10 +42,10 @@ fn name_those_without(rules: &mut [LifecycleRule]) {
     }
 }
 
-fn rule(xml: &mut Reader<'_>) -> Result<LifecycleRule, Fault> {
+fn rule(xml: &mut XmlReader<'_>) -> Result<LifecycleRule, S3Error> {
     let mut rule = LifecycleRule::default();
     let (mut status, mut found, mut legacy) = (None, None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "ID" => rule.id = xml.text()?,
             "Status" => status = Some(xml.text()?),
@@ -65,35 +65,37 @@ fn rule(xml: &mut Reader<'_>) -> Result<LifecycleRule, Fault> {
     };
     (rule.filter, rule.legacy_prefix) = match (found, legacy) {
         (Some(filter), None) => (filter, false),
-        (None, Some(prefix)) => (Filter { prefix: Some(prefix), ..Filter::default() }, true),
+        (None, Some(prefix)) => (LifecycleFilter { prefix: Some(prefix), ..LifecycleFilter::default() }, true),
         _ => return Err(Code::MalformedXML.into()),
     };
     Ok(rule)
 }
 
-/// The conditions of a filter, within `And` or alone.
-fn filter(xml: &mut Reader<'_>) -> Result<Filter, Fault> {
-    let mut filter = Filter::default();
-    while let Some(name) = xml.child()? {
+/// Parses the conditions of a filter, within `And` or alone.
+fn filter(xml: &mut XmlReader<'_>) -> Result<LifecycleFilter, S3Error> {
+    let mut filter = LifecycleFilter::default();
+    while let Some(name) = xml.next_child()? {
         match name {
             "And" => filter = self::filter(xml)?,
             "Prefix" => once(&mut filter.prefix, xml.text()?)?,
             "Tag" => filter.tags.push(tag(xml)?),
-            "ObjectSizeGreaterThan" => filter.larger_than = Some(xml.parsed()?),
-            "ObjectSizeLessThan" => filter.smaller_than = Some(xml.parsed()?),
+            "ObjectSizeGreaterThan" => filter.larger_than = Some(xml.parse_text()?),
+            "ObjectSizeLessThan" => filter.smaller_than = Some(xml.parse_text()?),
             _ => xml.skip()?,
         }
     }
     Ok(filter)
 }
 
-fn expiration(xml: &mut Reader<'_>) -> Result<Expiration, Fault> {
+fn expiration(xml: &mut XmlReader<'_>) -> Result<Expiration, S3Error> {
     let mut found = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "Days" => once(&mut found, Expiration::Days(days(xml)?))?,
             "Date" => once(&mut found, Expiration::Date(written::iso(&xml.text()?).ok_or(Code::MalformedXML)?))?,
-            "ExpiredObjectDeleteMarker" if xml.text()?.trim() == "true" => once(&mut found, Expiration::MarkersLeft)?,
+            "ExpiredObjectDeleteMarker" if xml.text()?.trim() == "true" => {
+                once(&mut found, Expiration::ExpiredDeleteMarkers)?
+            }
             "ExpiredObjectDeleteMarker" => {}
             _ => xml.skip()?,
         }
@@ -101,21 +103,21 @@ fn expiration(xml: &mut Reader<'_>) -> Result<Expiration, Fault> {
     found.ok_or_else(|| Code::MalformedXML.into())
 }
 
-fn noncurrent(xml: &mut Reader<'_>) -> Result<Noncurrent, Fault> {
+fn noncurrent(xml: &mut XmlReader<'_>) -> Result<NoncurrentExpiration, S3Error> {
     let (mut after, mut keep) = (None, None);
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "NoncurrentDays" => after = Some(days(xml)?),
             "NewerNoncurrentVersions" => keep = Some(days(xml)?),
             _ => xml.skip()?,
         }
     }
-    Ok(Noncurrent { days: after.ok_or(Code::MalformedXML)?, keep })
+    Ok(NoncurrentExpiration { days: after.ok_or(Code::MalformedXML)?, keep })
 }
 
-fn abort(xml: &mut Reader<'_>) -> Result<u32, Fault> {
+fn abort(xml: &mut XmlReader<'_>) -> Result<u32, S3Error> {
     let mut after = None;
-    while let Some(name) = xml.child()? {
+    while let Some(name) = xml.next_child()? {
         match name {
             "DaysAfterInitiation" => after = Some(days(xml)?),
             _ => xml.skip()?,
@@ -124,26 +126,26 @@ fn abort(xml: &mut Reader<'_>) -> Result<u32, Fault> {
     after.ok_or_else(|| Code::MalformedXML.into())
 }
 
-/// A number of days; a negative one is none, like 0, and refused with the words for it.
-fn days(xml: &mut Reader<'_>) -> Result<u32, Fault> {
-    let days: i64 = xml.parsed()?;
+/// Parses a number of days. A negative number is read as 0, which the validation refuses.
+fn days(xml: &mut XmlReader<'_>) -> Result<u32, S3Error> {
+    let days: i64 = xml.parse_text()?;
     Ok(u32::try_from(days.max(0)).unwrap_or(u32::MAX))
 }
 
-fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Fault> {
+fn once<T>(place: &mut Option<T>, value: T) -> Result<(), S3Error> {
     if place.replace(value).is_some() { Err(Code::MalformedXML.into()) } else { Ok(()) }
 }
 
 /// Writes the rules.
 pub(super) fn write(rules: &Lifecycle) -> Bytes {
-    let mut xml = Xml::new("LifecycleConfiguration");
+    let mut xml = XmlWriter::new("LifecycleConfiguration");
     for rule in &rules.rules {
-        xml.within("Rule", |xml| write_rule(xml, rule));
+        xml.element("Rule", |xml| write_rule(xml, rule));
     }
     xml.finish()
 }
 
-fn write_rule(xml: &mut Xml, rule: &LifecycleRule) {
+fn write_rule(xml: &mut XmlWriter, rule: &LifecycleRule) {
     xml.text("ID", &rule.id);
     if rule.legacy_prefix {
         xml.text("Prefix", rule.filter.prefix.as_deref().unwrap_or_default());
@@ -152,14 +154,14 @@ fn write_rule(xml: &mut Xml, rule: &LifecycleRule) {
     }
     xml.text("Status", if rule.enabled { "Enabled" } else { "Disabled" });
     if let Some(expiration) = rule.expiration {
-        xml.within("Expiration", |xml| match expiration {
+        xml.element("Expiration", |xml| match expiration {
             Expiration::Days(days) => drop(xml.value("Days", days)),
             Expiration::Date(date) => drop(xml.text("Date", dates::iso(date))),
-            Expiration::MarkersLeft => drop(xml.value("ExpiredObjectDeleteMarker", true)),
+            Expiration::ExpiredDeleteMarkers => drop(xml.value("ExpiredObjectDeleteMarker", true)),
         });
     }
     if let Some(noncurrent) = rule.noncurrent {
-        xml.within("NoncurrentVersionExpiration", |xml| {
+        xml.element("NoncurrentVersionExpiration", |xml| {
             xml.value("NoncurrentDays", noncurrent.days);
             if let Some(keep) = noncurrent.keep {
                 xml.value("NewerNoncurrentVersions", keep);
@@ -167,28 +169,28 @@ fn write_rule(xml: &mut Xml, rule: &LifecycleRule) {
         });
     }
     if let Some(days) = rule.abort_uploads_days {
-        xml.within("AbortIncompleteMultipartUpload", |xml| {
+        xml.element("AbortIncompleteMultipartUpload", |xml| {
             xml.value("DaysAfterInitiation", days);
         });
     }
 }
 
-fn write_filter(xml: &mut Xml, filter: &Filter) {
+fn write_filter(xml: &mut XmlWriter, filter: &LifecycleFilter) {
     let sizes = usize::from(filter.larger_than.is_some()) + usize::from(filter.smaller_than.is_some());
     let conditions = usize::from(filter.prefix.is_some()) + filter.tags.len() + sizes;
     match conditions {
         0 => drop(xml.empty("Filter")),
-        1 => drop(xml.within("Filter", |xml| write_conditions(xml, filter))),
+        1 => drop(xml.element("Filter", |xml| write_conditions(xml, filter))),
         _ => {
-            xml.within("Filter", |xml| {
-                xml.within("And", |xml| write_conditions(xml, filter));
+            xml.element("Filter", |xml| {
+                xml.element("And", |xml| write_conditions(xml, filter));
             });
         }
     }
 }
 
-fn write_conditions(xml: &mut Xml, filter: &Filter) {
-    xml.maybe("Prefix", filter.prefix.as_ref());
+fn write_conditions(xml: &mut XmlWriter, filter: &LifecycleFilter) {
+    xml.optional_text("Prefix", filter.prefix.as_ref());
     filter.tags.iter().for_each(|tag| write_tag(xml, tag));
     if let Some(bytes) = filter.larger_than {
         xml.value("ObjectSizeGreaterThan", bytes);

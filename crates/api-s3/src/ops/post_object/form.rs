@@ -1,4 +1,4 @@
-//! A form: its fields, and its file as a stream. What comes behind the file is not read.
+//! The multipart form: its fields, and its file as a stream. Parts after the file are not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,34 +16,34 @@ use parking_lot::Mutex;
 use super::super::params;
 use super::policy::SizeRange;
 use crate::body::RequestBody;
-use crate::errors::{Code, Fault, gateway};
+use crate::errors::{Code, S3Error, gateway};
 
-/// Most bytes of the values in front of the file.
+/// Most bytes of field values before the file.
 const FIELD_BYTES_MAX: usize = 64 * 1024;
-/// Most fields in front of the file.
+/// Most fields before the file.
 const FIELDS_MAX: usize = 512;
-/// Most bytes received before the file begins; a piece of the body may have some of the file already.
+/// Most bytes received before the file begins; the last piece may already contain bytes of the file.
 const PREAMBLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The fields in front of the file: names in lower case.
+/// The fields before the file, names in lower case.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct FormFields {
     pairs: Vec<(String, String)>,
     file_name: String,
 }
 
-impl Fields {
+impl FormFields {
     /// The value of the first field of this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(one, _)| one == name).map(|(_, value)| &**value)
     }
 
-    /// All of them, in order.
+    /// All fields, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The name of the file, without the folders some browsers send.
+    /// The name of the file, without the directories that some browsers send.
     pub(super) fn file_name(&self) -> &str {
         self.file_name.rsplit(['/', '\\']).next().unwrap_or_default()
     }
@@ -55,83 +55,85 @@ impl Fields {
     }
 }
 
-/// Why a body broke off, for who answers.
+/// Why a form failed. The gateway sees only a broken stream; the handler takes the S3 error from here.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reason(Arc<Mutex<Option<Fault>>>);
+pub(super) struct FormFailure(Arc<Mutex<Option<S3Error>>>);
 
-impl Reason {
-    /// The answer to an error of the gateway that read the file.
-    pub(super) fn of(&self, error: objects::Error) -> Fault {
+impl FormFailure {
+    /// The S3 error for a gateway error: the form's own failure if there is one.
+    pub(super) fn error_for(&self, error: objects::Error) -> S3Error {
         self.0.lock().take().unwrap_or_else(|| error.into())
     }
 
-    fn keep(&self, fault: Fault) -> BodyError {
-        let error = BodyError(fault.message.clone().into_owned());
-        self.0.lock().get_or_insert(fault);
-        error
+    fn record(&self, error: S3Error) -> BodyError {
+        let body_error = BodyError(error.message.clone().into_owned());
+        // The first failure is kept: later ones follow from it.
+        self.0.lock().get_or_insert(error);
+        body_error
     }
 
-    /// What is wrong with the form: what broke the body off, or else the form itself.
-    fn of_form(&self) -> Fault {
+    /// The failure of the body, or else a malformed form.
+    fn form_error(&self) -> S3Error {
         self.0.lock().take().unwrap_or_else(|| Code::MalformedPOSTRequest.into())
     }
 }
 
-/// A form that is being read.
-pub(super) struct Form {
+/// A form while it is read.
+pub(super) struct PostForm {
     parts: Multipart<'static>,
     file: Option<Field<'static>>,
-    /// Set once the file begins: it may be as long as it likes.
-    begun: Arc<AtomicBool>,
-    reason: Reason,
+    /// Set when the file begins; the limit before the file then no longer applies.
+    file_begun: Arc<AtomicBool>,
+    failure: FormFailure,
 }
 
-impl Form {
-    /// A form, of which nothing was read.
+impl PostForm {
+    /// Opens a form without reading from it.
     ///
     /// # Errors
-    /// 400 `MalformedPOSTRequest` when the body is none.
-    pub(super) fn open(headers: &HeaderMap, body: RequestBody) -> Result<Self, Fault> {
+    /// 400 `MalformedPOSTRequest` for a body that is no form.
+    pub(super) fn open(headers: &HeaderMap, body: RequestBody) -> Result<Self, S3Error> {
         let pieces = stream::unfold(body, |mut body| async move {
-            let piece = body.piece().await.transpose()?;
+            let piece = body.next_piece().await.transpose()?;
             Some((piece, body))
         });
-        Self::over(headers, pieces)
+        Self::from_pieces(headers, pieces)
     }
 
-    fn over(
+    fn from_pieces(
         headers: &HeaderMap,
-        pieces: impl Stream<Item = Result<Bytes, Fault>> + Send + 'static,
-    ) -> Result<Self, Fault> {
+        pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
+    ) -> Result<Self, S3Error> {
         let media = params::header(headers, "content-type").unwrap_or_default();
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
-        let (begun, reason) = (Arc::new(AtomicBool::new(false)), Reason::default());
-        let parts = Multipart::new(bounded(pieces, Arc::clone(&begun), reason.clone()), boundary);
-        Ok(Self { parts, file: None, begun, reason })
+        let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), FormFailure::default());
+        let parts = Multipart::new(bounded(pieces, Arc::clone(&file_begun), failure.clone()), boundary);
+        Ok(Self { parts, file: None, file_begun, failure })
     }
 
-    /// The fields in front of the file, which is the next to be read.
+    /// Reads the fields up to the file.
     ///
     /// # Errors
-    /// 400 `MalformedPOSTRequest`, `MaxMessageLengthExceeded`, `InvalidArgument` when there is no file.
-    pub(super) async fn fields(&mut self) -> Result<Fields, Fault> {
-        let (mut fields, mut room) = (Fields::default(), FIELD_BYTES_MAX);
+    /// 400 `MalformedPOSTRequest`, `MaxMessageLengthExceeded`, `InvalidArgument` for a missing file or a repeated
+    /// field.
+    pub(super) async fn fields(&mut self) -> Result<FormFields, S3Error> {
+        let (mut fields, mut room) = (FormFields::default(), FIELD_BYTES_MAX);
         loop {
-            let next = self.parts.next_field().await.map_err(|_| self.reason.of_form())?;
+            let next = self.parts.next_field().await.map_err(|_| self.failure.form_error())?;
             let Some(mut field) = next else {
-                return Err(Fault::argument("file", "", "POST requires exactly one file upload per request."));
+                return Err(S3Error::argument("file", "", "POST requires exactly one file upload per request."));
             };
             let name = field.name().ok_or(Code::MalformedPOSTRequest)?.to_ascii_lowercase();
             if name == "file" {
-                self.begun.store(true, Ordering::Relaxed);
+                self.file_begun.store(true, Ordering::Relaxed);
                 fields.file_name = field.file_name().unwrap_or_default().to_owned();
                 self.file = Some(field);
                 return Ok(fields);
             }
-            // A policy would be checked against the first and the second would be stored.
+            // With a repeated field, the policy would check the first value and the object would store the second.
             if fields.get(&name).is_some() && !name.starts_with("x-ignore-") {
                 let message = "POST requires exactly one field of each name.";
-                return Err(Fault::argument("field", name, message));
+                return Err(S3Error::argument("field", name, message));
             }
             let value = self.value(&mut field, &mut room).await?;
             fields.pairs.push((name, value));
@@ -141,37 +143,37 @@ impl Form {
         }
     }
 
-    async fn value(&self, field: &mut Field<'static>, room: &mut usize) -> Result<String, Fault> {
+    async fn value(&self, field: &mut Field<'static>, room: &mut usize) -> Result<String, S3Error> {
         let mut value = Vec::new();
-        while let Some(piece) = field.chunk().await.map_err(|_| self.reason.of_form())? {
+        while let Some(piece) = field.chunk().await.map_err(|_| self.failure.form_error())? {
             *room = room.checked_sub(piece.len()).ok_or(Code::MaxMessageLengthExceeded)?;
             value.extend_from_slice(&piece);
         }
         String::from_utf8(value).map_err(|_| Code::MalformedPOSTRequest.into())
     }
 
-    /// The file, which must have a length in `range`, and who knows why it broke off, should it.
+    /// The file, with a length in `range`, and the slot for its failure.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn file(self, range: Option<SizeRange>) -> Result<(File, Reason), Fault> {
+    /// `MalformedPOSTRequest` if there is no file.
+    pub(super) fn file(self, range: Option<SizeRange>) -> Result<(FormFile, FormFailure), S3Error> {
         let field = self.file.ok_or(Code::MalformedPOSTRequest)?;
-        let file = File { field, count: 0, range, reason: self.reason.clone(), done: false };
-        Ok((file, self.reason))
+        let file = FormFile { field, count: 0, range, failure: self.failure.clone(), done: false };
+        Ok((file, self.failure))
     }
 }
 
-/// The bytes of a file on their way in.
-pub(super) struct File {
+/// The bytes of the file.
+pub(super) struct FormFile {
     field: Field<'static>,
     count: u64,
     range: Option<SizeRange>,
-    reason: Reason,
+    failure: FormFailure,
     done: bool,
 }
 
 #[async_trait]
-impl ByteStream for File {
+impl ByteStream for FormFile {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         if self.done {
             return None;
@@ -184,45 +186,46 @@ impl ByteStream for File {
                 match range.filter(|range| self.count > range.most) {
                     Some(range) => {
                         self.done = true;
-                        Some(Err(self.reason.keep(gateway::too_large(self.count, range.most))))
+                        Some(Err(self.failure.record(gateway::too_large(self.count, range.most))))
                     }
                     None => Some(Ok(piece)),
                 }
             }
             (Ok(None), Some(range)) if self.count < range.least => {
-                let fault = Fault::from(Code::EntityTooSmall)
+                let error = S3Error::from(Code::EntityTooSmall)
                     .with("ProposedSize", self.count.to_string())
                     .with("MinSizeAllowed", range.least.to_string());
-                Some(Err(self.reason.keep(fault)))
+                Some(Err(self.failure.record(error)))
             }
             (Ok(None), _) => None,
             (Err(_), _) => {
-                let fault = self.reason.of_form();
-                Some(Err(self.reason.keep(fault)))
+                let error = self.failure.form_error();
+                Some(Err(self.failure.record(error)))
             }
         }
     }
 }
 
-/// The pieces of a body for the reader of forms, which takes as many as it is given and keeps them: one at a time, so that
-/// what is kept is what was not asked for yet; and not too many before the file begins.
+/// Feeds the form parser, which buffers all input it can get, one piece at a time, so that it buffers only bytes not
+/// yet requested. Limits the bytes before the file.
 fn bounded(
-    pieces: impl Stream<Item = Result<Bytes, Fault>> + Send + 'static,
-    begun: Arc<AtomicBool>,
-    reason: Reason,
+    pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
+    file_begun: Arc<AtomicBool>,
+    failure: FormFailure,
 ) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
     let mut received = 0_usize;
     let pieces = pieces.map(move |piece| {
-        let piece = piece.map_err(|fault| reason.keep(fault))?;
+        let piece = piece.map_err(|error| failure.record(error))?;
         received = received.saturating_add(piece.len());
-        if received > PREAMBLE_BYTES_MAX && !begun.load(Ordering::Relaxed) {
-            return Err(reason.keep(Code::MaxMessageLengthExceeded.into()));
+        if received > PREAMBLE_BYTES_MAX && !file_begun.load(Ordering::Relaxed) {
+            return Err(failure.record(Code::MaxMessageLengthExceeded.into()));
         }
         Ok(piece)
     });
     let mut pieces = Box::pin(pieces);
     let mut pause = false;
     stream::poll_fn(move |cx| {
+        // The parser polls until the input is pending; the pause after each piece ends that loop.
         if std::mem::take(&mut pause) {
             cx.waker().wake_by_ref();
             return std::task::Poll::Pending;
@@ -240,21 +243,21 @@ mod tests {
 
     use super::*;
 
-    fn form(body: &[u8], piece: usize) -> Form {
+    fn form(body: &[u8], piece: usize) -> PostForm {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("multipart/form-data; boundary=B"));
         let pieces: Vec<_> = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-        Form::over(&headers, stream::iter(pieces)).unwrap()
+        PostForm::from_pieces(&headers, stream::iter(pieces)).unwrap()
     }
 
-    async fn all(mut form: Form, range: Option<SizeRange>) -> Result<(Fields, Vec<u8>), &'static str> {
-        let fields = form.fields().await.map_err(|fault| fault.code.name())?;
-        let (mut file, reason) = form.file(range).unwrap();
+    async fn all(mut form: PostForm, range: Option<SizeRange>) -> Result<(FormFields, Vec<u8>), &'static str> {
+        let fields = form.fields().await.map_err(|error| error.code.name())?;
+        let (mut file, failure) = form.file(range).unwrap();
         let mut bytes = Vec::new();
         while let Some(piece) = file.next().await {
             match piece {
                 Ok(piece) => bytes.extend_from_slice(&piece),
-                Err(error) => return Err(reason.of(objects::Error::BrokenBody(error.0)).code.name()),
+                Err(error) => return Err(failure.error_for(objects::Error::BrokenBody(error.0)).code.name()),
             }
         }
         assert!(file.next().await.is_none());
@@ -268,7 +271,7 @@ mod tests {
         Content-Disposition: form-data; name=\"after\"\r\n\r\nx\r\n--B--\r\n";
 
     #[tokio::test]
-    async fn fields_come_before_the_file_and_nothing_after_it_counts() {
+    async fn fields_after_the_file_are_ignored() {
         for piece in [1, 7, 1000] {
             let (fields, file) = all(form(BODY, piece), None).await.unwrap();
             assert_eq!(fields.iter().collect::<Vec<_>>(), [("key", "k")]);
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_has_a_length_that_was_allowed() {
+    async fn a_file_outside_the_length_range_is_refused() {
         let outcome = |least, most| all(form(BODY, 3), Some(SizeRange { least, most }));
         assert!(outcome(5, 5).await.is_ok());
         assert_eq!(outcome(6, 10).await.unwrap_err(), "EntityTooSmall");
@@ -297,7 +300,7 @@ mod tests {
         assert_eq!(all(form(&endless, 65_536), None).await.unwrap_err(), "MaxMessageLengthExceeded");
         for media in ["", "text/plain", "multipart/form-data"] {
             let headers = [(hyper::header::CONTENT_TYPE, HeaderValue::from_str(media).unwrap())].into_iter().collect();
-            assert!(Form::over(&headers, stream::iter([])).is_err(), "{media}");
+            assert!(PostForm::from_pieces(&headers, stream::iter([])).is_err(), "{media}");
         }
     }
 
@@ -312,11 +315,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_broke_the_body_off_is_told() {
+    async fn the_failure_of_the_body_becomes_the_s3_error() {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("multipart/form-data; boundary=B"));
-        let pieces = [Ok(Bytes::from_static(&BODY[..BODY.len() - 90])), Err(Fault::from(Code::RequestTimeout))];
-        let form = Form::over(&headers, stream::iter(pieces)).unwrap();
+        let pieces = [Ok(Bytes::from_static(&BODY[..BODY.len() - 90])), Err(S3Error::from(Code::RequestTimeout))];
+        let form = PostForm::from_pieces(&headers, stream::iter(pieces)).unwrap();
         assert_eq!(all(form, None).await.unwrap_err(), "RequestTimeout");
     }
 

@@ -1,4 +1,4 @@
-//! What the signer of a form allows its fields to be.
+//! The POST policy: what the signer of a form allows in its fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,42 +6,42 @@ use larder_model::rows::Micros;
 use serde_json::Value as Json;
 
 use super::super::dates;
-use super::form::Fields;
-use crate::errors::{Code, Fault};
+use super::form::FormFields;
+use crate::errors::{Code, S3Error};
 
-/// Fields that no condition has to name.
+/// Fields that need no condition.
 const FREE: &[&str] = &["policy", "signature", "awsaccesskeyid", "x-amz-signature", "file"];
 
-/// How long the file may be, in bytes, both included.
+/// The permitted length of the file in bytes, bounds included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SizeRange {
-    /// At least.
+    /// Least length.
     pub(super) least: u64,
-    /// At most.
+    /// Greatest length.
     pub(super) most: u64,
 }
 
-/// A policy.
+/// A parsed policy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Policy {
+pub(super) struct PostPolicy {
     expires: Micros,
-    conditions: Vec<Condition>,
+    conditions: Vec<FieldCondition>,
     range: Option<SizeRange>,
 }
 
-/// What must hold of a field: its name in lower case.
+/// A condition on a field; names are in lower case.
 #[derive(Debug, PartialEq, Eq)]
-enum Condition {
+enum FieldCondition {
     Is(String, String),
     StartsWith(String, String),
 }
 
-impl Policy {
-    /// Reads a policy: base64 of JSON.
+impl PostPolicy {
+    /// Parses a policy, JSON in base64.
     ///
     /// # Errors
     /// 400 `InvalidPolicyDocument`.
-    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+    pub(super) fn parse(text: &str) -> Result<Self, S3Error> {
         let plain: String = text.chars().filter(|char| !char.is_ascii_whitespace()).collect();
         let json = STANDARD.decode(plain).map_err(|_| bad("Invalid Policy: it is not base64."))?;
         let json: Json = serde_json::from_slice(&json).map_err(|_| bad("Invalid Policy: Invalid JSON."))?;
@@ -59,19 +59,19 @@ impl Policy {
     fn add(&mut self, condition: &Json) -> Option<()> {
         if let Some(pairs) = condition.as_object().filter(|pairs| !pairs.is_empty()) {
             for (name, value) in pairs {
-                self.conditions.push(Condition::Is(name.to_lowercase(), text(value)?));
+                self.conditions.push(FieldCondition::Is(name.to_lowercase(), text(value)?));
             }
             return Some(());
         }
         let [operator, first, second] = condition.as_array()?.as_slice() else { return None };
         let name = || first.as_str()?.strip_prefix('$').map(str::to_lowercase);
         match operator.as_str()?.to_lowercase().as_str() {
-            "eq" => self.conditions.push(Condition::Is(name()?, text(second)?)),
-            "starts-with" => self.conditions.push(Condition::StartsWith(name()?, text(second)?)),
+            "eq" => self.conditions.push(FieldCondition::Is(name()?, text(second)?)),
+            "starts-with" => self.conditions.push(FieldCondition::StartsWith(name()?, text(second)?)),
             "content-length-range" => {
                 let (least, most) = (number(first)?, number(second)?);
                 let wanted = (least <= most).then_some(SizeRange { least, most })?;
-                // Of several all must hold.
+                // Several ranges all apply.
                 let before = self.range.unwrap_or(wanted);
                 self.range = Some(SizeRange { least: least.max(before.least), most: most.min(before.most) });
             }
@@ -80,17 +80,17 @@ impl Policy {
         Some(())
     }
 
-    /// Checks the fields; the key counts with the file's name in it. Answers how long the file may be.
+    /// Checks the fields; the key includes the substituted file name. Returns the permitted length of the file.
     ///
     /// # Errors
-    /// 403 `AccessDenied`: the policy is over, a condition does not hold, or none is about a field.
+    /// 403 `AccessDenied` if the policy has expired, a condition fails, or a field has no condition.
     pub(super) fn check(
         &self,
-        fields: &Fields,
+        fields: &FormFields,
         bucket: &str,
         key: &str,
         now: Micros,
-    ) -> Result<Option<SizeRange>, Fault> {
+    ) -> Result<Option<SizeRange>, S3Error> {
         if now > self.expires {
             return Err(denied("Invalid according to Policy: Policy expired."));
         }
@@ -99,9 +99,9 @@ impl Policy {
             "key" => Some(key),
             name => fields.get(name),
         };
-        let fails = |condition: &&Condition| match condition {
-            Condition::Is(name, expected) => value(name).unwrap_or_default() != expected,
-            Condition::StartsWith(name, start) => !value(name).unwrap_or_default().starts_with(start.as_str()),
+        let fails = |condition: &&FieldCondition| match condition {
+            FieldCondition::Is(name, expected) => value(name).unwrap_or_default() != expected,
+            FieldCondition::StartsWith(name, start) => !value(name).unwrap_or_default().starts_with(start.as_str()),
         };
         if let Some(condition) = self.conditions.iter().find(fails) {
             let (operator, name, value) = condition.shown();
@@ -112,7 +112,7 @@ impl Policy {
         }
         let free = |name: &str| FREE.contains(&name) || name.starts_with("x-ignore-");
         let named = |name: &str| self.conditions.iter().any(|condition| condition.shown().1 == name);
-        // The bucket counts as a field: what was signed for one must not be good for all buckets of the signer.
+        // The bucket counts as a field: a policy signed for one bucket must not be valid for all buckets of the signer.
         let mut names = std::iter::once("bucket").chain(fields.iter().map(|(name, _)| name));
         if let Some(name) = names.find(|name| !free(name) && !named(name)) {
             return Err(denied(format!("Invalid according to Policy: Extra input fields: {name}")));
@@ -121,7 +121,7 @@ impl Policy {
     }
 }
 
-impl Condition {
+impl FieldCondition {
     fn shown(&self) -> (&'static str, &str, &str) {
         match self {
             Self::Is(name, value) => ("eq", name, value),
@@ -142,12 +142,12 @@ fn number(value: &Json) -> Option<u64> {
     text(value)?.trim().parse().ok()
 }
 
-fn bad(message: &'static str) -> Fault {
-    Fault::new(Code::InvalidPolicyDocument, message)
+fn bad(message: &'static str) -> S3Error {
+    S3Error::new(Code::InvalidPolicyDocument, message)
 }
 
-fn denied(message: impl Into<std::borrow::Cow<'static, str>>) -> Fault {
-    Fault::new(Code::AccessDenied, message)
+fn denied(message: impl Into<std::borrow::Cow<'static, str>>) -> S3Error {
+    S3Error::new(Code::AccessDenied, message)
 }
 
 #[cfg(test)]
@@ -156,16 +156,16 @@ mod tests {
 
     use super::*;
 
-    fn parsed(json: &str) -> Result<Policy, &'static str> {
-        Policy::parse(&STANDARD.encode(json)).map_err(|fault| fault.code.name())
+    fn parsed(json: &str) -> Result<PostPolicy, &'static str> {
+        PostPolicy::parse(&STANDARD.encode(json)).map_err(|error| error.code.name())
     }
 
-    fn with(conditions: &str) -> Result<Policy, &'static str> {
+    fn with(conditions: &str) -> Result<PostPolicy, &'static str> {
         parsed(&format!("{{\"expiration\":\"2030-01-01T00:00:00Z\",\"conditions\":[{conditions}]}}"))
     }
 
     #[test]
-    fn policies_that_cannot_be_read() {
+    fn invalid_policies_are_refused() {
         for json in [
             "",
             "[]",
@@ -191,19 +191,19 @@ mod tests {
         ] {
             assert_eq!(with(condition), Err("InvalidPolicyDocument"), "{condition}");
         }
-        assert_eq!(Policy::parse("%").unwrap_err().code.name(), "InvalidPolicyDocument");
+        assert_eq!(PostPolicy::parse("%").unwrap_err().code.name(), "InvalidPolicyDocument");
     }
 
     #[test]
-    fn conditions() {
+    fn every_condition_must_be_met() {
         let policy = with(
             r#"{"bucket":"b"},["starts-with","$Key","foo"],{"acl":"private"},["EQ","$Content-Type","text/plain"],
                ["content-length-range","1",1024]"#,
         )
         .unwrap();
         let check = |fields: &[(&str, &str)], bucket: &str, key: &str, now| {
-            let outcome = policy.check(&Fields::fixed(fields, ""), bucket, key, now);
-            outcome.map_err(|fault| (fault.code.name(), fault.message.into_owned()))
+            let outcome = policy.check(&FormFields::fixed(fields, ""), bucket, key, now);
+            outcome.map_err(|error| (error.code.name(), error.message.into_owned()))
         };
         let good: &[(&str, &str)] =
             &[("key", "foo"), ("acl", "private"), ("content-type", "text/plain"), ("policy", "p"), ("x-ignore-a", "")];
@@ -220,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_names_no_bucket_is_good_for_none() {
-        let fields = Fields::fixed(&[("key", "k")], "");
+    fn a_policy_without_a_bucket_is_valid_for_none() {
+        let fields = FormFields::fixed(&[("key", "k")], "");
         let outcome = |conditions: &str| {
             let outcome = with(conditions).unwrap().check(&fields, "b", "k", 0);
-            outcome.map_err(|fault| (fault.code.name(), fault.message.into_owned()))
+            outcome.map_err(|error| (error.code.name(), error.message.into_owned()))
         };
         let (code, message) = outcome(r#"["starts-with","$key",""]"#).unwrap_err();
         assert!(code == "AccessDenied" && message.ends_with("Extra input fields: bucket"), "{message}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_length_ranges_all_hold() {
+    fn several_length_ranges_all_apply() {
         let policy = with(r#"["content-length-range",0,10],["content-length-range",5,9000]"#).unwrap();
         assert_eq!(policy.range, Some(SizeRange { least: 5, most: 10 }));
     }
@@ -240,7 +240,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_policy_is_read_or_refused(text: String, condition: String) {
-            let _ = (Policy::parse(&text), parsed(&text), with(&condition));
+            let _ = (PostPolicy::parse(&text), parsed(&text), with(&condition));
         }
     }
 }

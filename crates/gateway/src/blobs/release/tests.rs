@@ -1,4 +1,4 @@
-//! Removals on the key-value side, and what a power cut would find after them.
+//! Blob removals on the key-value side, and the state that a power cut would leave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
-use larder_model::content::Content;
+use larder_model::content::KvContent;
 use larder_model::props::Quorum;
 
 use crate::blobs::sweep::BlobSweep;
 use crate::blobs::testing::VolatileStore;
-use crate::body::{Download, Upload};
-use crate::kv::{DeleteObject, GetObject, PutObject, Quorums};
+use crate::body::{GetBody, PutBody};
+use crate::kv::{KvDelete, KvGet, KvPut, Quorums};
 use crate::{Error, Gateway};
 
-/// Longer than a batch of removals gathers.
+/// Longer than removals are collected for one barrier.
 const LATER: Duration = Duration::from_secs(3);
 
 const TYPES: [(&str, &str); 4] = [
@@ -49,14 +49,14 @@ fn buffered() -> Quorums {
     Quorums { dw: Some(Quorum::Count(0)), ..Quorums::default() }
 }
 
-fn put_of(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<Bytes>) -> PutObject {
-    PutObject {
+fn put_of(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<Bytes>) -> KvPut {
+    KvPut {
         address: address(kind),
         context,
         conditions: Conditions::default(),
         if_not_modified: None,
-        content: Content::default(),
-        upload: Upload::Bytes(body.clone()),
+        content: KvContent::default(),
+        upload: PutBody::Bytes(body.clone()),
         quorums,
         return_body: false,
         timeout: None,
@@ -65,19 +65,19 @@ fn put_of(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<By
 
 async fn delete(gateway: &Gateway, kind: &'static str, quorums: Quorums) {
     let conditions = Conditions::default();
-    let request = DeleteObject { address: address(kind), context: None, conditions, quorums, timeout: None };
+    let request = KvDelete { address: address(kind), context: None, conditions, quorums, timeout: None };
     gateway.delete(request).await.unwrap();
 }
 
 /// The only body of a key, and the context.
 async fn get(gateway: &Gateway, kind: &'static str) -> Result<(Bytes, Option<Bytes>), Error> {
-    let request = GetObject { address: address(kind), quorums: Quorums::default(), bodies: true, timeout: None };
+    let request = KvGet { address: address(kind), quorums: Quorums::default(), bodies: true, timeout: None };
     let mut found = gateway.get(request).await?;
     assert_eq!(found.bodies.len(), 1);
     let mut body = found.bodies.remove(0);
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < body.length() {
-        bytes.extend_from_slice(&Download::piece(&mut body, bytes.len() as u64, 1 << 16).await?);
+        bytes.extend_from_slice(&GetBody::piece(&mut body, bytes.len() as u64, 1 << 16).await?);
     }
     Ok((bytes.into(), found.context))
 }
@@ -97,7 +97,7 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced() {
     gateway.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
     gateway.put(put_of("once", &large(2), Quorums::default(), None)).await.unwrap();
     delete(&gateway, "once", buffered()).await;
-    assert_eq!(store.state().removed, 0, "what is overwritten blindly is the sweeper's");
+    assert_eq!(store.state().removed, 0, "a blind overwrite leaves its blob to the sweeper");
     assert_eq!(gateway.sweep_blobs().await.unwrap(), BlobSweep { removed: 2, failed: 0 });
     let state = store.state();
     assert_eq!((state.removed, state.removed_too_early, state.barriers), (2, 0, 1));
@@ -116,7 +116,7 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
         assert_eq!((store.state().removed_too_early, store.blobs().await), (0, 1), "{kind}");
         assert_eq!(get(&gateway, kind).await.unwrap().0, large(2));
         delete(&gateway, kind, Quorums::default()).await;
-        assert_eq!(store.blobs().await, 1, "{kind}: nor does that of a delete");
+        assert_eq!(store.blobs().await, 1, "{kind}: the answer to a delete does not wait");
         tokio::time::sleep(LATER).await;
         assert_eq!((store.state().removed_too_early, store.blobs().await), (0, 0), "{kind}");
         assert_eq!(store.state().barriers, before + 2, "{kind}");
@@ -134,7 +134,7 @@ async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_answers_wait_for_the_disk_nothing_waits_again() {
+async fn a_durable_answer_needs_no_further_barrier() {
     let (store, gateway) = world(true).await;
     for kind in ["sib", "cas"] {
         gateway.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
@@ -149,7 +149,7 @@ async fn where_answers_wait_for_the_disk_nothing_waits_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_removed_when_the_sync_fails() {
+async fn a_failed_sync_removes_no_bytes() {
     for durable in [true, false] {
         let (store, gateway) = world(durable).await;
         gateway.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
@@ -187,12 +187,12 @@ async fn a_put_that_the_store_carries_out_after_its_client_left_keeps_its_bytes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_of_a_put_that_never_came_go_in_the_end() {
+async fn bytes_of_a_put_that_was_never_carried_out_are_swept_after_the_lease() {
     let (store, gateway) = world(true).await;
     let arrived = store.hold();
     let put = put_of("sib", &large(1), Quorums::default(), None);
     tokio::select! {
-        _ = gateway.put(put) => panic!("it is held back"),
+        _ = gateway.put(put) => panic!("the batch is held"),
         arrived = arrived => arrived.unwrap(),
     }
     assert_eq!(gateway.sweep_blobs().await.unwrap().removed, 0);

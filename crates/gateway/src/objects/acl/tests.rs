@@ -1,25 +1,24 @@
-//! Lists of grants, over a store in memory.
+//! ACLs, over a memory store.
 
 use std::sync::Arc;
 
 use larder_model::objects::User;
-use larder_model::objects::public_access::PublicAccess;
+use larder_model::objects::public_access::PublicAccessBlock;
 
-use super::super::buckets::testing::{World, new_caller, version, write_versions};
+use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
 use super::*;
-use crate::Rules;
 
-struct Scene {
+struct AclFixture {
     objects: Arc<Objects>,
     foo: Caller,
     bar: Caller,
 }
 
-async fn scene() -> Scene {
-    let objects = World::new().gateway(Rules::default()).await;
+async fn fixture() -> AclFixture {
+    let objects = S3TestStore::new().gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     objects.create_bucket(&foo, "tea", AclChoice::Private, None).await.unwrap();
-    Scene { objects, foo, bar }
+    AclFixture { objects, foo, bar }
 }
 
 fn grants(acl: &Acl) -> Vec<(Grantee, Permission)> {
@@ -27,13 +26,13 @@ fn grants(acl: &Acl) -> Vec<(Grantee, Permission)> {
 }
 
 fn user(caller: &Caller) -> Grantee {
-    let user: &User = caller.signed().unwrap();
+    let user: &User = caller.require_user().unwrap();
     Grantee::User(user.id.clone())
 }
 
 #[tokio::test(start_paused = true)]
 async fn grants_name_users_by_id_and_address_and_groups() {
-    let Scene { objects, foo, bar } = scene().await;
+    let AclFixture { objects, foo, bar } = fixture().await;
     let all_users = Grantee::AllUsers.uri().unwrap().to_owned();
     let choice = AclChoice::Grants(vec![
         (Permission::Read, GranteeRef::Email("bar@example.com".into())),
@@ -59,8 +58,8 @@ async fn grants_name_users_by_id_and_address_and_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_means_nobody_is_refused() {
-    let Scene { objects, foo, .. } = scene().await;
+async fn unknown_grantees_are_refused() {
+    let AclFixture { objects, foo, .. } = fixture().await;
     let put = async |choice| objects.put_bucket_acl(&foo, "tea", None, choice).await;
     let one = |to| AclChoice::Grants(vec![(Permission::Read, to)]);
     assert!(matches!(put(AclChoice::Canned("open".into())).await, Err(Error::InvalidArgument { .. })));
@@ -77,8 +76,8 @@ async fn what_means_nobody_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grants_of_objects_are_changed_where_the_version_is() {
-    let Scene { objects, foo, bar } = scene().await;
+async fn an_object_acl_changes_in_the_row_of_its_version() {
+    let AclFixture { objects, foo, bar } = fixture().await;
     let bucket = objects.bucket("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = |stamp| larder_model::objects::Version { owner: foo.id().to_owned(), ..version(stamp, false, Some(3)) };
@@ -110,13 +109,13 @@ async fn grants_of_objects_are_changed_where_the_version_is() {
 
 #[tokio::test(start_paused = true)]
 async fn the_public_access_block_refuses_grants_to_the_public() {
-    let Scene { objects, foo, .. } = scene().await;
+    let AclFixture { objects, foo, .. } = fixture().await;
     let bucket = objects.bucket("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = larder_model::objects::Version { owner: foo.id().to_owned(), ..version(10, true, Some(3)) };
     write_versions(&objects, &bucket, &key, &[owned]).await;
     let block = |bucket: &mut Bucket| {
-        bucket.public_access = Some(PublicAccess { block_acls: true, ..PublicAccess::default() });
+        bucket.public_access = Some(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() });
         Ok(())
     };
     objects.configure(&foo, "tea", "s3:PutBucketPublicAccessBlock", block).await.unwrap();

@@ -1,4 +1,4 @@
-//! What tests of the S3 side stand on: gateways over one store in memory, under the runtime's own time.
+//! Test support of the S3 side: gateways over one memory store, under the runtime's virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::hash::id128;
 use larder_model::keyspace::entry_shard;
-use larder_model::objects::{Bucket, Entry, Etag, Head, Object, ObjectBody, User, Version, VersionId};
+use larder_model::objects::{Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, User, Version, VersionId};
 use larder_model::rows::{Change, Micros, Row, Stamp};
 use larder_store::memory::MemoryStore;
-use larder_store::{Clock, Level, Partition, Shadow};
+use larder_store::{Clock, ConsistencyLevel, DerivedRow, Partition};
 use tokio::time::Instant;
 
 use crate::objects::{Caller, Objects, ObjectsConfig};
-use crate::{Config, Gateway, Ports, Rules};
+use crate::{Config, Gateway, GatewayPorts};
 
-/// When virtual time begins.
+/// Start of virtual time.
 pub(in crate::objects) const BEGIN: Micros = 1_800_000_000_000_000;
 
-/// The runtime's time as a clock.
-struct TestClock(Instant);
+/// The runtime's virtual time as a clock.
+pub(in crate::objects) struct PausedClock(pub(in crate::objects) Instant);
 
-impl Clock for TestClock {
+impl Clock for PausedClock {
     fn now(&self) -> Micros {
         BEGIN + self.0.elapsed().as_micros() as u64
     }
@@ -32,7 +32,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Bytes that never come twice.
+/// Bytes that never repeat.
 fn unique(bytes: &mut [u8]) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     for chunk in bytes.chunks_mut(16) {
@@ -41,53 +41,52 @@ fn unique(bytes: &mut [u8]) {
     }
 }
 
-/// A store, and when time began.
-pub(in crate::objects) struct World {
+/// A memory store and the start of virtual time.
+pub(in crate::objects) struct S3TestStore {
     pub(in crate::objects) store: Arc<MemoryStore>,
     start: Instant,
     actors: AtomicU64,
 }
 
-impl World {
-    /// An empty one.
+impl S3TestStore {
+    /// An empty store.
     pub(in crate::objects) fn new() -> Self {
         let start = Instant::now();
-        Self { store: Arc::new(MemoryStore::new(Arc::new(TestClock(start)))), start, actors: AtomicU64::new(1) }
+        Self { store: Arc::new(MemoryStore::new(Arc::new(PausedClock(start)))), start, actors: AtomicU64::new(1) }
     }
 
-    /// One more gateway over the store.
-    pub(in crate::objects) async fn gateway(&self, rules: Rules) -> Arc<Objects> {
-        self.gateway_of(rules, ObjectsConfig { alone: false, ..ObjectsConfig::default() }).await
+    /// Starts one more gateway over the store.
+    pub(in crate::objects) async fn gateway(&self) -> Arc<Objects> {
+        self.gateway_of(ObjectsConfig { alone: false, ..ObjectsConfig::default() }).await
     }
 
-    /// One more gateway with these settings.
-    pub(in crate::objects) async fn gateway_of(&self, rules: Rules, settings: ObjectsConfig) -> Arc<Objects> {
+    /// Starts one more gateway with these settings.
+    pub(in crate::objects) async fn gateway_of(&self, settings: ObjectsConfig) -> Arc<Objects> {
         let actor = self.actors.fetch_add(1, Ordering::Relaxed);
-        let ports = Ports {
+        let ports = GatewayPorts {
             store: Arc::clone(&self.store) as _,
             blobs: Arc::clone(&self.store) as _,
-            clock: Arc::new(TestClock(self.start)),
+            clock: Arc::new(PausedClock(self.start)),
             actor,
             random: unique,
             engine: Arc::new("memory"),
-            rules,
         };
         let config = Config { node: format!("g{actor}"), alone: false, ..Config::default() };
         Objects::new(Gateway::start(ports, config).await.unwrap(), settings)
     }
 }
 
-/// A caller who is this user.
+/// The caller for this user.
 pub(in crate::objects) fn caller(user: &Arc<User>) -> Caller {
     Caller { user: Some(Arc::clone(user)), ..Caller::default() }
 }
 
-/// A new user as caller.
+/// Creates a user and returns its caller.
 pub(in crate::objects) async fn new_caller(objects: &Objects, name: &str) -> Caller {
     caller(&objects.create_user(&format!("{name}@example.com"), name, false, None).await.unwrap())
 }
 
-/// A version written at `stamp`: an object of `length` bytes, or a delete marker.
+/// A version of `stamp`: an object of `length` bytes, or a delete marker.
 pub(in crate::objects) fn version(stamp: Stamp, null: bool, length: Option<usize>) -> Version {
     let object = length.map(|length| Object {
         body: ObjectBody::Inline(vec![b'x'; length].into()),
@@ -102,33 +101,34 @@ pub(in crate::objects) fn version(stamp: Stamp, null: bool, length: Option<usize
     Version { id: VersionId::new(stamp, 1), null, modified: stamp, owner: "owner".into(), object }
 }
 
-/// Writes the versions of a key, newest first, as a committed change would leave them.
+/// Writes the versions of a key, newest first, as a committed change leaves them.
 pub(in crate::objects) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8], versions: &[Version]) {
-    let (partition, options) = (Partition::head(bucket.id, key), objects.gateway.own(Level::Quorum));
+    let (partition, options) =
+        (Partition::head(bucket.id, key), objects.gateway.internal_options(ConsistencyLevel::Quorum));
     let query = larder_store::ReadQuery::all(1000);
     let page = objects.gateway.ports.store.read(&partition, &query, &options).await.unwrap();
     let expected = page.rows.first().map(|row| row.stamp);
-    objects.gateway.clock.pass(expected.unwrap_or(0) + 1);
+    objects.gateway.clock.observe(expected.unwrap_or(0) + 1);
     let stamp = objects.gateway.issue().await.unwrap();
     let older = versions.get(1..).unwrap_or_default();
-    let head = Head {
+    let head = ObjectHead {
         current: versions.first().cloned(),
         null: older.iter().find(|version| version.null).map(|version| version.id),
         older: !older.is_empty(),
         shared: false,
         release: Vec::new(),
     };
-    let shadow = Shadow {
+    let derived = DerivedRow {
         partition: Partition::entries(bucket.id, entry_shard(key)),
         name: Bytes::copy_from_slice(key),
-        value: Entry::of(&head).map(|entry| entry.encode()),
+        value: ListingEntry::of(&head).map(|entry| entry.encode()),
     };
     let row = |name, value| Row { name, value, stamp, expires: None };
     let put = |version: &Version| Change::Put(row(version.row_name(), version.encode()));
     let gone = page.rows.iter().skip(1).filter(|old| older.iter().all(|version| version.row_name() != old.name));
     let gone = gone.map(|old| Change::Remove { name: old.name.clone(), stamp });
     let changes = older.iter().map(put).chain(gone).collect();
-    let head = larder_store::Head { row: row(Bytes::new(), head.encode()), shadow: Some(shadow) };
+    let head = larder_store::HeadWrite { row: row(Bytes::new(), head.encode()), derived: Some(derived) };
     let swap = objects.gateway.ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
-    assert_eq!(swap, larder_store::Swap::Applied);
+    assert_eq!(swap, larder_store::CasResult::Applied);
 }

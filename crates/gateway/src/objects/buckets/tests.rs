@@ -1,15 +1,12 @@
-//! Buckets, over a store in memory.
+//! Buckets, over a memory store.
 
 use std::time::Duration;
 
-use larder_model::objects::public_access::PublicAccess;
+use larder_model::objects::public_access::PublicAccessBlock;
 use larder_model::objects::{Acl, Versioning};
 
-use super::testing::{World, caller, new_caller, version, write_versions};
+use super::testing::{S3TestStore, caller, new_caller, version, write_versions};
 use super::*;
-#[cfg(feature = "rules")]
-use crate::Rule;
-use crate::Rules;
 use crate::objects::ObjectsConfig;
 
 async fn create(objects: &Objects, caller: &Caller, name: &str) -> Result<()> {
@@ -17,14 +14,14 @@ async fn create(objects: &Objects, caller: &Caller, name: &str) -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_is_created_once_and_seen_by_all() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn a_bucket_is_created_once_and_visible_on_every_gateway() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     create(&one, &foo, "tea").await.unwrap();
     let bucket = two.bucket_for(&foo, "tea", "s3:ListBucket").await.unwrap();
     assert_eq!((bucket.owner.as_str(), bucket.versioning), (foo.id(), Versioning::Off));
-    // As in AWS: again is no error for its owner in us-east-1, and elsewhere it is.
+    // As in AWS: creating an own bucket again succeeds in us-east-1 only.
     create(&two, &foo, "tea").await.unwrap();
     two.create_bucket(&foo, "far", AclChoice::Private, Some("eu".into())).await.unwrap();
     assert!(matches!(create(&two, &foo, "far").await, Err(Error::BucketExists { own: true })));
@@ -37,8 +34,8 @@ async fn a_bucket_is_created_once_and_seen_by_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grants_open_what_they_name() {
-    let objects = World::new().gateway(Rules::default()).await;
+async fn bucket_grants_allow_exactly_their_actions() {
+    let objects = S3TestStore::new().gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     objects.create_bucket(&foo, "tea", AclChoice::Canned("public-read".into()), None).await.unwrap();
     for who in [&foo, &bar, &Caller::default()] {
@@ -52,8 +49,8 @@ async fn grants_open_what_they_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_reads_only_the_bucket_that_changed() {
-    let objects = World::new().gateway(Rules::default()).await;
+async fn a_catalogue_change_reloads_only_the_changed_bucket() {
+    let objects = S3TestStore::new().gateway().await;
     let foo = new_caller(&objects, "foo").await;
     create(&objects, &foo, "tea").await.unwrap();
     let known = || objects.gateway().catalogue.load().s3_bucket("tea").cloned().unwrap();
@@ -66,9 +63,9 @@ async fn a_change_reads_only_the_bucket_that_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_has_so_many_buckets_and_no_more() {
+async fn the_bucket_limit_of_a_user_holds() {
     let settings = ObjectsConfig { buckets_max: 3, ..ObjectsConfig::default() };
-    let objects = World::new().gateway_of(Rules::default(), settings).await;
+    let objects = S3TestStore::new().gateway_of(settings).await;
     let foo = new_caller(&objects, "foo").await;
     for name in ["one", "two", "three"] {
         create(&objects, &foo, name).await.unwrap();
@@ -85,7 +82,7 @@ async fn a_user_has_so_many_buckets_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn buckets_are_listed_by_name_in_pages() {
-    let objects = World::new().gateway(Rules::default()).await;
+    let objects = S3TestStore::new().gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     for name in ["tea-3", "tea-1", "milk", "tea-2", "zoo"] {
         create(&objects, &foo, name).await.unwrap();
@@ -107,9 +104,9 @@ async fn buckets_are_listed_by_name_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_holds_everywhere_once_it_is_answered() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn an_acknowledged_configuration_holds_on_every_gateway() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     create(&one, &foo, "tea").await.unwrap();
     let enable = |bucket: &mut Bucket| {
@@ -120,7 +117,7 @@ async fn a_configuration_holds_everywhere_once_it_is_answered() {
     let refused = one.configure(&bar, "tea", "s3:PutBucketVersioning", enable).await;
     assert!(matches!(refused, Err(Error::AccessDenied)));
     one.configure(&foo, "tea", "s3:PutBucketVersioning", enable).await.unwrap();
-    assert_eq!(two.section("tea", id).await.unwrap().bucket.versioning, Versioning::Enabled);
+    assert_eq!(two.guard_bucket("tea", id).await.unwrap().bucket.versioning, Versioning::Enabled);
     one.configure(&foo, "tea", "s3:PutBucketVersioning", enable).await.unwrap();
     let fail = one.configure(&foo, "tea", "s3:PutBucketTagging", |_| Err(Error::InvalidTag("no".into()))).await;
     assert!(matches!(fail, Err(Error::InvalidTag(_))));
@@ -128,14 +125,14 @@ async fn a_configuration_holds_everywhere_once_it_is_answered() {
     assert!(matches!(missing, Err(Error::NoSuchBucket(_))));
 }
 
-/// Whether a change of a bucket's settings waits for a write that began before it.
-async fn waits_for_sections(rules: Rules) -> bool {
-    let world = World::new();
-    let (one, two) = (world.gateway(rules).await, world.gateway(rules).await);
+#[tokio::test(start_paused = true)]
+async fn a_configuration_change_waits_for_writes_under_the_old_one() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let foo = new_caller(&one, "foo").await;
     create(&one, &foo, "tea").await.unwrap();
     let id = two.bucket("tea").await.unwrap().id;
-    let section = two.section("tea", id).await.unwrap();
+    let guard = two.guard_bucket("tea", id).await.unwrap();
     let suspend = |bucket: &mut Bucket| {
         bucket.versioning = Versioning::Suspended;
         Ok(())
@@ -143,37 +140,23 @@ async fn waits_for_sections(rules: Rules) -> bool {
     let change = one.configure(&foo, "tea", "s3:PutBucketVersioning", suspend);
     tokio::pin!(change);
     let early = tokio::time::timeout(Duration::from_secs(8), change.as_mut()).await;
-    drop(section);
-    match early {
-        Ok(done) => done.map(|()| false).unwrap(),
-        Err(_) => change.await.map(|()| true).unwrap(),
-    }
+    assert!(early.is_err(), "the change is answered during a write under the old configuration");
+    drop(guard);
+    change.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_waits_for_writes_that_do_not_know_it() {
-    assert!(waits_for_sections(Rules::default()).await);
-}
-
-#[cfg(feature = "rules")]
-#[tokio::test(start_paused = true)]
-async fn without_their_rules_it_does_not() {
-    assert!(!waits_for_sections(Rules::without(Rule::HoldSections)).await);
-    assert!(!waits_for_sections(Rules::without(Rule::AwaitMembers)).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_beside_own_writes_does_not_wait_for_a_heartbeat() {
-    let world = World::new();
-    let objects = world.gateway(Rules::default()).await;
+async fn a_configuration_change_waits_for_own_writes_without_a_heartbeat() {
+    let stores = S3TestStore::new();
+    let objects = stores.gateway().await;
     let foo = new_caller(&objects, "foo").await;
     create(&objects, &foo, "tea").await.unwrap();
     let id = objects.bucket("tea").await.unwrap().id;
-    let section = objects.section("tea", id).await.unwrap();
+    let guard = objects.guard_bucket("tea", id).await.unwrap();
     let begun = tokio::time::Instant::now();
     let work = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(section);
+        drop(guard);
     };
     let suspend = |bucket: &mut Bucket| {
         bucket.versioning = Versioning::Suspended;
@@ -181,14 +164,14 @@ async fn a_change_beside_own_writes_does_not_wait_for_a_heartbeat() {
     };
     let (done, ()) = tokio::join!(objects.configure(&foo, "tea", "s3:PutBucketVersioning", suspend), work);
     done.unwrap();
-    // Virtual time: no measurement.
+    // Virtual time, no measurement.
     assert!(begun.elapsed() < Duration::from_millis(200));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_empty_buckets_go_and_nothing_of_them_comes_back() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn only_empty_buckets_are_deleted_and_a_new_one_of_the_name_is_another() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     create(&one, &foo, "tea").await.unwrap();
     let first = one.bucket("tea").await.unwrap();
@@ -203,57 +186,39 @@ async fn only_empty_buckets_go_and_nothing_of_them_comes_back() {
     create(&one, &bar, "tea").await.unwrap();
     let second = two.bucket("tea").await.unwrap();
     assert_ne!(first.id, second.id);
-    assert!(matches!(one.section("tea", first.id).await, Err(Error::NoSuchBucket(_))));
+    assert!(matches!(one.guard_bucket("tea", first.id).await, Err(Error::NoSuchBucket(_))));
 }
 
-/// A put that began before a bucket was deleted ends after: whether the deletion won while the object is there.
-async fn loses_an_object(rules: Rules) -> bool {
-    let world = World::new();
-    let (one, two) = (world.gateway(rules).await, world.gateway(rules).await);
+#[tokio::test(start_paused = true)]
+async fn a_running_put_keeps_its_bucket() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let foo = new_caller(&one, "foo").await;
     create(&one, &foo, "tea").await.unwrap();
     let bucket = two.bucket("tea").await.unwrap();
     let put = async {
-        let section = two.section("tea", bucket.id).await.unwrap();
+        let guard = two.guard_bucket("tea", bucket.id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(3)).await;
-        write_versions(&two, &section.bucket, b"key", &[version(9, true, Some(3))]).await;
+        write_versions(&two, &guard.bucket, b"key", &[version(9, true, Some(3))]).await;
     };
     let (deleted, ()) = tokio::join!(one.delete_bucket(&foo, "tea"), put);
-    match deleted {
-        Ok(()) => true,
-        Err(Error::BucketNotEmpty) => {
-            assert_eq!(two.bucket("tea").await.unwrap().id, bucket.id, "it is open again");
-            false
-        }
-        Err(other) => panic!("{other}"),
-    }
+    assert!(matches!(deleted, Err(Error::BucketNotEmpty)), "{deleted:?}");
+    assert_eq!(two.bucket("tea").await.unwrap().id, bucket.id, "it is open again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_put_under_way_keeps_its_bucket() {
-    assert!(!loses_an_object(Rules::default()).await);
-}
-
-#[cfg(feature = "rules")]
-#[tokio::test(start_paused = true)]
-async fn without_its_rule_the_object_would_be_lost() {
-    assert!(loses_an_object(Rules::without(Rule::CloseBuckets)).await);
-    assert!(loses_an_object(Rules::without(Rule::HoldSections)).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deletion_left_behind_is_ended_by_who_wants_the_name() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn the_next_create_finishes_an_abandoned_deletion() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     for (name, full) in [("empty", false), ("full", true)] {
         create(&one, &foo, name).await.unwrap();
         let bucket = two.bucket(name).await.unwrap();
         let delete = one.delete_bucket(&foo, name);
-        // A section that never ends keeps the deleter in the middle, where it is dropped.
-        let section = two.section(name, bucket.id).await.unwrap();
+        // A held guard stops the deletion in the middle, where the test drops it.
+        let guard = two.guard_bucket(name, bucket.id).await.unwrap();
         assert!(tokio::time::timeout(Duration::from_secs(5), delete).await.is_err());
-        drop(section);
+        drop(guard);
         if full {
             write_versions(&two, &bucket, b"key", &[version(9, true, Some(3))]).await;
         }
@@ -270,8 +235,8 @@ async fn a_deletion_left_behind_is_ended_by_who_wants_the_name() {
 
 #[tokio::test(start_paused = true)]
 async fn creators_and_deleters_race_to_one_outcome() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     for round in 0..10 {
         let name = format!("tea-{round}");
@@ -291,11 +256,11 @@ async fn creators_and_deleters_race_to_one_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn the_public_access_block_refuses_public_grants() {
-    let objects = World::new().gateway(Rules::default()).await;
+    let objects = S3TestStore::new().gateway().await;
     let foo = new_caller(&objects, "foo").await;
     create(&objects, &foo, "tea").await.unwrap();
     let block = |bucket: &mut Bucket| {
-        bucket.public_access = Some(PublicAccess { block_acls: true, ..PublicAccess::default() });
+        bucket.public_access = Some(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() });
         Ok(())
     };
     objects.configure(&foo, "tea", "s3:PutBucketPublicAccessBlock", block).await.unwrap();
@@ -310,22 +275,22 @@ async fn the_public_access_block_refuses_public_grants() {
 /// The edge runs every request as a task of its own.
 #[tokio::test(start_paused = true)]
 async fn calls_can_be_sent_between_threads() {
-    fn sent(_: &impl Send) {}
-    let objects = World::new().gateway(Rules::default()).await;
+    fn assert_send(_: &impl Send) {}
+    let objects = S3TestStore::new().gateway().await;
     let foo = new_caller(&objects, "foo").await;
     let (keys, versions) = (Default::default(), Default::default());
-    sent(&create(&objects, &foo, "tea"));
-    sent(&objects.delete_bucket(&foo, "tea"));
-    sent(&objects.configure(&foo, "tea", "s3:PutBucketTagging", |_| Ok(())));
-    sent(&objects.list_buckets(&foo, "", "", 1));
-    sent(&objects.list(&foo, &keys));
-    sent(&objects.list_versions(&foo, &versions));
-    sent(&objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private));
-    sent(&objects.put_object_acl(&foo, "tea", &"key".into(), &Default::default(), None, AclChoice::Private));
-    sent(&objects.update_user("K", Default::default()));
-    sent(&objects.delete_user("K"));
-    sent(&objects.ensure_admin(None));
-    sent(&objects.flush_usage());
-    sent(&objects.usage("K", 0, 1));
-    sent(&objects.storage_of("id"));
+    assert_send(&create(&objects, &foo, "tea"));
+    assert_send(&objects.delete_bucket(&foo, "tea"));
+    assert_send(&objects.configure(&foo, "tea", "s3:PutBucketTagging", |_| Ok(())));
+    assert_send(&objects.list_buckets(&foo, "", "", 1));
+    assert_send(&objects.list(&foo, &keys));
+    assert_send(&objects.list_versions(&foo, &versions));
+    assert_send(&objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private));
+    assert_send(&objects.put_object_acl(&foo, "tea", &"key".into(), &Default::default(), None, AclChoice::Private));
+    assert_send(&objects.update_user("K", Default::default()));
+    assert_send(&objects.delete_user("K"));
+    assert_send(&objects.ensure_admin(None));
+    assert_send(&objects.flush_usage());
+    assert_send(&objects.usage("K", 0, 1));
+    assert_send(&objects.storage_of("id"));
 }

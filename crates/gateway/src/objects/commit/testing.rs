@@ -1,4 +1,4 @@
-//! A bucket, somebody who may use it, and short words for doing so.
+//! Test fixture: a bucket, its owner, and short calls on both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::objects::part::manifest_rows;
-use larder_model::objects::{Etag, Head, ManifestPart, Object, ObjectBody, UploadId, Version, VersionId, Versioning};
+use larder_model::objects::{
+    Etag, ManifestPart, Object, ObjectBody, ObjectHead, UploadId, Version, VersionId, Versioning,
+};
 use larder_model::rows::{Change, Row};
 use larder_store::{Batch, Blobs as _, Partition};
 
-use super::{Place, Race};
-use crate::Rules;
+use super::{CasLoop, ObjectLocation};
 use crate::body::{BodyError, ByteStream};
 use crate::objects::acl::AclChoice;
-use crate::objects::buckets::testing::{World, new_caller};
-use crate::objects::delete::Deleted;
-use crate::objects::get::{Found, GetObject, ObjectReader, VersionSpec};
-use crate::objects::put::{About, ChecksumWanted, Incoming, PutObject, Stored, WriteConditions};
+use crate::objects::buckets::testing::{S3TestStore, new_caller};
+use crate::objects::delete::DeletedObject;
+use crate::objects::get::{FoundObject, GetObject, ObjectReader, VersionSpec};
+use crate::objects::put::{ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions};
 use crate::objects::{Caller, Objects, Result};
 
 pub(in crate::objects) const BUCKET: &str = "bucket";
 
-/// A bucket over a store in memory.
-pub(in crate::objects) struct Desk {
-    pub(in crate::objects) world: World,
+/// A bucket over a memory store.
+pub(in crate::objects) struct BucketFixture {
+    pub(in crate::objects) stores: S3TestStore,
     pub(in crate::objects) objects: Arc<Objects>,
     pub(in crate::objects) owner: Caller,
 }
@@ -36,14 +37,14 @@ pub(in crate::objects) fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(work)
 }
 
-/// A body in pieces, perhaps with something behind it.
-pub(in crate::objects) struct Pieces {
+/// A body in chunks, perhaps with a trailing header.
+pub(in crate::objects) struct ChunkedBody {
     pub(in crate::objects) left: Vec<std::result::Result<Bytes, BodyError>>,
     pub(in crate::objects) trailing: Option<(String, Bytes)>,
 }
 
 #[async_trait]
-impl ByteStream for Pieces {
+impl ByteStream for ChunkedBody {
     async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
         tokio::task::yield_now().await;
         (!self.left.is_empty()).then(|| self.left.remove(0))
@@ -59,19 +60,19 @@ pub(in crate::objects) fn bytes(seed: u64, length: usize) -> Bytes {
     (0..length).map(|at| (seed.wrapping_mul(31).wrapping_add(at as u64 / 7)) as u8).collect()
 }
 
-/// A body that comes in pieces of 700 bytes.
-pub(in crate::objects) fn incoming(body: &Bytes) -> Incoming {
+/// A body in chunks of 700 bytes.
+pub(in crate::objects) fn upload_body(body: &Bytes) -> UploadBody {
     let left = body.chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-    let stream = Box::new(Pieces { left, trailing: None });
-    Incoming { stream, length: Some(body.len() as u64), md5: None, checksum: ChecksumWanted::Default }
+    let stream = Box::new(ChunkedBody { left, trailing: None });
+    UploadBody { stream, length: Some(body.len() as u64), md5: None, checksum: ChecksumWanted::Default }
 }
 
 pub(in crate::objects) fn put_of(key: &str, body: &Bytes) -> PutObject {
     PutObject {
         bucket: BUCKET.into(),
         key: Bytes::copy_from_slice(key.as_bytes()),
-        about: About::default(),
-        incoming: incoming(body),
+        metadata: ObjectMetadata::default(),
+        upload_body: upload_body(body),
         conditions: WriteConditions::default(),
     }
 }
@@ -84,7 +85,7 @@ pub(in crate::objects) fn id(text: &str) -> VersionSpec {
     VersionSpec::Id(text.to_owned())
 }
 
-/// All that is left to read.
+/// The rest of a reader's bytes, `at_once` per read.
 pub(in crate::objects) async fn read_all(mut reader: ObjectReader, at_once: usize) -> Result<Bytes> {
     let mut all = Vec::new();
     loop {
@@ -97,17 +98,13 @@ pub(in crate::objects) async fn read_all(mut reader: ObjectReader, at_once: usiz
     }
 }
 
-impl Desk {
+impl BucketFixture {
     pub(in crate::objects) async fn new() -> Self {
-        Self::with(Rules::default()).await
-    }
-
-    pub(in crate::objects) async fn with(rules: Rules) -> Self {
-        let world = World::new();
-        let objects = world.gateway(rules).await;
+        let stores = S3TestStore::new();
+        let objects = stores.gateway().await;
         let owner = new_caller(&objects, "owner").await;
         objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
-        Self { world, objects, owner }
+        Self { stores, objects, owner }
     }
 
     pub(in crate::objects) async fn versioning(&self, versioning: Versioning) {
@@ -118,16 +115,16 @@ impl Desk {
         self.objects.configure(&self.owner, BUCKET, "s3:PutBucketVersioning", change).await.unwrap();
     }
 
-    pub(in crate::objects) async fn place(&self, key: &str) -> Place {
+    pub(in crate::objects) async fn location(&self, key: &str) -> ObjectLocation {
         let bucket = self.objects.bucket(BUCKET).await.unwrap();
-        Place::of(&bucket, &Bytes::copy_from_slice(key.as_bytes()))
+        ObjectLocation::of(&bucket, &Bytes::copy_from_slice(key.as_bytes()))
     }
 
-    pub(in crate::objects) async fn put(&self, key: &str, body: &Bytes) -> Stored {
+    pub(in crate::objects) async fn put(&self, key: &str, body: &Bytes) -> StoredVersion {
         self.objects.put(&self.owner, put_of(key, body)).await.unwrap()
     }
 
-    pub(in crate::objects) async fn find(&self, request: GetObject) -> Result<(Found, Bytes)> {
+    pub(in crate::objects) async fn find(&self, request: GetObject) -> Result<(FoundObject, Bytes)> {
         let (found, reader) = self.objects.get(&self.owner, &request).await?;
         assert_eq!(reader.left(), found.window.end - found.window.start);
         Ok((found, read_all(reader, 500).await?))
@@ -137,32 +134,32 @@ impl Desk {
         Ok(self.find(GetObject { version, ..get_of(key) }).await?.1)
     }
 
-    pub(in crate::objects) async fn delete(&self, key: &str, version: &VersionSpec) -> Deleted {
+    pub(in crate::objects) async fn delete(&self, key: &str, version: &VersionSpec) -> DeletedObject {
         let key = Bytes::copy_from_slice(key.as_bytes());
         self.objects.delete(&self.owner, BUCKET, &key, version, None).await.unwrap()
     }
 
-    pub(in crate::objects) async fn head(&self, key: &str) -> Head {
-        let partition = self.place(key).await.partition();
+    pub(in crate::objects) async fn head(&self, key: &str) -> ObjectHead {
+        let partition = self.location(key).await.partition();
         self.objects.read_head(&partition, &self.objects.options()).await.unwrap().head
     }
 
-    /// Every blob, once what goes on behind the backs of requests is done.
+    /// All blobs, after background removals have finished.
     pub(in crate::objects) async fn blobs(&self) -> BTreeSet<BlobId> {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        self.world.store.list(None, 1000).await.unwrap().into_iter().map(|blob| blob.id).collect()
+        self.stores.store.list(None, 1000).await.unwrap().into_iter().map(|blob| blob.id).collect()
     }
 
     /// Puts an object made of these parts, as a completed upload would.
     pub(in crate::objects) async fn put_parts(&self, key: &str, parts: &[Bytes]) -> Version {
-        let (objects, place) = (&self.objects, self.place(key).await);
+        let (objects, location) = (&self.objects, self.location(key).await);
         let stamp = objects.gateway.issue().await.unwrap();
         let (upload, manifest) = (UploadId::new(stamp, 1), VersionId::new(stamp, objects.gateway.actor));
         let (mut made, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;
-            let to = objects.part_destination(&place, upload, number).await.unwrap();
-            let received = objects.receive(incoming(body), to).await.unwrap();
+            let to = objects.part_destination(&location, upload, number).await.unwrap();
+            let received = objects.receive(upload_body(body), to).await.unwrap();
             let checksum = Some(received.checksum.digest.clone());
             made.push(ManifestPart { number, length: received.length, blob: received.blob(), checksum });
             leases.push(received.lease);
@@ -182,12 +179,12 @@ impl Desk {
             checksum: None,
             upload: Some(upload),
         };
-        let mut race: Race<'_> = objects.race(&place, None);
+        let mut cas: CasLoop<'_> = objects.cas_loop(&location, None);
         loop {
-            let turn = race.turn().await.unwrap();
-            let version = Version { id: manifest, ..turn.new_version(self.owner.id().into(), Some(object.clone())) };
-            let next = turn.add(version.clone()).await.unwrap();
-            if turn.commit(next).await.unwrap() {
+            let attempt = cas.next_attempt().await.unwrap();
+            let version = Version { id: manifest, ..attempt.new_version(self.owner.id().into(), Some(object.clone())) };
+            let next = attempt.add(version.clone()).await.unwrap();
+            if attempt.commit(next).await.unwrap() {
                 return version;
             }
         }

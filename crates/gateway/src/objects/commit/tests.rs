@@ -4,28 +4,28 @@ use larder_model::objects::{Release, Versioning};
 use larder_model::rows::{Batch, Change};
 use larder_store::Store as _;
 
-use super::testing::{Desk, bytes, put_of, run};
+use super::testing::{BucketFixture, bytes, put_of, run};
 use super::*;
 use crate::objects::get::VersionSpec;
-use crate::objects::uploads::testing::{Bench, KEY, Trap};
+use crate::objects::uploads::testing::{KEY, Trap, UploadSetup};
 
-async fn add_marker(turn: &Turn<'_>) -> Next {
-    turn.add(turn.new_version("owner".into(), None)).await.unwrap()
+async fn add_marker(attempt: &CasAttempt<'_>) -> KeyChange {
+    attempt.add(attempt.new_version("owner".into(), None)).await.unwrap()
 }
 
 #[test]
-fn of_two_turns_on_one_head_one_commits() {
+fn of_two_attempts_on_one_head_one_commits() {
     run(async {
-        let desk = Desk::new().await;
-        let place = desk.place("key").await;
-        // Of one gateway they would line up.
-        let other = desk.world.gateway(crate::Rules::default()).await;
-        let (mut one, mut two) = (desk.objects.race(&place, None), other.race(&place, None));
-        let (first, second) = (one.turn().await.unwrap(), two.turn().await.unwrap());
+        let fixture = BucketFixture::new().await;
+        let location = fixture.location("key").await;
+        // Two writers of one gateway would queue.
+        let other = fixture.stores.gateway().await;
+        let (mut one, mut two) = (fixture.objects.cas_loop(&location, None), other.cas_loop(&location, None));
+        let (first, second) = (one.next_attempt().await.unwrap(), two.next_attempt().await.unwrap());
         let (next_first, next_second) = (add_marker(&first).await, add_marker(&second).await);
         assert!(second.commit(next_second).await.unwrap());
         assert!(!first.commit(next_first).await.unwrap());
-        let again = one.turn().await.unwrap();
+        let again = one.next_attempt().await.unwrap();
         assert!(again.head.current.is_some());
         let next = add_marker(&again).await;
         assert!(again.commit(next).await.unwrap());
@@ -33,186 +33,165 @@ fn of_two_turns_on_one_head_one_commits() {
 }
 
 #[test]
-fn who_read_before_a_touch_fails() {
+fn a_writer_that_read_before_a_fence_conflicts() {
     run(async {
-        let desk = Desk::new().await;
-        let place = desk.place("key").await;
-        let other = desk.world.gateway(crate::Rules::default()).await;
+        let fixture = BucketFixture::new().await;
+        let location = fixture.location("key").await;
+        let other = fixture.stores.gateway().await;
         for round in 0..2 {
-            // The first time there is no head to be touched.
-            let mut race = desk.objects.race(&place, None);
-            let turn = race.turn().await.unwrap();
-            let before = turn.head.clone();
-            let touched = other.touch(place.id, &place.key).await.unwrap();
-            assert_eq!(touched, before);
-            let next = add_marker(&turn).await;
-            assert!(!turn.commit(next).await.unwrap(), "round {round}");
-            desk.put("key", &bytes(1, 3000)).await;
+            // The first round fences a missing head.
+            let mut cas = fixture.objects.cas_loop(&location, None);
+            let attempt = cas.next_attempt().await.unwrap();
+            let before = attempt.head.clone();
+            let fenced = other.fence_head(location.id, &location.key).await.unwrap();
+            assert_eq!(fenced, before);
+            let next = add_marker(&attempt).await;
+            assert!(!attempt.commit(next).await.unwrap(), "round {round}");
+            fixture.put("key", &bytes(1, 3000)).await;
         }
-        assert_eq!(desk.get("key", VersionSpec::Current).await.unwrap(), bytes(1, 3000));
-        assert_eq!(desk.blobs().await.len(), 1, "a touch releases nothing that is named");
+        assert_eq!(fixture.get("key", VersionSpec::Current).await.unwrap(), bytes(1, 3000));
+        assert_eq!(fixture.blobs().await.len(), 1, "a fence releases no referenced blob");
     });
 }
 
-async fn doom(desk: &Desk, blob: BlobId) {
+async fn write_gc_mark(fixture: &BucketFixture, blob: BlobId) {
     let mark = Row { name: bytes::Bytes::from_static(b"m"), value: vec![1].into(), stamp: 1, expires: None };
-    let batch = Batch::of(Partition::doomed(blob), vec![Change::Put(mark)]);
-    desk.world.store.apply(batch, &desk.objects.options()).await.unwrap();
+    let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
+    fixture.stores.store.apply(batch, &fixture.objects.options()).await.unwrap();
 }
 
 #[test]
-fn who_brings_a_doomed_blob_gives_way() {
+fn a_writer_whose_blob_has_a_gc_mark_fails() {
     run(async {
-        let desk = Desk::new().await;
-        let (place, blob) = (desk.place("key").await, BlobId([1; 24]));
-        desk.objects.race(&place, Some(blob)).turn().await.map(drop).unwrap();
-        doom(&desk, blob).await;
-        assert!(desk.objects.race(&place, Some(blob)).turn().await.is_err());
-        desk.objects.race(&place, None).turn().await.map(drop).unwrap();
+        let fixture = BucketFixture::new().await;
+        let (location, blob) = (fixture.location("key").await, BlobId([1; 24]));
+        fixture.objects.cas_loop(&location, Some(blob)).next_attempt().await.map(drop).unwrap();
+        write_gc_mark(&fixture, blob).await;
+        assert!(fixture.objects.cas_loop(&location, Some(blob)).next_attempt().await.is_err());
+        fixture.objects.cas_loop(&location, None).next_attempt().await.map(drop).unwrap();
     });
 }
 
-#[cfg(feature = "rules")]
-#[test]
-fn without_its_rule_nobody_looks_for_marks() {
-    run(async {
-        let desk = Desk::with(crate::Rules::without(Rule::FenceSweeper)).await;
-        let (place, blob) = (desk.place("key").await, BlobId([1; 24]));
-        doom(&desk, blob).await;
-        desk.objects.race(&place, Some(blob)).turn().await.map(drop).unwrap();
-    });
-}
-
-/// The head of `key` once its writer died before it removed what it lists.
-async fn die_before_draining(desk: &Desk) {
-    let stored = desk.put("other", &bytes(1, 3000)).await;
+/// Leaves `key` as a writer does that died before it drained its release list.
+async fn die_before_draining(fixture: &BucketFixture) {
+    let stored = fixture.put("other", &bytes(1, 3000)).await;
     let larder_model::objects::ObjectBody::Blob { id, .. } = stored.version.object.unwrap().body else { panic!() };
-    let place = desk.place("key").await;
-    let seen = desk.objects.read_head(&place.partition(), &desk.objects.options()).await.unwrap();
-    let head = Head { release: vec![Release::Blob(id)], ..seen.head };
-    let stamp = desk.objects.stamp_above(seen.stamp).await.unwrap();
-    let row = head_row(&desk.objects.gateway, &head, place.id, &place.key, stamp);
-    let options = desk.objects.options();
-    let swap = desk.world.store.apply_if(&place.partition(), seen.stamp, row, Vec::new(), &options).await.unwrap();
-    assert_eq!(swap, Swap::Applied);
+    let location = fixture.location("key").await;
+    let seen = fixture.objects.read_head(&location.partition(), &fixture.objects.options()).await.unwrap();
+    let head = ObjectHead { release: vec![Release::Blob(id)], ..seen.head };
+    let stamp = fixture.objects.stamp_above(seen.stamp).await.unwrap();
+    let row = head_row(&fixture.objects.gateway, &head, location.id, &location.key, stamp);
+    let options = fixture.objects.options();
+    let swap =
+        fixture.stores.store.apply_if(&location.partition(), seen.stamp, row, Vec::new(), &options).await.unwrap();
+    assert_eq!(swap, CasResult::Applied);
 }
 
 #[test]
-fn who_comes_next_removes_what_a_dead_writer_left() {
+fn the_next_writer_drains_the_release_list_of_a_dead_one() {
     run(async {
-        for touches in [true, false] {
-            let desk = Desk::new().await;
-            die_before_draining(&desk).await;
-            assert_eq!(desk.blobs().await.len(), 1);
-            let place = desk.place("key").await;
-            if touches {
-                desk.objects.touch(place.id, &place.key).await.unwrap();
+        for fences in [true, false] {
+            let fixture = BucketFixture::new().await;
+            die_before_draining(&fixture).await;
+            assert_eq!(fixture.blobs().await.len(), 1);
+            let location = fixture.location("key").await;
+            if fences {
+                fixture.objects.fence_head(location.id, &location.key).await.unwrap();
             } else {
-                desk.put("key", &bytes(2, 10)).await;
+                fixture.put("key", &bytes(2, 10)).await;
             }
-            assert!(desk.blobs().await.is_empty());
-            assert!(desk.head("key").await.release.is_empty());
+            assert!(fixture.blobs().await.is_empty());
+            assert!(fixture.head("key").await.release.is_empty());
         }
     });
 }
 
-#[cfg(feature = "rules")]
 #[test]
-fn without_its_rule_what_a_dead_writer_left_stays() {
+fn versioning_enabled_during_a_put_applies_at_its_commit() {
     run(async {
-        let desk = Desk::with(crate::Rules::without(Rule::DrainReleases)).await;
-        die_before_draining(&desk).await;
-        desk.put("key", &bytes(2, 10)).await;
-        assert_eq!(desk.blobs().await.len(), 1);
-    });
-}
-
-#[test]
-fn the_bucket_as_it_is_at_the_commit_decides() {
-    run(async {
-        let desk = Desk::new().await;
-        desk.put("key", &bytes(1, 10)).await;
-        // The put finds its bucket, then waits for its body while versioning is switched on.
-        let (objects, owner) = (desk.objects.clone(), desk.owner.clone());
+        let fixture = BucketFixture::new().await;
+        fixture.put("key", &bytes(1, 10)).await;
+        // The put reads its bucket, then waits for its body while versioning is enabled.
+        let (objects, owner) = (fixture.objects.clone(), fixture.owner.clone());
         let (send, body) = tokio::sync::oneshot::channel();
         let late = tokio::spawn(async move {
             let mut put = put_of("key", &bytes::Bytes::new());
-            put.incoming.length = None;
-            put.incoming.stream = Box::new(Late(Some(body)));
+            put.upload_body.length = None;
+            put.upload_body.stream = Box::new(LateBody(Some(body)));
             objects.put(&owner, put).await
         });
         tokio::task::yield_now().await;
-        desk.versioning(Versioning::Enabled).await;
+        fixture.versioning(Versioning::Enabled).await;
         send.send(bytes(2, 10)).unwrap();
         assert!(late.await.unwrap().unwrap().version_id.is_some());
-        assert_eq!(desk.get("key", VersionSpec::Id("null".into())).await.unwrap(), bytes(1, 10));
+        assert_eq!(fixture.get("key", VersionSpec::Id("null".into())).await.unwrap(), bytes(1, 10));
     });
 }
 
 #[test]
-fn a_change_that_is_not_in_the_head_was_not_made() {
+fn a_timed_out_change_is_absent_if_the_head_lacks_it() {
     run(async {
-        let desk = Desk::new().await;
-        let place = desk.place(KEY).await;
-        let mut race = desk.objects.race(&place, None);
-        let mut turn = race.turn().await.unwrap();
-        let next = add_marker(&turn).await;
-        turn.options.deadline = Instant::now();
+        let fixture = BucketFixture::new().await;
+        let location = fixture.location(KEY).await;
+        let mut cas = fixture.objects.cas_loop(&location, None);
+        let mut attempt = cas.next_attempt().await.unwrap();
+        let next = add_marker(&attempt).await;
+        attempt.options.deadline = Instant::now();
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        let late = turn.commit(next).await;
+        let late = attempt.commit(next).await;
         assert!(matches!(late, Err(Error::Gateway(crate::Error::TimedOut))), "{late:?}");
-        assert_eq!(desk.head(KEY).await.current, None);
+        assert_eq!(fixture.head(KEY).await.current, None);
     });
 }
 
 #[test]
-fn nothing_was_written_in_the_future_however_far_ahead_the_stamps_are() {
+fn modification_times_stay_at_the_clock_when_stamps_run_ahead() {
     run(async {
-        let bench = Bench::new().await;
-        let gateway = &bench.desk.objects.gateway;
-        gateway.clock.pass(gateway.now() + 3_600_000_000);
-        let written = bench.desk.put(KEY, &bytes(1, 10)).await.version;
+        let setup = UploadSetup::new().await;
+        let gateway = &setup.fixture.objects.gateway;
+        gateway.clock.observe(gateway.now() + 3_600_000_000);
+        let written = setup.fixture.put(KEY, &bytes(1, 10)).await.version;
         assert!(written.id.stamp() > gateway.now() && written.modified <= gateway.now());
-        let upload = bench.begin().await;
-        assert!(bench.upload(&upload).await.unwrap().upload.initiated <= gateway.now());
+        let upload = setup.begin().await;
+        assert!(setup.upload(&upload).await.unwrap().upload.initiated <= gateway.now());
     });
 }
 
-/// What a key may read as, whole.
-async fn reads_as(desk: &Desk, bodies: &[Option<&bytes::Bytes>], at: &str) {
-    let got = match desk.get(KEY, VersionSpec::Current).await {
+/// Checks that a key reads as one of `bodies`, whole, and that a sweep removes nothing it references.
+async fn reads_as(fixture: &BucketFixture, bodies: &[Option<&bytes::Bytes>], at: &str) {
+    let got = match fixture.get(KEY, VersionSpec::Current).await {
         Ok(body) => Some(body),
         Err(Error::NoSuchKey) => None,
         Err(other) => panic!("{at}: {other}"),
     };
     assert!(bodies.contains(&got.as_ref()), "{at}: {:?} bytes", got.map(|got| got.len()));
-    desk.objects.sweep().await.unwrap();
+    fixture.objects.sweep().await.unwrap();
     let large = got.as_ref().is_some_and(|body| body.len() > 1024);
-    assert_eq!(desk.blobs().await.len(), usize::from(large), "{at}");
-    assert_eq!(desk.get(KEY, VersionSpec::Current).await.ok(), got, "{at}: the sweeper took nothing that is named");
+    assert_eq!(fixture.blobs().await.len(), usize::from(large), "{at}");
+    assert_eq!(fixture.get(KEY, VersionSpec::Current).await.ok(), got, "{at}: the sweeper took nothing that is named");
 }
 
 #[test]
-fn a_put_whose_answers_are_lost_is_whole_or_absent() {
+fn a_put_with_lost_answers_is_complete_or_absent() {
     let (mut answered, mut refused) = (0, 0);
     for step in 0.. {
         let met = run(async {
-            let (bench, old, new) = (Bench::new().await, bytes(1, 3000), bytes(2, 5000));
-            bench.desk.put(KEY, &old).await;
-            bench.gate.set(Trap::LoseAnswer, step);
-            let put = bench.slow.put(&bench.desk.owner, put_of(KEY, &new)).await;
-            if bench.gate.clear() {
+            let (setup, old, new) = (UploadSetup::new().await, bytes(1, 3000), bytes(2, 5000));
+            setup.fixture.put(KEY, &old).await;
+            setup.gate.set(Trap::LoseAnswer, step);
+            let put = setup.slow.put(&setup.fixture.owner, put_of(KEY, &new)).await;
+            if setup.gate.clear() {
                 put.unwrap();
                 return false;
             }
             match put {
                 Ok(_) => {
                     answered += 1;
-                    reads_as(&bench.desk, &[Some(&new)], &format!("step {step}")).await;
+                    reads_as(&setup.fixture, &[Some(&new)], &format!("step {step}")).await;
                 }
                 Err(_) => {
                     refused += 1;
-                    reads_as(&bench.desk, &[Some(&old), Some(&new)], &format!("step {step}")).await;
+                    reads_as(&setup.fixture, &[Some(&old), Some(&new)], &format!("step {step}")).await;
                 }
             }
             true
@@ -221,39 +200,39 @@ fn a_put_whose_answers_are_lost_is_whole_or_absent() {
             break;
         }
     }
-    assert!(answered > 0, "the head says that the change is in it");
-    assert!(refused > 0, "reads fail");
+    assert!(answered > 0, "no put learned its outcome from the head");
+    assert!(refused > 0, "no put failed on a lost read");
 }
 
 #[test]
-fn what_readers_see_before_it_is_on_disk_is_neither_answered_nor_acted_on() {
+fn an_unsynced_change_is_neither_acknowledged_nor_acted_on() {
     run(async {
-        let (bench, old, new) = (Bench::new().await, bytes(1, 3000), bytes(2, 5000));
-        let desk = &bench.desk;
-        desk.put(KEY, &old).await;
-        let upload = bench.begin().await;
-        bench.part(&upload, 1, &old).await;
-        assert_eq!(desk.blobs().await.len(), 2);
-        bench.gate.stop_disk();
-        let put = bench.slow.put(&desk.owner, put_of(KEY, &new)).await;
+        let (setup, old, new) = (UploadSetup::new().await, bytes(1, 3000), bytes(2, 5000));
+        let fixture = &setup.fixture;
+        fixture.put(KEY, &old).await;
+        let upload = setup.begin().await;
+        setup.part(&upload, 1, &old).await;
+        assert_eq!(fixture.blobs().await.len(), 2);
+        setup.gate.stop_disk();
+        let put = setup.slow.put(&fixture.owner, put_of(KEY, &new)).await;
         assert!(matches!(put, Err(Error::Gateway(crate::Error::TimedOut))), "{put:?}");
-        assert_eq!(desk.get(KEY, VersionSpec::Current).await.unwrap(), new, "readers see it");
-        assert_eq!(desk.blobs().await.len(), 3, "a power cut may bring the old version back");
-        bench.gate.stop_disk();
+        assert_eq!(fixture.get(KEY, VersionSpec::Current).await.unwrap(), new, "readers see it");
+        assert_eq!(fixture.blobs().await.len(), 3, "a power cut may bring the old version back");
+        setup.gate.stop_disk();
         let key = bytes::Bytes::from_static(KEY.as_bytes());
-        let abort = bench.slow.abort(&desk.owner, super::testing::BUCKET, &key, &upload, None).await;
+        let abort = setup.slow.abort(&fixture.owner, super::testing::BUCKET, &key, &upload, None).await;
         assert!(matches!(abort, Err(Error::Gateway(crate::Error::TimedOut))), "{abort:?}");
-        assert_eq!(bench.state(&upload).await, Some(larder_model::objects::UploadState::Aborted));
-        assert!(bench.slow.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
-        assert_eq!(desk.blobs().await.len(), 3, "or open the upload again");
-        desk.objects.sweep().await.unwrap();
-        assert_eq!(desk.blobs().await.len(), 1);
+        assert_eq!(setup.state(&upload).await, Some(larder_model::objects::UploadState::Aborted));
+        assert!(setup.slow.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
+        assert_eq!(fixture.blobs().await.len(), 3, "a power cut may reopen the upload");
+        fixture.objects.sweep().await.unwrap();
+        assert_eq!(fixture.blobs().await.len(), 1);
     });
 }
 
-/// What others do while a writer stands still.
+/// The concurrent operation while a writer is paused.
 #[derive(Debug, Clone, Copy)]
-enum Meanwhile {
+enum ConcurrentWrite {
     Put,
     Delete,
     CopyOntoItself,
@@ -261,11 +240,11 @@ enum Meanwhile {
 }
 
 #[test]
-fn a_writer_that_stands_still_anywhere_tears_nothing() {
-    use Meanwhile::{CopyOntoItself, Delete, Put, Sweep};
-    for meanwhile in [Put, Delete, CopyOntoItself, Sweep] {
+fn a_writer_paused_at_any_call_tears_no_object() {
+    use ConcurrentWrite::{CopyOntoItself, Delete, Put, Sweep};
+    for concurrent in [Put, Delete, CopyOntoItself, Sweep] {
         for step in 0.. {
-            if !run(stand_still(meanwhile, step)) {
+            if !run(stand_still(concurrent, step)) {
                 assert!(step > 3);
                 break;
             }
@@ -273,44 +252,44 @@ fn a_writer_that_stands_still_anywhere_tears_nothing() {
     }
 }
 
-async fn stand_still(meanwhile: Meanwhile, step: usize) -> bool {
-    let (bench, old) = (Bench::new().await, bytes(1, 3000));
+async fn stand_still(concurrent: ConcurrentWrite, step: usize) -> bool {
+    let (setup, old) = (UploadSetup::new().await, bytes(1, 3000));
     let (slow, other) = (bytes(2, 5000), bytes(3, 4000));
-    let desk = &bench.desk;
-    desk.put(KEY, &old).await;
-    bench.gate.set(Trap::Stop, step);
-    let put = bench.slow.put(&desk.owner, put_of(KEY, &slow));
+    let fixture = &setup.fixture;
+    fixture.put(KEY, &old).await;
+    setup.gate.set(Trap::Stop, step);
+    let put = setup.slow.put(&fixture.owner, put_of(KEY, &slow));
     let act = async {
-        bench.gate.reached().await;
-        match meanwhile {
-            Meanwhile::Put => drop(desk.put(KEY, &other).await),
-            Meanwhile::Delete => drop(desk.delete(KEY, &VersionSpec::Current).await),
-            Meanwhile::CopyOntoItself => drop(copy_onto_itself(desk).await),
-            Meanwhile::Sweep => drop(desk.objects.sweep().await.unwrap()),
+        setup.gate.reached().await;
+        match concurrent {
+            ConcurrentWrite::Put => drop(fixture.put(KEY, &other).await),
+            ConcurrentWrite::Delete => drop(fixture.delete(KEY, &VersionSpec::Current).await),
+            ConcurrentWrite::CopyOntoItself => drop(copy_onto_itself(fixture).await),
+            ConcurrentWrite::Sweep => drop(fixture.objects.sweep().await.unwrap()),
         }
-        bench.gate.open();
+        setup.gate.open();
     };
     let both = async { tokio::join!(put, act) };
-    // Nothing stands still behind the last call.
+    // A step after the last call pauses nothing.
     let Ok((put, ())) = tokio::time::timeout(std::time::Duration::from_secs(60), both).await else { return false };
-    let at = format!("{meanwhile:?} at step {step}");
+    let at = format!("{concurrent:?} at step {step}");
     put.unwrap_or_else(|error| panic!("{at}: {error}"));
-    // The put ends last, whichever of the two was committed last.
-    let bodies: &[_] = match meanwhile {
-        Meanwhile::Put => &[Some(&slow), Some(&other)],
-        Meanwhile::Delete => &[Some(&slow), None],
-        Meanwhile::CopyOntoItself | Meanwhile::Sweep => &[Some(&slow)],
+    // The put ends last, in either commit order.
+    let bodies: &[_] = match concurrent {
+        ConcurrentWrite::Put => &[Some(&slow), Some(&other)],
+        ConcurrentWrite::Delete => &[Some(&slow), None],
+        ConcurrentWrite::CopyOntoItself | ConcurrentWrite::Sweep => &[Some(&slow)],
     };
-    reads_as(desk, bodies, &at).await;
+    reads_as(fixture, bodies, &at).await;
     true
 }
 
-async fn copy_onto_itself(desk: &Desk) -> Result<crate::objects::copy::Copied> {
+async fn copy_onto_itself(fixture: &BucketFixture) -> Result<crate::objects::copy::CopiedObject> {
     let request = crate::objects::copy::CopyObject {
         source: super::testing::get_of(KEY),
         bucket: super::testing::BUCKET.into(),
         key: bytes::Bytes::from_static(KEY.as_bytes()),
-        replace: Some(crate::objects::put::About::default()),
+        replace: Some(crate::objects::put::ObjectMetadata::default()),
         tags: None,
         acl: crate::objects::acl::AclChoice::Private,
         own: Vec::new(),
@@ -318,13 +297,13 @@ async fn copy_onto_itself(desk: &Desk) -> Result<crate::objects::copy::Copied> {
         checksum: None,
         conditions: crate::objects::put::WriteConditions::default(),
     };
-    desk.objects.copy(&desk.owner, request).await
+    fixture.objects.copy(&fixture.owner, request).await
 }
 
-struct Late(Option<tokio::sync::oneshot::Receiver<bytes::Bytes>>);
+struct LateBody(Option<tokio::sync::oneshot::Receiver<bytes::Bytes>>);
 
 #[async_trait::async_trait]
-impl crate::body::ByteStream for Late {
+impl crate::body::ByteStream for LateBody {
     async fn next(&mut self) -> Option<std::result::Result<bytes::Bytes, crate::body::BodyError>> {
         Some(Ok(self.0.take()?.await.unwrap()))
     }

@@ -1,4 +1,4 @@
-//! What a change does to the versions of a key: which is current, which have rows, and which bytes nobody names afterwards.
+//! Effects of a change on the versions of a key: the current version, the rows of older ones, and the bytes to release.
 //!
 //! ```text
 //! row ""        the head: the current version inside
@@ -6,51 +6,51 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::objects::{Bucket, Head, Object, ObjectBody, Release, Version, VersionId, Versioning};
+use larder_model::objects::{Bucket, Object, ObjectBody, ObjectHead, Release, Version, VersionId, Versioning};
 use larder_model::rows::{Change, Row};
-use larder_store::{Options, Order, Partition, Range, ReadQuery, Stopped};
+use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
-use super::Turn;
+use super::CasAttempt;
 use crate::objects::get::VersionSpec;
 use crate::objects::{Objects, Result};
 
-/// Rows looked through at once: each may hold a body of its own.
+/// Rows per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
 
-/// What a change writes.
+/// The new head and rows of a change.
 #[derive(Debug, Clone, Default)]
-pub(in crate::objects) struct Next {
-    /// The head to be; its `release` lists what this change replaces.
-    pub(in crate::objects) head: Head,
-    /// Rows of the partition.
+pub(in crate::objects) struct KeyChange {
+    /// The new head; its `release` lists the bytes this change stops referencing.
+    pub(in crate::objects) head: ObjectHead,
+    /// Other rows of the partition.
     pub(in crate::objects) changes: Vec<Change>,
 }
 
-/// A version's id as clients see it; `None` in a bucket that never kept versions.
-pub(in crate::objects) fn shown_id(bucket: &Bucket, version: &Version) -> Option<String> {
-    (bucket.versioning != Versioning::Off).then(|| id_text(version))
+/// A version's id for clients; `None` in a bucket that never had versioning.
+pub(in crate::objects) fn client_version_id(bucket: &Bucket, version: &Version) -> Option<String> {
+    (bucket.versioning != Versioning::Off).then(|| version_id_text(version))
 }
 
-/// A version's id as clients see it where versions are kept.
-pub(in crate::objects) fn id_text(version: &Version) -> String {
+/// A version's id for clients in a bucket with versioning.
+pub(in crate::objects) fn version_id_text(version: &Version) -> String {
     if version.null { "null".to_owned() } else { version.id.text() }
 }
 
 impl Objects {
-    /// The version `spec` names, current or not; `None`: there is none. The text of an id that is none names none.
+    /// The version `spec` names, current or not. A malformed id names none.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub(in crate::objects) async fn find_version(
         &self,
         partition: &Partition,
-        head: &Head,
+        head: &ObjectHead,
         spec: &VersionSpec,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<Option<Version>> {
         let VersionSpec::Id(text) = spec else { return Ok(head.current.clone()) };
         let asks_null = text == "null";
-        if let Some(current) = head.current.as_ref().filter(|current| id_text(current) == *text) {
+        if let Some(current) = head.current.as_ref().filter(|current| version_id_text(current) == *text) {
             return Ok(Some(current.clone()));
         }
         let id = if asks_null { head.null } else { VersionId::from_text(text).filter(|_| head.older) };
@@ -59,48 +59,54 @@ impl Objects {
         Ok(found.filter(|version| version.null == asks_null))
     }
 
-    /// The version in a row of its own.
+    /// Reads a version that is not current.
     ///
     /// # Errors
-    /// What the store answers.
-    async fn read_version(&self, partition: &Partition, id: VersionId, options: &Options) -> Result<Option<Version>> {
+    /// Any error of the store.
+    async fn read_version(
+        &self,
+        partition: &Partition,
+        id: VersionId,
+        options: &CallOptions,
+    ) -> Result<Option<Version>> {
         let name = Bytes::copy_from_slice(&id.0);
-        let query = ReadQuery { range: Range { from: Some(name.clone()), to: None }, limit: 1, order: Order::Forward };
+        let query =
+            ReadQuery { range: Range { from: Some(name.clone()), to: None }, limit: 1, order: ReadOrder::Forward };
         let page = self.gateway.ports.store.read(partition, &query, options).await?;
         let row = page.rows.into_iter().next().filter(|row| row.name == name);
         Ok(row.map(|row| Version::decode(row.value)).transpose()?)
     }
 }
 
-impl Turn<'_> {
-    /// A version written now: of this object, or a delete marker. Whether it is `null` is the bucket's to say, now.
+impl CasAttempt<'_> {
+    /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`.
     pub(in crate::objects) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
         Version {
             id: VersionId::new(self.stamp, self.objects.gateway.actor),
             null: self.bucket().versioning != Versioning::Enabled,
-            // Clients compare it with their own clocks; stamps may be ahead of any for a while after a crash.
+            // Clients compare `modified` with their own clocks; after a crash stamps may run ahead of all clocks.
             modified: self.objects.gateway.now().min(self.stamp),
             owner,
             object,
         }
     }
 
-    /// The version `spec` names now.
+    /// The version `spec` names, by the head of this attempt.
     ///
     /// # Errors
-    /// What the store answers.
+    /// Any error of the store.
     pub(in crate::objects) async fn find(&self, spec: &VersionSpec) -> Result<Option<Version>> {
         self.objects.find_version(&self.partition, &self.head, spec, &self.options).await
     }
 
-    /// Makes `version` current. One that is `null` replaces the version that was, wherever it is; all others stay.
+    /// Makes `version` current. A `null` version replaces the earlier `null` version; all others stay.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(in crate::objects) async fn add(&self, version: Version) -> Result<Next> {
-        let Head { current, null, older, shared, .. } = &self.head;
-        let head = Head { null: *null, older: *older, shared: *shared, ..Head::default() };
-        let mut next = Next { head, changes: Vec::new() };
+    /// Any error of the store.
+    pub(in crate::objects) async fn add(&self, version: Version) -> Result<KeyChange> {
+        let ObjectHead { current, null, older, shared, .. } = &self.head;
+        let head = ObjectHead { null: *null, older: *older, shared: *shared, ..ObjectHead::default() };
+        let mut next = KeyChange { head, changes: Vec::new() };
         let mut gone = Vec::new();
         match current {
             Some(current) if version.null && current.null => gone.push(current.clone()),
@@ -122,12 +128,12 @@ impl Turn<'_> {
         self.with_releases(next, &gone).await
     }
 
-    /// Makes `version` current, which names the bytes of another one.
+    /// Makes `version` current, whose bytes another version references too.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(in crate::objects) async fn add_shared(&self, version: Version) -> Result<Next> {
-        let names = bytes_of(&version).is_some();
+    /// Any error of the store.
+    pub(in crate::objects) async fn add_shared(&self, version: Version) -> Result<KeyChange> {
+        let names = external_body(&version).is_some();
         let mut next = self.add(version).await?;
         next.head.shared |= names && next.head.older;
         Ok(next)
@@ -136,26 +142,26 @@ impl Turn<'_> {
     /// The newest version that stays when `version` is added.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(in crate::objects) async fn newest_left(&self, version: &Version) -> Result<Option<VersionId>> {
+    /// Any error of the store.
+    pub(in crate::objects) async fn newest_remaining(&self, version: &Version) -> Result<Option<VersionId>> {
         match &self.head.current {
             Some(current) if version.null && current.null => {
-                let newest = self.rows_behind(1).await?.into_iter().next();
+                let newest = self.older_rows(1).await?.into_iter().next();
                 Ok(newest.map(|row| Version::decode(row.value)).transpose()?.map(|version| version.id))
             }
             current => Ok(current.as_ref().map(|current| current.id)),
         }
     }
 
-    /// Removes a version for ever. When it was the current one, the newest that is left becomes current.
+    /// Removes a version permanently. If it was current, the newest remaining version becomes current.
     ///
     /// # Errors
-    /// What the store answers.
-    pub(in crate::objects) async fn remove(&self, target: &Version) -> Result<Next> {
-        let mut next = Next { head: Head { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
-        let behind = self.rows_behind(2).await?;
+    /// Any error of the store.
+    pub(in crate::objects) async fn remove(&self, target: &Version) -> Result<KeyChange> {
+        let mut next = KeyChange { head: ObjectHead { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
+        let older = self.older_rows(2).await?;
         if self.is_current(target) {
-            let mut rows = behind.into_iter();
+            let mut rows = older.into_iter();
             next.head.current = rows.next().map(|row| Version::decode(row.value)).transpose()?;
             next.head.older = rows.next().is_some();
             if let Some(promoted) = &next.head.current {
@@ -164,16 +170,16 @@ impl Turn<'_> {
             }
         } else {
             next.changes.push(self.remove_row(target.id));
-            next.head.older = behind.iter().any(|row| row.name != target.row_name());
+            next.head.older = older.iter().any(|row| row.name != target.row_name());
             next.head.null = next.head.null.filter(|id| *id != target.id);
         }
         next.head.shared &= next.head.older;
         self.with_releases(next, std::slice::from_ref(target)).await
     }
 
-    /// Writes a version anew where it is.
-    pub(in crate::objects) fn rewrite(&self, version: Version) -> Next {
-        let mut next = Next { head: Head { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
+    /// Rewrites a version in place.
+    pub(in crate::objects) fn rewrite(&self, version: Version) -> KeyChange {
+        let mut next = KeyChange { head: ObjectHead { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
         if self.is_current(&version) {
             next.head.current = Some(version);
         } else {
@@ -194,36 +200,38 @@ impl Turn<'_> {
         Change::Remove { name: Bytes::copy_from_slice(&id.0), stamp: self.stamp }
     }
 
-    /// The name behind which all rows of versions are: they are older than the current one. What was removed before it is not
-    /// gone through again.
-    fn behind_current(&self) -> Bytes {
+    /// The name after which all version rows sort: they are older than the current one. Reads that start here skip the
+    /// tombstones of removed newer versions.
+    fn current_row_name(&self) -> Bytes {
         self.head.current.as_ref().map_or_else(Bytes::new, Version::row_name)
     }
 
-    /// The newest versions that are not current.
-    async fn rows_behind(&self, limit: usize) -> Result<Vec<Row>> {
+    /// The newest versions that are not current, at most `limit`.
+    async fn older_rows(&self, limit: usize) -> Result<Vec<Row>> {
         if !self.head.older {
             return Ok(Vec::new());
         }
-        let query = ReadQuery::after(Some(&self.behind_current()), limit);
+        let query = ReadQuery::after(Some(&self.current_row_name()), limit);
         Ok(self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?.rows)
     }
 
-    /// Lists what the versions `gone` named and no version names that is left: versions of one key may share bytes. Uploads
-    /// that made them are done from now on, as the versions cannot be looked for any more.
-    async fn with_releases(&self, mut next: Next, gone: &[Version]) -> Result<Next> {
+    /// Puts into `next.head.release` the bytes that only the versions `gone` reference: versions of one key may share
+    /// bytes. Marks the uploads of `gone` as done first, since later no reader can find those versions.
+    async fn with_releases(&self, mut next: KeyChange, gone: &[Version]) -> Result<KeyChange> {
         for version in gone {
-            self.objects.end_upload_of(version).await?;
+            // Crash: the upload ends before its version goes; otherwise a recovery would not find the version
+            // and reopen the upload.
+            self.objects.finish_upload_of(version).await?;
         }
-        let mut free: Vec<Release> = gone.iter().filter_map(bytes_of).collect();
+        let mut free: Vec<Release> = gone.iter().filter_map(external_body).collect();
         for left in [&next.head.current, &self.head.current].into_iter().flatten() {
             if gone.iter().all(|gone| gone.id != left.id) {
-                free.retain(|bytes| bytes_of(left) != Some(*bytes));
+                free.retain(|bytes| external_body(left) != Some(*bytes));
             }
         }
-        let mut last = self.behind_current();
+        let mut last = self.current_row_name();
         while next.head.older && next.head.shared && !free.is_empty() {
-            // Engines may answer without ever waiting: other requests have their turn all the same.
+            // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
             let page = self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?;
@@ -231,7 +239,7 @@ impl Turn<'_> {
                 last = row.name.clone();
                 let version = Version::decode(row.value)?;
                 if gone.iter().all(|gone| gone.id != version.id) {
-                    free.retain(|bytes| bytes_of(&version) != Some(*bytes));
+                    free.retain(|bytes| external_body(&version) != Some(*bytes));
                 }
             }
             if page.stopped == Stopped::End {
@@ -243,8 +251,8 @@ impl Turn<'_> {
     }
 }
 
-/// What a version names outside its row.
-pub(in crate::objects) fn bytes_of(version: &Version) -> Option<Release> {
+/// The blob or manifest a version references; `None` for an inline body.
+pub(in crate::objects) fn external_body(version: &Version) -> Option<Release> {
     match version.object.as_ref()?.body {
         ObjectBody::Inline(_) => None,
         ObjectBody::Blob { id, .. } => Some(Release::Blob(id)),

@@ -1,35 +1,35 @@
-//! What must hold of what is read or replaced, and which bytes a window is. Pure.
+//! Conditions on reads and writes, and byte ranges. Pure.
 
 use std::ops::Range;
 
 use larder_model::objects::{Bucket, Etag, SystemHeader, Version};
 
 use super::super::put::WriteConditions;
-use super::{IfRange, ReadConditions, Window};
-use crate::objects::commit::shown_id;
+use super::{IfRange, ReadConditions, ReadWindow};
+use crate::objects::commit::client_version_id;
 use crate::objects::{Error, Result};
 
-/// Headers that a client who has the object already is told again.
+/// Headers that a 304 answer repeats.
 const CACHE_HEADERS: [SystemHeader; 2] = [SystemHeader::CacheControl, SystemHeader::Expires];
 
 impl ReadConditions {
-    /// Holds the conditions against a version. An `If-Match` that holds settles `If-Unmodified-Since`, an `If-None-Match`
-    /// that is given settles `If-Modified-Since`.
+    /// Checks the conditions on a version. An `If-Match` that matches overrides `If-Unmodified-Since`, and a given
+    /// `If-None-Match` overrides `If-Modified-Since` (RFC 9110, 13.2.2).
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`.
     pub(super) fn check(&self, bucket: &Bucket, version: &Version) -> Result<()> {
         let Some(object) = &version.object else { return Ok(()) };
         let etag = object.etag;
-        // Clients know whole seconds.
+        // HTTP dates have whole seconds.
         let newer_than = |since: u64| version.modified / 1_000_000 > since / 1_000_000;
         match (&self.if_match, self.unmodified_since) {
-            (Some(tags), _) if !holds(tags, Some(etag)) => return Err(Error::PreconditionFailed("If-Match")),
+            (Some(tags), _) if !matches_etag(tags, Some(etag)) => return Err(Error::PreconditionFailed("If-Match")),
             (None, Some(since)) if newer_than(since) => return Err(Error::PreconditionFailed("If-Unmodified-Since")),
             _ => {}
         }
         let had = match (&self.if_none_match, self.modified_since) {
-            (Some(tags), _) if holds(tags, Some(etag)) => "If-None-Match",
+            (Some(tags), _) if matches_etag(tags, Some(etag)) => "If-None-Match",
             (None, Some(since)) if !newer_than(since) => "If-Modified-Since",
             _ => return Ok(()),
         };
@@ -40,34 +40,34 @@ impl ReadConditions {
         Err(Error::NotModified {
             etag,
             modified: version.modified,
-            version: shown_id(bucket, version),
+            version: client_version_id(bucket, version),
             headers: headers.cloned().collect(),
         })
     }
 
-    /// The window that counts: a range of another object than the client has bytes of would be put behind those.
-    pub(super) fn window(&self, version: &Version, window: Window) -> Window {
-        let is_range = matches!(window, Window::Range(..) | Window::Last(_));
+    /// The window after `If-Range`: a client would append a range of another object to the bytes it has.
+    pub(super) fn window(&self, version: &Version, window: ReadWindow) -> ReadWindow {
+        let is_range = matches!(window, ReadWindow::Range(..) | ReadWindow::Last(_));
         let fits = match &self.if_range {
             None => true,
             Some(IfRange::Tag(tag)) => {
                 let etag = version.object.as_ref().map(|object| object.etag);
-                tag != "*" && holds(std::slice::from_ref(tag), etag)
+                tag != "*" && matches_etag(std::slice::from_ref(tag), etag)
             }
             Some(IfRange::Modified(when)) => version.modified / 1_000_000 == when / 1_000_000,
             Some(IfRange::Nothing) => false,
         };
-        if is_range && !fits { Window::Whole } else { window }
+        if is_range && !fits { ReadWindow::Whole } else { window }
     }
 }
 
 impl WriteConditions {
-    /// Whether there is nothing to check.
+    /// Whether there are no conditions.
     pub(in crate::objects) fn is_empty(&self) -> bool {
         self.if_match.is_none() && self.if_none_match.is_none()
     }
 
-    /// Holds the conditions against the current version.
+    /// Checks the conditions on the current version.
     ///
     /// # Errors
     /// `PreconditionFailed`; `NoSuchKey` for an `If-Match` without an object.
@@ -76,20 +76,20 @@ impl WriteConditions {
         if let Some(tags) = &self.if_match {
             match etag {
                 None => return Err(Error::NoSuchKey),
-                Some(_) if !holds(tags, etag) => return Err(Error::PreconditionFailed("If-Match")),
+                Some(_) if !matches_etag(tags, etag) => return Err(Error::PreconditionFailed("If-Match")),
                 Some(_) => {}
             }
         }
         match &self.if_none_match {
-            Some(tags) if holds(tags, etag) => Err(Error::PreconditionFailed("If-None-Match")),
+            Some(tags) if matches_etag(tags, etag) => Err(Error::PreconditionFailed("If-None-Match")),
             _ => Ok(()),
         }
     }
 }
 
-/// Whether one of `tags` as they came is the entity tag of what is there; `*` is, of anything. Tags marked as weak count:
-/// ours never stand for other bytes.
-pub(in crate::objects) fn holds(tags: &[String], etag: Option<Etag>) -> bool {
+/// Whether one of the given `tags` is this entity tag; `*` matches any. Weak tags count: ours never stand for different
+/// bytes.
+pub(in crate::objects) fn matches_etag(tags: &[String], etag: Option<Etag>) -> bool {
     let Some(etag) = etag else { return false };
     let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
     tags.iter().map(|tag| tag.trim()).any(|tag| tag == "*" || Etag::parse(&strong(tag)) == Some(etag))
@@ -99,15 +99,15 @@ pub(in crate::objects) fn holds(tags: &[String], etag: Option<Etag>) -> bool {
 ///
 /// # Errors
 /// `InvalidRange`, `InvalidPartNumber`.
-pub(super) fn range(window: Window, length: u64) -> Result<Range<u64>> {
+pub(super) fn range(window: ReadWindow, length: u64) -> Result<Range<u64>> {
     match window {
-        Window::Whole | Window::Part(1) => Ok(0..length),
-        Window::Part(_) => Err(Error::InvalidPartNumber),
-        Window::Range(first, last) => {
+        ReadWindow::Whole | ReadWindow::Part(1) => Ok(0..length),
+        ReadWindow::Part(_) => Err(Error::InvalidPartNumber),
+        ReadWindow::Range(first, last) => {
             let end = last.map_or(length, |last| last.saturating_add(1).min(length));
             if first < end { Ok(first..end) } else { Err(Error::InvalidRange { length }) }
         }
-        Window::Last(count) => {
+        ReadWindow::Last(count) => {
             let first = length.saturating_sub(count);
             if first < length { Ok(first..length) } else { Err(Error::InvalidRange { length }) }
         }

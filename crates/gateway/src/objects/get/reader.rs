@@ -1,4 +1,4 @@
-//! Reading the bytes of an object a piece at a time, wherever they are.
+//! Reads the bytes of an object in pieces, from its row, a blob or parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use larder_model::content::BlobId;
 use larder_model::objects::VersionId;
 use larder_store::{BlobReader, Kind};
 
-use super::manifest::{Piece, Walk};
+use super::manifest::{ManifestCursor, PartRange};
 use super::missing_bytes;
 use crate::Gateway;
 use crate::metrics::Event;
@@ -18,24 +18,24 @@ use crate::objects::{Error, Result};
 /// Most bytes of a piece.
 const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Reads the bytes of a window, front to back.
+/// Reads the bytes of a window in order.
 pub struct ObjectReader {
     gateway: Arc<Gateway>,
-    source: Source,
-    /// What is left of the window.
+    source: BodySource,
+    /// The rest of the window.
     window: Range<u64>,
 }
 
-enum Source {
+enum BodySource {
     Bytes(Bytes),
     Blob(Box<dyn BlobReader>),
-    Parts(Box<Parts>),
+    Parts(Box<PartsReader>),
 }
 
-/// An object made of parts: the manifest is read a row at a time, one blob is open at a time.
-struct Parts {
-    walk: Walk,
-    open: Option<(Piece, Box<dyn BlobReader>)>,
+/// A multipart object: reads one manifest row at a time and opens one blob at a time.
+struct PartsReader {
+    cursor: ManifestCursor,
+    open: Option<(PartRange, Box<dyn BlobReader>)>,
     _pin: Option<Pin>,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for ObjectReader {
 
 impl ObjectReader {
     pub(super) fn of_bytes(gateway: &Arc<Gateway>, bytes: &Bytes, window: Range<u64>) -> Self {
-        Self { gateway: Arc::clone(gateway), source: Source::Bytes(bytes.clone()), window }
+        Self { gateway: Arc::clone(gateway), source: BodySource::Bytes(bytes.clone()), window }
     }
 
     /// Reads a blob; `None` when it is gone.
@@ -57,7 +57,7 @@ impl ObjectReader {
         window: Range<u64>,
     ) -> Result<Option<Self>> {
         let open = open(gateway, blob.0, blob.1).await?;
-        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: Source::Blob(reader), window }))
+        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: BodySource::Blob(reader), window }))
     }
 
     pub(super) async fn of_parts(
@@ -66,18 +66,18 @@ impl ObjectReader {
         window: Range<u64>,
         pin: Option<Pin>,
     ) -> Result<Self> {
-        let walk = Walk::at(gateway, manifest, window.start).await?;
-        let parts = Parts { walk, open: None, _pin: pin };
-        Ok(Self { gateway: Arc::clone(gateway), source: Source::Parts(Box::new(parts)), window })
+        let cursor = ManifestCursor::at(gateway, manifest, window.start).await?;
+        let parts = PartsReader { cursor, open: None, _pin: pin };
+        Ok(Self { gateway: Arc::clone(gateway), source: BodySource::Parts(Box::new(parts)), window })
     }
 
-    /// Bytes that are left.
+    /// Bytes left to read.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.window.end.saturating_sub(self.window.start)
     }
 
-    /// The next piece, at most `max` bytes (a MiB at most whatever `max`); empty at the end.
+    /// The next piece, at most `max` bytes and 1 MiB; empty at the end.
     ///
     /// # Errors
     /// `Damaged`: never wrong bytes.
@@ -94,9 +94,9 @@ impl ObjectReader {
         }
         let from = self.window.start;
         let piece = match &mut self.source {
-            Source::Bytes(bytes) => slice(bytes, from, max),
-            Source::Blob(blob) => blob.read(from, max).await?,
-            Source::Parts(parts) => parts.read(&self.gateway, from, max).await?,
+            BodySource::Bytes(bytes) => slice(bytes, from, max),
+            BodySource::Blob(blob) => blob.read(from, max).await?,
+            BodySource::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };
         if piece.is_empty() {
             return Err(missing_bytes());
@@ -106,8 +106,8 @@ impl ObjectReader {
     }
 }
 
-impl Parts {
-    /// At least one byte from `from`, of one part; none behind the last one.
+impl PartsReader {
+    /// At least one byte from offset `from`, of one part; empty after the last part.
     async fn read(&mut self, gateway: &Gateway, from: u64, max: usize) -> Result<Bytes> {
         loop {
             if let Some((piece, blob)) = &mut self.open
@@ -117,7 +117,7 @@ impl Parts {
                 return Ok(blob.read(from - piece.bytes.start, max.min(left)).await?);
             }
             self.open = None;
-            let Some(piece) = self.walk.next_piece(gateway).await? else { return Ok(Bytes::new()) };
+            let Some(piece) = self.cursor.next_range(gateway).await? else { return Ok(Bytes::new()) };
             if !piece.bytes.contains(&from) {
                 continue;
             }
@@ -128,10 +128,10 @@ impl Parts {
     }
 }
 
-/// Counts a read that met damage.
+/// Counts a read that finds damage.
 pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
     if matches!(error, Error::Gateway(crate::Error::Damaged(_))) {
-        gateway.event(Event::DamageMet);
+        gateway.count_event(Event::DamageMet);
     }
 }
 
@@ -140,7 +140,7 @@ fn slice(bytes: &Bytes, from: u64, max: usize) -> Bytes {
     bytes.slice(from..from.saturating_add(max).min(bytes.len()))
 }
 
-/// Opens a blob that has to have this length; `None` when it is gone.
+/// Opens a blob of this length; `None` when it is gone.
 async fn open(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
     match gateway.ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),

@@ -1,27 +1,26 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::objects::entry::EntryObject;
-use larder_model::objects::lifecycle::{Expiration, Filter, LifecycleRule, Noncurrent};
+use larder_model::objects::entry::ListedObject;
+use larder_model::objects::lifecycle::{Expiration, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 use larder_model::objects::{BucketId, Etag, Tag, Upload, Version, Versioning};
 
 use super::*;
-use crate::Rules;
 use crate::objects::Caller;
 use crate::objects::acl::AclChoice;
-use crate::objects::buckets::testing::{BEGIN, World, new_caller, version, write_versions};
-use crate::objects::list::{ListObjects, ListVersions, Listed};
+use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller, version, write_versions};
+use crate::objects::list::{KeyOrPrefix, ListObjects, ListVersions};
 use crate::objects::upload_head::UploadHead;
 
 const DAY: Micros = 86_400_000_000;
 
 fn rule(prefix: &str) -> LifecycleRule {
-    let filter = Filter { prefix: Some(prefix.into()), ..Filter::default() };
+    let filter = LifecycleFilter { prefix: Some(prefix.into()), ..LifecycleFilter::default() };
     LifecycleRule { id: prefix.into(), enabled: true, filter, ..LifecycleRule::default() }
 }
 
 async fn bucket(rules: Vec<LifecycleRule>, versioning: Versioning) -> (Arc<Objects>, Caller, Arc<Bucket>) {
-    let objects = World::new().gateway(Rules::default()).await;
+    let objects = S3TestStore::new().gateway().await;
     let caller = new_caller(&objects, "ann").await;
     objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     let change = |bucket: &mut Bucket| {
@@ -40,22 +39,22 @@ async fn keys(objects: &Objects, caller: &Caller) -> Vec<String> {
     page.lines.iter().map(name).collect()
 }
 
-/// Every version: its key, and when it was written in days before now, or that it is a marker.
+/// Every version: its key, and its age in days, or `None` for a delete marker.
 async fn versions(objects: &Objects, caller: &Caller) -> Vec<(String, Option<u64>)> {
     let listed = ListObjects { bucket: "bucket".into(), max: 1000, ..ListObjects::default() };
     let page = objects.list_versions(caller, &ListVersions { objects: listed, version: None }).await.unwrap();
-    let age = |line: &Listed<_>| match line {
-        Listed::Key(_, found) => {
+    let age = |line: &KeyOrPrefix<_>| match line {
+        KeyOrPrefix::Key(_, found) => {
             let found: &crate::objects::list::ListedVersion = found;
             found.version.object.as_ref().map(|_| (BEGIN - found.version.modified.min(BEGIN)) / DAY)
         }
-        Listed::Prefix(_) => None,
+        KeyOrPrefix::Prefix(_) => None,
     };
     page.lines.iter().map(|line| (name(line), age(line))).collect()
 }
 
-fn name<T>(line: &Listed<T>) -> String {
-    let (Listed::Key(key, _) | Listed::Prefix(key)) = line;
+fn name<T>(line: &KeyOrPrefix<T>) -> String {
+    let (KeyOrPrefix::Key(key, _) | KeyOrPrefix::Prefix(key)) = line;
     String::from_utf8_lossy(key).into_owned()
 }
 
@@ -64,8 +63,9 @@ fn aged(days: u64, length: usize) -> Version {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_old_expires_and_nothing_else() {
-    let tagged = Filter { tags: vec![Tag { key: "a".into(), value: "b".into() }], ..Filter::default() };
+async fn due_objects_expire_and_no_others() {
+    let tagged =
+        LifecycleFilter { tags: vec![Tag { key: "a".into(), value: "b".into() }], ..LifecycleFilter::default() };
     let rules = vec![
         LifecycleRule { expiration: Some(Expiration::Days(3)), ..rule("log/") },
         LifecycleRule { expiration: Some(Expiration::Days(1)), enabled: false, ..rule("off/") },
@@ -86,33 +86,29 @@ async fn what_is_old_expires_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_versions_are_kept_a_marker_hides_what_expired() {
+async fn with_versioning_a_marker_hides_an_expired_object() {
     let rules = vec![LifecycleRule { expiration: Some(Expiration::Days(3)), ..rule("") }];
     let (objects, caller, bucket) = bucket(rules, Versioning::Enabled).await;
     write_versions(&objects, &bucket, b"k", &[version(BEGIN - 9 * DAY, false, Some(5))]).await;
     assert_eq!(objects.run_lifecycle().await.unwrap().expired, 1);
     assert_eq!(keys(&objects, &caller).await, [""; 0]);
     assert_eq!(versions(&objects, &caller).await, [("k".to_owned(), None), ("k".to_owned(), Some(9))]);
-    assert_eq!(
-        objects.run_lifecycle().await.unwrap(),
-        LifecyclePass::default(),
-        "a marker does not expire behind itself"
-    );
+    assert_eq!(objects.run_lifecycle().await.unwrap(), LifecyclePass::default(), "a marker adds no second marker");
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_go_so_long_after_they_were_replaced_and_the_last_marker_with_them() {
-    let noncurrent = Some(Noncurrent { days: 2, keep: Some(1) });
-    let left = LifecycleRule { expiration: Some(Expiration::MarkersLeft), ..rule("b") };
+async fn noncurrent_versions_and_lone_markers_are_removed_when_due() {
+    let noncurrent = Some(NoncurrentExpiration { days: 2, keep: Some(1) });
+    let left = LifecycleRule { expiration: Some(Expiration::ExpiredDeleteMarkers), ..rule("b") };
     let rules = vec![
         LifecycleRule { noncurrent, ..rule("a") },
-        LifecycleRule { noncurrent: Some(Noncurrent { days: 2, keep: None }), id: "b2".into(), ..rule("b") },
+        LifecycleRule { noncurrent: Some(NoncurrentExpiration { days: 2, keep: None }), id: "b2".into(), ..rule("b") },
         left,
     ];
     let (objects, caller, bucket) = bucket(rules, Versioning::Enabled).await;
     let at = |days: u64, length| version(BEGIN - days * DAY, false, length);
     let some = Some(5);
-    // Of "a" one is kept whatever its age; that of 9 days ago was replaced 5 days ago, that of 5 days ago yesterday.
+    // Rule "a" keeps one version of any age. The version of 9 days ago was replaced 5 days ago, that of 5 days ago yesterday.
     write_versions(&objects, &bucket, b"a1", &[at(4, some), at(5, some), at(6, some), at(7, some)]).await;
     write_versions(&objects, &bucket, b"a2", &[at(0, some), at(1, some), at(5, some), at(9, some)]).await;
     write_versions(&objects, &bucket, b"b1", &[at(5, None), at(6, some)]).await;
@@ -125,7 +121,7 @@ async fn versions_go_so_long_after_they_were_replaced_and_the_last_marker_with_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_uploads_are_given_up() {
+async fn old_uploads_are_aborted() {
     let rules = vec![LifecycleRule { abort_uploads_days: Some(3), ..rule("log/") }];
     let (objects, _, bucket) = bucket(rules, Versioning::Off).await;
     let mut ids = Vec::new();
@@ -158,23 +154,27 @@ async fn old_uploads_are_given_up() {
 }
 
 #[test]
-fn entries_tell_which_keys_need_not_be_opened() {
+fn the_prefilter_skips_keys_by_their_entries() {
     let bucket = Bucket::new("bucket", BucketId([1; 16]), "ann", 0);
     let rules = ["log/", "log/a", "", "tmp"].map(|prefix| {
         let expiration = Some(Expiration::Days(3)).filter(|_| !prefix.is_empty());
         LifecycleRule { expiration, ..rule(prefix) }
     });
-    let relaxed = Relaxed::of(&bucket, &Lifecycle { rules: rules.to_vec() });
-    assert_eq!(relaxed.prefixes(), [Bytes::from("log/"), Bytes::from("tmp")]);
+    let prefilter = LifecyclePrefilter::of(&bucket, &Lifecycle { rules: rules.to_vec() });
+    assert_eq!(prefilter.prefixes(), [Bytes::from("log/"), Bytes::from("tmp")]);
     let etag = Etag { md5: [0; 16], parts: None };
-    let object = EntryObject { etag, length: 5, storage_class: None, checksum: None };
-    let entry = |days: u64| Entry { modified: BEGIN - days * DAY, owner: "ann".into(), object: Some(object.clone()) };
-    assert!(relaxed.may_act(b"log/x", &entry(9), BEGIN));
-    assert!(!relaxed.may_act(b"log/x", &entry(1), BEGIN), "too young");
-    assert!(!relaxed.may_act(b"x", &entry(9), BEGIN), "another prefix");
-    let noncurrent = Some(Noncurrent { days: 5, keep: None });
+    let object = ListedObject { etag, length: 5, storage_class: None, checksum: None };
+    let entry =
+        |days: u64| ListingEntry { modified: BEGIN - days * DAY, owner: "ann".into(), object: Some(object.clone()) };
+    assert!(prefilter.may_have_due(b"log/x", &entry(9), BEGIN));
+    assert!(!prefilter.may_have_due(b"log/x", &entry(1), BEGIN), "too young");
+    assert!(!prefilter.may_have_due(b"x", &entry(9), BEGIN), "another prefix");
+    let noncurrent = Some(NoncurrentExpiration { days: 5, keep: None });
     let rules = Lifecycle { rules: vec![LifecycleRule { noncurrent, ..rule("log/") }] };
-    assert!(!Relaxed::of(&bucket, &rules).may_act(b"log/x", &entry(1), BEGIN), "there are no versions");
+    assert!(!LifecyclePrefilter::of(&bucket, &rules).may_have_due(b"log/x", &entry(1), BEGIN), "there are no versions");
     let versioned = Bucket { versioning: Versioning::Suspended, ..bucket };
-    assert!(Relaxed::of(&versioned, &rules).may_act(b"log/x", &entry(1), BEGIN), "older ones may be old");
+    assert!(
+        LifecyclePrefilter::of(&versioned, &rules).may_have_due(b"log/x", &entry(1), BEGIN),
+        "older ones may be old"
+    );
 }

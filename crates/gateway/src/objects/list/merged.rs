@@ -1,4 +1,4 @@
-//! The entries of a bucket in the order of their keys: its shards merged, each read in pages.
+//! The entries of a bucket in key order: a merge of its shards, each read in pages.
 
 use std::collections::VecDeque;
 
@@ -6,49 +6,49 @@ use bytes::Bytes;
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::BucketId;
 use larder_model::rows::Row;
-use larder_store::{Options, Order, Partition, Range, ReadQuery, Stopped};
+use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::super::{Objects, Result};
 
-/// Rows read of a shard at once where most of them are skipped, and where none are, whatever the page.
+/// Least rows per read of a shard: where most rows are skipped, and where none are, whatever the page size.
 const ROWS_MIN: usize = 8;
 const ROWS_LEAST: usize = 64;
 
-/// Entries of a bucket that have not been taken yet.
-pub(super) struct Merged<'a> {
+/// Iterator over the entries of a bucket.
+pub(super) struct MergedEntries<'a> {
     objects: &'a Objects,
-    options: Options,
+    options: CallOptions,
     end: Option<Bytes>,
-    shards: Vec<Shard>,
-    /// Rows read of a shard at once, at most.
+    shards: Vec<EntryShardCursor>,
+    /// Most rows per read of a shard.
     rows_max: usize,
 }
 
-struct Shard {
+struct EntryShardCursor {
     partition: Partition,
     rows: VecDeque<Row>,
-    /// Where to read on; `None` at the end.
+    /// Start of the next read; `None` at the end.
     next: Option<Bytes>,
-    /// Rows to read next time.
+    /// Row limit of the next read.
     limit: usize,
-    /// Rows of the last read that were taken, and that were skipped.
+    /// Rows of the last read that were returned, and that were skipped.
     taken: usize,
     skipped: usize,
 }
 
-impl<'a> Merged<'a> {
-    /// The entries in `range` (first key, first key behind) that a page of `max` lines is made of.
+impl<'a> MergedEntries<'a> {
+    /// The entries in `range` (first key, end key exclusive) for a page of `max` lines.
     pub(super) fn new(
         objects: &'a Objects,
         bucket: BucketId,
         range: Option<(Bytes, Option<Bytes>)>,
         max: usize,
     ) -> Self {
-        // Keys spread evenly: a share of the page and somewhat more is nearly always enough.
+        // Keys spread evenly: a share of the page plus a margin is nearly always enough.
         let share = max.min(LISTING_PAGE_ROWS).div_ceil(usize::from(KEY_VIEW_SHARDS));
         let rows_max = (share + share / 8 + 16).max(ROWS_LEAST);
         let (begin, end) = range.map_or((None, None), |(begin, end)| (Some(begin), end));
-        let shard = |shard| Shard {
+        let shard = |shard| EntryShardCursor {
             partition: Partition::entries(bucket, shard),
             rows: VecDeque::new(),
             next: begin.clone(),
@@ -62,7 +62,7 @@ impl<'a> Merged<'a> {
 
     /// The entry of the next key.
     pub(super) async fn next(&mut self) -> Result<Option<Row>> {
-        // Engines may answer without ever waiting: other requests have their turn all the same.
+        // Yields to other requests: an engine may answer without ever waiting.
         tokio::task::consume_budget().await;
         for shard in &mut self.shards {
             while shard.rows.is_empty() && shard.next.is_some() {
@@ -77,7 +77,7 @@ impl<'a> Merged<'a> {
         }))
     }
 
-    /// Leaves out what is before `key`.
+    /// Skips keys before `key`.
     pub(super) fn seek(&mut self, key: &Bytes) {
         for shard in &mut self.shards {
             while shard.name().is_some_and(|name| name < key) {
@@ -94,13 +94,19 @@ impl<'a> Merged<'a> {
     }
 }
 
-impl Shard {
+impl EntryShardCursor {
     fn name(&self) -> Option<&Bytes> {
         self.rows.front().map(|row| &row.name)
     }
 
-    /// Reads on. Where most rows were skipped, a seek is cheaper than reading them: the next read is shorter.
-    async fn fill(&mut self, objects: &Objects, end: Option<&Bytes>, rows_max: usize, options: &Options) -> Result<()> {
+    /// Reads the next page. Where most rows were skipped a seek is cheaper than reading them, so the read gets shorter.
+    async fn fill(
+        &mut self,
+        objects: &Objects,
+        end: Option<&Bytes>,
+        rows_max: usize,
+        options: &CallOptions,
+    ) -> Result<()> {
         let Some(from) = self.next.take().filter(|from| end.is_none_or(|end| from < end)) else { return Ok(()) };
         self.limit = if self.skipped > self.taken {
             (self.limit / 2).max(ROWS_MIN)
@@ -111,15 +117,15 @@ impl Shard {
         };
         (self.taken, self.skipped) = (0, 0);
         let range = Range { from: Some(from), to: end.cloned() };
-        let query = ReadQuery { range, limit: self.limit, order: Order::Forward };
+        let query = ReadQuery { range, limit: self.limit, order: ReadOrder::Forward };
         let page = objects.gateway.ports.store.read(&self.partition, &query, options).await?;
-        self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| behind(&last.name));
+        self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| successor(&last.name));
         self.rows = page.rows.into();
         Ok(())
     }
 }
 
-/// The first name behind this one.
-fn behind(name: &[u8]) -> Bytes {
+/// The smallest name after this one.
+fn successor(name: &[u8]) -> Bytes {
     [name, &[0]].concat().into()
 }

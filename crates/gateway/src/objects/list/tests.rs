@@ -1,23 +1,23 @@
-//! Listings against the plainest model: all keys in a map, cut and rolled up by hand.
+//! Listings against a simple model: all keys in a map, filtered and grouped by hand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larder_model::objects::Bucket;
 
-use super::super::buckets::testing::{World, new_caller, version, write_versions};
+use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
 use super::*;
+use crate::objects::Caller;
 use crate::objects::Error;
 use crate::objects::acl::AclChoice;
-use crate::{Rules, objects::Caller};
 
-/// A line: its name, and for keys what tells versions apart.
-type Line = (Bytes, Option<String>);
+/// A line: its name, and for keys a text of the version.
+type ListedLine = (Bytes, Option<String>);
 
-/// Small numbers without meaning, the same in every run.
-struct Dice(u64);
+/// A seeded random generator.
+struct ListingRng(u64);
 
-impl Dice {
+impl ListingRng {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         larder_model::hash::id64(&[&self.0.to_be_bytes()]) % below
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-struct Scene {
+struct ListingFixture {
     objects: Arc<Objects>,
     caller: Caller,
     bucket: Arc<Bucket>,
@@ -37,9 +37,9 @@ struct Scene {
     keys: BTreeMap<Bytes, Vec<Version>>,
 }
 
-impl Scene {
+impl ListingFixture {
     async fn new() -> Self {
-        let objects = World::new().gateway(Rules::default()).await;
+        let objects = S3TestStore::new().gateway().await;
         let caller = new_caller(&objects, "foo").await;
         objects.create_bucket(&caller, "tea", AclChoice::Private, None).await.unwrap();
         let bucket = objects.bucket("tea").await.unwrap();
@@ -51,10 +51,10 @@ impl Scene {
         self.keys.insert(key.clone(), versions);
     }
 
-    /// Some keys, some of them deleted, some of them gone.
+    /// Random keys, some with a delete marker, some without versions.
     async fn random(seed: u64, count: u64) -> Self {
-        let mut scene = Self::new().await;
-        let mut dice = Dice(seed << 32);
+        let mut fixture = Self::new().await;
+        let mut dice = ListingRng(seed << 32);
         for _ in 0..count {
             let mut key = vec![b"ab/\xff"[dice.roll(4) as usize]];
             key.extend_from_slice(&dice.text(b"ab/\x00\xff", 6));
@@ -68,12 +68,12 @@ impl Scene {
                 nulls += u32::from(version.null);
                 version.null &= nulls < 2;
             }
-            scene.write(&key.into(), versions).await;
+            fixture.write(&key.into(), versions).await;
         }
-        scene
+        fixture
     }
 
-    fn request(&self, dice: &mut Dice) -> ListObjects {
+    fn request(&self, dice: &mut ListingRng) -> ListObjects {
         ListObjects {
             bucket: "tea".into(),
             prefix: dice.text(b"ab/\xff", 2),
@@ -90,9 +90,9 @@ impl Scene {
         }
     }
 
-    /// All lines that there are behind `request.after`, cut and rolled up.
-    fn expected(&self, request: &ListObjects, show: impl Fn(&[Version]) -> Vec<String>) -> Vec<Line> {
-        let mut lines: Vec<Line> = Vec::new();
+    /// The expected lines after `request.after`.
+    fn expected(&self, request: &ListObjects, show: impl Fn(&[Version]) -> Vec<String>) -> Vec<ListedLine> {
+        let mut lines: Vec<ListedLine> = Vec::new();
         for (key, versions) in &self.keys {
             let (Some(rest), texts) = (key.strip_prefix(&request.prefix[..]), show(versions)) else { continue };
             if texts.is_empty() {
@@ -117,31 +117,31 @@ impl Scene {
     }
 }
 
-fn lines<T>(listed: &[Listed<T>], text: impl Fn(&T) -> String) -> Vec<Line> {
-    let line = |one: &Listed<T>| match one {
-        Listed::Key(key, shown) => (key.clone(), Some(text(shown))),
-        Listed::Prefix(prefix) => (prefix.clone(), None),
+fn lines<T>(listed: &[KeyOrPrefix<T>], text: impl Fn(&T) -> String) -> Vec<ListedLine> {
+    let line = |one: &KeyOrPrefix<T>| match one {
+        KeyOrPrefix::Key(key, shown) => (key.clone(), Some(text(shown))),
+        KeyOrPrefix::Prefix(prefix) => (prefix.clone(), None),
     };
     listed.iter().map(line).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_keys_are_what_a_model_lists() {
+async fn pages_of_keys_match_a_model() {
     for seed in 0..40 {
-        let scene = Scene::random(seed, 60).await;
-        let mut dice = Dice(seed);
+        let fixture = ListingFixture::random(seed, 60).await;
+        let mut dice = ListingRng(seed);
         for _ in 0..40 {
-            let mut request = scene.request(&mut dice);
+            let mut request = fixture.request(&mut dice);
             let current = |versions: &[Version]| {
                 let object = versions.first().and_then(|version| version.object.as_ref());
                 object.map(|object| object.length().to_string()).into_iter().collect()
             };
-            let mut expected = scene.expected(&request, current);
+            let mut expected = fixture.expected(&request, current);
             expected.reverse();
             loop {
-                let page = scene.objects.list(&scene.caller, &request).await.unwrap();
+                let page = fixture.objects.list(&fixture.caller, &request).await.unwrap();
                 assert!(page.lines.len() <= request.max);
-                let text = |entry: &Entry| entry.object.as_ref().map_or(0, |object| object.length).to_string();
+                let text = |entry: &ListingEntry| entry.object.as_ref().map_or(0, |object| object.length).to_string();
                 for line in lines(&page.lines, text) {
                     assert_eq!(Some(line), expected.pop(), "{request:?}");
                 }
@@ -155,13 +155,13 @@ async fn pages_of_keys_are_what_a_model_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_versions_are_what_a_model_lists() {
+async fn pages_of_versions_match_a_model() {
     for seed in 0..40 {
-        let scene = Scene::random(seed, 40).await;
-        let mut dice = Dice(seed);
+        let fixture = ListingFixture::random(seed, 40).await;
+        let mut dice = ListingRng(seed);
         for _ in 0..30 {
-            let mut request = ListVersions { objects: scene.request(&mut dice), version: None };
-            let mut expected = scene.expected(&request.objects, |versions| {
+            let mut request = ListVersions { objects: fixture.request(&mut dice), version: None };
+            let mut expected = fixture.expected(&request.objects, |versions| {
                 let text = |(at, version): (usize, &Version)| {
                     let id = if version.null { "null".to_owned() } else { version.id.text() };
                     let length = version.object.as_ref().map(|object| object.length());
@@ -171,7 +171,7 @@ async fn pages_of_versions_are_what_a_model_lists() {
             });
             expected.reverse();
             loop {
-                let page = scene.objects.list_versions(&scene.caller, &request).await.unwrap();
+                let page = fixture.objects.list_versions(&fixture.caller, &request).await.unwrap();
                 let text = |one: &ListedVersion| {
                     let length = one.version.object.as_ref().map(|object| object.length());
                     format!("{} {length:?} {}", one.version_id, one.latest)
@@ -196,39 +196,39 @@ fn versions_of(prefix: &str) -> ListVersions {
 
 #[tokio::test(start_paused = true)]
 async fn many_versions_of_one_key_are_paged_even_if_the_marker_is_removed() {
-    let mut scene = Scene::new().await;
+    let mut fixture = ListingFixture::new().await;
     let all: Vec<_> = (0..200).map(|age| version(1000 - age, false, Some(1))).collect();
     let key = Bytes::from_static(b"key");
-    scene.write(&key, all.clone()).await;
+    fixture.write(&key, all.clone()).await;
     let mut request = versions_of("");
     let ids = |page: &VersionsPage| {
-        let id = |line: &Listed<ListedVersion>| match line {
-            Listed::Key(_, one) => one.version.id,
-            Listed::Prefix(_) => panic!("no delimiter was given"),
+        let id = |line: &KeyOrPrefix<ListedVersion>| match line {
+            KeyOrPrefix::Key(_, one) => one.version.id,
+            KeyOrPrefix::Prefix(_) => panic!("no delimiter was given"),
         };
         page.lines.iter().map(id).collect::<Vec<_>>()
     };
-    let page = scene.objects.list_versions(&scene.caller, &request).await.unwrap();
+    let page = fixture.objects.list_versions(&fixture.caller, &request).await.unwrap();
     assert_eq!(ids(&page), all.iter().map(|version| version.id).collect::<Vec<_>>());
     assert_eq!(page.next, None);
     request.objects.max = 50;
-    let page = scene.objects.list_versions(&scene.caller, &request).await.unwrap();
+    let page = fixture.objects.list_versions(&fixture.caller, &request).await.unwrap();
     let Some((after, version)) = page.next else { panic!("there are more") };
     (request.objects.after, request.version) = (after, version);
-    // All that was listed goes, and the next in line becomes current.
-    scene.write(&key, all[50..].to_vec()).await;
-    let page = scene.objects.list_versions(&scene.caller, &request).await.unwrap();
+    // All listed versions go, and the next one becomes current.
+    fixture.write(&key, all[50..].to_vec()).await;
+    let page = fixture.objects.list_versions(&fixture.caller, &request).await.unwrap();
     assert_eq!(ids(&page), all[50..100].iter().map(|version| version.id).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn version_markers_are_checked() {
-    let scene = Scene::new().await;
+    let fixture = ListingFixture::new().await;
     let refused = async |after: &'static str, version: &str| {
         let mut request = versions_of("");
         request.objects.after = after.into();
         request.version = Some(version.into());
-        match scene.objects.list_versions(&scene.caller, &request).await {
+        match fixture.objects.list_versions(&fixture.caller, &request).await {
             Err(Error::InvalidArgument { name, .. }) => Some(name),
             Err(other) => panic!("{other}"),
             Ok(_) => None,
@@ -242,25 +242,25 @@ async fn version_markers_are_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_listed_of_a_version_holds_no_bytes() {
-    let mut scene = Scene::new().await;
-    scene.write(&Bytes::from_static(b"key"), vec![version(9, false, Some(700))]).await;
-    let page = scene.objects.list_versions(&scene.caller, &versions_of("")).await.unwrap();
-    let Some(Listed::Key(_, listed)) = page.lines.first() else { panic!("one version is there") };
+async fn a_listed_version_has_no_bytes() {
+    let mut fixture = ListingFixture::new().await;
+    fixture.write(&Bytes::from_static(b"key"), vec![version(9, false, Some(700))]).await;
+    let page = fixture.objects.list_versions(&fixture.caller, &versions_of("")).await.unwrap();
+    let Some(KeyOrPrefix::Key(_, listed)) = page.lines.first() else { panic!("one version is there") };
     let object = listed.version.object.as_ref().unwrap();
     assert_eq!(object.length(), 700);
     assert!(!matches!(object.body, larder_model::objects::ObjectBody::Inline(_)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_may_list_lists() {
-    let scene = Scene::new().await;
+async fn listings_need_permission() {
+    let fixture = ListingFixture::new().await;
     let request = versions_of("").objects;
-    let nobody = Caller::default();
-    assert!(matches!(scene.objects.list(&nobody, &request).await, Err(Error::AccessDenied)));
-    assert!(matches!(scene.objects.list_versions(&nobody, &versions_of("")).await, Err(Error::AccessDenied)));
+    let anonymous = Caller::default();
+    assert!(matches!(fixture.objects.list(&anonymous, &request).await, Err(Error::AccessDenied)));
+    assert!(matches!(fixture.objects.list_versions(&anonymous, &versions_of("")).await, Err(Error::AccessDenied)));
     let missing = ListObjects { bucket: "milk".into(), ..request.clone() };
-    assert!(matches!(scene.objects.list(&scene.caller, &missing).await, Err(Error::NoSuchBucket(_))));
+    assert!(matches!(fixture.objects.list(&fixture.caller, &missing).await, Err(Error::NoSuchBucket(_))));
     let none = ListObjects { max: 0, ..request };
-    assert!(scene.objects.list(&scene.caller, &none).await.unwrap().next.is_none());
+    assert!(fixture.objects.list(&fixture.caller, &none).await.unwrap().next.is_none());
 }

@@ -1,19 +1,19 @@
-//! Pins, and what a power cut would find after a removal.
+//! Pins, and the order of syncs and removals before a power cut.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::blobs::testing::{State, VolatileStore};
+use crate::blobs::testing::{VolatileState, VolatileStore};
 use crate::objects::acl::AclChoice;
 use crate::objects::buckets::testing::new_caller;
-use crate::objects::commit::testing::{BUCKET, bytes, incoming, put_of};
+use crate::objects::commit::testing::{BUCKET, bytes, put_of, upload_body};
 use crate::objects::complete::CompleteUpload;
 use crate::objects::get::VersionSpec;
 use crate::objects::uploads::testing::{PART_MIN, address, complete_of, create_of, settings};
 use crate::objects::{Caller, ObjectsConfig};
 
-/// Longer than a batch of removals gathers.
+/// Longer than the batching delay of removals.
 const LATER: Duration = Duration::from_secs(3);
 
 #[test]
@@ -21,22 +21,22 @@ fn a_manifest_is_pinned_until_its_last_reader_is_gone() {
     let pins = Pins::default();
     let (manifest, upload) = (VersionId([1; 16]), UploadId([2; 16]));
     let (first, second) = (pins.pin(manifest, Some(upload)), pins.pin(manifest, None));
-    assert!(pins.holds(&manifest) && pins.holds_upload(&upload));
+    assert!(pins.is_pinned(&manifest) && pins.is_upload_pinned(&upload));
     drop(first);
-    assert!(pins.holds(&manifest) && !pins.holds_upload(&upload));
+    assert!(pins.is_pinned(&manifest) && !pins.is_upload_pinned(&upload));
     drop(second);
-    assert!(!pins.holds(&manifest));
+    assert!(!pins.is_pinned(&manifest));
     assert!(pins.readers.lock().manifests.is_empty());
 }
 
-/// A bucket on a store that may lose its power.
-struct Shop {
+/// A bucket on a store that may lose unsynced writes.
+struct PowerCutFixture {
     store: Arc<VolatileStore>,
     objects: Arc<Objects>,
     owner: Caller,
 }
 
-impl Shop {
+impl PowerCutFixture {
     async fn new(durable: bool) -> Self {
         let store = VolatileStore::new(durable);
         let objects = Objects::new(store.gateway().await, ObjectsConfig { alone: true, ..settings() });
@@ -54,12 +54,12 @@ impl Shop {
         self.objects.delete(&self.owner, BUCKET, &key, &VersionSpec::Current, None).await.unwrap();
     }
 
-    /// An object of two parts at the key of uploads, with a third part that is not listed.
+    /// Completes an object of two parts, with a third part that is not listed.
     async fn put_in_parts(&self) {
         let upload = self.objects.create_upload(&self.owner, create_of("key")).await.unwrap().0.text();
         let mut parts = Vec::new();
         for number in 1..=3 {
-            let body = incoming(&bytes(number.into(), PART_MIN as usize));
+            let body = upload_body(&bytes(number.into(), PART_MIN as usize));
             parts.push(self.objects.put_part(&self.owner, &address(&upload, number), body).await.unwrap().part);
         }
         let listed: Vec<_> = parts[..2].iter().collect();
@@ -67,78 +67,82 @@ impl Shop {
         self.objects.complete(&self.owner, request).await.unwrap();
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> VolatileState {
         self.store.state()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_is_not_removed_before_the_head_that_replaced_it_is_synced() {
-    let shop = Shop::new(false).await;
-    shop.put(1).await;
-    shop.put(2).await;
-    assert_eq!((shop.state().barriers, shop.store.blobs().await), (0, 2), "the answer does not wait");
+    let fixture = PowerCutFixture::new(false).await;
+    fixture.put(1).await;
+    fixture.put(2).await;
+    assert_eq!((fixture.state().barriers, fixture.store.blobs().await), (0, 2), "a put does not wait for the sync");
     tokio::time::sleep(LATER).await;
-    assert_eq!((shop.state().removed_too_early, shop.store.blobs().await), (0, 1));
-    shop.delete().await;
-    assert_eq!(shop.store.blobs().await, 1, "nor does that of a delete");
+    assert_eq!((fixture.state().removed_too_early, fixture.store.blobs().await), (0, 1));
+    fixture.delete().await;
+    assert_eq!(fixture.store.blobs().await, 1, "a delete does not wait for the sync");
     tokio::time::sleep(LATER).await;
-    assert_eq!((shop.state().removed_too_early, shop.store.blobs().await), (0, 0));
-    shop.put_in_parts().await;
-    shop.delete().await;
+    assert_eq!((fixture.state().removed_too_early, fixture.store.blobs().await), (0, 0));
+    fixture.put_in_parts().await;
+    fixture.delete().await;
     tokio::time::sleep(LATER).await;
-    assert_eq!((shop.state().removed_too_early, shop.store.blobs().await), (0, 0), "nor are parts");
+    assert_eq!(
+        (fixture.state().removed_too_early, fixture.store.blobs().await),
+        (0, 0),
+        "parts are removed after the sync too"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_removals_share_a_sync() {
-    let shop = Shop::new(false).await;
+    let fixture = PowerCutFixture::new(false).await;
     for seed in 0..50 {
-        shop.put(seed).await;
+        fixture.put(seed).await;
     }
     tokio::time::sleep(LATER).await;
-    assert_eq!((shop.store.blobs().await, shop.state().barriers), (1, 1));
+    assert_eq!((fixture.store.blobs().await, fixture.state().barriers), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_answers_wait_for_the_disk_nothing_waits_again() {
-    let shop = Shop::new(true).await;
-    shop.put(1).await;
-    shop.put(2).await;
-    assert_eq!(shop.store.blobs().await, 1);
-    shop.delete().await;
-    assert_eq!(shop.store.blobs().await, 0);
-    shop.put_in_parts().await;
-    assert_eq!(shop.store.blobs().await, 2, "the part that was not listed");
-    assert_eq!((shop.state().removed_too_early, shop.state().barriers), (0, 0));
+async fn durable_answers_need_no_second_sync() {
+    let fixture = PowerCutFixture::new(true).await;
+    fixture.put(1).await;
+    fixture.put(2).await;
+    assert_eq!(fixture.store.blobs().await, 1);
+    fixture.delete().await;
+    assert_eq!(fixture.store.blobs().await, 0);
+    fixture.put_in_parts().await;
+    assert_eq!(fixture.store.blobs().await, 2, "the part that was not listed");
+    assert_eq!((fixture.state().removed_too_early, fixture.state().barriers), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweeper_waits_for_the_disk_however_the_server_was_started() {
+async fn the_sweeper_syncs_before_it_removes_in_every_durability() {
     for durable in [true, false] {
-        let shop = Shop::new(durable).await;
-        let upload = shop.objects.create_upload(&shop.owner, create_of("key")).await.unwrap().0;
-        let body = incoming(&bytes(1, 5_000));
-        shop.objects.put_part(&shop.owner, &address(&upload.text(), 1), body).await.unwrap();
-        let open = shop.objects.read_upload(upload).await.unwrap().unwrap();
-        shop.objects.swap_upload(&open, larder_model::objects::UploadState::Aborted).await.unwrap().unwrap();
-        let before = shop.state();
+        let fixture = PowerCutFixture::new(durable).await;
+        let upload = fixture.objects.create_upload(&fixture.owner, create_of("key")).await.unwrap().0;
+        let body = upload_body(&bytes(1, 5_000));
+        fixture.objects.put_part(&fixture.owner, &address(&upload.text(), 1), body).await.unwrap();
+        let open = fixture.objects.read_upload(upload).await.unwrap().unwrap();
+        fixture.objects.cas_upload_state(&open, larder_model::objects::UploadState::Aborted).await.unwrap().unwrap();
+        let before = fixture.state();
         assert_eq!((before.removed, before.barriers), (0, 0));
-        assert_eq!(shop.objects.sweep().await.unwrap().failed, 0);
-        let after = shop.state();
-        assert_eq!((after.removed_too_early, shop.store.blobs().await), (0, 0));
+        assert_eq!(fixture.objects.sweep().await.unwrap().failed, 0);
+        let after = fixture.state();
+        assert_eq!((after.removed_too_early, fixture.store.blobs().await), (0, 0));
         assert!(after.barriers > 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_removed_when_the_sync_fails() {
-    let shop = Shop::new(false).await;
-    shop.put(1).await;
-    shop.store.fail_syncs();
-    shop.put(2).await;
+    let fixture = PowerCutFixture::new(false).await;
+    fixture.put(1).await;
+    fixture.store.fail_syncs();
+    fixture.put(2).await;
     tokio::time::sleep(LATER).await;
-    let swept = shop.objects.sweep().await.unwrap();
-    assert_eq!((swept.blobs, shop.state().removed, shop.store.blobs().await), (0, 0, 2));
-    assert!(swept.failed > 0 && shop.state().barriers > 1);
+    let swept = fixture.objects.sweep().await.unwrap();
+    assert_eq!((swept.blobs, fixture.state().removed, fixture.store.blobs().await), (0, 0, 2));
+    assert!(swept.failed > 0 && fixture.state().barriers > 1);
 }

@@ -1,4 +1,4 @@
-//! The sweeper's view of blobs that belong to S3 objects: the versions of their key name them, or do not.
+//! The sweeper's view of blobs of S3 objects: whether a version of their key references them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -9,60 +9,66 @@ use larder_model::objects::{Part, UploadId, UploadState};
 use larder_model::rows::Micros;
 use larder_store::{Partition, Table};
 
-use super::named::Wanted;
-use crate::Rule;
-use crate::blobs::sweep::{BlobNames, Look, OwnedBlob};
+use super::references::SweepCandidates;
+use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::objects::{Error, Objects, Result};
 
-/// How long a part that replaced another one has to be there before the other one's bytes go: longer than an upload takes to be
-/// completed.
+/// Time after which the bytes of a replaced part may go: longer than any completion takes.
 const REPLACED_MICROS: Micros = 60 * 60 * 1_000_000;
 
 #[async_trait]
-impl BlobNames for Objects {
-    fn owns(&self, table: Table) -> bool {
+impl BlobReferences for Objects {
+    fn owns_table(&self, table: Table) -> bool {
         table == Table::Heads
     }
 
-    /// Always: versions move between the head and their own rows, and only behind the fence they are looked at while they rest.
+    /// Always: versions move between the head and their own rows, and a scan is exact only after the fence.
     fn is_fenced(&self) -> bool {
-        self.gateway.rule(Rule::FenceSweeper)
+        true
     }
 
-    async fn unnamed(&self, key: &Partition, blobs: Vec<OwnedBlob>, look: Look) -> crate::Result<Vec<OwnedBlob>> {
-        let blobs = if look == Look::First { self.without_alive(blobs).await.map_err(in_gateway)? } else { blobs };
-        let wanted = Wanted {
+    async fn unnamed(
+        &self,
+        key: &Partition,
+        blobs: Vec<OwnedBlob>,
+        phase: SweepPhase,
+    ) -> crate::Result<Vec<OwnedBlob>> {
+        let blobs = if phase == SweepPhase::Unfenced {
+            self.without_live_uploads(blobs).await.map_err(into_gateway_error)?
+        } else {
+            blobs
+        };
+        let candidates = SweepCandidates {
             blobs: blobs.iter().map(|blob| blob.id).collect(),
             uploads: blobs.iter().filter_map(upload_of).collect(),
-            ..Wanted::default()
+            ..SweepCandidates::default()
         };
-        if wanted.is_found() {
+        if candidates.all_referenced() {
             return Ok(Vec::new());
         }
-        let left = match look {
-            Look::First => self.unnamed_once(key, &wanted).await,
-            Look::Fenced => self.unnamed_now(key, &wanted).await,
+        let left = match phase {
+            SweepPhase::Unfenced => self.find_unreferenced(key, &candidates).await,
+            SweepPhase::Fenced => self.find_unreferenced_stable(key, &candidates).await,
         };
-        let left = left.map_err(in_gateway)?;
+        let left = left.map_err(into_gateway_error)?;
         let is_left = |blob: &OwnedBlob| left.blobs.contains(&blob.id);
         Ok(blobs.into_iter().filter(is_left).collect())
     }
 
-    async fn touch_head(&self, key: &Partition) -> crate::Result<()> {
+    async fn fence_head(&self, key: &Partition) -> crate::Result<()> {
         let damaged = || crate::Error::Damaged("the name of a key's head".into());
-        let (bucket, name) = key.of_head().ok_or_else(damaged)?;
-        self.touch(bucket, &name).await.map(drop).map_err(in_gateway)
+        let (bucket, name) = key.head_bucket_and_key().ok_or_else(damaged)?;
+        self.fence_head(bucket, &name).await.map(drop).map_err(into_gateway_error)
     }
 
-    fn is_read(&self, blob: &OwnedBlob) -> bool {
-        let read = upload_of(blob).is_some_and(|upload| self.pins.holds_upload(&upload));
-        read && self.gateway.rule(Rule::PinReaders)
+    fn has_readers(&self, blob: &OwnedBlob) -> bool {
+        upload_of(blob).is_some_and(|upload| self.pins.is_upload_pinned(&upload))
     }
 }
 
 impl Objects {
-    /// The blobs, but not those of uploads that have not ended: these are the uploads', unless their part was replaced.
-    async fn without_alive(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
+    /// The blobs without those of live uploads. A blob of a replaced part remains in the result.
+    async fn without_live_uploads(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
         let mut uploads: HashMap<UploadId, BlobUse> = HashMap::new();
         let mut left = Vec::with_capacity(blobs.len());
         for blob in blobs {
@@ -81,7 +87,7 @@ impl Objects {
         Ok(left)
     }
 
-    /// Reads once what an upload uses: a key has up to ten thousand blobs of one.
+    /// Reads once which blobs an upload uses: a key may have ten thousand blobs of one.
     async fn blob_use(&self, upload: UploadId) -> Result<BlobUse> {
         Ok(match self.read_upload(upload).await?.map(|head| head.upload.state) {
             Some(UploadState::Open) => BlobUse::OfParts {
@@ -96,7 +102,7 @@ impl Objects {
 
 /// The blobs that an upload uses.
 enum BlobUse {
-    /// It is open: all but those of parts that were replaced before this moment. Nobody who completes it has seen them.
+    /// It is open: all but those of parts replaced before this moment. No running completion has seen those.
     OfParts { parts: BTreeMap<u16, Part>, replaced_before: Micros },
     /// It is being completed.
     All,
@@ -116,7 +122,7 @@ impl BlobUse {
     }
 }
 
-/// The upload whose part a blob was, and the part's number: its owner's row is both.
+/// The upload and the number of the part a blob belongs to, from its owner row.
 fn part_of(blob: &OwnedBlob) -> Option<(UploadId, u16)> {
     let (id, number) = blob.row.split_at_checked(16)?;
     Some((UploadId(id.try_into().ok()?), u16::from_be_bytes(number.try_into().ok()?)))
@@ -126,8 +132,8 @@ fn upload_of(blob: &OwnedBlob) -> Option<UploadId> {
     part_of(blob).map(|(upload, _)| upload)
 }
 
-/// An error in the words of the sweeper.
-fn in_gateway(error: Error) -> crate::Error {
+/// Maps an error to one of the gateway.
+fn into_gateway_error(error: Error) -> crate::Error {
     match error {
         Error::Gateway(error) => error,
         other => crate::Error::Internal(other.to_string()),

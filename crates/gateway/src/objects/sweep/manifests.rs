@@ -1,25 +1,24 @@
-//! Manifests that no version names.
+//! Sweep of manifests that no version references.
 
 use std::collections::HashSet;
 
 use larder_model::objects::{ManifestOwner, UploadState, VersionId};
 use larder_store::{Partition, ReadQuery, Table};
 
-use super::named::Wanted;
-use super::{Sweep, id_of};
-use crate::Rule;
+use super::references::SweepCandidates;
+use super::{SweepReport, id_of};
 use crate::objects::{Objects, Result};
 
 impl Objects {
-    /// Looks at every manifest.
-    pub(super) async fn sweep_manifests(&self, done: &mut Sweep) -> Result<()> {
+    /// Sweeps every manifest.
+    pub(super) async fn sweep_manifests(&self, report: &mut SweepReport) -> Result<()> {
         let mut after = None;
         loop {
             let page = self.partitions(Table::Manifests, after).await?;
             for partition in page.partitions {
                 match self.sweep_manifest(partition).await {
-                    Ok(removed) => done.rows += u64::from(removed),
-                    Err(error) => done.fails("the manifest of an object", &error),
+                    Ok(removed) => report.rows += u64::from(removed),
+                    Err(error) => report.record_failure("the manifest of an object", &error),
                 }
             }
             after = page.next;
@@ -29,31 +28,32 @@ impl Objects {
         }
     }
 
-    /// Removes the rows of a manifest that nobody names. Its blobs have owners of their own.
+    /// Removes the rows of an unreferenced manifest. Its blobs have owners of their own.
     async fn sweep_manifest(&self, partition: Partition) -> Result<bool> {
         let manifest = VersionId(id_of(&partition)?);
         let page = self.gateway.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };
         if !row.name.is_empty() {
-            return Err(crate::Error::Damaged("a manifest does not say whose it is".into()).into());
+            return Err(crate::Error::Damaged("a manifest has no owner row".into()).into());
         }
         let owner = ManifestOwner::decode(row.value)?;
+        // Race: a running completion writes the manifest before the head that references it.
         if self.is_completing(&owner, manifest).await? {
             return Ok(false);
         }
         let key = Partition::head(owner.bucket, &owner.key);
-        let wanted = Wanted { manifests: HashSet::from([manifest]), ..Wanted::default() };
-        let mut left = self.unnamed_once(&key, &wanted).await?;
-        if !left.is_found() && self.gateway.rule(Rule::FenceSweeper) {
-            // Who still completes this version reads the head, then its upload, and finds that it is not completing any more.
-            self.touch(owner.bucket, &owner.key).await?;
-            left = self.unnamed_now(&key, &wanted).await?;
+        let candidates = SweepCandidates { manifests: HashSet::from([manifest]), ..SweepCandidates::default() };
+        let mut left = self.find_unreferenced(&key, &candidates).await?;
+        if !left.all_referenced() {
+            // Race: a writer that still completes this version reads the head, then its upload, and finds it no
+            // longer completing.
+            self.fence_head(owner.bucket, &owner.key).await?;
+            left = self.find_unreferenced_stable(&key, &candidates).await?;
         }
-        let read = self.gateway.rule(Rule::PinReaders) && self.pins.holds(&manifest);
-        if left.is_found() || read {
+        if left.all_referenced() || self.pins.is_pinned(&manifest) {
             return Ok(false);
         }
-        self.clear(partition).await?;
+        self.clear_partition(partition).await?;
         Ok(true)
     }
 

@@ -5,21 +5,20 @@ use larder_model::content::BlobId;
 use larder_model::objects::{BucketId, Part, Upload, UploadId, UploadState, VersionId};
 use larder_model::rows::{Change, Row};
 use larder_store::memory::MemoryStore;
-use larder_store::{Batch, BlobOwner, Blobs as _, Durability, Level, ReadQuery, Store as _};
+use larder_store::{Batch, BlobOwner, Blobs as _, ConsistencyLevel, Durability, ReadQuery, Store as _};
 
 use super::*;
-use crate::Rules;
 use crate::objects::acl::AclChoice;
-use crate::objects::buckets::testing::{BEGIN, World, new_caller};
+use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller};
 use crate::objects::upload_head::UploadHead;
 
-async fn world() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
-    let world = World::new();
-    let objects = world.gateway(Rules::default()).await;
+async fn stores() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
+    let stores = S3TestStore::new();
+    let objects = stores.gateway().await;
     let caller = new_caller(&objects, "ann").await;
     objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     let id = objects.bucket("bucket").await.unwrap().id;
-    (Arc::clone(&world.store), objects, id)
+    (Arc::clone(&stores.store), objects, id)
 }
 
 async fn write_blob(store: &MemoryStore, id: u8, partition: Partition, row: &[u8]) {
@@ -37,7 +36,7 @@ async fn write_row(store: &MemoryStore, objects: &Objects, partition: Partition,
     let row =
         Row { name: Bytes::copy_from_slice(name), value: Bytes::from_static(b"\x01"), stamp: BEGIN, expires: None };
     let batch = Batch::of(partition, vec![Change::Put(row)]);
-    store.apply(batch, &objects.gateway.own(Level::Quorum)).await.unwrap();
+    store.apply(batch, &objects.gateway.internal_options(ConsistencyLevel::Quorum)).await.unwrap();
 }
 
 async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadState) -> UploadId {
@@ -60,8 +59,8 @@ async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadS
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_go_that_nobody_names_and_that_no_living_upload_has() {
-    let (store, objects, bucket) = world().await;
+async fn unreferenced_blobs_without_a_live_upload_are_swept() {
+    let (store, objects, bucket) = stores().await;
     let key = Partition::head(bucket, b"k");
     let alive = upload(&objects, bucket, 1, UploadState::Open).await;
     let ended = upload(&objects, bucket, 2, UploadState::Aborted).await;
@@ -70,16 +69,16 @@ async fn bytes_go_that_nobody_names_and_that_no_living_upload_has() {
     write_blob(&store, 2, key.clone(), &part(alive)).await;
     write_blob(&store, 3, key.clone(), &part(ended)).await;
     write_blob(&store, 4, key, &part(UploadId([9; 16]))).await;
-    write_blob(&store, 5, Partition::own(Table::Objects, "kv"), b"row").await;
+    write_blob(&store, 5, Partition::new(Table::Objects, "kv"), b"row").await;
     let swept = objects.sweep().await.unwrap();
-    assert_eq!(swept, Sweep { blobs: 3, ..Sweep::default() });
+    assert_eq!(swept, SweepReport { blobs: 3, ..SweepReport::default() });
     assert_eq!(left(&store).await, [2, 5], "that of the open upload, and what is not S3's");
-    assert_eq!(objects.sweep().await.unwrap(), Sweep::default());
+    assert_eq!(objects.sweep().await.unwrap(), SweepReport::default());
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_of_a_replaced_part_once_stayed_until_the_upload_ended() {
-    let (store, objects, bucket) = world().await;
+async fn blobs_of_replaced_parts_are_swept_before_the_upload_ends() {
+    let (store, objects, bucket) = stores().await;
     let alive = upload(&objects, bucket, 1, UploadState::Open).await;
     for id in [1, 2] {
         write_blob(&store, id, Partition::head(bucket, b"k"), &[&alive.0[..], &[0, 1]].concat()).await;
@@ -88,17 +87,17 @@ async fn bytes_of_a_replaced_part_once_stayed_until_the_upload_ended() {
     let now = objects.gateway.now();
     let part =
         |modified| Part { number: 1, md5: [0; 16], length: 5, blob: Some(BlobId([2; 24])), modified, checksum: None };
-    // Who completes the upload now may have read the part that was there before.
+    // A completion that runs now may have read the earlier part.
     objects.write_part(alive, &part(now), BEGIN + 1).await.unwrap();
-    assert_eq!(objects.sweep().await.unwrap(), Sweep::default());
+    assert_eq!(objects.sweep().await.unwrap(), SweepReport::default());
     objects.write_part(alive, &part(now - hours(2)), BEGIN + 2).await.unwrap();
-    assert_eq!(objects.sweep().await.unwrap(), Sweep { blobs: 1, ..Sweep::default() });
+    assert_eq!(objects.sweep().await.unwrap(), SweepReport { blobs: 1, ..SweepReport::default() });
     assert_eq!(left(&store).await, [2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn uploads_of_buckets_that_are_gone_end_and_their_parts_with_them() {
-    let (store, objects, bucket) = world().await;
+async fn uploads_of_deleted_buckets_are_aborted_with_their_parts() {
+    let (store, objects, bucket) = stores().await;
     let gone = BucketId([7; 16]);
     let (lost, kept) =
         (upload(&objects, gone, 1, UploadState::Open).await, upload(&objects, bucket, 2, UploadState::Open).await);
@@ -107,22 +106,22 @@ async fn uploads_of_buckets_that_are_gone_end_and_their_parts_with_them() {
         write_row(&store, &objects, Partition::parts(id), &[0, 1]).await;
     }
     let swept = objects.sweep().await.unwrap();
-    assert_eq!(swept, Sweep { uploads: 1, rows: 2, ..Sweep::default() });
+    assert_eq!(swept, SweepReport { uploads: 1, rows: 2, ..SweepReport::default() });
     assert_eq!(objects.read_upload(lost).await.unwrap().unwrap().upload.state, UploadState::Aborted);
     for (id, rows) in [(lost, 0), (kept, 1), (ended, 0), (UploadId([9; 16]), 0)] {
-        let options = objects.gateway.own(Level::Quorum);
+        let options = objects.gateway.internal_options(ConsistencyLevel::Quorum);
         let page = store.read(&Partition::parts(id), &ReadQuery::all(10), &options).await.unwrap();
         assert_eq!(page.rows.len(), rows);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_counted_and_does_not_keep_the_rest() {
-    let (store, objects, bucket) = world().await;
-    write_row(&store, &objects, Partition::own(Table::Parts, "odd"), &[0, 1]).await;
+async fn a_failed_item_is_counted_and_the_sweep_goes_on() {
+    let (store, objects, bucket) = stores().await;
+    write_row(&store, &objects, Partition::new(Table::Parts, "odd"), &[0, 1]).await;
     write_row(&store, &objects, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
     write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, 1).0).await;
     let swept = objects.sweep().await.unwrap();
-    assert_eq!(swept, Sweep { blobs: 1, failed: 2, ..Sweep::default() });
+    assert_eq!(swept, SweepReport { blobs: 1, failed: 2, ..SweepReport::default() });
     assert_eq!(left(&store).await, [0; 0]);
 }

@@ -1,4 +1,4 @@
-//! A bucket whose parts may be small, and gateways whose calls of the store can be stopped one by one.
+//! Test support for uploads: a bucket with small parts, and a gateway whose store calls a trap can pause or break.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -9,65 +9,60 @@ use bytes::Bytes;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, Change, Clock, Durability, EngineLimits, Head, Level, Micros, Options, Page, Partition, PartitionPage,
-    ReadQuery, Stamp, Store, Swap, Table,
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, Durability, EngineLimits, HeadWrite, Micros, Partition,
+    PartitionPage, ReadQuery, RowPage, Stamp, Store, Table,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::super::buckets::testing::{BEGIN, World, new_caller};
-use super::super::commit::testing::{BUCKET, Desk, incoming};
-use super::super::complete::{CompleteUpload, Completed, ListedPart};
-use super::super::parts::{ListParts, PartAddress, PartsPage};
-use super::super::put::{About, WriteConditions};
+use super::super::buckets::testing::{PausedClock, S3TestStore, new_caller};
+use super::super::commit::testing::{BUCKET, BucketFixture, upload_body};
+use super::super::complete::{CompleteUpload, CompletedUpload, ListedPart};
+use super::super::parts::{ListParts, PartAddress, UploadPartsPage};
+use super::super::put::{ObjectMetadata, WriteConditions};
 use super::super::upload_head::UploadHead;
 use super::super::{Caller, Objects, ObjectsConfig, Result};
 use super::CreateUpload;
 use crate::objects::acl::AclChoice;
-use crate::{Config, Gateway, Ports, Rules};
+use crate::{Config, Gateway, GatewayPorts};
 
 /// The key of most tests.
 pub(in crate::objects) const KEY: &str = "key";
-/// What is kept from small parts in tests.
+/// The minimum part size in tests.
 pub(in crate::objects) const PART_MIN: u64 = 10;
 
 pub(in crate::objects) fn settings() -> ObjectsConfig {
     ObjectsConfig { part_bytes_min: PART_MIN, object_bytes_max: 100_000_000, alone: false, ..ObjectsConfig::default() }
 }
 
-/// A bucket over a store in memory, and its gateway, whose calls can be stopped.
-pub(in crate::objects) struct Bench {
-    pub(in crate::objects) desk: Desk,
-    /// A gateway of its own over the same store.
+/// A bucket, and a second gateway with traps over the same store.
+pub(in crate::objects) struct UploadSetup {
+    pub(in crate::objects) fixture: BucketFixture,
+    /// The gateway with traps.
     pub(in crate::objects) slow: Arc<Objects>,
-    /// Its way to the store.
-    pub(in crate::objects) gate: Arc<Gate>,
+    /// The store of that gateway.
+    pub(in crate::objects) gate: Arc<TrapStore>,
 }
 
-impl Bench {
+impl UploadSetup {
     pub(in crate::objects) async fn new() -> Self {
-        Self::with(Rules::default()).await
-    }
-
-    pub(in crate::objects) async fn with(rules: Rules) -> Self {
-        let (start, world) = (Instant::now(), World::new());
-        let objects = world.gateway_of(rules, settings()).await;
+        let (start, stores) = (Instant::now(), S3TestStore::new());
+        let objects = stores.gateway_of(settings()).await;
         let owner = new_caller(&objects, "owner").await;
         objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
-        let gate = Arc::new(Gate::over(Arc::clone(&world.store)));
-        let ports = Ports {
+        let gate = Arc::new(TrapStore::over(Arc::clone(&stores.store)));
+        let ports = GatewayPorts {
             store: Arc::clone(&gate) as _,
-            blobs: Arc::clone(&world.store) as _,
-            clock: Arc::new(TestClock(start)),
+            blobs: Arc::clone(&stores.store) as _,
+            clock: Arc::new(PausedClock(start)),
             actor: 1000,
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
-            rules,
         };
         let config = Config { node: "slow".into(), alone: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());
         slow.bucket(BUCKET).await.unwrap();
-        Self { desk: Desk { world, objects, owner }, slow, gate }
+        Self { fixture: BucketFixture { stores, objects, owner }, slow, gate }
     }
 
     pub(in crate::objects) async fn begin(&self) -> String {
@@ -75,40 +70,40 @@ impl Bench {
     }
 
     pub(in crate::objects) async fn begin_at(&self, key: &str) -> UploadId {
-        self.desk.objects.create_upload(&self.desk.owner, create_of(key)).await.unwrap().0
+        self.fixture.objects.create_upload(&self.fixture.owner, create_of(key)).await.unwrap().0
     }
 
     pub(in crate::objects) async fn part(&self, upload: &str, number: u16, body: &Bytes) -> Part {
-        put_part(&self.desk.objects, &self.desk.owner, upload, number, body).await.unwrap()
+        put_part(&self.fixture.objects, &self.fixture.owner, upload, number, body).await.unwrap()
     }
 
-    pub(in crate::objects) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<PartsPage> {
-        self.desk.objects.list_parts(&self.desk.owner, &parts_of(upload, after, max)).await
+    pub(in crate::objects) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<UploadPartsPage> {
+        self.fixture.objects.list_parts(&self.fixture.owner, &parts_of(upload, after, max)).await
     }
 
-    pub(in crate::objects) async fn complete(&self, upload: &str, parts: &[&Part]) -> Result<Completed> {
-        self.desk.objects.complete(&self.desk.owner, complete_of(upload, parts)).await
+    pub(in crate::objects) async fn complete(&self, upload: &str, parts: &[&Part]) -> Result<CompletedUpload> {
+        self.fixture.objects.complete(&self.fixture.owner, complete_of(upload, parts)).await
     }
 
     pub(in crate::objects) async fn abort(&self, upload: &str) -> Result<()> {
-        self.desk.objects.abort(&self.desk.owner, BUCKET, &Bytes::from_static(KEY.as_bytes()), upload, None).await
+        self.fixture.objects.abort(&self.fixture.owner, BUCKET, &Bytes::from_static(KEY.as_bytes()), upload, None).await
     }
 
     pub(in crate::objects) async fn upload(&self, upload: &str) -> Option<UploadHead> {
-        self.desk.objects.read_upload(UploadId::from_text(upload).unwrap()).await.unwrap()
+        self.fixture.objects.read_upload(UploadId::from_text(upload).unwrap()).await.unwrap()
     }
 
     pub(in crate::objects) async fn state(&self, upload: &str) -> Option<UploadState> {
         self.upload(upload).await.map(|head| head.upload.state)
     }
 
-    /// How many partitions of a table have rows.
+    /// Number of partitions of a table with rows.
     pub(in crate::objects) async fn partitions(&self, table: Table) -> usize {
-        let options = self.desk.objects.gateway.own(Level::Quorum);
-        let page = self.desk.world.store.partitions(table, None, 1000, &options).await.unwrap();
+        let options = self.fixture.objects.gateway.internal_options(ConsistencyLevel::Quorum);
+        let page = self.fixture.stores.store.partitions(table, None, 1000, &options).await.unwrap();
         let mut count = 0;
         for partition in page.partitions {
-            let rows = self.desk.world.store.read(&partition, &ReadQuery::all(1), &options).await.unwrap();
+            let rows = self.fixture.stores.store.read(&partition, &ReadQuery::all(1), &options).await.unwrap();
             count += usize::from(!rows.rows.is_empty());
         }
         count
@@ -117,7 +112,7 @@ impl Bench {
 
 pub(in crate::objects) fn create_of(key: &str) -> CreateUpload {
     let key = Bytes::copy_from_slice(key.as_bytes());
-    CreateUpload { bucket: BUCKET.into(), key, about: About::default(), checksum: None }
+    CreateUpload { bucket: BUCKET.into(), key, metadata: ObjectMetadata::default(), checksum: None }
 }
 
 pub(in crate::objects) fn address(upload: &str, number: u16) -> PartAddress {
@@ -131,7 +126,7 @@ pub(in crate::objects) async fn put_part(
     number: u16,
     body: &Bytes,
 ) -> Result<Part> {
-    objects.put_part(caller, &address(upload, number), incoming(body)).await.map(|stored| stored.part)
+    objects.put_part(caller, &address(upload, number), upload_body(body)).await.map(|stored| stored.part)
 }
 
 pub(in crate::objects) fn parts_of(upload: &str, after: u32, max: usize) -> ListParts {
@@ -155,49 +150,37 @@ pub(in crate::objects) fn listed(part: &Part) -> ListedPart {
     ListedPart { number: part.number.into(), etag, checksum: None }
 }
 
-struct TestClock(Instant);
-
-impl Clock for TestClock {
-    fn now(&self) -> Micros {
-        BEGIN + self.0.elapsed().as_micros() as u64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed() + Duration::from_secs(1)
-    }
-}
-
-/// What happens to the call that a gate was set for.
+/// The effect of a trap on its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::objects) enum Trap {
-    /// It waits until the gate is opened, and then is carried out, however late.
+    /// The call waits until the trap opens, and is then carried out, however late.
     Stop,
-    /// It is carried out, but the answer is lost.
+    /// The call is carried out, and its answer is lost.
     LoseAnswer,
 }
 
-/// A way to a store on which one call meets a trap.
-pub(in crate::objects) struct Gate {
+/// A store in which one call meets a trap.
+pub(in crate::objects) struct TrapStore {
     inner: Arc<MemoryStore>,
     trap: parking_lot::Mutex<Trap>,
-    /// Calls until the trap; below zero there is none.
+    /// Calls until the trap; none below zero.
     left: AtomicI64,
     reached: Notify,
     opened: Notify,
     reads: AtomicUsize,
-    disk: parking_lot::Mutex<Disk>,
+    disk: parking_lot::Mutex<TrapDisk>,
 }
 
-/// How the disk behind a gate is.
+/// The state of the simulated disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disk {
+enum TrapDisk {
     Well,
-    /// The next head is seen by readers, and nothing gets to disk from then on.
+    /// Readers see the next head, and no write reaches the disk from then on.
     Stopping,
     Still,
 }
 
-impl Gate {
+impl TrapStore {
     fn over(inner: Arc<MemoryStore>) -> Self {
         Self {
             inner,
@@ -206,27 +189,27 @@ impl Gate {
             reached: Notify::new(),
             opened: Notify::new(),
             reads: AtomicUsize::new(0),
-            disk: parking_lot::Mutex::new(Disk::Well),
+            disk: parking_lot::Mutex::new(TrapDisk::Well),
         }
     }
 
-    /// Lets the disk stand still from the next swap on: readers see it, its writer does not hear of it.
+    /// Stops the disk at the next compare-and-set: readers see it, its writer gets no answer.
     pub(in crate::objects) fn stop_disk(&self) {
-        *self.disk.lock() = Disk::Stopping;
+        *self.disk.lock() = TrapDisk::Stopping;
     }
 
-    /// Whether a write waits for the disk in vain.
-    fn stands_still(&self, options: &Options) -> bool {
-        options.durability > Durability::Buffered && *self.disk.lock() == Disk::Still
+    /// Whether a write waits for a stopped disk.
+    fn stands_still(&self, options: &CallOptions) -> bool {
+        options.durability > Durability::Buffered && *self.disk.lock() == TrapDisk::Still
     }
 
-    /// The call after so many others meets the trap.
+    /// Sets a trap for the call after this many others.
     pub(in crate::objects) fn set(&self, trap: Trap, after: usize) {
         *self.trap.lock() = trap;
         self.left.store(after as i64, Ordering::SeqCst);
     }
 
-    /// Takes the trap away; whether nothing had met it.
+    /// Removes the trap; returns whether no call had met it.
     pub(in crate::objects) fn clear(&self) -> bool {
         self.left.swap(-1, Ordering::SeqCst) >= 0
     }
@@ -236,18 +219,18 @@ impl Gate {
         self.reached.notified().await;
     }
 
-    /// Lets the call that waits go on.
+    /// Resumes the waiting call.
     pub(in crate::objects) fn open(&self) {
         self.opened.notify_one();
     }
 
-    /// Reads until now.
+    /// Number of reads so far.
     pub(in crate::objects) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
     }
 
-    /// The options of a call that may have waited, and whether its answer is to be lost.
-    async fn pass(&self, options: &Options) -> (Options, bool) {
+    /// Waits at the trap; returns the call's options, and whether to lose its answer.
+    async fn pass(&self, options: &CallOptions) -> (CallOptions, bool) {
         let deadline = || Instant::now() + Duration::from_secs(5);
         if self.left.fetch_sub(1, Ordering::SeqCst) != 0 {
             return (*options, false);
@@ -257,7 +240,7 @@ impl Gate {
         if !lose {
             self.opened.notified().await;
         }
-        (Options { deadline: deadline(), ..*options }, lose)
+        (CallOptions { deadline: deadline(), ..*options }, lose)
     }
 }
 
@@ -267,14 +250,19 @@ fn answered<T>(lost: bool, answer: larder_store::Result<T>) -> larder_store::Res
 }
 
 #[async_trait]
-impl Store for Gate {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> larder_store::Result<Page> {
+impl Store for TrapStore {
+    async fn read(
+        &self,
+        partition: &Partition,
+        query: &ReadQuery,
+        options: &CallOptions,
+    ) -> larder_store::Result<RowPage> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         let (options, lost) = self.pass(options).await;
         answered(lost, self.inner.read(partition, query, &options).await)
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> larder_store::Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> larder_store::Result<()> {
         let (options, lost) = self.pass(options).await;
         if self.stands_still(&options) {
             return answered(true, Ok(()));
@@ -286,16 +274,16 @@ impl Store for Gate {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> larder_store::Result<Swap> {
+        options: &CallOptions,
+    ) -> larder_store::Result<CasResult> {
         let (options, mut lost) = self.pass(options).await;
         if self.stands_still(&options) {
-            return answered(true, Ok(Swap::Applied));
+            return answered(true, Ok(CasResult::Applied));
         }
-        if *self.disk.lock() == Disk::Stopping {
-            *self.disk.lock() = Disk::Still;
+        if *self.disk.lock() == TrapDisk::Stopping {
+            *self.disk.lock() = TrapDisk::Still;
             lost = true;
         }
         answered(lost, self.inner.apply_if(partition, expected, head, changes, &options).await)
@@ -306,12 +294,12 @@ impl Store for Gate {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> larder_store::Result<PartitionPage> {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> larder_store::Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> larder_store::Result<Micros> {
         self.inner.now(options).await
     }
 

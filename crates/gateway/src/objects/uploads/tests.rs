@@ -1,13 +1,13 @@
-//! Uploads begin, and are listed while they are alive.
+//! Uploads: begin and list.
 
 use larder_model::hash::id64;
 use larder_model::objects::UploadState;
 
 use super::super::buckets::testing::new_caller;
 use super::super::commit::testing::{BUCKET, run};
-use super::super::list::Listed;
+use super::super::list::KeyOrPrefix;
 use super::super::{Caller, Error};
-use super::testing::{Bench, create_of};
+use super::testing::{UploadSetup, create_of};
 use super::*;
 
 fn query(prefix: &'static str, delimiter: &'static str, max: usize) -> ListUploads {
@@ -21,18 +21,18 @@ fn query(prefix: &'static str, delimiter: &'static str, max: usize) -> ListUploa
     ListUploads { objects, upload: None }
 }
 
-/// A line as text: a prefix, or a key with its upload.
-type Line = (Bytes, Option<UploadId>);
+/// A line: a prefix, or a key with its upload.
+type UploadLine = (Bytes, Option<UploadId>);
 
-/// Every page, one after another.
-async fn all(bench: &Bench, mut query: ListUploads) -> Vec<Line> {
+/// The lines of all pages.
+async fn all(setup: &UploadSetup, mut query: ListUploads) -> Vec<UploadLine> {
     let mut lines = Vec::new();
     for _ in 0..1000 {
-        let (page, upload) = bench.desk.objects.list_uploads(&bench.desk.owner, &query).await.unwrap();
+        let (page, upload) = setup.fixture.objects.list_uploads(&setup.fixture.owner, &query).await.unwrap();
         assert!(page.lines.len() <= query.objects.max);
         lines.extend(page.lines.into_iter().map(|line| match line {
-            Listed::Key(key, (id, _)) => (key, Some(id)),
-            Listed::Prefix(prefix) => (prefix, None),
+            KeyOrPrefix::Key(key, (id, _)) => (key, Some(id)),
+            KeyOrPrefix::Prefix(prefix) => (prefix, None),
         }));
         let Some(next) = page.next else { return lines };
         query.objects.after = next;
@@ -41,9 +41,9 @@ async fn all(bench: &Bench, mut query: ListUploads) -> Vec<Line> {
     panic!("the listing does not end");
 }
 
-/// The same from all uploads there are.
-fn model(uploads: &[(&str, UploadId)], prefix: &str, delimiter: &str) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+/// The expected lines, from all uploads.
+fn model(uploads: &[(&str, UploadId)], prefix: &str, delimiter: &str) -> Vec<UploadLine> {
+    let mut lines: Vec<UploadLine> = Vec::new();
     for (key, id) in uploads {
         let Some(rest) = key.strip_prefix(prefix) else { continue };
         let cut = if delimiter.is_empty() { None } else { rest.find(delimiter) };
@@ -59,18 +59,18 @@ fn model(uploads: &[(&str, UploadId)], prefix: &str, delimiter: &str) -> Vec<Lin
 }
 
 #[test]
-fn pages_of_uploads_are_what_a_model_says() {
+fn pages_of_uploads_match_a_model() {
     run(async {
-        let bench = Bench::new().await;
+        let setup = UploadSetup::new().await;
         let keys = ["a", "a/b", "a/b/c", "a/c", "aa", "b/", "b/x", "b/y", "c"];
         let mut uploads = Vec::new();
         for at in 0..40_u64 {
             let key = keys[(id64(&[&at.to_be_bytes()]) % keys.len() as u64) as usize];
-            let id = bench.begin_at(key).await;
-            // Ended ones are not listed.
+            let id = setup.begin_at(key).await;
+            // Ended uploads are not listed.
             if at % 7 == 0 {
-                let head = bench.desk.objects.read_upload(id).await.unwrap().unwrap();
-                assert!(bench.desk.objects.give_up_upload(head).await.unwrap());
+                let head = setup.fixture.objects.read_upload(id).await.unwrap().unwrap();
+                assert!(setup.fixture.objects.abort_upload(head).await.unwrap());
             } else {
                 uploads.push((key, id));
             }
@@ -79,42 +79,42 @@ fn pages_of_uploads_are_what_a_model_says() {
         for prefix in ["", "a", "a/", "b/", "z"] {
             for delimiter in ["", "/", "b"] {
                 for max in [1, 2, 3, 7, 1000] {
-                    let lines = all(&bench, query(prefix, delimiter, max)).await;
+                    let lines = all(&setup, query(prefix, delimiter, max)).await;
                     assert_eq!(lines, model(&uploads, prefix, delimiter), "{prefix:?} {delimiter:?} {max}");
                 }
             }
         }
-        let (none, next) = bench.desk.objects.list_uploads(&bench.desk.owner, &query("", "", 0)).await.unwrap();
+        let (none, next) = setup.fixture.objects.list_uploads(&setup.fixture.owner, &query("", "", 0)).await.unwrap();
         assert!(none.lines.is_empty() && none.next.is_none() && next.is_none());
     });
 }
 
 #[test]
-fn markers_leave_out_what_is_before_them() {
+fn markers_skip_earlier_uploads() {
     run(async {
-        let bench = Bench::new().await;
-        let (first, second, third) = (bench.begin_at("k").await, bench.begin_at("k").await, bench.begin_at("l").await);
-        let behind = |upload| {
-            let mut behind = query("", "", 10);
-            behind.objects.after = Bytes::from_static(b"k");
-            behind.upload = upload;
-            behind
+        let setup = UploadSetup::new().await;
+        let (first, second, third) = (setup.begin_at("k").await, setup.begin_at("k").await, setup.begin_at("l").await);
+        let after_marker = |upload| {
+            let mut after_marker = query("", "", 10);
+            after_marker.objects.after = Bytes::from_static(b"k");
+            after_marker.upload = upload;
+            after_marker
         };
-        let ids = |lines: Vec<Line>| lines.into_iter().filter_map(|(_, id)| id).collect::<Vec<_>>();
-        assert_eq!(ids(all(&bench, query("", "", 10)).await), [first, second, third]);
-        assert_eq!(ids(all(&bench, behind(None)).await), [third]);
-        assert_eq!(ids(all(&bench, behind(Some(first))).await), [second, third]);
-        let mut without_key = behind(Some(first));
+        let ids = |lines: Vec<UploadLine>| lines.into_iter().filter_map(|(_, id)| id).collect::<Vec<_>>();
+        assert_eq!(ids(all(&setup, query("", "", 10)).await), [first, second, third]);
+        assert_eq!(ids(all(&setup, after_marker(None)).await), [third]);
+        assert_eq!(ids(all(&setup, after_marker(Some(first))).await), [second, third]);
+        let mut without_key = after_marker(Some(first));
         without_key.objects.after = Bytes::new();
-        assert_eq!(ids(all(&bench, without_key).await), [first, second, third], "an upload marker needs a key marker");
+        assert_eq!(ids(all(&setup, without_key).await), [first, second, third], "an upload marker needs a key marker");
     });
 }
 
 #[test]
-fn an_upload_says_who_began_it_and_when_it_is_given_up() {
+fn an_upload_has_its_initiator_and_abort_date() {
     run(async {
-        let bench = Bench::new().await;
-        let objects = &bench.desk.objects;
+        let setup = UploadSetup::new().await;
+        let objects = &setup.fixture.objects;
         let rule = larder_model::objects::lifecycle::LifecycleRule {
             id: "old".into(),
             enabled: true,
@@ -126,8 +126,8 @@ fn an_upload_says_who_began_it_and_when_it_is_given_up() {
             bucket.lifecycle = Some(lifecycle.clone());
             Ok(())
         };
-        objects.configure(&bench.desk.owner, BUCKET, "s3:PutLifecycleConfiguration", change).await.unwrap();
-        let (id, date) = objects.create_upload(&bench.desk.owner, create_of("k")).await.unwrap();
+        objects.configure(&setup.fixture.owner, BUCKET, "s3:PutLifecycleConfiguration", change).await.unwrap();
+        let (id, date) = objects.create_upload(&setup.fixture.owner, create_of("k")).await.unwrap();
         let (when, rule) = date.unwrap();
         let head = objects.read_upload(id).await.unwrap().unwrap();
         assert_eq!(rule, "old");
@@ -135,27 +135,30 @@ fn an_upload_says_who_began_it_and_when_it_is_given_up() {
             when >= head.upload.initiated + 2 * 86_400_000_000 && when <= head.upload.initiated + 3 * 86_400_000_000
         );
         assert_eq!(head.upload.state, UploadState::Open);
-        assert_eq!((&*head.upload.initiator, &*head.upload.owner), (bench.desk.owner.id(), bench.desk.owner.id()));
+        assert_eq!(
+            (&*head.upload.initiator, &*head.upload.owner),
+            (setup.fixture.owner.id(), setup.fixture.owner.id())
+        );
     });
 }
 
 #[test]
-fn strangers_begin_and_list_nothing() {
+fn uploads_need_permission() {
     run(async {
-        let bench = Bench::new().await;
-        let stranger = new_caller(&bench.desk.objects, "stranger").await;
+        let setup = UploadSetup::new().await;
+        let stranger = new_caller(&setup.fixture.objects, "stranger").await;
         for caller in [stranger, Caller::default()] {
-            let refused = bench.desk.objects.create_upload(&caller, create_of("k")).await;
+            let refused = setup.fixture.objects.create_upload(&caller, create_of("k")).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
-            let refused = bench.desk.objects.list_uploads(&caller, &query("", "", 1)).await;
+            let refused = setup.fixture.objects.list_uploads(&caller, &query("", "", 1)).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
         }
         let mut nowhere = create_of("k");
         nowhere.bucket = "nowhere".into();
-        let refused = bench.desk.objects.create_upload(&bench.desk.owner, nowhere).await;
+        let refused = setup.fixture.objects.create_upload(&setup.fixture.owner, nowhere).await;
         assert!(matches!(refused, Err(Error::NoSuchBucket(_))));
         let long = create_of(&"k".repeat(1025));
-        let refused = bench.desk.objects.create_upload(&bench.desk.owner, long).await;
+        let refused = setup.fixture.objects.create_upload(&setup.fixture.owner, long).await;
         assert!(matches!(refused, Err(Error::KeyTooLong(1025))));
     });
 }

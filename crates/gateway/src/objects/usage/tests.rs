@@ -1,21 +1,20 @@
-//! Usage, over a store in memory.
+//! Usage, over a memory store.
 
 use std::time::Duration;
 
-use super::super::buckets::testing::{BEGIN, World, new_caller, version, write_versions};
+use super::super::buckets::testing::{BEGIN, S3TestStore, new_caller, version, write_versions};
 use super::*;
-use crate::Rules;
 use crate::objects::acl::AclChoice;
 
-fn counts(count: u64, bytes_in: u64) -> Counts {
-    Counts { count, bytes_in, ..Counts::default() }
+fn counts(count: u64, bytes_in: u64) -> UsageCounts {
+    UsageCounts { count, bytes_in, ..UsageCounts::default() }
 }
 
-/// Node, begin and, by operation, requests and bytes received.
-type Shown<'a> = (&'a str, Micros, Vec<(&'a str, u64, u64)>);
+/// Node, start and, by operation, requests and bytes received.
+type ShownSample<'a> = (&'a str, Micros, Vec<(&'a str, u64, u64)>);
 
-fn samples(found: &[Sample]) -> Vec<Shown<'_>> {
-    fn sample(one: &Sample) -> Shown<'_> {
+fn samples(found: &[UsageSample]) -> Vec<ShownSample<'_>> {
+    fn sample(one: &UsageSample) -> ShownSample<'_> {
         let operations = one.operations.iter().map(|(name, counts)| (name.as_str(), counts.count, counts.bytes_in));
         (one.node.as_str(), one.start, operations.collect())
     }
@@ -24,8 +23,8 @@ fn samples(found: &[Sample]) -> Vec<Shown<'_>> {
 
 #[tokio::test(start_paused = true)]
 async fn counts_of_all_processes_add_up_by_node_and_hour() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let hour = BEGIN / HOUR * HOUR;
     one.count_usage("K", "KeyWrite", counts(1, 10));
     one.count_usage("K", "KeyRead", counts(1, 0));
@@ -48,9 +47,9 @@ async fn counts_of_all_processes_add_up_by_node_and_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hours_are_apart_and_forgotten_once_written() {
-    let world = World::new();
-    let objects = world.gateway(Rules::default()).await;
+async fn hours_stay_apart_and_leave_memory_once_written() {
+    let stores = S3TestStore::new();
+    let objects = stores.gateway().await;
     let first = BEGIN / HOUR * HOUR;
     for _ in 0..5 {
         objects.count_usage("K", "KeyRead", counts(1, 0));
@@ -69,9 +68,9 @@ async fn hours_are_apart_and_forgotten_once_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stored_is_counted_without_what_is_deleted() {
-    let world = World::new();
-    let objects = world.gateway(Rules::default()).await;
+async fn storage_counts_no_deleted_objects() {
+    let stores = S3TestStore::new();
+    let objects = stores.gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     for (caller, name) in [(&foo, "tea"), (&foo, "milk"), (&bar, "zoo")] {
         objects.create_bucket(caller, name, AclChoice::Private, None).await.unwrap();
@@ -88,20 +87,20 @@ async fn what_is_stored_is_counted_without_what_is_deleted() {
 }
 
 #[test]
-fn row_names_come_back_and_sort_by_hour() {
-    let counted = |hour, node: &str, operation: &str| Counted {
+fn row_names_round_trip_and_sort_by_hour() {
+    let counted = |hour, node: &str, operation: &str| UsageRowKey {
         hour,
         node: node.into(),
         actor: 0x0100_0000_0000_00ff,
         operation: operation.into(),
     };
     let all = [counted(1, "z\0", "A"), counted(2, "", ""), counted(2, "larder@127.0.0.1", "KeyRead")];
-    let names: Vec<_> = all.iter().map(Counted::row_name).collect();
+    let names: Vec<_> = all.iter().map(UsageRowKey::row_name).collect();
     assert!(names.is_sorted());
     for (counted, name) in all.iter().zip(names) {
-        assert_eq!(Counted::of_row_name(&name).as_ref(), Ok(counted));
+        assert_eq!(UsageRowKey::of_row_name(&name).as_ref(), Ok(counted));
         for end in 0..8 {
-            assert!(Counted::of_row_name(&name[..end]).is_err());
+            assert!(UsageRowKey::of_row_name(&name[..end]).is_err());
         }
     }
     assert_eq!(decode(&encode(&counts(1, 2))), Ok(counts(1, 2)));

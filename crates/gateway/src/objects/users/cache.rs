@@ -1,4 +1,4 @@
-//! What was read of users a moment ago.
+//! A cache of recently read users.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,79 +7,79 @@ use std::time::Duration;
 use larder_model::objects::User;
 use parking_lot::Mutex;
 
-/// How long what was read holds.
-const HOLDS: Duration = Duration::from_secs(2);
-/// Most things remembered at once.
-const KEPT_MAX: usize = 10_000;
+/// Lifetime of an entry.
+const TTL: Duration = Duration::from_secs(2);
+/// Most entries.
+const ENTRIES_MAX: usize = 10_000;
 
-/// Users by access key id and their names by canonical id, each with the time it was asked for.
+/// Users by access key id and their names by canonical id, each with the time of the lookup.
 #[derive(Debug, Default)]
 pub struct UserCache {
-    pub(super) keys: Recent<Arc<User>>,
-    pub(super) names: Recent<String>,
+    pub(super) keys: TimedCache<Arc<User>>,
+    pub(super) names: TimedCache<String>,
 }
 
 impl UserCache {
-    /// Forgets all: a user was changed, or may have been.
+    /// Clears the cache: a user was changed, or may have been.
     pub(super) fn clear(&self) {
         self.keys.clear();
         self.names.clear();
     }
 }
 
-/// Things by name, each with the time it was asked for.
+/// Values by name, each with the time of the lookup.
 #[derive(Debug)]
-pub(super) struct Recent<T>(Mutex<Kept<T>>);
+pub(super) struct TimedCache<T>(Mutex<CacheEntries<T>>);
 
 #[derive(Debug)]
-struct Kept<T> {
-    things: HashMap<String, (Duration, T)>,
-    /// How often all was forgotten.
+struct CacheEntries<T> {
+    values: HashMap<String, (Duration, T)>,
+    /// Number of clears.
     cleared: u64,
 }
 
-/// Proof of when something was asked for.
+/// The time and cache generation of a miss.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct CacheMiss {
     at: Duration,
     cleared: u64,
 }
 
-impl<T> Default for Recent<T> {
+impl<T> Default for TimedCache<T> {
     fn default() -> Self {
-        Self(Mutex::new(Kept { things: HashMap::new(), cleared: 0 }))
+        Self(Mutex::new(CacheEntries { values: HashMap::new(), cleared: 0 }))
     }
 }
 
-impl<T: Clone> Recent<T> {
-    /// What is remembered at `now`; or else proof that it was asked for now, to [`Self::keep`] the answer with.
-    pub(super) fn find(&self, name: &str, now: Duration) -> Result<T, Asked> {
-        let kept = self.0.lock();
-        match kept.things.get(name) {
-            Some((at, thing)) if now.saturating_sub(*at) < HOLDS => Ok(thing.clone()),
-            _ => Err(Asked { at: now, cleared: kept.cleared }),
+impl<T: Clone> TimedCache<T> {
+    /// The cached value at `now`; otherwise a token to [`Self::insert`] the value read.
+    pub(super) fn get(&self, name: &str, now: Duration) -> Result<T, CacheMiss> {
+        let entries = self.0.lock();
+        match entries.values.get(name) {
+            Some((at, value)) if now.saturating_sub(*at) < TTL => Ok(value.clone()),
+            _ => Err(CacheMiss { at: now, cleared: entries.cleared }),
         }
     }
 
-    /// Remembers an answer, unless all was forgotten since it was asked for: it may have been read before that.
-    pub(super) fn keep(&self, name: &str, asked: Asked, thing: T) {
-        let mut kept = self.0.lock();
-        if kept.cleared != asked.cleared {
+    /// Caches a value. Race: not if the cache was cleared since the miss, as the value may predate the change.
+    pub(super) fn insert(&self, name: &str, miss: CacheMiss, value: T) {
+        let mut entries = self.0.lock();
+        if entries.cleared != miss.cleared {
             return;
         }
-        if kept.things.len() >= KEPT_MAX {
-            kept.things.retain(|_, (at, _)| asked.at.saturating_sub(*at) < HOLDS);
+        if entries.values.len() >= ENTRIES_MAX {
+            entries.values.retain(|_, (at, _)| miss.at.saturating_sub(*at) < TTL);
         }
-        if kept.things.len() >= KEPT_MAX {
-            kept.things.clear();
+        if entries.values.len() >= ENTRIES_MAX {
+            entries.values.clear();
         }
-        kept.things.insert(name.to_owned(), (asked.at, thing));
+        entries.values.insert(name.to_owned(), (miss.at, value));
     }
 
     fn clear(&self) {
-        let mut kept = self.0.lock();
-        kept.things.clear();
-        kept.cleared += 1;
+        let mut entries = self.0.lock();
+        entries.values.clear();
+        entries.cleared += 1;
     }
 }
 
@@ -87,35 +87,35 @@ impl<T: Clone> Recent<T> {
 mod tests {
     use super::*;
 
-    fn asked(recent: &Recent<u32>, name: &str, now: u64) -> Asked {
-        recent.find(name, Duration::from_millis(now)).unwrap_err()
+    fn miss(cache: &TimedCache<u32>, name: &str, now: u64) -> CacheMiss {
+        cache.get(name, Duration::from_millis(now)).unwrap_err()
     }
 
     #[test]
-    fn what_was_read_holds_for_two_seconds() {
-        let recent = Recent::default();
-        recent.keep("a", asked(&recent, "a", 1000), 7);
-        assert_eq!(recent.find("a", Duration::from_millis(2999)).ok(), Some(7));
-        assert_eq!(recent.find("b", Duration::from_millis(1000)).ok(), None);
-        assert_eq!(recent.find("a", Duration::from_millis(3000)).ok(), None);
+    fn an_entry_lives_for_two_seconds() {
+        let cache = TimedCache::default();
+        cache.insert("a", miss(&cache, "a", 1000), 7);
+        assert_eq!(cache.get("a", Duration::from_millis(2999)).ok(), Some(7));
+        assert_eq!(cache.get("b", Duration::from_millis(1000)).ok(), None);
+        assert_eq!(cache.get("a", Duration::from_millis(3000)).ok(), None);
     }
 
     #[test]
-    fn an_answer_from_before_a_change_is_not_kept() {
-        let recent = Recent::default();
-        let before = asked(&recent, "a", 0);
-        recent.clear();
-        recent.keep("a", before, 7);
-        assert_eq!(recent.find("a", Duration::ZERO).ok(), None);
+    fn a_value_read_before_a_change_is_not_cached() {
+        let cache = TimedCache::default();
+        let before = miss(&cache, "a", 0);
+        cache.clear();
+        cache.insert("a", before, 7);
+        assert_eq!(cache.get("a", Duration::ZERO).ok(), None);
     }
 
     #[test]
-    fn it_does_not_grow_without_bound() {
-        let recent = Recent::default();
-        for at in 0..3 * KEPT_MAX {
+    fn the_cache_is_bounded() {
+        let cache = TimedCache::default();
+        for at in 0..3 * ENTRIES_MAX {
             let name = at.to_string();
-            recent.keep(&name, asked(&recent, &name, 0), 7);
-            assert!(recent.0.lock().things.len() <= KEPT_MAX);
+            cache.insert(&name, miss(&cache, &name, 0), 7);
+            assert!(cache.0.lock().values.len() <= ENTRIES_MAX);
         }
     }
 }

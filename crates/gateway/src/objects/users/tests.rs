@@ -1,8 +1,7 @@
-//! Users, over a store in memory.
+//! Users, over a memory store.
 
-use super::super::buckets::testing::{World, caller};
+use super::super::buckets::testing::{S3TestStore, caller};
 use super::*;
-use crate::Rules;
 use crate::objects::acl::AclChoice;
 
 fn key(id: &str, secret: &str) -> Option<(String, String)> {
@@ -11,8 +10,8 @@ fn key(id: &str, secret: &str) -> Option<(String, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn users_are_found_by_all_their_names() {
-    let world = World::new();
-    let objects = world.gateway(Rules::default()).await;
+    let stores = S3TestStore::new();
+    let objects = stores.gateway().await;
     let made = objects.create_user("foo@example.com", "Foo", false, None).await.unwrap();
     assert_eq!((made.key_id.len(), made.secret.len(), made.id.len()), (20, 40, 64));
     assert_eq!((made.display_name.as_str(), made.enabled, made.admin), ("foo", true, false));
@@ -27,8 +26,8 @@ async fn users_are_found_by_all_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_taken_or_malformed_is_refused() {
-    let objects = World::new().gateway(Rules::default()).await;
+async fn taken_and_malformed_users_are_refused() {
+    let objects = S3TestStore::new().gateway().await;
     objects.create_user("a@b", "A", false, key("key/+ ü", "s")).await.unwrap();
     assert!(matches!(objects.create_user("a@b", "B", false, None).await, Err(Error::UserExists)));
     for (email, name, key) in [
@@ -46,9 +45,9 @@ async fn what_is_taken_or_malformed_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_hold_at_once_here_and_in_two_seconds_elsewhere() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn user_changes_hold_at_once_here_and_elsewhere_in_two_seconds() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let made = one.create_user("foo@example.com", "Foo", false, None).await.unwrap();
     assert_eq!(two.user_of_key(&made.key_id).await.unwrap(), made);
     one.user_of_key(&made.key_id).await.unwrap();
@@ -76,7 +75,7 @@ async fn changes_hold_at_once_here_and_in_two_seconds_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn users_are_listed_in_pages_and_removed() {
-    let objects = World::new().gateway(Rules::default()).await;
+    let objects = S3TestStore::new().gateway().await;
     for at in 0..25 {
         objects.create_user(&format!("u{at}@example.com"), "U", false, None).await.unwrap();
     }
@@ -103,8 +102,8 @@ async fn users_are_listed_in_pages_and_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_creators_of_one_address_one_wins() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     for round in 0..20 {
         let email = format!("u{round}@example.com");
         let (a, b) = tokio::join!(one.create_user(&email, "A", false, None), two.create_user(&email, "B", false, None));
@@ -114,9 +113,9 @@ async fn of_two_creators_of_one_address_one_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_one_admin_however_many_start() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn concurrent_starts_create_one_admin() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let (a, b) = tokio::join!(one.ensure_admin(None), two.ensure_admin(None));
     let ((admin, made), (other, made_too)) = (a.unwrap(), b.unwrap());
     assert_eq!(admin, other);
@@ -139,7 +138,7 @@ async fn there_is_one_admin_however_many_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_removed_admin_is_made_anew_even_if_its_address_was_taken() {
-    let objects = World::new().gateway(Rules::default()).await;
+    let objects = S3TestStore::new().gateway().await;
     let (first, made) = objects.ensure_admin(key("FIRST", "s")).await.unwrap();
     assert!(made);
     objects.delete_user("FIRST").await.unwrap();
@@ -150,9 +149,9 @@ async fn a_removed_admin_is_made_anew_even_if_its_address_was_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_creators_is_served() {
-    let world = World::new();
-    let (one, two) = (world.gateway(Rules::default()).await, world.gateway(Rules::default()).await);
+async fn many_concurrent_creates_succeed() {
+    let stores = S3TestStore::new();
+    let (one, two) = (stores.gateway().await, stores.gateway().await);
     let admin = caller(&one.ensure_admin(None).await.unwrap().0);
     let mut crowd = tokio::task::JoinSet::new();
     for at in 0..200 {
@@ -169,8 +168,8 @@ async fn a_crowd_of_creators_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_long_for_a_name_names_nobody() {
-    let objects = World::new().gateway(Rules::default()).await;
+async fn overlong_names_find_no_user() {
+    let objects = S3TestStore::new().gateway().await;
     let long = "k".repeat(100_000);
     assert!(matches!(objects.user_of_key(&long).await, Err(Error::UnknownKey(_))));
     assert_eq!(objects.user_of_id(&long).await.unwrap(), None);

@@ -1,67 +1,65 @@
-//! Schedules drawn from seeds: clients of gateways on both sides of a network, over nodes that die, come back, are cut off and
-//! lose hints, and that are repaired before they forget what was deleted.
+//! Schedules drawn from seeds: clients of gateways on both sides of a network, over nodes that die, return, are cut off and
+//! lose hints, and that are repaired before they purge tombstones.
 //!
-//! Promised, whatever happens: an acknowledged write is there at the end unless somebody who saw it went on to write; what an
-//! acknowledged writer replaced or deleted does not come back; nothing appears that was never sent; all gateways show the same;
-//! what an acknowledged write left is listed, and nothing is listed that nobody may have left.
+//! Promises under any faults: an acknowledged write is readable at the end unless a client that saw it wrote again; a value
+//! that an acknowledged write replaced or deleted does not return; no value appears that was never sent; all gateways show the
+//! same; keys with an acknowledged value are listed, and no key is listed that cannot have a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_gateway::{Rule, Rules};
-use larder_store::replicas::{Setup, Weather};
+use larder_store::replicas::{ClusterSetup, NetworkFaults};
 
-use super::ring::{Care, Ring};
-use crate::random::{Dice, first, schedules};
-use crate::world::{Shown, run};
+use super::ring::{SimRing, WriteStrictness};
+use crate::random::{ScheduleRng, first, schedules};
+use crate::world::{ShownObject, run};
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 const CLIENTS: usize = 3;
 const NODES: usize = 3;
 const STEPS: usize = 50;
 const SCHEDULES: u64 = 100;
-/// Schedules in which the lack of a rule must show.
+/// Schedules within which a missing repair must be found.
 const FINDS: u64 = 200;
-/// How long tombstones are kept here; a write is not under way for so long.
+/// Lifetime of tombstones here; no write is in flight for so long.
 const GC_GRACE_MS: u64 = 90_000;
 
-/// What happened to one key.
+/// Writes to one key and their fates.
 #[derive(Default)]
-struct Record {
+struct WalkRecord {
     sent: BTreeSet<String>,
     acknowledged: BTreeSet<String>,
-    /// Seen by somebody who then sent a write.
+    /// Values seen by a client that then sent a write.
     may_be_gone: BTreeSet<String>,
-    /// Seen by somebody whose write was acknowledged.
+    /// Values seen by a client whose write was acknowledged.
     must_be_gone: BTreeSet<String>,
-    /// Whether a write was sent of which nobody knows what became of it.
-    unsure: bool,
+    /// Whether a write of unknown outcome was sent.
+    has_unknown_outcome: bool,
 }
 
-/// What is not as it should be.
-#[derive(Debug, Clone, Copy, Default)]
-struct Laws {
-    rules: Rules,
-    /// Nodes forget what was deleted though nobody repairs.
-    careless: bool,
+/// Whether the operator repairs the nodes before they purge tombstones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WalkRepair {
+    InTime,
+    Never,
 }
 
-/// One schedule under way.
-struct Walk {
-    laws: Laws,
-    ring: Ring,
-    dice: Dice,
-    records: BTreeMap<&'static str, Record>,
-    seen: Vec<BTreeMap<&'static str, Shown>>,
+/// A running schedule.
+struct ReplicaWalk {
+    repair: WalkRepair,
+    ring: SimRing,
+    dice: ScheduleRng,
+    records: BTreeMap<&'static str, WalkRecord>,
+    seen: Vec<BTreeMap<&'static str, ShownObject>>,
     log: Vec<String>,
 }
 
 #[test]
-fn whatever_nodes_do_nothing_is_lost_and_nothing_comes_back() {
+fn random_node_failures_lose_nothing_and_bring_nothing_back() {
     let (mut acknowledged, mut siblings) = (0, 0);
     for seed in first()..first() + schedules(SCHEDULES) {
         let mut log = Vec::new();
-        match run(schedule(seed, Laws::default(), &mut log)) {
+        match run(schedule(seed, WalkRepair::InTime, &mut log)) {
             Ok((writes, several)) => {
                 acknowledged += writes;
                 siblings += several;
@@ -73,44 +71,34 @@ fn whatever_nodes_do_nothing_is_lost_and_nothing_comes_back() {
 }
 
 #[test]
-fn a_write_that_a_hint_alone_kept_was_once_acknowledged_and_lost() {
-    assert!(run(schedule(5_743, Laws::default(), &mut Vec::new())).is_ok());
+fn without_repairs_purged_tombstones_bring_values_back() {
+    let is_found = (0..FINDS).any(|seed| run(schedule(seed, WalkRepair::Never, &mut Vec::new())).is_err());
+    assert!(is_found, "no schedule finds the missing repairs");
 }
 
-#[test]
-fn a_walk_finds_what_lacks_a_rule() {
-    let careless = Laws { careless: true, ..Laws::default() };
-    let without = [Rule::IssueBeforeSend, Rule::SameStampStepDown];
-    let all = without.map(|rule| Laws { rules: Rules::without(rule), ..Laws::default() });
-    for laws in all.into_iter().chain([careless]) {
-        let is_found = (0..FINDS).any(|seed| run(schedule(seed, laws, &mut Vec::new())).is_err());
-        assert!(is_found, "{laws:?} seems to be as good");
-    }
-}
-
-async fn schedule(seed: u64, laws: Laws, log: &mut Vec<String>) -> Result<(usize, usize), String> {
-    let mut dice = Dice(seed);
+async fn schedule(seed: u64, repair: WalkRepair, log: &mut Vec<String>) -> Result<(usize, usize), String> {
+    let mut dice = ScheduleRng(seed);
     let sides: &[usize] = [&[0, 1][..], &[0, 0, 1], &[0, 1, 1]][dice.below(3)];
-    let ring = Ring::new(seed, laws.rules, Setup::default(), sides).await;
+    let ring = SimRing::new(seed, ClusterSetup::default(), sides).await;
     ring.add_type("sib", "{}").await;
-    for gate in &ring.gates {
+    for gate in &ring.members {
         gate.clock.set_skew(dice.below(480_000) as i64 - 240_000);
     }
-    ring.replicas.set_weather(Weather {
+    ring.replicas.set_network_faults(NetworkFaults {
         delay_ms_max: dice.below(40) as u64,
         lose_per_mille: [0, 10, 60][dice.below(3)],
         stop_per_mille: [0, 20][dice.below(2)],
         hints_lost_per_mille: [0, 300, 1000][dice.below(3)],
         hint_ms_max: dice.below(20_000) as u64,
-        swaps_torn_per_mille: 0,
+        cas_torn_per_mille: 0,
     });
-    let records = KEYS.map(|key| (key, Record::default())).into();
-    let mut walk = Walk { laws, ring, dice, records, seen: vec![BTreeMap::new(); CLIENTS], log: Vec::new() };
+    let records = KEYS.map(|key| (key, WalkRecord::default())).into();
+    let mut walk = ReplicaWalk { repair, ring, dice, records, seen: vec![BTreeMap::new(); CLIENTS], log: Vec::new() };
     for _ in 0..STEPS {
         walk.step().await;
     }
-    walk.ring.replicas.set_weather(Weather::calm());
-    walk.mend().await;
+    walk.ring.replicas.set_network_faults(NetworkFaults::none());
+    walk.repair_all().await;
     let end = walk.check().await;
     *log = walk.log;
     end?;
@@ -118,22 +106,22 @@ async fn schedule(seed: u64, laws: Laws, log: &mut Vec<String>) -> Result<(usize
     Ok((walk.records.values().map(|record| record.acknowledged.len()).sum(), several.count()))
 }
 
-impl Walk {
-    /// Something happens to the nodes, or a client does something, or two do at once.
+impl ReplicaWalk {
+    /// One failure of nodes, or one operation of a client, or two at once.
     async fn step(&mut self) {
         match self.dice.below(12) {
-            0 | 1 => self.disturb().await,
-            2 if self.dice.below(5) == 0 => self.forget().await,
-            2 | 3 => self.look().await,
-            4 => self.remove().await,
-            5 => self.two().await,
-            _ => self.one().await,
+            0 | 1 => self.inject_failure().await,
+            2 if self.dice.below(5) == 0 => self.purge_tombstones().await,
+            2 | 3 => self.read_key().await,
+            4 => self.delete_key().await,
+            5 => self.put_twice().await,
+            _ => self.put_once().await,
         }
         let pause = [0, 0, 50, 3_000][self.dice.below(4)];
-        self.ring.pass(pause).await;
+        self.ring.advance(pause).await;
     }
 
-    async fn disturb(&mut self) {
+    async fn inject_failure(&mut self) {
         let (node, replicas) = (self.dice.below(NODES), self.ring.replicas.clone());
         let what = match self.dice.below(9) {
             0 | 1 => {
@@ -158,7 +146,7 @@ impl Walk {
                 "hints are lost".into()
             }
             _ => {
-                let (at, skew) = (self.dice.below(self.ring.gates.len()), self.dice.below(480_000) as i64 - 240_000);
+                let (at, skew) = (self.dice.below(self.ring.members.len()), self.dice.below(480_000) as i64 - 240_000);
                 let done = self.ring.restart(at, skew, false).await;
                 format!("gateway {at} starts again: {}", done.is_ok())
             }
@@ -166,34 +154,34 @@ impl Walk {
         self.log.push(what);
     }
 
-    /// An operator repairs in time, and nodes forget what was deleted long ago.
-    async fn forget(&mut self) {
-        if !self.laws.careless {
-            self.mend().await;
+    /// The operator repairs in time, then nodes purge old tombstones.
+    async fn purge_tombstones(&mut self) {
+        if self.repair == WalkRepair::InTime {
+            self.repair_all().await;
         }
-        self.ring.pass(GC_GRACE_MS + 1_000).await;
+        self.ring.advance(GC_GRACE_MS + 1_000).await;
         for node in 0..NODES {
             self.ring.replicas.purge(node, std::time::Duration::from_millis(GC_GRACE_MS));
         }
-        self.log.push("tombstones are forgotten".into());
+        self.log.push("tombstones are purged".into());
     }
 
-    /// All nodes are up, reach each other and know the same.
-    async fn mend(&mut self) {
+    /// Restarts, reconnects and repairs all nodes.
+    async fn repair_all(&mut self) {
         let replicas = &self.ring.replicas;
         (0..NODES).for_each(|node| replicas.revive(node));
         replicas.heal();
-        self.ring.pass(60_000).await;
+        self.ring.advance(60_000).await;
         replicas.deliver_hints();
         replicas.repair();
-        self.log.push("mended".into());
+        self.log.push("repaired".into());
     }
 
     fn draw(&mut self) -> (usize, usize, &'static str) {
-        (self.dice.below(CLIENTS), self.dice.below(self.ring.gates.len()), KEYS[self.dice.below(KEYS.len())])
+        (self.dice.below(CLIENTS), self.dice.below(self.ring.members.len()), KEYS[self.dice.below(KEYS.len())])
     }
 
-    async fn look(&mut self) {
+    async fn read_key(&mut self) {
         let (client, at, key) = self.draw();
         let shown = self.ring.read(at, "sib", key).await;
         self.log.push(format!("client {client} reads {key} via {at}: {:?}", shown.as_ref().map(|shown| &shown.texts)));
@@ -202,54 +190,54 @@ impl Walk {
         }
     }
 
-    async fn remove(&mut self) {
+    async fn delete_key(&mut self) {
         let (client, at, key) = self.draw();
         let known = self.seen[client].get(key).cloned().unwrap_or_default();
         let record = self.records.entry(key).or_default();
         match known.context {
             Some(_) => record.may_be_gone.extend(known.texts.iter().cloned()),
-            // Without a context it deletes what it reads, which may be anything sent so far.
+            // Without a context it deletes what it reads, which may be any value sent so far.
             None => record.may_be_gone.extend(record.sent.iter().cloned()),
         }
         let done = self.ring.delete(at, "sib", key, known.context.as_ref()).await;
-        self.log.push(format!("client {client} deletes {key} via {at} knowing {:?}: {done:?}", known.texts));
+        self.log.push(format!("client {client} deletes {key} via {at} after reading {:?}: {done:?}", known.texts));
         if done.is_ok() && known.context.is_some() {
             record.must_be_gone.extend(known.texts);
         }
-        record.unsure |= done.is_err();
+        record.has_unknown_outcome |= done.is_err();
     }
 
-    async fn one(&mut self) {
+    async fn put_once(&mut self) {
         let (client, at, key) = self.draw();
         let basis = self.basis(client, key);
-        let care = if self.dice.below(3) == 0 { Care::Strict } else { Care::Sloppy };
+        let strictness = if self.dice.below(3) == 0 { WriteStrictness::Strict } else { WriteStrictness::Sloppy };
         let text = self.text(key, &basis);
-        let done = self.ring.put((at, care), "sib", key, &text, basis.context.as_ref()).await;
-        self.note(key, &text, &basis, &format!("client {client} via {at}, {care:?}"), done);
+        let done = self.ring.put((at, strictness), "sib", key, &text, basis.context.as_ref()).await;
+        self.note(key, &text, &basis, &format!("client {client} via {at}, {strictness:?}"), done);
     }
 
     /// Two clients put at once, through one gateway or two.
-    async fn two(&mut self) {
+    async fn put_twice(&mut self) {
         let (client, at, key) = self.draw();
         let (other, there, _) = self.draw();
         let (a, b) = (self.basis(client, key), self.basis(other, key));
         let (one, two) = (self.text(key, &a), self.text(key, &b));
         let (done, did) = tokio::join!(
-            self.ring.put((at, Care::Sloppy), "sib", key, &one, a.context.as_ref()),
-            self.ring.put((there, Care::Sloppy), "sib", key, &two, b.context.as_ref())
+            self.ring.put((at, WriteStrictness::Sloppy), "sib", key, &one, a.context.as_ref()),
+            self.ring.put((there, WriteStrictness::Sloppy), "sib", key, &two, b.context.as_ref())
         );
         self.note(key, &one, &a, &format!("client {client} via {at}, at once"), done);
         self.note(key, &two, &b, &format!("client {other} via {there}, at once"), did);
     }
 
-    /// What a client knows, or nothing.
-    fn basis(&mut self, client: usize, key: &str) -> Shown {
+    /// The version that a client bases a put on, or none.
+    fn basis(&mut self, client: usize, key: &str) -> ShownObject {
         let blind = self.dice.below(3) == 0;
-        if blind { Shown::default() } else { self.seen[client].get(key).cloned().unwrap_or_default() }
+        if blind { ShownObject::default() } else { self.seen[client].get(key).cloned().unwrap_or_default() }
     }
 
-    /// A text that nobody has sent, which is about to be.
-    fn text(&mut self, key: &'static str, basis: &Shown) -> String {
+    /// A new text, recorded as sent.
+    fn text(&mut self, key: &'static str, basis: &ShownObject) -> String {
         let record = self.records.entry(key).or_default();
         let text = format!("v{}", record.sent.len());
         record.may_be_gone.extend(basis.texts.iter().cloned());
@@ -261,7 +249,7 @@ impl Walk {
         &mut self,
         key: &'static str,
         text: &str,
-        basis: &Shown,
+        basis: &ShownObject,
         who: &str,
         done: Result<(), larder_gateway::Error>,
     ) {
@@ -271,19 +259,19 @@ impl Walk {
             record.acknowledged.insert(text.into());
             record.must_be_gone.extend(basis.texts.iter().cloned());
         } else {
-            record.unsure = true;
+            record.has_unknown_outcome = true;
         }
     }
 
     async fn check(&mut self) -> Result<(), String> {
         let mut listed: Vec<Vec<Bytes>> = Vec::new();
-        for at in 0..self.ring.gates.len() {
+        for at in 0..self.ring.members.len() {
             listed.push(self.ring.keys(at, "sib").await.map_err(|error| error.to_string())?);
         }
         self.log.push(format!("listed: {listed:?}"));
         for (key, record) in &self.records {
             let mut views = Vec::new();
-            for at in 0..self.ring.gates.len() {
+            for at in 0..self.ring.members.len() {
                 views.push(self.ring.read(at, "sib", key).await.map_err(|error| error.to_string())?.texts);
             }
             if views.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -297,7 +285,7 @@ impl Walk {
             for listed in &listed {
                 let is_listed = listed.iter().any(|name| name == key.as_bytes());
                 let must = shown.iter().any(|text| record.acknowledged.contains(text));
-                let may = !shown.is_empty() || record.unsure;
+                let may = !shown.is_empty() || record.has_unknown_outcome;
                 if (must && !is_listed) || (is_listed && !may) {
                     return Err(format!("{key}: shown are {shown:?}, listed {is_listed}"));
                 }
@@ -307,7 +295,7 @@ impl Walk {
     }
 }
 
-impl Record {
+impl WalkRecord {
     fn check(&self, shown: &BTreeSet<String>) -> Result<(), String> {
         if let Some(stranger) = shown.difference(&self.sent).next() {
             return Err(format!("{stranger} was never sent"));

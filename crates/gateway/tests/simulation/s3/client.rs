@@ -1,4 +1,4 @@
-//! What a client of the S3 side does, and what it sees. Bodies repeat their text, so that a torn one is seen.
+//! A client of the S3 side. Bodies repeat their text, which reveals a torn one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,35 +7,37 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_gateway::body::{BodyError, ByteStream};
 use larder_gateway::objects::acl::AclChoice;
-use larder_gateway::objects::complete::{CompleteUpload, Completed, ListedPart};
+use larder_gateway::objects::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use larder_gateway::objects::copy::CopyObject;
-use larder_gateway::objects::delete::Deleted;
+use larder_gateway::objects::delete::DeletedObject;
 use larder_gateway::objects::get::{GetObject, ObjectReader, VersionSpec};
-use larder_gateway::objects::list::{ListObjects, ListVersions, Listed};
+use larder_gateway::objects::list::{KeyOrPrefix, ListObjects, ListVersions};
 use larder_gateway::objects::parts::PartAddress;
-use larder_gateway::objects::put::{About, ChecksumWanted, Incoming, PutObject, Stored, WriteConditions};
+use larder_gateway::objects::put::{
+    ChecksumWanted, ObjectMetadata, PutObject, StoredVersion, UploadBody, WriteConditions,
+};
 use larder_gateway::objects::uploads::{CreateUpload, ListUploads};
 use larder_gateway::objects::{Caller, Error, Objects, Result};
 use larder_model::objects::{Bucket, Etag, User};
 
-use super::cloud::BUCKET;
+use super::cluster::BUCKET;
 
-/// How often a body repeats its text.
+/// Repetitions of the text in a body.
 const REPEATS: usize = 40;
 
-/// A client of one gateway: the owner of everything.
+/// A client of one gateway, as the owner of everything.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) objects: Arc<Objects>,
     pub(crate) caller: Caller,
 }
 
-/// The body that `text` stands for.
+/// The body for `text`.
 pub(crate) fn body(text: &str) -> Bytes {
     format!("{text}.").repeat(REPEATS).into()
 }
 
-/// The texts a body is made of, each once; nothing for one that is torn.
+/// The texts a body is made of, each once; `None` for a torn one.
 pub(crate) fn texts(mut body: &[u8]) -> Option<Vec<String>> {
     let mut found = Vec::new();
     while !body.is_empty() {
@@ -47,20 +49,20 @@ pub(crate) fn texts(mut body: &[u8]) -> Option<Vec<String>> {
     Some(found)
 }
 
-struct Pieces(Vec<Bytes>);
+struct SimBody(Vec<Bytes>);
 
 #[async_trait]
-impl ByteStream for Pieces {
+impl ByteStream for SimBody {
     async fn next(&mut self) -> Option<std::result::Result<Bytes, BodyError>> {
         self.0.pop().map(Ok)
     }
 }
 
-fn incoming(text: &str) -> Incoming {
+fn upload_body(text: &str) -> UploadBody {
     let whole = body(text);
     let half = whole.len() / 2;
-    let stream = Box::new(Pieces(vec![whole.slice(half..), whole.slice(..half)]));
-    Incoming { stream, length: Some(whole.len() as u64), md5: None, checksum: ChecksumWanted::Default }
+    let stream = Box::new(SimBody(vec![whole.slice(half..), whole.slice(..half)]));
+    UploadBody { stream, length: Some(whole.len() as u64), md5: None, checksum: ChecksumWanted::Default }
 }
 
 fn owner() -> Caller {
@@ -78,7 +80,7 @@ fn owner() -> Caller {
     Caller { user: Some(Arc::new(user)), ..Caller::default() }
 }
 
-impl Client {
+impl SimClient {
     pub(crate) fn new(objects: Arc<Objects>) -> Self {
         Self { objects, caller: owner() }
     }
@@ -99,28 +101,28 @@ impl Client {
         self.objects.configure(&self.caller, BUCKET, "s3:PutBucketVersioning", change).await
     }
 
-    pub(crate) async fn put(&self, key: &str, text: &str) -> Result<Stored> {
+    pub(crate) async fn put(&self, key: &str, text: &str) -> Result<StoredVersion> {
         let request = PutObject {
             bucket: BUCKET.into(),
             key: Bytes::copy_from_slice(key.as_bytes()),
-            about: About::default(),
-            incoming: incoming(text),
+            metadata: ObjectMetadata::default(),
+            upload_body: upload_body(text),
             conditions: WriteConditions::default(),
         };
         self.objects.put(&self.caller, request).await
     }
 
-    pub(crate) async fn delete(&self, key: &str) -> Result<Deleted> {
+    pub(crate) async fn delete(&self, key: &str) -> Result<DeletedObject> {
         let key = Bytes::copy_from_slice(key.as_bytes());
         self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Current, None).await
     }
 
-    pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<Stored> {
+    pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<StoredVersion> {
         let request = CopyObject {
             source: self.wanted(from),
             bucket: BUCKET.into(),
             key: Bytes::copy_from_slice(to.as_bytes()),
-            replace: Some(About::default()),
+            replace: Some(ObjectMetadata::default()),
             tags: None,
             acl: AclChoice::default(),
             own: Vec::new(),
@@ -135,11 +137,11 @@ impl Client {
         GetObject { bucket: BUCKET.into(), key: Bytes::copy_from_slice(key.as_bytes()), ..GetObject::default() }
     }
 
-    /// Opens an object; nothing when there is none.
+    /// Opens an object; `None` when there is none.
     pub(crate) async fn open(&self, key: &str) -> Result<Option<(Etag, ObjectReader)>> {
         match self.objects.get(&self.caller, &self.wanted(key)).await {
             Ok((found, reader)) => {
-                let object = found.version.object.expect("what is found is an object");
+                let object = found.version.object.expect("a found version has an object");
                 Ok(Some((object.etag, reader)))
             }
             Err(Error::NoSuchKey | Error::DeleteMarker { .. }) => Ok(None),
@@ -147,21 +149,21 @@ impl Client {
         }
     }
 
-    /// The texts an object is made of; nothing when there is none.
+    /// The texts an object is made of; `None` when there is none.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some((_, reader)) = self.open(key).await? else { return Ok(None) };
         let bytes = read(reader).await?;
         Ok(Some(texts(&bytes).unwrap_or_else(|| panic!("a torn body: {bytes:?}"))))
     }
 
-    /// The keys that are listed, each with the entity tag its entry shows.
+    /// The listed keys, each with the entity tag of its entry.
     pub(crate) async fn list(&self) -> Result<BTreeMap<String, String>> {
         let (mut found, mut after) = (BTreeMap::new(), Some(Bytes::new()));
-        while let Some(behind) = after {
-            let request = ListObjects { bucket: BUCKET.into(), after: behind, max: 2, ..ListObjects::default() };
+        while let Some(marker) = after {
+            let request = ListObjects { bucket: BUCKET.into(), after: marker, max: 2, ..ListObjects::default() };
             let page = self.objects.list(&self.caller, &request).await?;
             for line in page.lines {
-                if let Listed::Key(key, entry) = line {
+                if let KeyOrPrefix::Key(key, entry) = line {
                     let etag = entry.object.expect("a listed key has an object").etag;
                     found.insert(String::from_utf8_lossy(&key).into_owned(), etag.to_string());
                 }
@@ -183,13 +185,13 @@ impl Client {
         let objects = ListObjects { bucket: BUCKET.into(), max: 1000, ..ListObjects::default() };
         let page = self.objects.list_versions(&self.caller, &ListVersions { objects, version: None }).await?;
         let lines = page.lines.into_iter().filter_map(|line| match line {
-            Listed::Key(key, version) => Some((String::from_utf8_lossy(&key).into_owned(), version.version_id)),
-            Listed::Prefix(_) => None,
+            KeyOrPrefix::Key(key, version) => Some((String::from_utf8_lossy(&key).into_owned(), version.version_id)),
+            KeyOrPrefix::Prefix(_) => None,
         });
         Ok(lines.collect())
     }
 
-    pub(crate) async fn delete_version(&self, key: &str, id: &str) -> Result<Deleted> {
+    pub(crate) async fn delete_version(&self, key: &str, id: &str) -> Result<DeletedObject> {
         let key = Bytes::copy_from_slice(key.as_bytes());
         self.objects.delete(&self.caller, BUCKET, &key, &VersionSpec::Id(id.into()), None).await
     }
@@ -198,13 +200,13 @@ impl Client {
         let request = CreateUpload {
             bucket: BUCKET.into(),
             key: Bytes::copy_from_slice(key.as_bytes()),
-            about: About::default(),
+            metadata: ObjectMetadata::default(),
             checksum: None,
         };
         Ok(self.objects.create_upload(&self.caller, request).await?.0.text())
     }
 
-    /// Puts a part; answers what has to be listed to complete with it.
+    /// Puts a part; returns its entry in the list of a completion.
     pub(crate) async fn part(&self, key: &str, upload: &str, number: u16, text: &str) -> Result<ListedPart> {
         let at = PartAddress {
             bucket: BUCKET.into(),
@@ -212,12 +214,12 @@ impl Client {
             upload: upload.into(),
             number,
         };
-        let part = self.objects.put_part(&self.caller, &at, incoming(text)).await?.part;
+        let part = self.objects.put_part(&self.caller, &at, upload_body(text)).await?.part;
         let etag = Etag { md5: part.md5, parts: None }.to_string();
         Ok(ListedPart { number: number.into(), etag, checksum: None })
     }
 
-    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: &[ListedPart]) -> Result<Completed> {
+    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: &[ListedPart]) -> Result<CompletedUpload> {
         let request = CompleteUpload {
             bucket: BUCKET.into(),
             key: Bytes::copy_from_slice(key.as_bytes()),
@@ -235,18 +237,18 @@ impl Client {
         self.objects.abort(&self.caller, BUCKET, &key, upload, None).await
     }
 
-    /// The open uploads: key and id, in the order they are listed.
+    /// The open uploads in listing order: key and id.
     pub(crate) async fn uploads(&self) -> Result<Vec<(String, String)>> {
         let objects = ListObjects { bucket: BUCKET.into(), max: 1000, ..ListObjects::default() };
         let (page, _) = self.objects.list_uploads(&self.caller, &ListUploads { objects, upload: None }).await?;
         let lines = page.lines.into_iter().filter_map(|line| match line {
-            Listed::Key(key, (id, _)) => Some((String::from_utf8_lossy(&key).into_owned(), id.text())),
-            Listed::Prefix(_) => None,
+            KeyOrPrefix::Key(key, (id, _)) => Some((String::from_utf8_lossy(&key).into_owned(), id.text())),
+            KeyOrPrefix::Prefix(_) => None,
         });
         Ok(lines.collect())
     }
 
-    /// An object of two parts.
+    /// Puts an object of two parts.
     pub(crate) async fn put_in_parts(&self, key: &str, text: &str) -> Result<()> {
         let upload = self.begin(key).await?;
         let first = self.part(key, &upload, 1, &format!("{text}-1")).await?;
@@ -256,7 +258,7 @@ impl Client {
     }
 }
 
-/// What is left to read.
+/// Reads the rest of a reader.
 pub(crate) async fn read(mut reader: ObjectReader) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while reader.left() > 0 {

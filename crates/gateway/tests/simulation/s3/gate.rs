@@ -1,4 +1,4 @@
-//! Stops a gateway at a step of its choosing: one call to its store is held back, or its answer is, until it may go on.
+//! Pauses a gateway at a chosen step: before a call to its store, or before the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,22 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Stamp};
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, Durability, EngineLimits, Head, ListedBlob, Options, Page, Partition,
-    PartitionPage, ReadQuery, Result, Store, Swap, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Durability, EngineLimits, HeadWrite, ListedBlob,
+    Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-/// How long a step may take to be reached, in virtual time.
+/// Longest wait for a step, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Time of a delayed call once it goes on.
+const ARRIVAL: Duration = Duration::from_secs(5);
 
 /// A step: before a call, or after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum StoreStep {
     BeforeRead(Table),
     AfterRead(Table),
     BeforeSwap(Table),
@@ -30,33 +34,33 @@ pub(crate) enum Step {
     BeforeBlobRemoved,
 }
 
-/// A gateway's way to the store, with a gate in it.
-pub(crate) struct Gate<S: ?Sized> {
-    armed: Arc<Mutex<Vec<Armed>>>,
+/// A gateway's store with pauses.
+pub(crate) struct GatedStore<S: ?Sized> {
+    armed: Arc<Mutex<Vec<ArmedStop>>>,
     inner: Arc<S>,
 }
 
-/// A blob under way, and the steps somebody will be stopped at.
-struct GatedWriter {
-    armed: Arc<Mutex<Vec<Armed>>>,
+/// A blob writer with pauses.
+struct GatedBlobWriter {
+    armed: Arc<Mutex<Vec<ArmedStop>>>,
     inner: Box<dyn BlobWriter>,
 }
 
-struct Armed {
-    step: Step,
+struct ArmedStop {
+    step: StoreStep,
     reached: oneshot::Sender<()>,
     go: oneshot::Receiver<()>,
 }
 
-/// A step that somebody will be stopped at.
+/// A step at which the next call pauses.
 pub(crate) struct Stop {
-    step: Step,
+    step: StoreStep,
     reached: oneshot::Receiver<()>,
     go: oneshot::Sender<()>,
 }
 
 impl Stop {
-    /// Waits until somebody is stopped there; answers what lets him go on.
+    /// Waits until a call pauses there; returns the sender that resumes it.
     pub(crate) async fn reached(self) -> oneshot::Sender<()> {
         let reached = tokio::time::timeout(PATIENCE, self.reached).await;
         assert!(matches!(reached, Ok(Ok(()))), "{:?} is never reached", self.step);
@@ -64,48 +68,48 @@ impl Stop {
     }
 }
 
-impl<S: ?Sized> Gate<S> {
+impl<S: ?Sized> GatedStore<S> {
     pub(crate) fn new(inner: Arc<S>) -> Arc<Self> {
         Arc::new(Self { armed: Arc::default(), inner })
     }
 
-    /// Stops the next call that comes to this step.
-    pub(crate) fn stop(&self, step: Step) -> Stop {
+    /// Pauses the next call at this step.
+    pub(crate) fn stop(&self, step: StoreStep) -> Stop {
         let (reached, is_reached) = oneshot::channel();
         let (go, may_go) = oneshot::channel();
-        self.armed.lock().push(Armed { step, reached, go: may_go });
+        self.armed.lock().push(ArmedStop { step, reached, go: may_go });
         Stop { step, reached: is_reached, go }
     }
 
-    async fn pass(&self, step: Step) {
-        pass(&self.armed, step).await;
+    async fn stop_at(&self, step: StoreStep) {
+        stop_at(&self.armed, step).await;
     }
 }
 
-/// Stops here if this step is the one.
-async fn pass(armed: &Mutex<Vec<Armed>>, step: Step) {
+/// Pauses here if this is the step.
+async fn stop_at(armed: &Mutex<Vec<ArmedStop>>, step: StoreStep) {
     let found = {
         let mut armed = armed.lock();
         armed.iter().position(|one| one.step == step).map(|at| armed.remove(at))
     };
-    if let Some(Armed { reached, go, .. }) = found {
+    if let Some(ArmedStop { reached, go, .. }) = found {
         let _ = reached.send(());
         let _ = go.await;
     }
 }
 
 #[async_trait]
-impl<S: Store + ?Sized> Store for Gate<S> {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        self.pass(Step::BeforeRead(partition.table)).await;
+impl<S: Store + ?Sized> Store for GatedStore<S> {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        self.stop_at(StoreStep::BeforeRead(partition.table)).await;
         let page = self.inner.read(partition, query, options).await;
-        self.pass(Step::AfterRead(partition.table)).await;
+        self.stop_at(StoreStep::AfterRead(partition.table)).await;
         page
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
         if let Some(first) = batch.partitions.first() {
-            self.pass(Step::BeforeApply(first.partition.table)).await;
+            self.stop_at(StoreStep::BeforeApply(first.partition.table)).await;
         }
         self.inner.apply(batch, options).await
     }
@@ -114,13 +118,15 @@ impl<S: Store + ?Sized> Store for Gate<S> {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        self.pass(Step::BeforeSwap(partition.table)).await;
-        let swap = self.inner.apply_if(partition, expected, head, changes, options).await;
-        self.pass(Step::AfterSwap(partition.table)).await;
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        self.stop_at(StoreStep::BeforeSwap(partition.table)).await;
+        // A delayed request still arrives, after its sender's deadline too.
+        let options = CallOptions { deadline: options.deadline.max(Instant::now() + ARRIVAL), ..*options };
+        let swap = self.inner.apply_if(partition, expected, head, changes, &options).await;
+        self.stop_at(StoreStep::AfterSwap(partition.table)).await;
         swap
     }
 
@@ -129,12 +135,12 @@ impl<S: Store + ?Sized> Store for Gate<S> {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
         self.inner.now(options).await
     }
 
@@ -148,10 +154,10 @@ impl<S: Store + ?Sized> Store for Gate<S> {
 }
 
 #[async_trait]
-impl<S: Blobs + ?Sized> Blobs for Gate<S> {
+impl<S: Blobs + ?Sized> Blobs for GatedStore<S> {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
         let inner = self.inner.create(id, owner).await?;
-        Ok(Box::new(GatedWriter { armed: self.armed.clone(), inner }))
+        Ok(Box::new(GatedBlobWriter { armed: self.armed.clone(), inner }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
@@ -159,7 +165,7 @@ impl<S: Blobs + ?Sized> Blobs for Gate<S> {
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        self.pass(Step::BeforeBlobRemoved).await;
+        self.stop_at(StoreStep::BeforeBlobRemoved).await;
         self.inner.remove(id).await
     }
 
@@ -173,7 +179,7 @@ impl<S: Blobs + ?Sized> Blobs for Gate<S> {
 }
 
 #[async_trait]
-impl BlobWriter for GatedWriter {
+impl BlobWriter for GatedBlobWriter {
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.inner.write(bytes).await
     }
@@ -181,7 +187,7 @@ impl BlobWriter for GatedWriter {
     async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
         let Self { armed, inner } = *self;
         let lease = inner.finish(durability).await;
-        pass(&armed, Step::AfterBlobFinished).await;
+        stop_at(&armed, StoreStep::AfterBlobFinished).await;
         lease
     }
 }

@@ -1,7 +1,7 @@
-//! What was done to the keys and when, and what a reader may see of it.
+//! The history of writes to the keys, and the values a reader may see.
 //!
-//! Each key is a register. A reader may see a value if a write that can have made it was not *followed*: no acknowledged
-//! write began after it had ended, and ended before the reader began. Who was not answered may have written or not.
+//! Each key is a register. A reader may see the value of a write that was not *followed*: no acknowledged write began after
+//! its end and ended before the read began. A write without an answer may have taken effect or not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,100 +9,100 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-/// What an object reads as; nothing: there is none.
-pub(crate) type Value = Option<String>;
+/// The value of a read; `None`: no object.
+pub(crate) type ReadValue = Option<String>;
 
-/// What a write does.
+/// The effect of a write.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum WriteEffect {
     Put(String),
     Delete,
-    /// Of what this key is at the time.
+    /// The value of this key at that time.
     Copy(String),
 }
 
 #[derive(Debug, Clone)]
-struct Write {
+struct RecordedWrite {
     key: String,
-    deed: Deed,
+    effect: WriteEffect,
     begun: Instant,
-    /// Nothing while it is under way.
+    /// `None` while it runs.
     ended: Option<Instant>,
     acknowledged: bool,
 }
 
-/// All writes, shared by those who make them.
+/// All writes, shared by the clients.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct History(Rc<RefCell<Vec<Write>>>);
+pub(crate) struct KeyHistory(Rc<RefCell<Vec<RecordedWrite>>>);
 
-/// A write under way: it has ended when this is dropped.
-pub(crate) struct UnderWay {
-    history: History,
+/// A running write: it ends when this is dropped.
+pub(crate) struct PendingWrite {
+    history: KeyHistory,
     at: usize,
 }
 
-impl UnderWay {
-    /// It was answered with success.
+impl PendingWrite {
+    /// Marks the write as acknowledged.
     pub(crate) fn acknowledge(self) {
         self.history.0.borrow_mut()[self.at].acknowledged = true;
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
         self.history.0.borrow_mut()[self.at].ended = Some(Instant::now());
     }
 }
 
-impl History {
-    /// Notes a write that begins now.
-    pub(crate) fn begin(&self, key: &str, deed: Deed) -> UnderWay {
+impl KeyHistory {
+    /// Records a write that begins now.
+    pub(crate) fn begin(&self, key: &str, effect: WriteEffect) -> PendingWrite {
         let mut writes = self.0.borrow_mut();
-        let write = Write { key: key.into(), deed, begun: Instant::now(), ended: None, acknowledged: false };
+        let write = RecordedWrite { key: key.into(), effect, begun: Instant::now(), ended: None, acknowledged: false };
         writes.push(write);
-        UnderWay { history: self.clone(), at: writes.len() - 1 }
+        PendingWrite { history: self.clone(), at: writes.len() - 1 }
     }
 
-    /// As [`Self::begin`], for what takes effect once however often it is tried: an earlier try may have been the one.
-    pub(crate) fn begin_again(&self, key: &str, deed: Deed) -> UnderWay {
-        let found = self.0.borrow().iter().position(|write| write.key == key && write.deed == deed);
-        let Some(at) = found else { return self.begin(key, deed) };
+    /// As [`Self::begin`], for a write that takes effect once in any number of tries: an earlier try may have been the one.
+    pub(crate) fn begin_again(&self, key: &str, effect: WriteEffect) -> PendingWrite {
+        let found = self.0.borrow().iter().position(|write| write.key == key && write.effect == effect);
+        let Some(at) = found else { return self.begin(key, effect) };
         self.0.borrow_mut()[at].ended = None;
-        UnderWay { history: self.clone(), at }
+        PendingWrite { history: self.clone(), at }
     }
 
-    /// Whether who read `key` from `begun` to `ended` may have seen `value`.
-    pub(crate) fn allows(&self, key: &str, value: &Value, (begun, ended): (Instant, Instant)) -> bool {
+    /// Whether a read of `key` from `begun` to `ended` may see `value`.
+    pub(crate) fn allows(&self, key: &str, value: &ReadValue, (begun, ended): (Instant, Instant)) -> bool {
         let writes = self.0.borrow();
         possible(&writes, key, value, (begun, ended), &mut vec![false; writes.len()])
     }
 
     /// Whether `value` was ever written.
-    pub(crate) fn knows(&self, value: &str) -> bool {
-        self.0.borrow().iter().any(|write| write.deed == Deed::Put(value.into()))
+    pub(crate) fn has_value(&self, value: &str) -> bool {
+        self.0.borrow().iter().any(|write| write.effect == WriteEffect::Put(value.into()))
     }
 
-    /// The writes of a key as lines, for who has to find out.
-    pub(crate) fn told(&self, key: &str, start: Instant) -> String {
+    /// The writes of a key as lines of a failure report.
+    pub(crate) fn describe_writes(&self, key: &str, start: Instant) -> String {
         let since = |moment: Instant| moment.duration_since(start).as_millis();
         let writes = self.0.borrow();
         let lines = writes.iter().filter(|write| write.key == key).map(|write| {
             let ended = write.ended.map(since);
             let mark = if write.acknowledged { "ok" } else { "?" };
-            format!("  {:>6} to {ended:?} {mark} {:?}\n", since(write.begun), write.deed)
+            format!("  {:>6} to {ended:?} {mark} {:?}\n", since(write.begun), write.effect)
         });
         lines.collect()
     }
 
-    /// How many writes were acknowledged.
+    /// Number of acknowledged writes by kind.
     pub(crate) fn acknowledged(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for write in self.0.borrow().iter().filter(|write| write.acknowledged) {
-            let name = match &write.deed {
-                Deed::Put(text) if text.contains(' ') => "complete",
-                Deed::Put(_) => "put",
-                Deed::Delete => "delete",
-                Deed::Copy(_) => "copy",
+            let name = match &write.effect {
+                WriteEffect::Put(text) if text.contains(' ') => "complete",
+                WriteEffect::Put(_) => "put",
+                WriteEffect::Delete => "delete",
+                WriteEffect::Copy(_) => "copy",
             };
             *counts.entry(name).or_default() += 1;
         }
@@ -111,11 +111,11 @@ impl History {
 }
 
 fn possible(
-    writes: &[Write],
+    writes: &[RecordedWrite],
     key: &str,
-    value: &Value,
+    value: &ReadValue,
     (begun, ended): (Instant, Instant),
-    asked: &mut Vec<bool>,
+    visited: &mut Vec<bool>,
 ) -> bool {
     let followed = |end: Option<Instant>| {
         writes.iter().any(|write| {
@@ -124,20 +124,20 @@ fn possible(
         })
     };
     if value.is_none() && !followed(None) {
-        return true; // As in the beginning.
+        return true; // The initial state.
     }
     for (at, write) in writes.iter().enumerate().filter(|(_, write)| write.key == key && write.begun <= ended) {
-        if asked[at] || write.ended.is_some_and(|end| followed(Some(end))) {
+        if visited[at] || write.ended.is_some_and(|end| followed(Some(end))) {
             continue;
         }
-        let makes = match &write.deed {
-            Deed::Put(text) => value.as_ref() == Some(text),
-            Deed::Delete => value.is_none(),
-            Deed::Copy(_) if value.is_none() => false,
-            Deed::Copy(from) => {
-                asked[at] = true;
-                let source = possible(writes, from, value, (write.begun, write.ended.unwrap_or(ended)), asked);
-                asked[at] = false;
+        let makes = match &write.effect {
+            WriteEffect::Put(text) => value.as_ref() == Some(text),
+            WriteEffect::Delete => value.is_none(),
+            WriteEffect::Copy(_) if value.is_none() => false,
+            WriteEffect::Copy(from) => {
+                visited[at] = true;
+                let source = possible(writes, from, value, (write.begun, write.ended.unwrap_or(ended)), visited);
+                visited[at] = false;
                 source
             }
         };

@@ -1,15 +1,14 @@
-//! The S3 side: gateways over one store that keeps shadows by protocol, none seeing the leases of another.
+//! Simulation of the S3 side: gateways over one store that keeps derived rows by protocol, each with its own leases.
 //!
-//! `rules` has a schedule for each row of the list of holes: one gateway is stopped at a step, the other goes on; it holds with
-//! the rule and fails without it. `plain` has what has no switch, `random` walks schedules drawn from seeds, and `found` keeps
-//! those in which it found a fault.
+//! `rules` has a schedule for each rule of `tests/mutants`: one gateway pauses at a step while another goes on. `orderings`
+//! has the invariants without a mutation, `random` runs seeded schedules, and `regressions` keeps those that found a fault.
 
 mod acts;
 mod client;
-pub(crate) mod cloud;
-mod found;
+pub(crate) mod cluster;
 pub(crate) mod gate;
 mod history;
-mod plain;
+mod orderings;
 mod random;
+mod regressions;
 mod rules;

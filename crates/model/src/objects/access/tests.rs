@@ -5,13 +5,13 @@ use serde_json::{Value as Json, json};
 
 use super::super::acl::{Grant, Grantee};
 use super::super::ids::{BucketId, VersionId};
-use super::super::policy::Policy;
-use super::super::public_access::PublicAccess;
+use super::super::policy::BucketPolicy;
+use super::super::public_access::PublicAccessBlock;
 use super::super::version::{Etag, Object, ObjectBody};
 use super::*;
 
-/// Everybody there is: the bucket is `owner`'s, its foreign object `writer`'s.
-const PEOPLE: [&str; 5] = ["admin", "owner", "writer", "other", "nobody"];
+/// The callers: the bucket belongs to `owner`, its foreign object to `writer`, and `anonymous` does not sign.
+const CALLERS: [&str; 5] = ["admin", "owner", "writer", "other", "anonymous"];
 
 fn user(name: &str) -> Option<User> {
     let user = User {
@@ -25,7 +25,7 @@ fn user(name: &str) -> Option<User> {
         admin: name == "admin",
         created: 0,
     };
-    (name != "nobody").then_some(user)
+    (name != "anonymous").then_some(user)
 }
 
 fn bucket() -> Bucket {
@@ -42,7 +42,7 @@ fn with_policy(statement: Json) -> Bucket {
         all[name] = value.clone();
     }
     let text = json!({"Version": "2012-10-17", "Statement": all}).to_string();
-    Bucket { policy: Some(Arc::new(Policy::parse("tea", &text).unwrap())), ..bucket() }
+    Bucket { policy: Some(Arc::new(BucketPolicy::parse("tea", &text).unwrap())), ..bucket() }
 }
 
 fn acl(grants: &[(Grantee, Permission)]) -> Acl {
@@ -72,41 +72,42 @@ fn marker(owner: &str) -> Version {
     Version { object: None, ..version(owner, &[]) }
 }
 
-fn on_bucket(action: &'static str, permission: Option<Permission>) -> Asked<'static> {
-    Asked { action, permission, key: None, version: None }
+fn on_bucket(action: &'static str, permission: Option<Permission>) -> AccessRequest<'static> {
+    AccessRequest { action, permission, key: None, version: None }
 }
 
-fn on_key(action: &'static str, permission: Option<Permission>) -> Asked<'static> {
-    Asked { key: Some(b"a/b"), ..on_bucket(action, permission) }
+fn on_key(action: &'static str, permission: Option<Permission>) -> AccessRequest<'static> {
+    AccessRequest { key: Some(b"a/b"), ..on_bucket(action, permission) }
 }
 
-fn on<'a>(version: &'a Version, action: &'static str, permission: Permission) -> Asked<'a> {
-    Asked { version: Some(version), ..on_key(action, Some(permission)) }
+fn on<'a>(version: &'a Version, action: &'static str, permission: Permission) -> AccessRequest<'a> {
+    AccessRequest { version: Some(version), ..on_key(action, Some(permission)) }
 }
 
-fn list() -> Asked<'static> {
+fn list() -> AccessRequest<'static> {
     on_bucket("s3:ListBucket", Some(Permission::Read))
 }
 
-fn put() -> Asked<'static> {
+fn put() -> AccessRequest<'static> {
     on_key("s3:PutObject", Some(Permission::Write))
 }
 
-fn get(version: &Version) -> Asked<'_> {
+fn get(version: &Version) -> AccessRequest<'_> {
     on(version, "s3:GetObject", Permission::Read)
 }
 
-/// Who of [`PEOPLE`], beside the admin who always may, may.
+/// Checks that exactly the admin and the `expected` ones of [`CALLERS`] are allowed.
 #[track_caller]
-fn may(bucket: &Bucket, asked: &Asked<'_>, expected: &[&str]) {
-    let at = Circumstances { source: Some("10.1.2.3".parse().unwrap()), ..Circumstances::default() };
-    let allowed: Vec<_> = PEOPLE.into_iter().filter(|name| allows(bucket, user(name).as_ref(), asked, &at)).collect();
-    assert_eq!(allowed, [&["admin"], expected].concat(), "{asked:?}");
+fn check_allowed(bucket: &Bucket, request: &AccessRequest<'_>, expected: &[&str]) {
+    let at = AccessContext { source: Some("10.1.2.3".parse().unwrap()), ..AccessContext::default() };
+    let is_allowed = |name: &&str| is_allowed(bucket, user(name).as_ref(), request, &at);
+    let allowed: Vec<_> = CALLERS.into_iter().filter(is_allowed).collect();
+    assert_eq!(allowed, [&["admin"], expected].concat(), "{request:?}");
 }
 
 #[test]
-fn without_grants_a_bucket_is_its_owners() {
-    for asked in [
+fn without_grants_only_the_owner_uses_a_bucket() {
+    for request in [
         list(),
         put(),
         on_key("s3:DeleteObject", Some(Permission::Write)),
@@ -116,42 +117,42 @@ fn without_grants_a_bucket_is_its_owners() {
         on_bucket("s3:PutBucketPolicy", None),
         on_key("s3:GetObject", Some(Permission::Read)),
     ] {
-        may(&bucket(), &asked, &["owner"]);
+        check_allowed(&bucket(), &request, &["owner"]);
     }
 }
 
 #[test]
-fn an_object_is_read_by_its_owner_and_deleted_by_the_buckets() {
+fn the_owner_of_an_object_reads_it_and_the_owner_of_the_bucket_deletes_it() {
     let (own, foreign) = (version("owner", &[]), version("writer", &[]));
     for (action, permission) in [
         ("s3:GetObject", Permission::Read),
         ("s3:GetObjectAcl", Permission::ReadAcp),
         ("s3:PutObjectAcl", Permission::WriteAcp),
     ] {
-        may(&bucket(), &on(&own, action, permission), &["owner"]);
-        may(&bucket(), &on(&foreign, action, permission), &["writer"]);
+        check_allowed(&bucket(), &on(&own, action, permission), &["owner"]);
+        check_allowed(&bucket(), &on(&foreign, action, permission), &["writer"]);
     }
-    may(&bucket(), &on(&foreign, "s3:DeleteObject", Permission::Write), &["owner"]);
-    let tagging = Asked { permission: None, ..get(&foreign) };
-    may(&bucket(), &tagging, &["owner"]);
-    may(&bucket(), &get(&marker("writer")), &["owner"]);
+    check_allowed(&bucket(), &on(&foreign, "s3:DeleteObject", Permission::Write), &["owner"]);
+    let tagging = AccessRequest { permission: None, ..get(&foreign) };
+    check_allowed(&bucket(), &tagging, &["owner"]);
+    check_allowed(&bucket(), &get(&marker("writer")), &["owner"]);
 }
 
 #[test]
-fn an_object_nobody_owns_is_read_by_nobody() {
-    may(&bucket(), &get(&version("", &[])), &[]);
-    may(
+fn an_object_without_owner_is_read_through_grants_only() {
+    check_allowed(&bucket(), &get(&version("", &[])), &[]);
+    check_allowed(
         &bucket(),
         &get(&version("", &[(Grantee::AllUsers, Permission::Read)])),
-        &["owner", "writer", "other", "nobody"],
+        &["owner", "writer", "other", "anonymous"],
     );
 }
 
 #[test]
 fn grants_of_the_bucket() {
-    let everybody = ["owner", "writer", "other", "nobody"];
+    let everybody = ["owner", "writer", "other", "anonymous"];
     let signed = ["owner", "writer", "other"];
-    let cases: &[(Grantee, Permission, Asked<'_>, &[&str])] = &[
+    let cases: &[(Grantee, Permission, AccessRequest<'_>, &[&str])] = &[
         (Grantee::AllUsers, Permission::Read, list(), &everybody),
         (Grantee::AllUsers, Permission::Read, put(), &["owner"]),
         (Grantee::AllUsers, Permission::Write, put(), &everybody),
@@ -177,29 +178,29 @@ fn grants_of_the_bucket() {
             on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)),
             &["owner", "other"],
         ),
-        // Who may list may learn that there is no such object.
+        // A caller who may list the bucket may learn that an object does not exist.
         (to("other"), Permission::Read, on_key("s3:GetObject", Some(Permission::Read)), &["owner", "other"]),
         (to("other"), Permission::Write, on_key("s3:GetObject", Some(Permission::Read)), &["owner"]),
         (to("other"), Permission::Read, on_key("s3:GetObjectAcl", Some(Permission::ReadAcp)), &["owner", "other"]),
         (to("other"), Permission::ReadAcp, on_key("s3:GetObjectAcl", Some(Permission::ReadAcp)), &["owner"]),
     ];
-    for (grantee, permission, asked, expected) in cases {
-        may(&with_acl(&[(grantee.clone(), *permission)]), asked, expected);
+    for (grantee, permission, request, expected) in cases {
+        check_allowed(&with_acl(&[(grantee.clone(), *permission)]), request, expected);
     }
 }
 
 #[test]
-fn grants_of_the_bucket_open_no_object() {
+fn grants_of_the_bucket_do_not_open_its_objects() {
     let open = with_acl(&[(Grantee::AllUsers, Permission::FullControl)]);
     let object = version("writer", &[]);
-    may(&open, &get(&object), &["writer"]);
-    may(&open, &on(&object, "s3:PutObjectAcl", Permission::WriteAcp), &["writer"]);
-    may(&open, &get(&marker("writer")), &["owner", "writer", "other", "nobody"]);
+    check_allowed(&open, &get(&object), &["writer"]);
+    check_allowed(&open, &on(&object, "s3:PutObjectAcl", Permission::WriteAcp), &["writer"]);
+    check_allowed(&open, &get(&marker("writer")), &["owner", "writer", "other", "anonymous"]);
 }
 
 #[test]
 fn grants_of_the_object() {
-    let everybody = ["owner", "writer", "other", "nobody"];
+    let everybody = ["owner", "writer", "other", "anonymous"];
     let cases: &[(Grantee, Permission, &str, Permission, &[&str])] = &[
         (Grantee::AllUsers, Permission::Read, "s3:GetObject", Permission::Read, &everybody),
         (Grantee::AllUsers, Permission::Read, "s3:GetObjectAcl", Permission::ReadAcp, &["writer"]),
@@ -215,40 +216,48 @@ fn grants_of_the_object() {
         (to("other"), Permission::ReadAcp, "s3:GetObjectAcl", Permission::ReadAcp, &["writer", "other"]),
         (to("other"), Permission::ReadAcp, "s3:GetObject", Permission::Read, &["writer"]),
     ];
-    for (grantee, permission, action, asked, expected) in cases {
+    for (grantee, permission, action, request, expected) in cases {
         let object = version("writer", &[(grantee.clone(), *permission)]);
-        may(&bucket(), &on(&object, action, *asked), expected);
+        check_allowed(&bucket(), &on(&object, action, *request), expected);
     }
 }
 
 #[test]
 fn grants_to_the_public_can_be_ignored() {
     let ignoring = |bucket| Bucket {
-        public_access: Some(PublicAccess { ignore_acls: true, ..PublicAccess::default() }),
+        public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
         ..bucket
     };
-    may(&ignoring(with_acl(&[(Grantee::AllUsers, Permission::Read)])), &list(), &["owner"]);
-    may(&ignoring(with_acl(&[(Grantee::AuthenticatedUsers, Permission::Read)])), &list(), &["owner"]);
-    may(&ignoring(with_acl(&[(to("other"), Permission::Read)])), &list(), &["owner", "other"]);
+    check_allowed(&ignoring(with_acl(&[(Grantee::AllUsers, Permission::Read)])), &list(), &["owner"]);
+    check_allowed(&ignoring(with_acl(&[(Grantee::AuthenticatedUsers, Permission::Read)])), &list(), &["owner"]);
+    check_allowed(&ignoring(with_acl(&[(to("other"), Permission::Read)])), &list(), &["owner", "other"]);
     let object = version("owner", &[(Grantee::AllUsers, Permission::Read)]);
-    may(&ignoring(bucket()), &get(&object), &["owner"]);
-    may(&bucket(), &get(&object), &["owner", "writer", "other", "nobody"]);
+    check_allowed(&ignoring(bucket()), &get(&object), &["owner"]);
+    check_allowed(&bucket(), &get(&object), &["owner", "writer", "other", "anonymous"]);
 }
 
 #[test]
 fn policies_allow() {
     let object = version("owner", &[]);
-    may(&with_policy(json!({"Action": "s3:GetObject"})), &get(&object), &["owner", "writer", "other", "nobody"]);
-    may(&with_policy(json!({"Action": "s3:GetObject"})), &put(), &["owner"]);
-    may(&with_policy(json!({"Principal": {"AWS": "other"}})), &put(), &["owner", "other"]);
-    may(&with_policy(json!({"Principal": {"AWS": "other"}})), &on_bucket("s3:DeleteBucket", None), &["owner", "other"]);
+    check_allowed(
+        &with_policy(json!({"Action": "s3:GetObject"})),
+        &get(&object),
+        &["owner", "writer", "other", "anonymous"],
+    );
+    check_allowed(&with_policy(json!({"Action": "s3:GetObject"})), &put(), &["owner"]);
+    check_allowed(&with_policy(json!({"Principal": {"AWS": "other"}})), &put(), &["owner", "other"]);
+    check_allowed(
+        &with_policy(json!({"Principal": {"AWS": "other"}})),
+        &on_bucket("s3:DeleteBucket", None),
+        &["owner", "other"],
+    );
     let tagged = json!({"Condition": {"StringEquals": {"s3:ExistingObjectTag/team": "red"}}});
-    may(&with_policy(tagged.clone()), &get(&object), &["owner", "writer", "other", "nobody"]);
-    may(&with_policy(tagged), &put(), &["owner"]);
+    check_allowed(&with_policy(tagged.clone()), &get(&object), &["owner", "writer", "other", "anonymous"]);
+    check_allowed(&with_policy(tagged), &put(), &["owner"]);
     let near = json!({"Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}});
-    may(&with_policy(near), &put(), &["owner", "writer", "other", "nobody"]);
+    check_allowed(&with_policy(near), &put(), &["owner", "writer", "other", "anonymous"]);
     let far = json!({"Condition": {"IpAddress": {"aws:SourceIp": "11.0.0.0/8"}}});
-    may(&with_policy(far), &put(), &["owner"]);
+    check_allowed(&with_policy(far), &put(), &["owner"]);
 }
 
 #[test]
@@ -259,35 +268,35 @@ fn policies_deny_even_owners_and_what_grants_give() {
         with["Effect"] = json!("Deny");
         with_policy(with)
     };
-    may(&deny(json!({})), &get(&object), &[]);
-    may(&deny(json!({})), &list(), &[]);
-    may(&deny(json!({"Principal": {"AWS": "other"}})), &get(&object), &["owner", "writer", "nobody"]);
-    may(&deny(json!({"Action": "s3:PutObject"})), &get(&object), &["owner", "writer", "other", "nobody"]);
+    check_allowed(&deny(json!({})), &get(&object), &[]);
+    check_allowed(&deny(json!({})), &list(), &[]);
+    check_allowed(&deny(json!({"Principal": {"AWS": "other"}})), &get(&object), &["owner", "writer", "anonymous"]);
+    check_allowed(&deny(json!({"Action": "s3:PutObject"})), &get(&object), &["owner", "writer", "other", "anonymous"]);
     let open =
         Bucket { acl: acl(&[(Grantee::AllUsers, Permission::Write)]), ..deny(json!({"Action": "s3:PutObject"})) };
-    may(&open, &put(), &[]);
+    check_allowed(&open, &put(), &[]);
 }
 
 #[test]
-fn an_owner_can_always_mend_the_policy() {
+fn an_owner_can_always_correct_the_policy() {
     let locked = with_policy(json!({"Effect": "Deny"}));
     for action in ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"] {
-        may(&locked, &on_bucket(action, None), &["owner"]);
+        check_allowed(&locked, &on_bucket(action, None), &["owner"]);
     }
-    may(&locked, &on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)), &[]);
+    check_allowed(&locked, &on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)), &[]);
 }
 
 #[test]
-fn restricted_buckets_count_no_policy_for_the_public() {
+fn a_restricted_bucket_ignores_a_public_policy() {
     let restricted = |bucket| Bucket {
-        public_access: Some(PublicAccess { restrict_buckets: true, ..PublicAccess::default() }),
+        public_access: Some(PublicAccessBlock { restrict_buckets: true, ..PublicAccessBlock::default() }),
         ..bucket
     };
-    may(&restricted(with_policy(json!({}))), &put(), &["owner"]);
+    check_allowed(&restricted(with_policy(json!({}))), &put(), &["owner"]);
     let foreign = version("writer", &[]);
-    may(&restricted(with_policy(json!({}))), &get(&foreign), &["owner", "writer"]);
-    may(&restricted(with_policy(json!({"Principal": {"AWS": "other"}}))), &put(), &["owner", "other"]);
-    may(&restricted(with_policy(json!({"Effect": "Deny"}))), &put(), &[]);
+    check_allowed(&restricted(with_policy(json!({}))), &get(&foreign), &["owner", "writer"]);
+    check_allowed(&restricted(with_policy(json!({"Principal": {"AWS": "other"}}))), &put(), &["owner", "other"]);
+    check_allowed(&restricted(with_policy(json!({"Effect": "Deny"}))), &put(), &[]);
     let granted = Bucket { acl: acl(&[(to("other"), Permission::Write)]), ..restricted(with_policy(json!({}))) };
-    may(&granted, &put(), &["owner", "other"]);
+    check_allowed(&granted, &put(), &["owner", "other"]);
 }

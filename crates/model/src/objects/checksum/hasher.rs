@@ -1,4 +1,4 @@
-//! Digests of bytes that come in pieces.
+//! Digests of bytes that arrive in pieces.
 
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
@@ -7,28 +7,28 @@ use sha2::Sha256;
 
 use super::{Algorithm, Checksum};
 
-/// Computes the checksum of bytes that come in pieces.
+/// Computes the checksum of bytes that arrive in pieces.
 #[derive(Debug, Clone)]
-pub struct Hasher {
+pub struct ChecksumHasher {
     algorithm: Algorithm,
-    state: State,
+    state: HasherState,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum HasherState {
     Crc(Box<crc_fast::Digest>),
     Sha1(Sha1),
     Sha256(Sha256),
 }
 
-impl Hasher {
+impl ChecksumHasher {
     /// A hasher that has seen no bytes.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match (crc_of(algorithm), algorithm) {
-            (Some(crc), _) => State::Crc(Box::new(crc_fast::Digest::new(crc))),
-            (None, Algorithm::Sha1) => State::Sha1(Sha1::new()),
-            (None, _) => State::Sha256(Sha256::new()),
+            (Some(crc), _) => HasherState::Crc(Box::new(crc_fast::Digest::new(crc))),
+            (None, Algorithm::Sha1) => HasherState::Sha1(Sha1::new()),
+            (None, _) => HasherState::Sha256(Sha256::new()),
         };
         Self { algorithm, state }
     }
@@ -39,12 +39,12 @@ impl Hasher {
         self.algorithm
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         match &mut self.state {
-            State::Crc(crc) => crc.update(piece),
-            State::Sha1(sha) => sha.update(piece),
-            State::Sha256(sha) => sha.update(piece),
+            HasherState::Crc(crc) => crc.update(piece),
+            HasherState::Sha1(sha) => sha.update(piece),
+            HasherState::Sha256(sha) => sha.update(piece),
         }
     }
 
@@ -52,9 +52,9 @@ impl Hasher {
     #[must_use]
     pub fn finish(self) -> Bytes {
         match self.state {
-            State::Crc(crc) => crc_bytes(self.algorithm, crc.finalize()),
-            State::Sha1(sha) => Bytes::copy_from_slice(&sha.finalize()),
-            State::Sha256(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            HasherState::Crc(crc) => crc_bytes(self.algorithm, crc.finalize()),
+            HasherState::Sha1(sha) => Bytes::copy_from_slice(&sha.finalize()),
+            HasherState::Sha256(sha) => Bytes::copy_from_slice(&sha.finalize()),
         }
     }
 
@@ -67,12 +67,12 @@ impl Hasher {
     }
 }
 
-/// MD5 of bytes that come in pieces.
+/// Computes the MD5 of bytes that arrive in pieces.
 #[derive(Debug, Clone, Default)]
-pub struct Md5(md5::Md5);
+pub struct Md5Hasher(md5::Md5);
 
-impl Md5 {
-    /// Takes the next piece.
+impl Md5Hasher {
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
@@ -90,7 +90,7 @@ impl Md5 {
     }
 }
 
-/// The polynomial of an algorithm that is a CRC.
+/// The CRC of an algorithm; `None` for the SHA algorithms.
 pub(super) fn crc_of(algorithm: Algorithm) -> Option<CrcAlgorithm> {
     match algorithm {
         Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),

@@ -14,27 +14,27 @@ fn split(bytes: &[u8], cuts: &[usize]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn checksums_come_back_from_their_texts(checksum in checksum()) {
+    fn checksums_parse_from_their_texts(checksum in checksum()) {
         prop_assert_eq!(Checksum::parse(checksum.algorithm, &checksum.text()), Some(checksum));
     }
 
     #[test]
-    fn any_text_is_a_checksum_or_none(algorithm in algorithm(), text: String) {
+    fn random_text_is_a_checksum_or_none(algorithm in algorithm(), text: String) {
         let _ = Checksum::parse(algorithm, &text);
     }
 
     #[test]
-    fn pieces_make_the_checksum_of_the_whole(
+    fn the_checksum_does_not_depend_on_the_pieces(
         algorithm in algorithm(), bytes in vec(any::<u8>(), 0..3000), cuts in vec(any::<usize>(), 0..5),
     ) {
-        let mut hasher = Hasher::new(algorithm);
-        let mut md5 = Md5::default();
+        let mut hasher = ChecksumHasher::new(algorithm);
+        let mut md5 = Md5Hasher::default();
         for piece in split(&bytes, &cuts) {
             hasher.update(&piece);
             md5.update(&piece);
         }
-        prop_assert_eq!(Checksum::full(algorithm, hasher.finish()), Hasher::of(algorithm, &bytes));
-        prop_assert_eq!(md5.finish(), Md5::of(&bytes));
+        prop_assert_eq!(Checksum::full(algorithm, hasher.finish()), ChecksumHasher::of(algorithm, &bytes));
+        prop_assert_eq!(md5.finish(), Md5Hasher::of(&bytes));
     }
 
     #[test]
@@ -43,8 +43,8 @@ proptest! {
     ) {
         let pieces = split(&bytes, &cuts);
         let parts: Vec<_> =
-            pieces.iter().map(|piece| (Hasher::of(algorithm, piece).digest, piece.len() as u64)).collect();
-        let whole = algorithm.allows(Kind::FullObject).then(|| Hasher::of(algorithm, &bytes));
+            pieces.iter().map(|piece| (ChecksumHasher::of(algorithm, piece).digest, piece.len() as u64)).collect();
+        let whole = algorithm.allows(ChecksumKind::FullObject).then(|| ChecksumHasher::of(algorithm, &bytes));
         prop_assert_eq!(combine_full(algorithm, &parts), whole);
     }
 
@@ -63,7 +63,7 @@ proptest! {
 
 /// Known answers of the digits one to nine.
 #[test]
-fn the_algorithms_are_the_ones_clients_use() {
+fn the_algorithms_give_the_known_checksums() {
     let answers = [
         (Algorithm::Crc32, "y/Q5Jg=="),
         (Algorithm::Crc32c, "4waSgw=="),
@@ -72,59 +72,63 @@ fn the_algorithms_are_the_ones_clients_use() {
         (Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
     ];
     for (algorithm, text) in answers {
-        let checksum = Hasher::of(algorithm, b"123456789");
+        let checksum = ChecksumHasher::of(algorithm, b"123456789");
         assert_eq!(checksum.digest.len(), algorithm.digest_length());
         assert_eq!(checksum.text(), text, "{}", algorithm.name());
     }
-    assert_eq!(Md5::of(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
+    assert_eq!(Md5Hasher::of(b""), 0xd41d8cd98f00b204e9800998ecf8427e_u128.to_be_bytes());
 }
 
 #[test]
-fn algorithms_and_kinds_come_back_from_all_their_names() {
+fn algorithms_and_kinds_are_found_by_all_their_names() {
     for algorithm in Algorithm::ALL {
         assert_eq!(Algorithm::from_code(algorithm.code()), Some(algorithm));
         assert_eq!(Algorithm::from_name(&algorithm.name().to_lowercase()), Some(algorithm));
         assert_eq!(Algorithm::from_header(&algorithm.header().to_uppercase()), Some(algorithm));
         assert_eq!(algorithm.header(), format!("x-amz-checksum-{}", algorithm.name().to_lowercase()));
         assert_eq!(algorithm.element(), format!("Checksum{}", algorithm.name()));
-        assert_eq!(Hasher::new(algorithm).algorithm(), algorithm);
+        assert_eq!(ChecksumHasher::new(algorithm).algorithm(), algorithm);
         assert!(algorithm.allows(algorithm.default_kind()));
     }
-    for kind in Kind::ALL {
-        assert_eq!(Kind::from_code(kind.code()), Some(kind));
-        assert_eq!(Kind::from_name(&kind.name().to_lowercase()), Some(kind));
+    for kind in ChecksumKind::ALL {
+        assert_eq!(ChecksumKind::from_code(kind.code()), Some(kind));
+        assert_eq!(ChecksumKind::from_name(&kind.name().to_lowercase()), Some(kind));
     }
     assert_eq!(Algorithm::from_name("SHA512"), None);
     assert_eq!(Algorithm::from_header("x-amz-checksum-type"), None);
-    assert_eq!((Algorithm::from_code(0), Kind::from_code(0)), (None, None));
+    assert_eq!((Algorithm::from_code(0), ChecksumKind::from_code(0)), (None, None));
 }
 
 #[test]
-fn kinds_are_allowed_as_clients_know_them() {
-    let allowed = |algorithm: Algorithm| Kind::ALL.map(|kind| algorithm.allows(kind));
+fn each_algorithm_allows_the_kinds_that_aws_documents() {
+    let allowed = |algorithm: Algorithm| ChecksumKind::ALL.map(|kind| algorithm.allows(kind));
     assert_eq!(Algorithm::ALL.map(allowed), [[true, true], [true, true], [true, false], [false, true], [false, true]]);
     let defaults = Algorithm::ALL.map(Algorithm::default_kind);
-    let composite = Kind::Composite;
-    assert_eq!(defaults, [composite, composite, Kind::FullObject, composite, composite]);
+    let composite = ChecksumKind::Composite;
+    assert_eq!(defaults, [composite, composite, ChecksumKind::FullObject, composite, composite]);
 }
 
 #[test]
 fn a_composite_is_the_checksum_of_the_checksums() {
-    let digests = [Hasher::of(Algorithm::Sha1, b"tea").digest, Hasher::of(Algorithm::Sha1, b"milk").digest];
+    let digests =
+        [ChecksumHasher::of(Algorithm::Sha1, b"tea").digest, ChecksumHasher::of(Algorithm::Sha1, b"milk").digest];
     let composite = composite(Algorithm::Sha1, &digests);
-    assert_eq!(composite.digest, Hasher::of(Algorithm::Sha1, &digests.concat()).digest);
-    assert_eq!((composite.kind(), composite.parts), (Kind::Composite, Some(2)));
+    assert_eq!(composite.digest, ChecksumHasher::of(Algorithm::Sha1, &digests.concat()).digest);
+    assert_eq!((composite.kind(), composite.parts), (ChecksumKind::Composite, Some(2)));
     assert!(composite.text().ends_with("=-2"));
 }
 
 #[test]
-fn what_is_no_checksum_is_none() {
+fn malformed_checksums_are_refused() {
     for text in
         ["", "-", "y/Q5Jg", "y/Q5Jg=", "y/Q5", "y/Q5Jg==-", "y/Q5Jg==-0", "y/Q5Jg==-01", "y_Q5Jg==", "y/Q5Jg==-1-1"]
     {
         assert_eq!(Checksum::parse(Algorithm::Crc32, text), None, "{text}");
     }
     assert_eq!(Checksum::parse(Algorithm::Crc64Nvme, "y/Q5Jg=="), None);
-    assert_eq!(Checksum::parse(Algorithm::Crc32, " y/Q5Jg== ").map(|checksum| checksum.kind()), Some(Kind::FullObject));
+    assert_eq!(
+        Checksum::parse(Algorithm::Crc32, " y/Q5Jg== ").map(|checksum| checksum.kind()),
+        Some(ChecksumKind::FullObject)
+    );
     assert_eq!(combine_full(Algorithm::Crc32, &[(Bytes::from_static(b"123"), 1)]), None);
 }

@@ -37,12 +37,12 @@ fn days(id: &str, days: u32) -> LifecycleRule {
     LifecycleRule { expiration: Some(Expiration::Days(days)), ..rule(id) }
 }
 
-fn filtered(rule: LifecycleRule, filter: Filter) -> LifecycleRule {
+fn filtered(rule: LifecycleRule, filter: LifecycleFilter) -> LifecycleRule {
     LifecycleRule { filter, ..rule }
 }
 
-fn prefix(prefix: &str) -> Filter {
-    Filter { prefix: Some(prefix.into()), ..Filter::default() }
+fn prefix(prefix: &str) -> LifecycleFilter {
+    LifecycleFilter { prefix: Some(prefix.into()), ..LifecycleFilter::default() }
 }
 
 fn rules(rules: Vec<LifecycleRule>) -> Lifecycle {
@@ -51,126 +51,131 @@ fn rules(rules: Vec<LifecycleRule>) -> Lifecycle {
 
 #[test]
 fn days_end_at_the_next_midnight() {
-    // AWS's own example: written on the 15th at 10:30, three days, gone on the 19th at midnight.
+    // The example of AWS: written on the 15th at 10:30, three days, expired on the 19th at midnight.
     assert_eq!(midnight_after(15 * DAY + 10 * HOUR + HOUR / 2, 3), 19 * DAY);
     assert_eq!(midnight_after(15 * DAY, 1), 17 * DAY);
     assert_eq!(midnight_after(16 * DAY - 1, 1), 17 * DAY);
 }
 
 #[test]
-fn the_earliest_rule_that_covers_the_object_counts() {
+fn the_earliest_rule_for_the_object_decides() {
     let off = LifecycleRule { enabled: false, ..days("off", 1) };
     let date = LifecycleRule { expiration: Some(Expiration::Date(4 * DAY)), ..rule("date") };
     let lifecycle = rules(vec![off, filtered(days("logs", 2), prefix("logs/")), days("all", 9), date]);
-    let expires = |key: &[u8], modified| lifecycle.expires(key, &version(modified, 1, &[]));
+    let expires = |key: &[u8], modified| lifecycle.version_expiry(key, &version(modified, 1, &[]));
     assert_eq!(expires(b"logs/1", HOUR), Some((3 * DAY, "logs")));
     assert_eq!(expires(b"log", HOUR), Some((4 * DAY, "date")));
     assert_eq!(expires(b"logs/1", 100 * DAY), Some((4 * DAY, "date")));
-    assert_eq!(lifecycle.expires(b"logs/1", &marker(HOUR)), None);
-    assert_eq!(Lifecycle::default().expires(b"a", &version(0, 1, &[])), None);
+    assert_eq!(lifecycle.version_expiry(b"logs/1", &marker(HOUR)), None);
+    assert_eq!(Lifecycle::default().version_expiry(b"a", &version(0, 1, &[])), None);
 }
 
 #[test]
-fn a_date_too_far_away_is_never() {
-    let lifecycle = rules(vec![days("far", MAX_DAYS)]);
-    assert_eq!(lifecycle.expires(b"a", &version(Micros::MAX, 1, &[])), None);
-    assert_eq!(lifecycle.expires(b"a", &version(1, 1, &[])), None);
+fn an_expiry_after_the_year_9999_counts_as_none() {
+    let lifecycle = rules(vec![days("far", DAYS_MAX)]);
+    assert_eq!(lifecycle.version_expiry(b"a", &version(Micros::MAX, 1, &[])), None);
+    assert_eq!(lifecycle.version_expiry(b"a", &version(1, 1, &[])), None);
 }
 
 #[test]
-fn filters_by_tag_and_size() {
-    let filter = Filter {
+fn a_filter_selects_by_tag_and_size() {
+    let filter = LifecycleFilter {
         prefix: None,
         tags: vec![tag("a", "1"), tag("b", "2")],
         larger_than: Some(10),
         smaller_than: Some(12),
     };
     let lifecycle = rules(vec![filtered(days("r", 1), filter)]);
-    let covers = |length, tags: &[(&str, &str)]| lifecycle.expires(b"k", &version(0, length, tags)).is_some();
+    let matches = |length, tags: &[(&str, &str)]| lifecycle.version_expiry(b"k", &version(0, length, tags)).is_some();
     let both = [("b", "2"), ("x", "9"), ("a", "1")];
-    assert!(covers(11, &both));
-    assert!(!covers(10, &both) && !covers(12, &both));
-    assert!(!covers(11, &[("a", "1")]) && !covers(11, &[("a", "1"), ("b", "3")]) && !covers(11, &[]));
+    assert!(matches(11, &both));
+    assert!(!matches(10, &both) && !matches(12, &both));
+    assert!(!matches(11, &[("a", "1")]) && !matches(11, &[("a", "1"), ("b", "3")]) && !matches(11, &[]));
 }
 
 #[test]
-fn markers_left() {
-    let left = LifecycleRule { expiration: Some(Expiration::MarkersLeft), ..rule("left") };
+fn the_last_delete_marker_expires() {
+    let left = LifecycleRule { expiration: Some(Expiration::ExpiredDeleteMarkers), ..rule("left") };
     let lifecycle = rules(vec![days("days", 2), filtered(left, prefix("x/"))]);
-    assert_eq!(lifecycle.marker_left(b"x/1", HOUR), Some((HOUR, "left")));
-    assert_eq!(lifecycle.marker_left(b"y/1", HOUR), Some((3 * DAY, "days")));
-    let sized = Filter { larger_than: Some(0), ..Filter::default() };
-    assert_eq!(rules(vec![filtered(days("days", 2), sized)]).marker_left(b"x", HOUR), None);
+    assert_eq!(lifecycle.delete_marker_expiry(b"x/1", HOUR), Some((HOUR, "left")));
+    assert_eq!(lifecycle.delete_marker_expiry(b"y/1", HOUR), Some((3 * DAY, "days")));
+    let sized = LifecycleFilter { larger_than: Some(0), ..LifecycleFilter::default() };
+    assert_eq!(rules(vec![filtered(days("days", 2), sized)]).delete_marker_expiry(b"x", HOUR), None);
 }
 
 #[test]
-fn versions_that_are_not_current() {
-    let keeping = |keep| LifecycleRule { noncurrent: Some(Noncurrent { days: 2, keep }), ..rule("old") };
+fn noncurrent_versions_expire_unless_they_are_kept() {
+    let keeping = |keep| LifecycleRule { noncurrent: Some(NoncurrentExpiration { days: 2, keep }), ..rule("old") };
     let old = version(0, 1, &[]);
-    let goes = |keep, newer| rules(vec![keeping(keep)]).noncurrent(b"k", &old, HOUR, newer).map(|(when, _)| when);
-    assert_eq!(goes(None, 0), Some(3 * DAY));
-    assert_eq!(goes(Some(2), 0), None);
-    assert_eq!(goes(Some(2), 1), None);
-    assert_eq!(goes(Some(2), 2), Some(3 * DAY));
-    assert_eq!(rules(vec![keeping(None)]).noncurrent(b"k", &marker(0), HOUR, 0), Some((3 * DAY, "old")));
-    assert_eq!(rules(vec![days("r", 1)]).noncurrent(b"k", &old, HOUR, 0), None);
+    let expiry =
+        |keep, newer| rules(vec![keeping(keep)]).noncurrent_expiry(b"k", &old, HOUR, newer).map(|(when, _)| when);
+    assert_eq!(expiry(None, 0), Some(3 * DAY));
+    assert_eq!(expiry(Some(2), 0), None);
+    assert_eq!(expiry(Some(2), 1), None);
+    assert_eq!(expiry(Some(2), 2), Some(3 * DAY));
+    assert_eq!(rules(vec![keeping(None)]).noncurrent_expiry(b"k", &marker(0), HOUR, 0), Some((3 * DAY, "old")));
+    assert_eq!(rules(vec![days("r", 1)]).noncurrent_expiry(b"k", &old, HOUR, 0), None);
 }
 
 #[test]
-fn uploads() {
+fn unfinished_uploads_are_aborted() {
     let abort = LifecycleRule { abort_uploads_days: Some(7), ..rule("abort") };
     let lifecycle = rules(vec![filtered(abort, prefix("u/"))]);
-    assert_eq!(lifecycle.abort_upload(b"u/1", HOUR), Some((8 * DAY, "abort")));
-    assert_eq!(lifecycle.abort_upload(b"v/1", HOUR), None);
+    assert_eq!(lifecycle.upload_expiry(b"u/1", HOUR), Some((8 * DAY, "abort")));
+    assert_eq!(lifecycle.upload_expiry(b"v/1", HOUR), None);
 }
 
 #[test]
 fn good_rules_are_taken() {
     let all = LifecycleRule {
-        filter: Filter {
+        filter: LifecycleFilter {
             tags: vec![tag("a", "1"), tag("b", "1")],
             larger_than: Some(1),
             smaller_than: Some(3),
             ..prefix("p")
         },
-        noncurrent: Some(Noncurrent { days: 1, keep: Some(100) }),
+        noncurrent: Some(NoncurrentExpiration { days: 1, keep: Some(100) }),
         expiration: Some(Expiration::Date(7 * DAY)),
         ..rule("all")
     };
-    let legacy = LifecycleRule { legacy_prefix: true, ..filtered(days("legacy", MAX_DAYS), prefix("")) };
-    let left = LifecycleRule { expiration: Some(Expiration::MarkersLeft), abort_uploads_days: Some(1), ..rule("left") };
+    let legacy = LifecycleRule { legacy_prefix: true, ..filtered(days("legacy", DAYS_MAX), prefix("")) };
+    let left = LifecycleRule {
+        expiration: Some(Expiration::ExpiredDeleteMarkers),
+        abort_uploads_days: Some(1),
+        ..rule("left")
+    };
     assert_eq!(rules(vec![all, legacy, left]).validate(), Ok(()));
     let many = |count: usize| rules((0..count).map(|n| days(&n.to_string(), 1)).collect()).validate();
     assert_eq!(many(1000), Ok(()));
-    assert_eq!(many(1001).map_err(|bad| bad.fault), Err(Fault::Argument));
+    assert_eq!(many(1001).map_err(|bad| bad.fault), Err(LifecycleFault::Argument));
 }
 
 #[test]
 fn bad_rules_are_refused() {
-    let tagged = Filter { tags: vec![tag("a", "1")], ..Filter::default() };
-    let twice = Filter { tags: vec![tag("a", "1"), tag("a", "2")], ..Filter::default() };
-    let sizes = Filter { larger_than: Some(5), smaller_than: Some(5), ..Filter::default() };
-    let noncurrent = |days, keep| LifecycleRule { noncurrent: Some(Noncurrent { days, keep }), ..rule("r") };
+    let tagged = LifecycleFilter { tags: vec![tag("a", "1")], ..LifecycleFilter::default() };
+    let twice = LifecycleFilter { tags: vec![tag("a", "1"), tag("a", "2")], ..LifecycleFilter::default() };
+    let sizes = LifecycleFilter { larger_than: Some(5), smaller_than: Some(5), ..LifecycleFilter::default() };
+    let noncurrent = |days, keep| LifecycleRule { noncurrent: Some(NoncurrentExpiration { days, keep }), ..rule("r") };
     let abort = |days| LifecycleRule { abort_uploads_days: Some(days), ..rule("r") };
     let expires = |expiration| LifecycleRule { expiration: Some(expiration), ..rule("r") };
     let cases = [
-        (vec![], Fault::Malformed),
-        (vec![rule("r")], Fault::Request),
-        (vec![days("r", 0)], Fault::Argument),
-        (vec![days("r", MAX_DAYS + 1)], Fault::Argument),
-        (vec![days("r", 1), days("r", 2)], Fault::Argument),
-        (vec![days(&"x".repeat(256), 1)], Fault::Argument),
-        (vec![expires(Expiration::Date(DAY + 1))], Fault::Argument),
-        (vec![noncurrent(0, None)], Fault::Argument),
-        (vec![noncurrent(1, Some(0))], Fault::Argument),
-        (vec![noncurrent(1, Some(101))], Fault::Argument),
-        (vec![abort(0)], Fault::Argument),
-        (vec![filtered(abort(1), tagged.clone())], Fault::Request),
-        (vec![filtered(expires(Expiration::MarkersLeft), tagged.clone())], Fault::Request),
-        (vec![filtered(days("r", 1), twice)], Fault::Request),
-        (vec![filtered(days("r", 1), sizes)], Fault::Request),
-        (vec![LifecycleRule { legacy_prefix: true, ..days("r", 1) }], Fault::Malformed),
-        (vec![LifecycleRule { legacy_prefix: true, ..filtered(days("r", 1), tagged) }], Fault::Malformed),
+        (vec![], LifecycleFault::Malformed),
+        (vec![rule("r")], LifecycleFault::Request),
+        (vec![days("r", 0)], LifecycleFault::Argument),
+        (vec![days("r", DAYS_MAX + 1)], LifecycleFault::Argument),
+        (vec![days("r", 1), days("r", 2)], LifecycleFault::Argument),
+        (vec![days(&"x".repeat(256), 1)], LifecycleFault::Argument),
+        (vec![expires(Expiration::Date(DAY + 1))], LifecycleFault::Argument),
+        (vec![noncurrent(0, None)], LifecycleFault::Argument),
+        (vec![noncurrent(1, Some(0))], LifecycleFault::Argument),
+        (vec![noncurrent(1, Some(101))], LifecycleFault::Argument),
+        (vec![abort(0)], LifecycleFault::Argument),
+        (vec![filtered(abort(1), tagged.clone())], LifecycleFault::Request),
+        (vec![filtered(expires(Expiration::ExpiredDeleteMarkers), tagged.clone())], LifecycleFault::Request),
+        (vec![filtered(days("r", 1), twice)], LifecycleFault::Request),
+        (vec![filtered(days("r", 1), sizes)], LifecycleFault::Request),
+        (vec![LifecycleRule { legacy_prefix: true, ..days("r", 1) }], LifecycleFault::Malformed),
+        (vec![LifecycleRule { legacy_prefix: true, ..filtered(days("r", 1), tagged) }], LifecycleFault::Malformed),
     ];
     for (list, fault) in cases {
         let lifecycle = rules(list);

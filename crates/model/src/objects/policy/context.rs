@@ -1,37 +1,37 @@
-//! What a request has to say about itself, by condition key.
+//! The values of condition keys in a request.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::access::{Asked, Circumstances};
+use super::super::access::{AccessContext, AccessRequest};
 use super::super::tags::Tag;
 use super::super::user::User;
 
-/// A request, as conditions and variables see it.
+/// A request, as conditions and variables read it.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    /// Who asks.
+pub(super) struct ConditionContext<'a> {
+    /// The caller; `None` is anonymous.
     pub(super) user: Option<&'a User>,
-    /// For what.
-    pub(super) asked: &'a Asked<'a>,
-    /// And all else.
-    pub(super) circumstances: &'a Circumstances,
+    /// The action and its target.
+    pub(super) request: &'a AccessRequest<'a>,
+    /// The other properties of the request.
+    pub(super) context: &'a AccessContext,
 }
 
-/// Prefixes of keys that end in the key of a tag.
+/// Prefixes of condition keys that end in the key of a tag.
 const EXISTING_TAG: &str = "s3:existingobjecttag/";
 const REQUEST_TAG: &str = "s3:requestobjecttag/";
 
-impl Context<'_> {
-    /// The values of a condition key, which is in lower case; none when the request does not have it.
+impl ConditionContext<'_> {
+    /// The values of a condition key in lower case; empty when the request does not have the key.
     pub(super) fn values(&self, key: &str) -> Vec<String> {
         if let Some(tag) = key.strip_prefix(EXISTING_TAG) {
-            return tagged(self.existing_tags(), tag);
+            return tag_values(self.existing_tags(), tag);
         }
         if let Some(tag) = key.strip_prefix(REQUEST_TAG) {
-            return tagged(&self.circumstances.request_tags, tag);
+            return tag_values(&self.context.request_tags, tag);
         }
-        let at = &self.circumstances;
+        let at = &self.context;
         let one = match key {
             "aws:sourceip" => at.source.map(|source| source.to_canonical().to_string()),
             "aws:securetransport" => Some(at.secure.to_string()),
@@ -41,23 +41,23 @@ impl Context<'_> {
             "aws:userid" => self.user.map(|user| user.id.clone()),
             "aws:principaltype" => Some(if self.user.is_some() { "User" } else { "Anonymous" }.to_owned()),
             "s3:requestobjecttagkeys" => return at.request_tags.iter().map(|tag| tag.key.clone()).collect(),
-            _ => return self.others(key),
+            _ => return self.other_values(key),
         };
         one.into_iter().collect()
     }
 
-    fn others(&self, key: &str) -> Vec<String> {
-        let keys = self.circumstances.keys.iter();
+    fn other_values(&self, key: &str) -> Vec<String> {
+        let keys = self.context.keys.iter();
         keys.filter(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value.clone()).collect()
     }
 
     fn existing_tags(&self) -> &[Tag] {
-        self.asked.version.and_then(|version| version.object.as_ref()).map_or(&[], |object| &object.tags)
+        self.request.version.and_then(|version| version.object.as_ref()).map_or(&[], |object| &object.tags)
     }
 }
 
-/// Condition keys are compared without case, so the keys of tags are as well.
-fn tagged(tags: &[Tag], key: &str) -> Vec<String> {
+/// The values of the tags with this key. Condition keys ignore case, so keys of tags do as well.
+fn tag_values(tags: &[Tag], key: &str) -> Vec<String> {
     tags.iter().filter(|tag| tag.key.to_ascii_lowercase() == key).map(|tag| tag.value.clone()).collect()
 }
 

@@ -1,11 +1,11 @@
-//! Bucket policies: who may do what to what, and when.
+//! Bucket policies: statements that allow or deny actions on resources to principals under conditions.
 //!
 //! ```text
 //! parse       the JSON document into statements        pattern    * and ?, and ${variables}
-//! principal   whom a statement is about                condition  when it holds
-//! context     what a request says about itself         distinct   no name twice
+//! principal   the callers of a statement               condition  tests of the properties of a request
+//! context     the values of condition keys             distinct   JSON objects without duplicate names
 //! ```
-//! A statement that denies wins over any that allows, in whatever order they are written.
+//! A deny wins over every allow, in any order of the statements.
 
 mod condition;
 mod context;
@@ -18,140 +18,140 @@ mod tests;
 
 use std::fmt;
 
-use super::access::{Asked, Circumstances};
+use super::access::{AccessContext, AccessRequest};
 use super::user::User;
 
-use condition::Condition;
-use context::Context;
+use condition::PolicyCondition;
+use context::ConditionContext;
 use pattern::Pattern;
 use principal::Principals;
 
-/// A policy: the text as it came, and what it says.
+/// A policy: its text and its parsed statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// The JSON as it came.
+pub struct BucketPolicy {
+    /// The JSON document, byte for byte as the client sent it.
     pub text: String,
-    statements: Vec<Statement>,
+    statements: Vec<PolicyStatement>,
 }
 
-/// What a policy says to a request.
+/// The decision of a policy on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It must not be done, whatever else allows it.
+pub enum PolicyDecision {
+    /// A statement denies the request.
     Deny,
-    /// It may be done.
+    /// A statement allows the request, and none denies it.
     Allow,
-    /// Nothing.
+    /// No statement applies.
     Neutral,
 }
 
-/// One statement.
+/// One statement of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Statement {
+struct PolicyStatement {
     allow: bool,
     principals: Principals,
-    actions: Matcher,
-    resources: Matcher,
-    conditions: Vec<Condition>,
+    actions: PatternSet,
+    resources: PatternSet,
+    conditions: Vec<PolicyCondition>,
 }
 
-/// What one of these patterns fits, or what none of them does.
+/// The texts that match one of these patterns, or, when negated, none of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Matcher {
+struct PatternSet {
     patterns: Vec<Pattern>,
     negated: bool,
 }
 
-/// Actions that policies of Riak CS name otherwise.
+/// Actions with their names in policies of Riak CS.
 const ALIASES: &[(&str, &str)] = &[("s3:ListBucketVersions", "s3:ListObjectVersions")];
 
-impl Policy {
+impl BucketPolicy {
     /// Reads a policy for `bucket`.
     ///
     /// # Errors
-    /// [`PolicyError`] when it is longer than [`POLICY_BYTES_MAX`](crate::limits::POLICY_BYTES_MAX), is no JSON, or says anything that cannot be understood or is
-    /// not about this bucket: a statement that is silently void would be worse.
+    /// [`PolicyError`] for more than [`POLICY_BYTES_MAX`](crate::limits::POLICY_BYTES_MAX) bytes, for text that is no JSON, and
+    /// for a statement that is unknown or about another bucket: ignoring it would hide the mistake from the client.
     pub fn parse(bucket: &str, text: &str) -> Result<Self, PolicyError> {
-        Ok(Self { text: text.to_owned(), statements: parse::statements(bucket, text)? })
+        Ok(Self { text: text.to_owned(), statements: parse::parse_statements(bucket, text)? })
     }
 
-    /// What it says when `user` (nobody: anonymous) asks for something in `bucket`.
+    /// The decision on `request` of `user` (`None`: anonymous) in `bucket`.
     #[must_use]
-    pub fn verdict(
+    pub fn evaluate(
         &self,
         bucket: &str,
         user: Option<&User>,
-        asked: &Asked<'_>,
-        circumstances: &Circumstances,
-    ) -> Verdict {
-        let context = Context { user, asked, circumstances };
-        let resource = match asked.key {
+        request: &AccessRequest<'_>,
+        context: &AccessContext,
+    ) -> PolicyDecision {
+        let context = ConditionContext { user, request, context };
+        let resource = match request.key {
             None => bucket.as_bytes().to_vec(),
             Some(key) => [bucket.as_bytes(), b"/", key].concat(),
         };
-        let mut verdict = Verdict::Neutral;
+        let mut decision = PolicyDecision::Neutral;
         for statement in &self.statements {
-            // What could only allow again what is allowed already need not be looked at.
-            let news = verdict == Verdict::Neutral || !statement.allow;
-            if news && statement.applies(&context, &resource) {
+            // After the first allow only a deny can change the decision.
+            let can_decide = decision == PolicyDecision::Neutral || !statement.allow;
+            if can_decide && statement.applies(&context, &resource) {
                 if !statement.allow {
-                    return Verdict::Deny;
+                    return PolicyDecision::Deny;
                 }
-                verdict = Verdict::Allow;
+                decision = PolicyDecision::Allow;
             }
         }
-        verdict
+        decision
     }
 
-    /// Whether a statement allows with `NotPrincipal`. It is void here, and a policy with it is not taken.
+    /// Whether a statement allows with `NotPrincipal`. Such a statement never applies, and a put of such a policy is refused.
     #[must_use]
-    pub fn allows_all_but_some(&self) -> bool {
-        self.statements.iter().any(Statement::allows_all_but_some)
+    pub fn has_allow_with_not_principal(&self) -> bool {
+        self.statements.iter().any(PolicyStatement::has_allow_with_not_principal)
     }
 
-    /// Whether it allows anything to people unknown: to everybody, without a condition on who or from where they are.
+    /// Whether it allows anything to all callers, without a condition on the caller or the caller's address.
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.statements.iter().any(|statement| {
             statement.allow
-                && statement.principals.are_open()
-                && !statement.conditions.iter().any(Condition::narrows_callers)
+                && statement.principals.is_public()
+                && !statement.conditions.iter().any(PolicyCondition::narrows_callers)
         })
     }
 }
 
-impl Statement {
-    /// Whether it allows everybody but some: nobody means that, and whoever is not asked for a name would be let in.
-    fn allows_all_but_some(&self) -> bool {
-        self.allow && self.principals.are_all_but_some()
+impl PolicyStatement {
+    /// Whether it allows all principals but some. Such a statement would let in anonymous callers, which no author intends.
+    fn has_allow_with_not_principal(&self) -> bool {
+        self.allow && self.principals.is_negated()
     }
 
-    fn applies(&self, context: &Context<'_>, resource: &[u8]) -> bool {
-        !self.allows_all_but_some()
-            && self.is_about_action(context.asked.action)
+    fn applies(&self, context: &ConditionContext<'_>, resource: &[u8]) -> bool {
+        !self.has_allow_with_not_principal()
+            && self.has_action(context.request.action)
             && self.principals.include(context.user)
-            && self.resources.fits(|pattern| pattern.fits(resource, context))
+            && self.resources.has_match(|pattern| pattern.matches(resource, context))
             && self.conditions.iter().all(|condition| condition.holds(context))
     }
 
-    fn is_about_action(&self, action: &str) -> bool {
-        let fits = |action: &str| self.actions.patterns.iter().any(|pattern| pattern.fits_action(action));
+    fn has_action(&self, action: &str) -> bool {
+        let matches = |action: &str| self.actions.patterns.iter().any(|pattern| pattern.matches_action(action));
         let aliases = ALIASES.iter().filter(|(name, _)| *name == action).map(|(_, alias)| *alias);
-        let named = std::iter::once(action).chain(aliases).any(fits);
-        named != self.actions.negated
+        let is_named = std::iter::once(action).chain(aliases).any(matches);
+        is_named != self.actions.negated
     }
 }
 
-impl Matcher {
-    fn fits(&self, fits: impl Fn(&Pattern) -> bool) -> bool {
-        self.patterns.iter().any(fits) != self.negated
+impl PatternSet {
+    fn has_match(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        self.patterns.iter().any(matches) != self.negated
     }
 }
 
 /// Why a policy is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyError {
-    /// What is wrong, for the client.
+    /// The reason, for the client.
     pub message: String,
 }
 

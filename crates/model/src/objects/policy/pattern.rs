@@ -1,89 +1,89 @@
-//! Patterns: `*` for anything, `?` for one character, `${key}` for what the request says about itself.
+//! Patterns: `*` for any text, `?` for one character, `${key}` for the value of a condition key.
 
-use super::context::Context;
+use super::context::ConditionContext;
 
-/// A glyph that stands for any bytes, none included.
+/// The glyph for any bytes, none included.
 const ANY: u16 = 256;
-/// A glyph that stands for one character.
+/// The glyph for one character.
 const ONE: u16 = 257;
 
-/// A pattern, in pieces: variables are filled in when a request is there.
+/// A pattern, in pieces. The values of variables come from the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternPiece>,
 }
 
 /// A piece of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum PatternPiece {
     /// Bytes, [`ANY`] and [`ONE`].
     Glyphs(Vec<u16>),
-    /// A condition key, in lower case.
+    /// A variable: a condition key in lower case.
     Variable(String),
 }
 
-/// What of a text has a meaning.
+/// The special forms in the text of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Syntax {
+pub(super) struct PatternSyntax {
     /// `*` and `?`.
     pub(super) wildcards: bool,
-    /// `${…}`: since version 2012-10-17 only.
+    /// `${…}`: only from version 2012-10-17 on.
     pub(super) variables: bool,
 }
 
 impl Pattern {
-    /// Reads a pattern; `None` when a variable has no end.
-    pub(super) fn parse(text: &str, syntax: Syntax) -> Option<Self> {
+    /// Parses a pattern; `None` when a variable has no end.
+    pub(super) fn parse(text: &str, syntax: PatternSyntax) -> Option<Self> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while syntax.variables
-            && let Some((before, behind)) = rest.split_once("${")
+            && let Some((before, after)) = rest.split_once("${")
         {
-            let (name, behind) = behind.split_once('}')?;
-            pieces.push(Piece::Glyphs(glyphs(before, syntax.wildcards)));
+            let (name, after) = after.split_once('}')?;
+            pieces.push(PatternPiece::Glyphs(glyphs(before, syntax.wildcards)));
             pieces.push(match name {
-                // How wildcards are written that stand for themselves.
-                "*" | "?" | "$" => Piece::Glyphs(glyphs(name, false)),
-                _ => Piece::Variable(name.trim().to_ascii_lowercase()),
+                // The escaped form of these characters.
+                "*" | "?" | "$" => PatternPiece::Glyphs(glyphs(name, false)),
+                _ => PatternPiece::Variable(name.trim().to_ascii_lowercase()),
             });
-            rest = behind;
+            rest = after;
         }
-        pieces.push(Piece::Glyphs(glyphs(rest, syntax.wildcards)));
+        pieces.push(PatternPiece::Glyphs(glyphs(rest, syntax.wildcards)));
         Some(Self { pieces })
     }
 
-    /// Whether it is one text and no other.
+    /// Whether it matches one text only.
     pub(super) fn is_literal(&self) -> bool {
         self.pieces.iter().all(|piece| match piece {
-            Piece::Glyphs(glyphs) => glyphs.iter().all(|glyph| *glyph < ANY),
-            Piece::Variable(_) => false,
+            PatternPiece::Glyphs(glyphs) => glyphs.iter().all(|glyph| *glyph < ANY),
+            PatternPiece::Variable(_) => false,
         })
     }
 
-    /// Whether `text` is as the pattern says, its variables filled in; no text is where one of them has no value.
-    pub(super) fn fits(&self, text: &[u8], context: &Context<'_>) -> bool {
-        self.filled(context).is_some_and(|glyphs| fits(&glyphs, text, false))
+    /// Whether `text` matches after its variables are filled in. A pattern with a variable without value matches no text.
+    pub(super) fn matches(&self, text: &[u8], context: &ConditionContext<'_>) -> bool {
+        self.fill_in(context).is_some_and(|glyphs| match_glyphs(&glyphs, text, false))
     }
 
-    /// The same, upper and lower case of ASCII letters being one.
-    pub(super) fn fits_ignoring_case(&self, text: &[u8], context: &Context<'_>) -> bool {
-        self.filled(context).is_some_and(|glyphs| fits(&glyphs, text, true))
+    /// As [`Self::matches`], ignoring the case of ASCII letters.
+    pub(super) fn matches_ignoring_case(&self, text: &[u8], context: &ConditionContext<'_>) -> bool {
+        self.fill_in(context).is_some_and(|glyphs| match_glyphs(&glyphs, text, true))
     }
 
-    /// Whether it is about this action; case is nothing, and variables are not looked at.
-    pub(super) fn fits_action(&self, action: &str) -> bool {
-        matches!(self.pieces.as_slice(), [Piece::Glyphs(glyphs)] if fits(glyphs, action.as_bytes(), true))
+    /// Whether it matches this action. Actions ignore case and have no variables.
+    pub(super) fn matches_action(&self, action: &str) -> bool {
+        matches!(self.pieces.as_slice(), [PatternPiece::Glyphs(glyphs)] if match_glyphs(glyphs, action.as_bytes(), true))
     }
 
-    fn filled(&self, context: &Context<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
-        if let [Piece::Glyphs(glyphs)] = self.pieces.as_slice() {
+    fn fill_in(&self, context: &ConditionContext<'_>) -> Option<std::borrow::Cow<'_, [u16]>> {
+        if let [PatternPiece::Glyphs(glyphs)] = self.pieces.as_slice() {
             return Some(glyphs.into());
         }
         let mut filled = Vec::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Glyphs(glyphs) => filled.extend_from_slice(glyphs),
-                Piece::Variable(key) => match context.values(key).as_slice() {
+                PatternPiece::Glyphs(glyphs) => filled.extend_from_slice(glyphs),
+                PatternPiece::Variable(key) => match context.values(key).as_slice() {
                     [value] => filled.extend(value.bytes().map(u16::from)),
                     _ => return None,
                 },
@@ -93,9 +93,9 @@ impl Pattern {
     }
 }
 
-/// Whether `text` fits a pattern of bytes, `*` and `?` without variables, ASCII case being nothing where `ignore_case`.
-pub(super) fn simple_fits(pattern: &str, text: &str, ignore_case: bool) -> bool {
-    fits(&glyphs(pattern, true), text.as_bytes(), ignore_case)
+/// Whether `text` matches a pattern with `*` and `?` and without variables. `ignore_case` ignores the case of ASCII letters.
+pub(super) fn matches_wildcards(pattern: &str, text: &str, ignore_case: bool) -> bool {
+    match_glyphs(&glyphs(pattern, true), text.as_bytes(), ignore_case)
 }
 
 fn glyphs(text: &str, wildcards: bool) -> Vec<u16> {
@@ -107,8 +107,8 @@ fn glyphs(text: &str, wildcards: bool) -> Vec<u16> {
     text.bytes().map(glyph).collect()
 }
 
-/// On a mismatch the last `*` takes one byte more: no pattern costs more than its length times that of the text.
-fn fits(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
+/// Matches without recursion: on a mismatch the last `*` takes one byte more. The cost is at most the product of both lengths.
+fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     loop {
@@ -120,7 +120,7 @@ fn fits(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
             }
             None if seen == text.len() => return true,
             Some(&glyph) if seen < text.len() => {
-                if let Some(taken) = takes(glyph, &text[seen..], ignore_case) {
+                if let Some(taken) = matched_bytes(glyph, &text[seen..], ignore_case) {
                     at += 1;
                     seen += taken;
                     continue;
@@ -133,8 +133,8 @@ fn fits(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
     }
 }
 
-/// How many bytes of `text`, which is not empty, the glyph takes.
-fn takes(glyph: u16, text: &[u8], ignore_case: bool) -> Option<usize> {
+/// The number of bytes at the beginning of `text`, which is not empty, that the glyph matches.
+fn matched_bytes(glyph: u16, text: &[u8], ignore_case: bool) -> Option<usize> {
     if glyph == ONE {
         let more = text[1..].iter().take_while(|byte| **byte & 0xc0 == 0x80).count();
         return Some(1 + more);
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, slow and plain.
+    /// The definition of a match, in exponential time.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,
@@ -162,27 +162,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fits_as_defined(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
-            prop_assert_eq!(simple_fits(&pattern, &text, false), slow(pattern.as_bytes(), text.as_bytes()));
+        fn wildcards_match_as_defined(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
+            prop_assert_eq!(matches_wildcards(&pattern, &text, false), slow(pattern.as_bytes(), text.as_bytes()));
         }
     }
 
     #[test]
-    fn one_is_a_character_not_a_byte() {
-        assert!(simple_fits("t?e", "tée", false));
-        assert!(!simple_fits("t??e", "tée", false));
-        assert!(simple_fits("*é", "tééé", false));
+    fn a_question_mark_matches_a_character_not_a_byte() {
+        assert!(matches_wildcards("t?e", "tée", false));
+        assert!(!matches_wildcards("t??e", "tée", false));
+        assert!(matches_wildcards("*é", "tééé", false));
     }
 
     #[test]
-    fn case() {
-        assert!(simple_fits("S3:get*", "s3:GetObject", true));
-        assert!(!simple_fits("S3:get*", "s3:GetObject", false));
+    fn case_is_ignored_only_on_request() {
+        assert!(matches_wildcards("S3:get*", "s3:GetObject", true));
+        assert!(!matches_wildcards("S3:get*", "s3:GetObject", false));
     }
 
     #[test]
-    fn a_nasty_pattern_ends_soon() {
+    fn a_hostile_pattern_takes_bounded_time() {
         let (pattern, text) = ("*a".repeat(5_000) + "b", "a".repeat(1_024));
-        assert!(!simple_fits(&pattern, &text, false));
+        assert!(!matches_wildcards(&pattern, &text, false));
     }
 }

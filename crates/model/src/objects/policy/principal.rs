@@ -1,35 +1,35 @@
-//! Whom a statement is about.
+//! The principals of a statement.
 
 use serde_json::Value as Json;
 
 use super::super::user::User;
 
-/// Whom a statement is about.
+/// The callers that a statement applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Principals {
     named: Vec<Principal>,
-    /// Whether it is about all but these.
+    /// Whether the statement applies to all callers but these: `NotPrincipal`.
     negated: bool,
 }
 
-/// Somebody.
+/// A principal of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Principal {
-    /// Everybody, anonymous or not.
+    /// All callers, anonymous ones included.
     Everybody,
-    /// By canonical id or access key id.
+    /// A user by canonical id or access key id.
     Id(String),
-    /// By what stands behind `user/`: e-mail address or one of the ids.
+    /// A user by the name after `user/` in an ARN: the e-mail address or one of the ids.
     User(String),
 }
 
 impl Principals {
-    /// Reads the value of `Principal`, or of `NotPrincipal` if `negated`; `None` when it names nobody in a known way.
+    /// Parses the value of `Principal`, or of `NotPrincipal` if `negated`. `None` for an unknown or empty form.
     pub(super) fn parse(json: &Json, negated: bool) -> Option<Self> {
         let named = match json {
             Json::String(text) if text == "*" => vec![Principal::Everybody],
             Json::Object(kinds) if !kinds.is_empty() => {
-                let each = kinds.iter().map(|(kind, value)| of_kind(kind, value));
+                let each = kinds.iter().map(|(kind, value)| parse_kind(kind, value));
                 each.collect::<Option<Vec<_>>>()?.concat()
             }
             _ => return None,
@@ -37,18 +37,18 @@ impl Principals {
         Some(Self { named, negated })
     }
 
-    /// Whether the statement is about `user`.
+    /// Whether the statement applies to `user` (`None`: anonymous).
     pub(super) fn include(&self, user: Option<&User>) -> bool {
         self.named.iter().any(|principal| principal.is(user)) != self.negated
     }
 
-    /// Whether they are everybody but some.
-    pub(super) fn are_all_but_some(&self) -> bool {
+    /// Whether it is a `NotPrincipal`.
+    pub(super) fn is_negated(&self) -> bool {
         self.negated
     }
 
-    /// Whether people unknown are among them.
-    pub(super) fn are_open(&self) -> bool {
+    /// Whether it includes anonymous callers.
+    pub(super) fn is_public(&self) -> bool {
         self.negated || self.named.contains(&Principal::Everybody)
     }
 }
@@ -59,15 +59,15 @@ impl Principal {
             (Self::Everybody, _) => true,
             (_, None) => false,
             (Self::Id(id), Some(user)) => *id == user.id || *id == user.key_id,
-            // Never by the name: people choose theirs, and not only once.
+            // Never by the user's name: users choose and change theirs, so they could take the name of another.
             (Self::User(name), Some(user)) => [&user.id, &user.key_id, &user.email].contains(&name),
         }
     }
 }
 
-fn of_kind(kind: &str, value: &Json) -> Option<Vec<Principal>> {
+fn parse_kind(kind: &str, value: &Json) -> Option<Vec<Principal>> {
     let read: fn(&str) -> Option<Principal> = match kind {
-        "AWS" => aws,
+        "AWS" => parse_aws,
         "CanonicalUser" => |text| is_exact(text).then(|| Principal::Id(text.to_owned())),
         _ => return None,
     };
@@ -78,8 +78,8 @@ fn of_kind(kind: &str, value: &Json) -> Option<Vec<Principal>> {
     }
 }
 
-/// `*`, an ARN of a user or an account, or an id as it is.
-fn aws(text: &str) -> Option<Principal> {
+/// `*`, an ARN of a user or an account, or an id.
+fn parse_aws(text: &str) -> Option<Principal> {
     if text == "*" {
         return Some(Principal::Everybody);
     }
@@ -88,21 +88,21 @@ fn aws(text: &str) -> Option<Principal> {
     }
     let mut fields = text.splitn(6, ':');
     let (_, partition, service, _) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let (account, who) = (fields.next()?, fields.next()?);
-    if !partition.starts_with("aws") || service != "iam" || !is_exact(who) {
+    let (account, resource) = (fields.next()?, fields.next()?);
+    if !partition.starts_with("aws") || service != "iam" || !is_exact(resource) {
         return None;
     }
-    match who.strip_prefix("user/") {
-        // A path may stand before the name.
+    match resource.strip_prefix("user/") {
+        // A path may precede the name.
         Some(name) => {
             let name = name.rsplit('/').next().filter(|name| !name.is_empty())?;
             Some(Principal::User(name.to_owned()))
         }
-        None => (who == "root" && is_exact(account)).then(|| Principal::Id(account.to_owned())),
+        None => (resource == "root" && is_exact(account)).then(|| Principal::Id(account.to_owned())),
     }
 }
 
-/// Whether this names one somebody: wildcards would seem to mean more than they do.
+/// Whether the text names one principal. IAM does not expand wildcards in names, so a name with one is refused.
 fn is_exact(text: &str) -> bool {
     !text.is_empty() && !text.contains(['*', '?'])
 }

@@ -18,7 +18,7 @@ fn user(name: &str) -> User {
     }
 }
 
-/// A statement that allows everybody everything, with other fields where `with` has them; `null` takes one away.
+/// A statement that allows everything to all callers, with the fields of `with` instead of its own; `null` removes a field.
 fn statement(with: Json) -> Json {
     let mut all = json!({
         "Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": ["arn:aws:s3:::tea", "arn:aws:s3:::tea/*"],
@@ -34,21 +34,21 @@ fn document(statements: &[Json]) -> String {
     json!({"Version": "2012-10-17", "Id": "x", "Statement": statements}).to_string()
 }
 
-fn policy(statements: &[Json]) -> Policy {
-    Policy::parse("tea", &document(statements)).unwrap()
+fn policy(statements: &[Json]) -> BucketPolicy {
+    BucketPolicy::parse("tea", &document(statements)).unwrap()
 }
 
-fn asked<'a>(action: &'static str, key: Option<&'a str>) -> Asked<'a> {
-    Asked { action, permission: None, key: key.map(str::as_bytes), version: None }
+fn request<'a>(action: &'static str, key: Option<&'a str>) -> AccessRequest<'a> {
+    AccessRequest { action, permission: None, key: key.map(str::as_bytes), version: None }
 }
 
-/// The verdict on `alice` getting the object `a/b`.
-fn get(policy: &Policy, circumstances: &Circumstances) -> Verdict {
-    policy.verdict("tea", Some(&user("alice")), &asked("s3:GetObject", Some("a/b")), circumstances)
+/// The decision on a get of the object `a/b` by `alice`.
+fn get(policy: &BucketPolicy, access_context: &AccessContext) -> PolicyDecision {
+    policy.evaluate("tea", Some(&user("alice")), &request("s3:GetObject", Some("a/b")), access_context)
 }
 
-fn at() -> Circumstances {
-    Circumstances {
+fn at() -> AccessContext {
+    AccessContext {
         source: Some("10.1.2.3".parse().unwrap()),
         secure: true,
         now: 1_372_550_400_000_000,
@@ -69,22 +69,22 @@ fn tag(key: &str, value: &str) -> super::super::tags::Tag {
 fn a_deny_wins_in_any_order() {
     let (allow, deny) = (statement(json!({})), statement(json!({"Effect": "Deny", "Action": "s3:Get*"})));
     for order in [[allow.clone(), deny.clone()], [deny, allow.clone()]] {
-        assert_eq!(get(&policy(&order), &at()), Verdict::Deny);
-        let put = policy(&order).verdict("tea", None, &asked("s3:PutObject", Some("k")), &at());
-        assert_eq!(put, Verdict::Allow);
+        assert_eq!(get(&policy(&order), &at()), PolicyDecision::Deny);
+        let put = policy(&order).evaluate("tea", None, &request("s3:PutObject", Some("k")), &at());
+        assert_eq!(put, PolicyDecision::Allow);
     }
     let other = statement(json!({"Action": "s3:PutObject"}));
-    assert_eq!(get(&policy(std::slice::from_ref(&other)), &at()), Verdict::Neutral);
-    assert_eq!(get(&policy(&[other, allow]), &at()), Verdict::Allow);
+    assert_eq!(get(&policy(std::slice::from_ref(&other)), &at()), PolicyDecision::Neutral);
+    assert_eq!(get(&policy(&[other, allow]), &at()), PolicyDecision::Allow);
 }
 
 #[test]
-fn principals() {
+fn principals_select_the_callers_that_they_name() {
     let alice = user("alice");
     let mallory = User { name: "alice@example.com".into(), ..user("mallory") };
     let includes = |principal: Json, who: Option<&User>| {
         let policy = policy(&[statement(json!({"Principal": principal}))]);
-        policy.verdict("tea", who, &asked("s3:GetObject", Some("k")), &at()) == Verdict::Allow
+        policy.evaluate("tea", who, &request("s3:GetObject", Some("k")), &at()) == PolicyDecision::Allow
     };
     for everybody in [json!("*"), json!({"AWS": "*"}), json!({"AWS": ["id-bob", "*"]})] {
         assert!(includes(everybody.clone(), None) && includes(everybody, Some(&alice)));
@@ -106,35 +106,35 @@ fn principals() {
         assert!(!includes(only_alice.clone(), Some(&user("bob2"))), "{only_alice}");
         assert!(!includes(only_alice.clone(), Some(&mallory)), "{only_alice}");
     }
-    // People choose their names: a name is nobody.
+    // Users choose their names, so a name identifies no user.
     assert!(!includes(json!({"AWS": "arn:aws:iam::123456789012:user/alice"}), Some(&alice)));
 }
 
 #[test]
-fn all_but_somebody() {
+fn a_deny_with_not_principal_spares_the_named_user() {
     let deny = statement(json!({"Effect": "Deny", "Principal": null, "NotPrincipal": {"AWS": "id-alice"}}));
     let policy = policy(&[statement(json!({})), deny]);
-    let asked = asked("s3:GetObject", Some("k"));
-    assert_eq!(policy.verdict("tea", Some(&user("alice")), &asked, &at()), Verdict::Allow);
-    assert_eq!(policy.verdict("tea", Some(&user("bob")), &asked, &at()), Verdict::Deny);
-    assert_eq!(policy.verdict("tea", None, &asked, &at()), Verdict::Deny);
+    let request = request("s3:GetObject", Some("k"));
+    assert_eq!(policy.evaluate("tea", Some(&user("alice")), &request, &at()), PolicyDecision::Allow);
+    assert_eq!(policy.evaluate("tea", Some(&user("bob")), &request, &at()), PolicyDecision::Deny);
+    assert_eq!(policy.evaluate("tea", None, &request, &at()), PolicyDecision::Deny);
 }
 
 #[test]
-fn a_statement_that_allowed_all_but_somebody_once_let_anonymous_in() {
+fn an_allow_with_not_principal_does_not_let_anonymous_callers_in() {
     let policy = policy(&[statement(json!({"Principal": null, "NotPrincipal": {"AWS": "id-alice"}}))]);
-    assert!(policy.allows_all_but_some());
-    let asked = asked("s3:GetObject", Some("k"));
+    assert!(policy.has_allow_with_not_principal());
+    let request = request("s3:GetObject", Some("k"));
     for user in [None, Some(&user("alice")), Some(&user("bob"))] {
-        assert_eq!(policy.verdict("tea", user, &asked, &at()), Verdict::Neutral);
+        assert_eq!(policy.evaluate("tea", user, &request, &at()), PolicyDecision::Neutral);
     }
 }
 
 #[test]
-fn actions_and_resources() {
+fn actions_and_resources_select_what_they_name() {
     let allows = |with: Json, action: &'static str, key: Option<&str>| {
         let policy = policy(&[statement(with)]);
-        policy.verdict("tea", Some(&user("alice")), &asked(action, key), &at()) == Verdict::Allow
+        policy.evaluate("tea", Some(&user("alice")), &request(action, key), &at()) == PolicyDecision::Allow
     };
     let get = |with: Json| allows(with, "s3:GetObject", Some("a/b"));
     for good in [
@@ -171,20 +171,21 @@ fn actions_and_resources() {
 #[test]
 fn variables_are_filled_in() {
     let home = statement(json!({"Resource": "arn:aws:s3:::tea/home/${aws:username}/*"}));
-    let verdict =
-        |policy: &Policy, who: Option<&User>, key| policy.verdict("tea", who, &asked("s3:GetObject", Some(key)), &at());
+    let decision = |policy: &BucketPolicy, who: Option<&User>, key| {
+        policy.evaluate("tea", who, &request("s3:GetObject", Some(key)), &at())
+    };
     let new = policy(std::slice::from_ref(&home));
-    assert_eq!(verdict(&new, Some(&user("alice")), "home/alice/x"), Verdict::Allow);
-    assert_eq!(verdict(&new, Some(&user("bob")), "home/alice/x"), Verdict::Neutral);
-    assert_eq!(verdict(&new, None, "home//x"), Verdict::Neutral);
-    assert_eq!(verdict(&new, Some(&user("*")), "home/alice/x"), Verdict::Neutral, "a value's wildcard is none");
+    assert_eq!(decision(&new, Some(&user("alice")), "home/alice/x"), PolicyDecision::Allow);
+    assert_eq!(decision(&new, Some(&user("bob")), "home/alice/x"), PolicyDecision::Neutral);
+    assert_eq!(decision(&new, None, "home//x"), PolicyDecision::Neutral);
+    assert_eq!(decision(&new, Some(&user("*")), "home/alice/x"), PolicyDecision::Neutral, "a value's wildcard is none");
     let old = json!({"Version": "2008-10-17", "Statement": home}).to_string();
-    let old = Policy::parse("tea", &old).unwrap();
-    assert_eq!(verdict(&old, Some(&user("alice")), "home/alice/x"), Verdict::Neutral);
-    assert_eq!(verdict(&old, None, "home/${aws:username}/x"), Verdict::Allow);
+    let old = BucketPolicy::parse("tea", &old).unwrap();
+    assert_eq!(decision(&old, Some(&user("alice")), "home/alice/x"), PolicyDecision::Neutral);
+    assert_eq!(decision(&old, None, "home/${aws:username}/x"), PolicyDecision::Allow);
     let star = policy(&[statement(json!({"Resource": "arn:aws:s3:::tea/${*}${$}${?}"}))]);
-    assert_eq!(verdict(&star, None, "*$?"), Verdict::Allow);
-    assert_eq!(verdict(&star, None, "x$?"), Verdict::Neutral);
+    assert_eq!(decision(&star, None, "*$?"), PolicyDecision::Allow);
+    assert_eq!(decision(&star, None, "x$?"), PolicyDecision::Neutral);
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn conditions_that_hold() {
         json!({}),
     ] {
         let policy = policy(&[statement(json!({"Condition": condition}))]);
-        assert_eq!(get(&policy, &at()), Verdict::Allow, "{condition}");
+        assert_eq!(get(&policy, &at()), PolicyDecision::Allow, "{condition}");
     }
 }
 
@@ -247,20 +248,20 @@ fn conditions_that_do_not_hold() {
         json!({"StringEquals": {"s3:ExistingObjectTag/team": "red"}}),
     ] {
         let policy = policy(&[statement(json!({"Condition": condition}))]);
-        assert_eq!(get(&policy, &at()), Verdict::Neutral, "{condition}");
+        assert_eq!(get(&policy, &at()), PolicyDecision::Neutral, "{condition}");
     }
 }
 
 #[test]
-fn a_missing_source_meets_no_address() {
+fn a_request_without_source_matches_no_address() {
     let allow = policy(&[statement(json!({"Condition": {"IpAddress": {"aws:SourceIp": "0.0.0.0/0"}}}))]);
-    assert_eq!(get(&allow, &Circumstances::default()), Verdict::Neutral);
+    assert_eq!(get(&allow, &AccessContext::default()), PolicyDecision::Neutral);
     let deny = json!({"Effect": "Deny", "Condition": {"NotIpAddress": {"aws:SourceIp": "10.0.0.0/8"}}});
-    assert_eq!(get(&policy(&[statement(deny)]), &Circumstances::default()), Verdict::Deny);
+    assert_eq!(get(&policy(&[statement(deny)]), &AccessContext::default()), PolicyDecision::Deny);
 }
 
 #[test]
-fn what_is_public() {
+fn policies_for_all_callers_are_public() {
     let public = |with: Json| policy(&[statement(with)]).is_public();
     for open in [
         json!({}),
@@ -344,7 +345,7 @@ fn bad_statements_are_refused() {
         json!({"Effects": "Allow"}),
     ] {
         let text = document(&[statement(bad.clone())]);
-        let refused = Policy::parse("tea", &text);
+        let refused = BucketPolicy::parse("tea", &text);
         assert!(refused.as_ref().is_err_and(|error| !error.message.is_empty()), "{bad}");
     }
 }
@@ -352,7 +353,7 @@ fn bad_statements_are_refused() {
 #[test]
 fn bad_documents_are_refused() {
     let good = statement(json!({}));
-    let parse = |json: Json| Policy::parse("tea", &json.to_string());
+    let parse = |json: Json| BucketPolicy::parse("tea", &json.to_string());
     assert!(parse(json!({"Statement": good})).is_ok());
     assert!(parse(json!({"Statement": [good], "Version": "2008-10-17"})).is_ok());
     for bad in [
@@ -371,29 +372,29 @@ fn bad_documents_are_refused() {
     }
     let twice = json!({"Statement": good}).to_string().replacen('{', r#"{"Id":"a","Id":"a","#, 1);
     for bad in ["", "{", "null", "{} {}", &twice] {
-        assert!(Policy::parse("tea", bad).is_err(), "{bad}");
+        assert!(BucketPolicy::parse("tea", bad).is_err(), "{bad}");
     }
     let padded = |length: usize| format!("{:length$}", json!({"Statement": good}).to_string());
-    assert!(Policy::parse("tea", &padded(POLICY_BYTES_MAX)).is_ok());
-    assert!(Policy::parse("tea", &padded(POLICY_BYTES_MAX + 1)).is_err());
-    assert!(Policy::parse("tea", &"[".repeat(POLICY_BYTES_MAX)).is_err());
+    assert!(BucketPolicy::parse("tea", &padded(POLICY_BYTES_MAX)).is_ok());
+    assert!(BucketPolicy::parse("tea", &padded(POLICY_BYTES_MAX + 1)).is_err());
+    assert!(BucketPolicy::parse("tea", &"[".repeat(POLICY_BYTES_MAX)).is_err());
 }
 
 #[test]
-fn the_text_is_kept_as_it_came() {
+fn the_text_is_stored_byte_for_byte() {
     let text = format!("  {}\n", document(&[statement(json!({}))]));
-    assert_eq!(Policy::parse("tea", &text).unwrap().text, text);
+    assert_eq!(BucketPolicy::parse("tea", &text).unwrap().text, text);
 }
 
 proptest! {
     #[test]
-    fn any_text_is_a_policy_or_an_error(text in ".{0,60}", good in any::<prop::sample::Index>()) {
-        let _ = Policy::parse("tea", &text);
+    fn random_text_is_a_policy_or_an_error(text in ".{0,60}", good in any::<prop::sample::Index>()) {
+        let _ = BucketPolicy::parse("tea", &text);
         let mut changed: Vec<char> = document(&[statement(json!({}))]).chars().collect();
         let at = good.index(changed.len());
         changed.splice(at..at, text.chars());
-        if let Ok(policy) = Policy::parse("tea", &changed.iter().collect::<String>()) {
-            let _ = (get(&policy, &Circumstances::default()), policy.is_public());
+        if let Ok(policy) = BucketPolicy::parse("tea", &changed.iter().collect::<String>()) {
+            let _ = (get(&policy, &AccessContext::default()), policy.is_public());
         }
     }
 }

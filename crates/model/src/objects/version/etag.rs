@@ -4,12 +4,12 @@ use md5::{Digest, Md5};
 
 use crate::objects::checksum::part_count;
 
-/// MD5 of the bytes, or of the MD5s of the parts with their count.
+/// The entity tag of an S3 object: the MD5 of its bytes, or the MD5 of the MD5s of its parts with the number of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Etag {
     /// The digest.
     pub md5: [u8; 16],
-    /// How many parts, at least one, for an object made of parts.
+    /// The number of parts of an object made by an upload, at least one.
     pub parts: Option<u32>,
 }
 
@@ -20,13 +20,14 @@ impl Etag {
         Self { md5, parts: None }
     }
 
-    /// The tag of an object made of parts with these MD5s, in their order: there is at least one.
+    /// The tag of an object made of parts with these MD5s, in their order. There is at least one part.
     #[must_use]
     pub fn of_parts(md5s: &[[u8; 16]]) -> Self {
         Self { md5: Md5::digest(md5s.as_flattened()).into(), parts: u32::try_from(md5s.len()).ok() }
     }
 
-    /// Reads a tag as clients write it: quoted, unquoted, or with quotes escaped for XML. Weak tags are none of ours.
+    /// Reads a tag as clients write it: quoted, unquoted, or with quotes escaped for XML. `None` for weak tags, which S3 does
+    /// not have.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -42,7 +43,7 @@ impl Etag {
     }
 }
 
-/// Without quotes: 32 hexadecimal digits, and `-` with the count for an object made of parts.
+/// Without quotes: 32 hexadecimal digits, followed by `-` and the number of parts of an object made by an upload.
 impl std::fmt::Display for Etag {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.md5))?;
@@ -61,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tags_come_back_from_every_spelling(md5: [u8; 16], parts in proptest::option::of(1..=10_000_u32)) {
+        fn tags_parse_from_every_form(md5: [u8; 16], parts in proptest::option::of(1..=10_000_u32)) {
             let etag = Etag { md5, parts };
             for text in [format!("{etag}"), format!("\"{etag}\""), format!("&quot;{etag}&quot;"), format!(" \"{etag}\"\n")] {
                 prop_assert_eq!(Etag::parse(&text), Some(etag));
@@ -72,13 +73,13 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_tag_or_none(text: String) {
+        fn random_text_is_a_tag_or_none(text: String) {
             let _ = Etag::parse(&text);
         }
     }
 
     #[test]
-    fn what_is_no_tag_is_none() {
+    fn malformed_tags_are_refused() {
         let md5 = "d41d8cd98f00b204e9800998ecf8427e";
         let foreign =
             ["", "*", "\"", "\"\"", "-", "x", &md5[1..], "+41d8cd98f00b204e9800998ecf8427e", &format!("{md5}-")];

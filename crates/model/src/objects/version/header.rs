@@ -1,6 +1,6 @@
-//! Headers that are kept with an object.
+//! System headers of S3 objects.
 
-/// Headers that are stored with an object and given back.
+/// A header that is stored with an object and returned with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SystemHeader {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_back_from_codes_and_names() {
+    fn headers_are_found_by_codes_and_names() {
         for header in SystemHeader::ALL {
             assert_eq!(SystemHeader::from_code(header.code()), Some(header));
             assert_eq!(SystemHeader::from_name(&header.name().to_uppercase()), Some(header));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::objects::acl::{Grant, Grantee, Permission};
-use crate::objects::checksum::{Algorithm, Kind};
+use crate::objects::checksum::{Algorithm, ChecksumKind};
 
 pub(in crate::objects) fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=most).prop_map(Bytes::from)
@@ -26,8 +26,8 @@ pub(in crate::objects) fn algorithm() -> impl Strategy<Value = Algorithm> {
     proptest::sample::select(Algorithm::ALL.to_vec())
 }
 
-pub(in crate::objects) fn kind() -> impl Strategy<Value = Kind> {
-    proptest::sample::select(Kind::ALL.to_vec())
+pub(in crate::objects) fn kind() -> impl Strategy<Value = ChecksumKind> {
+    proptest::sample::select(ChecksumKind::ALL.to_vec())
 }
 
 pub(in crate::objects) fn checksum() -> impl Strategy<Value = Checksum> {
@@ -104,7 +104,7 @@ pub(in crate::objects) fn version() -> impl Strategy<Value = Version> {
         .prop_map(|(id, null, modified, owner, object)| Version { id, null, modified, owner, object })
 }
 
-/// A small object with one of everything that has a length.
+/// A small object with one item in every list.
 pub(in crate::objects) fn golden() -> Version {
     Version {
         id: VersionId([0x11; 16]),
@@ -130,7 +130,7 @@ pub(in crate::objects) const GOLDEN: &[u8] = b"\x11\x11\x11\x11\x11\x11\x11\x11\
     \x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x22\x00\
     \x01\x01\x03a/b\x01\x01m\x01n\x01\x01k\x01v\x01\x01\x01\x01\x01\x01\x041234\x00\x00\x00tea";
 
-/// Flips one bit of a row and decodes it: it may fail, it may not panic.
+/// Flips one bit of a row and decodes it, and a cut row too: that may fail, but not panic.
 pub(in crate::objects) fn damage<T, E>(row: &Bytes, at: usize, bit: u8, decode: impl Fn(Bytes) -> Result<T, E>) {
     let mut bytes = row.to_vec();
     let at = at % bytes.len();
@@ -141,7 +141,7 @@ pub(in crate::objects) fn damage<T, E>(row: &Bytes, at: usize, bit: u8, decode: 
 
 proptest! {
     #[test]
-    fn versions_come_back(version in version()) {
+    fn versions_decode_to_themselves(version in version()) {
         prop_assert_eq!(Version::decode(version.encode()), Ok(version));
     }
 
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_version_or_an_error(bytes: Vec<u8>) {
+    fn random_bytes_are_a_version_or_an_error(bytes: Vec<u8>) {
         let _ = Version::decode(bytes.clone().into());
         let _ = Version::decode([&[VERSION], &GOLDEN[..44], &bytes[..]].concat().into());
     }
@@ -159,14 +159,14 @@ proptest! {
 
 /// The stored form, byte for byte: a change here is a change of format and needs a new version.
 #[test]
-fn the_golden_version_still_opens() {
+fn the_golden_version_still_decodes() {
     let row = [&[1], GOLDEN].concat();
     assert_eq!(golden().encode(), row);
     assert_eq!(Version::decode(row.into()), Ok(golden()));
 }
 
 #[test]
-fn the_golden_bodies_still_open() {
+fn the_golden_bodies_still_decode() {
     let with = |body| {
         let mut version = golden();
         version.object = version.object.map(|object| Object { body, ..object });
@@ -196,7 +196,7 @@ fn an_inline_body_shares_the_memory_of_its_row() {
 }
 
 #[test]
-fn what_a_newer_build_wrote_is_not_guessed_at() {
+fn rows_of_a_newer_build_are_errors() {
     let marker = Version { object: None, ..golden() };
     let row = marker.encode();
     assert_eq!(Version::decode(row.clone()), Ok(marker));

@@ -1,4 +1,4 @@
-//! The lists as a Riak node was seen to print them.
+//! The lists, compared with the output of a Riak node.
 
 use super::*;
 use crate::props::set::props_of;
@@ -51,65 +51,65 @@ fn updated(first: &str, then: &str) -> TypeRecord {
 }
 
 fn bucket_json(record: Option<&TypeRecord>, own: &str) -> String {
-    let own = validate::bucket(record, &Overrides::EMPTY, &props(own)).unwrap();
-    Json::Object(to_json(&of_bucket("pr", record, &own))).to_string()
+    let own = validate::update_bucket(record, &Overrides::EMPTY, &props(own)).unwrap();
+    Json::Object(to_json(&bucket_props("pr", record, &own))).to_string()
 }
 
 #[test]
-fn a_new_type_prints_in_table_order() {
-    assert_eq!(console(&of_type(Some(&created(r#"{"datatype":"hll"}"#)))), STATUS);
+fn a_new_type_is_printed_in_table_order() {
+    assert_eq!(console_lines(&type_props(Some(&created(r#"{"datatype":"hll"}"#)))), STATUS);
     let plain: Vec<_> =
         STATUS.into_iter().filter(|line| !line.starts_with("hll_") && !line.starts_with("datat")).collect();
-    assert_eq!(console(&of_type(Some(&created("{}")))), plain);
+    assert_eq!(console_lines(&type_props(Some(&created("{}")))), plain);
 }
 
 #[test]
-fn creation_choices_stand_after_allow_mult() {
+fn properties_fixed_at_creation_follow_allow_mult() {
     for (set, line) in [(r#"{"consistent":true}"#, "consistent: true"), (r#"{"write_once":true}"#, "write_once: true")]
     {
-        let lines = console(&of_type(Some(&created(set))));
+        let lines = console_lines(&type_props(Some(&created(set))));
         assert_eq!(lines[21..24], ["allow_mult: true", line, "active: false"]);
     }
 }
 
 #[test]
-fn an_updated_type_prints_by_name() {
+fn an_updated_type_is_printed_by_name() {
     let record = updated(r#"{"datatype":"hll"}"#, r#"{"hll_precision":12}"#);
-    let lines = console(&of_type(Some(&record)));
+    let lines = console_lines(&type_props(Some(&record)));
     assert!(lines.is_sorted_by_key(|line| line.split(':').next()) && lines[0] == "active: true");
     assert_eq!(bucket_json(Some(&record), "{}"), UPDATED_HLL);
 }
 
 #[test]
-fn the_default_type_prints_by_name() {
-    assert_eq!(Json::Object(to_json(&of_type(None))).to_string(), DEFAULT);
+fn the_default_type_is_printed_by_name() {
+    assert_eq!(Json::Object(to_json(&type_props(None))).to_string(), DEFAULT);
     assert_eq!(bucket_json(None, "{}"), DEFAULT.replacen('{', r#"{"name":"pr","#, 1));
     let customised = DEFAULT.replace(r#""n_val":3,"#, r#""n_val":2,"name":"pr","#);
     assert_eq!(bucket_json(None, r#"{"n_val":2}"#), customised);
 }
 
 #[test]
-fn a_bucket_shows_its_type_until_it_has_its_own() {
+fn a_bucket_without_overrides_shows_its_type() {
     let maps = created(r#"{"datatype":"map"}"#).activate();
     assert_eq!(bucket_json(Some(&maps), "{}"), TYPED);
     assert_eq!(bucket_json(Some(&created("{}").activate()), r#"{"n_val":2}"#), CUSTOMISED);
 }
 
 #[test]
-fn what_is_shown_may_be_put_back() {
+fn a_displayed_list_can_be_set_again() {
     let hll = updated(r#"{"datatype":"hll"}"#, r#"{"hll_precision":12}"#);
     let consistent = created(r#"{"consistent":true,"n_val":5}"#).activate();
     let once = created(r#"{"write_once":true,"precommit":["b",{"mod":"m","fun":"f"}],"repl":"realtime"}"#).activate();
     for record in [&hll, &consistent, &once, &created("{}").activate()] {
-        let before = of_bucket("pr", Some(record), &Overrides::EMPTY);
-        let own = validate::bucket(Some(record), &Overrides::EMPTY, &to_json(&before)).unwrap();
-        let mut after = of_bucket("pr", Some(record), &own);
+        let before = bucket_props("pr", Some(record), &Overrides::EMPTY);
+        let own = validate::update_bucket(Some(record), &Overrides::EMPTY, &to_json(&before)).unwrap();
+        let mut after = bucket_props("pr", Some(record), &own);
         let mut expected = before.clone();
-        by_name(&mut after);
-        by_name(&mut expected);
+        sort_by_name(&mut after);
+        sort_by_name(&mut expected);
         assert_eq!(after, expected);
-        assert!(TypeRecord::update(b"t", Some(record), &to_json(&of_type(Some(record)))).is_ok());
+        assert!(TypeRecord::update(b"t", Some(record), &to_json(&type_props(Some(record)))).is_ok());
     }
-    let plain = to_json(&of_bucket("pr", None, &Overrides::EMPTY));
-    assert!(validate::bucket(None, &Overrides::EMPTY, &plain).is_ok());
+    let plain = to_json(&bucket_props("pr", None, &Overrides::EMPTY));
+    assert!(validate::update_bucket(None, &Overrides::EMPTY, &plain).is_ok());
 }

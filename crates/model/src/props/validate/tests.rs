@@ -1,7 +1,7 @@
-//! Every refusal, as a table of stage, what is there, what is asked and what the console says.
+//! Every refusal, as tables of the stored properties, the request and the output of the console.
 
 use super::*;
-use crate::props::reason::Refused;
+use crate::props::reason::PropsError;
 use crate::props::table::PROPS;
 use proptest::prelude::*;
 use serde_json::json;
@@ -16,39 +16,39 @@ fn active(props: &str) -> TypeRecord {
     TypeRecord::create(b"t", None, NODE, &object(props)).unwrap().activate()
 }
 
-/// What is stored, or the console's lines.
-fn answer(result: Result<Overrides, Vec<Invalid>>) -> String {
+/// The stored overrides, or the lines of the console.
+fn outcome(result: Result<Overrides, Vec<InvalidProp>>) -> String {
     match result {
         Ok(set) => Json::Object(set.to_json()).to_string(),
-        Err(invalid) => Refused::from(invalid).to_string(),
+        Err(invalid) => PropsError::from(invalid).to_string(),
     }
 }
 
 #[track_caller]
 fn check_create(props: &str, expected: &str) {
-    assert_eq!(answer(create(NODE, &object(props)).map(|(_, set)| set)), expected, "create {props}");
+    assert_eq!(outcome(create_type(NODE, &object(props)).map(|(_, set)| set)), expected, "create {props}");
 }
 
 #[track_caller]
-fn check_update(there: &str, props: &str, expected: &str) {
-    let record = active(there);
-    let got = answer(update(&record, &object(props)));
-    assert_eq!(got, expected, "update {there} with {props}");
+fn check_update(stored: &str, props: &str, expected: &str) {
+    let record = active(stored);
+    let got = outcome(update_type(&record, &object(props)));
+    assert_eq!(got, expected, "update {stored} with {props}");
     if got.starts_with('{') {
         return;
     }
-    let on_bucket = answer(bucket(Some(&record), &Overrides::EMPTY, &object(props)));
-    assert_eq!(on_bucket, expected, "a bucket of the type follows the same rules");
+    let on_bucket = outcome(update_bucket(Some(&record), &Overrides::EMPTY, &object(props)));
+    assert_eq!(on_bucket, expected, "a bucket of the type has the same rules");
 }
 
 #[track_caller]
-fn check_bucket(there: &str, props: &str, expected: &str) {
-    let there = bucket(None, &Overrides::EMPTY, &object(there)).unwrap();
-    assert_eq!(answer(bucket(None, &there, &object(props))), expected, "bucket {props}");
+fn check_bucket(stored: &str, props: &str, expected: &str) {
+    let stored = update_bucket(None, &Overrides::EMPTY, &object(stored)).unwrap();
+    assert_eq!(outcome(update_bucket(None, &stored, &object(props))), expected, "bucket {props}");
 }
 
 #[test]
-fn creation() {
+fn a_new_type_takes_or_refuses_its_properties() {
     for (props, expected) in [
         ("{}", "{}"),
         (r#"{"n_val":2,"allow_mult":"false"}"#, r#"{"allow_mult":false,"n_val":2}"#),
@@ -82,7 +82,7 @@ fn creation() {
 }
 
 #[test]
-fn update_of_a_plain_type() {
+fn a_plain_type_keeps_what_its_creation_fixed() {
     for (props, expected) in [
         (r#"{"r":"one"}"#, r#"{"n_val":2,"r":"one"}"#),
         (r#"{"write_once":false,"consistent":"false"}"#, r#"{"n_val":2}"#),
@@ -102,7 +102,7 @@ fn update_of_a_plain_type() {
 }
 
 #[test]
-fn update_of_a_data_type() {
+fn a_data_type_keeps_its_datatype_and_siblings() {
     let sets = r#"{"datatype":"set"}"#;
     for (props, expected) in [
         (r#"{"datatype":"set","allow_mult":true}"#, r#"{"allow_mult":true,"datatype":"set"}"#),
@@ -121,13 +121,13 @@ fn update_of_a_data_type() {
     check_update(&hll(12), r#"{"hll_precision":12}"#, &hll(12));
     for bad in ["15", "13", "3", "99"] {
         let props = format!(r#"{{"hll_precision":{bad}}}"#);
-        let text = Reason::HllPrecision(bad.into());
+        let text = InvalidReason::HllPrecision(bad.into());
         check_update(&hll(12), &props, &text.text());
     }
 }
 
 #[test]
-fn update_of_write_once_and_consistent_types() {
+fn write_once_and_consistent_types_keep_their_kind() {
     let once = r#"{"write_once":true}"#;
     check_update(once, once, once);
     for (props, expected) in [
@@ -151,7 +151,7 @@ fn update_of_write_once_and_consistent_types() {
 }
 
 #[test]
-fn buckets_of_the_default_type() {
+fn buckets_of_the_default_type_refuse_properties_of_types() {
     for (props, expected) in [
         (r#"{"n_val":100,"r":99,"allow_mult":1}"#, r#"{"allow_mult":true,"n_val":100,"r":99}"#),
         (r#"{"name":"other","datatype":"set","hll_precision":1,"write_once":false}"#, "{}"),
@@ -173,12 +173,12 @@ fn buckets_of_the_default_type() {
 
 #[test]
 fn errors_stand_in_the_order_riak_lists_them() {
-    let invalid = bucket(Some(&active("{}")), &Overrides::EMPTY, &object(r#"{"n_val":0,"r":"x"}"#)).unwrap_err();
-    let refused = Refused::from(invalid);
+    let invalid = update_bucket(Some(&active("{}")), &Overrides::EMPTY, &object(r#"{"n_val":0,"r":"x"}"#)).unwrap_err();
+    let refused = PropsError::from(invalid);
     assert_eq!(refused.http_json().to_string(), r#"{"r":"not_valid_quorum","n_val":"not_integer"}"#);
 }
 
-/// Any JSON, not deep.
+/// Any JSON of small depth.
 fn any_json() -> impl Strategy<Value = Json> {
     let words = ["true", "one", "quorum", "all", "none", "set", "hll", "both", "backend", "mod", NODE];
     let leaf = prop_oneof![
@@ -209,16 +209,16 @@ pub(in crate::props) fn props() -> impl Strategy<Value = Map<String, Json>> {
 
 proptest! {
     #[test]
-    fn any_json_is_answered(there in props(), asked in props()) {
-        let there = match TypeRecord::create(b"t", None, NODE, &there) {
+    fn any_json_is_accepted_or_refused_without_panic(stored in props(), requested in props()) {
+        let stored = match TypeRecord::create(b"t", None, NODE, &stored) {
             Ok(record) => record.activate(),
             Err(refused) => {
                 let _ = (refused.http_json(), refused.console(), refused.erlang());
                 active("{}")
             }
         };
-        for of_type in [None, Some(&there)] {
-            if let Ok(own) = bucket(of_type, &Overrides::EMPTY, &asked) {
+        for of_type in [None, Some(&stored)] {
+            if let Ok(own) = update_bucket(of_type, &Overrides::EMPTY, &requested) {
                 for frozen in ["name", "active", "claimant", "consistent", "write_once", "datatype"] {
                     prop_assert!(own.get(frozen).is_none());
                 }
@@ -226,9 +226,9 @@ proptest! {
                 prop_assert!(!(effective.last_write_wins && effective.dvv_enabled));
             }
         }
-        if let Ok(after) = TypeRecord::update(b"t", Some(&there), &asked) {
+        if let Ok(after) = TypeRecord::update(b"t", Some(&stored), &requested) {
             let (before, after) =
-                [&there, &after].map(|record| TypeRecord::effective(Some(record), &Overrides::EMPTY)).into();
+                [&stored, &after].map(|record| TypeRecord::effective(Some(record), &Overrides::EMPTY)).into();
             prop_assert_eq!(
                 (before.consistent, before.write_once, before.datatype),
                 (after.consistent, after.write_once, after.datatype)
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_reads_back_as_itself(index in 0..PROPS.len(), json in any_json()) {
+    fn values_decode_to_themselves(index in 0..PROPS.len(), json in any_json()) {
         let kind = PROPS[index].kind;
         if let Ok(value) = kind.decode(&json) {
             let _ = value.console();

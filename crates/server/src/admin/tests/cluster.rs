@@ -1,14 +1,14 @@
-//! The rows that need several nodes: one of them is stopped, so it has not caught up.
+//! Commands over several nodes, one of which is stopped and lags.
 
 use std::time::Duration;
 
 use super::*;
 
 #[tokio::test]
-async fn a_type_that_a_node_does_not_have_yet_is_not_activated() {
+async fn a_type_is_not_activated_before_every_node_has_it() {
     let nodes = nodes(&["a@host", "b@host"]).await;
     let (first, second) = (&nodes[0], &nodes[1]);
-    second.way.freeze();
+    second.faulty.freeze();
     first.check("$ bucket-type create t\nt created").await;
 
     let status = first.run("bucket-type status t").await;
@@ -26,7 +26,7 @@ async fn a_type_that_a_node_does_not_have_yet_is_not_activated() {
         ("FALSE [b@host] have not caught up with the newest bucket types\n", 1)
     );
 
-    second.way.thaw();
+    second.faulty.thaw();
     caught_up(first).await;
     second.check("$ bucket-type activate t\nt has been activated").await;
     first.check("$ bucket-type list\ndefault (active)\nt (active)").await;
@@ -58,7 +58,7 @@ async fn every_node_answers_the_same() {
 }
 
 #[tokio::test]
-async fn the_cluster_is_shown_as_riak_shows_it() {
+async fn the_cluster_prints_as_riak_prints_it() {
     let nodes = nodes(&["long@10.0.0.1", "a@host", "b@host"]).await;
     nodes[0].check("$ bucket-type create t\nt created").await;
     nodes[1]
@@ -87,8 +87,8 @@ async fn the_cluster_is_shown_as_riak_shows_it() {
     assert!(!shown.contains("a@host") && shown.contains("| 50.0|"), "{shown}");
 }
 
-/// Waits for a heartbeat of every node.
-async fn caught_up(node: &Node) {
+/// Waits until every node wrote a heartbeat.
+async fn caught_up(node: &TestNode) {
     for _ in 0..500 {
         if node.run("bucket-type status t").await.exit == 0 {
             return;

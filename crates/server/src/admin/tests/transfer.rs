@@ -1,19 +1,19 @@
-//! Export and import over the memory store, and who hangs up on them.
+//! Export and import over the memory store, and clients that hang up during them.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::super::progress::Report;
+use super::super::progress::ProgressReport;
 use super::super::socket::AdminSocket;
 use super::super::{frame, is_transferring};
 use super::*;
 
-/// These commands take turns, in a process as in a test.
+/// One test at a time: a process runs one transfer at a time.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]
-async fn everything_goes_from_one_server_into_another() {
+async fn an_import_brings_everything_of_another_server() {
     let _turn = TURN.lock().await;
     let (one, other, dir) = (node().await, node().await, tempfile::tempdir().unwrap());
     let dir = dir.path().join("export");
@@ -37,7 +37,7 @@ async fn everything_goes_from_one_server_into_another() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused() {
+async fn a_transfer_with_wrong_arguments_is_refused() {
     let _turn = TURN.lock().await;
     let node = node().await;
     let usage = "! Usage: kv-admin export <directory> [--verify]\n";
@@ -56,7 +56,7 @@ async fn what_cannot_be_meant_is_refused() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_ends_an_export_and_another_may_begin() {
+async fn a_hangup_ends_an_export_and_lets_another_begin() {
     let _turn = TURN.lock().await;
     let (dir, node) = (tempfile::tempdir().unwrap(), node().await);
     let path = dir.path().join("admin.sock");
@@ -64,7 +64,7 @@ async fn who_hangs_up_ends_an_export_and_another_may_begin() {
     let (down, shutdown) = watch::channel(false);
     let serving = tokio::spawn(socket.serve(node.objects.clone(), shutdown));
     let target = dir.path().join("export");
-    // Somebody else has the folder, so the command waits for it.
+    // The test holds the folder's lock, so the command waits for it.
     std::fs::create_dir(&target).unwrap();
     let lock = std::fs::File::create(target.join("lock")).unwrap();
     lock.lock().unwrap();
@@ -86,8 +86,8 @@ async fn who_hangs_up_ends_an_export_and_another_may_begin() {
 }
 
 #[tokio::test]
-async fn progress_is_a_frame_of_its_own() {
-    let report = Report { seconds: 1.5, percent: None, text: "export keys".to_owned() };
+async fn progress_has_a_frame_of_its_own() {
+    let report = ProgressReport { seconds: 1.5, percent: None, text: "export keys".to_owned() };
     let mut bytes = Vec::new();
     frame::write_progress(&mut bytes, &report).await.unwrap();
     let mut rest = &bytes[..];

@@ -1,4 +1,4 @@
-//! The socket with a gateway behind it: what is no request is answered as such, and others are served meanwhile.
+//! The socket in front of a gateway: a malformed request gets an answer, and other clients are served at the same time.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -19,7 +19,7 @@ async fn ask(path: &std::path::Path, bytes: &[u8]) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn whatever_comes_is_answered() {
+async fn every_malformed_request_gets_an_answer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("admin.sock");
     let socket = AdminSocket::bind(&path).await.unwrap();

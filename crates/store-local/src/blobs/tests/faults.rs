@@ -1,19 +1,19 @@
-//! A disk that is full or does not sync.
+//! Blobs on a disk that is full or whose syncs fail.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::blobs::disk::faulty::FaultyDisk;
 
-/// A fixture, and its disk: room for so many bytes, so many syncs that work before one fails.
-fn faulty(room: u64, syncs: u64) -> (Fixture, Arc<FaultyDisk>) {
+/// A fixture whose disk takes `room` bytes and fails the sync after `syncs` successful ones.
+fn faulty(room: u64, syncs: u64) -> (BlobFixture, Arc<FaultyDisk>) {
     let disk = Arc::new(FaultyDisk { room: AtomicU64::new(room), syncs: AtomicU64::new(u64::MAX) });
     let f = fixture_on(SMALL, Box::new(disk.clone()));
     disk.syncs.store(syncs, Ordering::SeqCst);
     (f, disk)
 }
 
-async fn write_and_finish(f: &Fixture, length: usize, durability: Durability) -> Result<()> {
+async fn write_and_finish(f: &BlobFixture, length: usize, durability: Durability) -> Result<()> {
     let mut writer = f.blobs.create(id(1), owner("row")).await?;
     let mut rest = body(length);
     while !rest.is_empty() {
@@ -27,7 +27,7 @@ async fn write_and_finish(f: &Fixture, length: usize, durability: Durability) ->
 }
 
 #[tokio::test]
-async fn a_full_disk_is_full_wherever_it_ends_and_nothing_is_left() {
+async fn a_disk_that_fills_up_at_any_byte_answers_full_and_keeps_no_file() {
     let (f, disk) = faulty(u64::MAX, 10);
     write_and_finish(&f, 100, Durability::Disk).await.unwrap();
     let needed = std::fs::metadata(f.path(id(1))).unwrap().len();
@@ -43,7 +43,7 @@ async fn a_full_disk_is_full_wherever_it_ends_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_of_file_or_folder_leaves_nothing_and_poisons() {
+async fn a_failed_sync_of_a_file_or_folder_keeps_no_file_and_poisons() {
     for syncs in [0, 1] {
         let (f, _) = faulty(u64::MAX, syncs);
         write_and_finish(&f, 10, Durability::Disk).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_failed_sync_of_file_or_folder_leaves_nothing_and_poisons() {
 }
 
 #[tokio::test]
-async fn poison_reaches_writers_under_way() {
+async fn poisoning_stops_writers_in_flight() {
     let (f, _) = faulty(u64::MAX, 0);
     let mut under_way = f.blobs.create(id(2), owner("row")).await.unwrap();
     under_way.write(body(100)).await.unwrap();
@@ -68,7 +68,7 @@ async fn poison_reaches_writers_under_way() {
 }
 
 #[tokio::test]
-async fn a_buffered_row_once_outlived_the_file_that_it_named() {
+async fn a_file_and_its_folder_are_synced_even_for_a_buffered_write() {
     let (f, disk) = faulty(u64::MAX, u64::MAX);
     write_and_finish(&f, 100, Durability::Buffered).await.unwrap();
     assert_eq!(disk.syncs.load(Ordering::SeqCst), u64::MAX - 2, "the file and its folder");

@@ -1,5 +1,5 @@
-//! The bytes on disk, computed by hand with another CRC-32. If a test here fails, stored blobs are not read any more: then it
-//! takes a new version, beside the old one.
+//! The bytes on disk, computed with another CRC-32. A failure here means that stored blobs become unreadable: a change of
+//! format needs a new version beside the old one.
 
 use super::*;
 
@@ -42,7 +42,7 @@ async fn a_blob_file_has_these_bytes() {
 }
 
 #[tokio::test]
-async fn these_bytes_are_a_blob_file_whatever_the_sizes_of_today() {
+async fn these_bytes_are_a_blob_file_for_any_block_size() {
     let f = fixture(REAL);
     std::fs::write(f.path(id(0xab)), bytes(FILE)).unwrap();
     assert_eq!(f.get(id(0xab)).await.unwrap(), "the quick brown fox");

@@ -1,4 +1,4 @@
-//! Blobs through a faulty way. They have no deadline, so what goes wrong is `Io`.
+//! Blobs of a faulty store. Blob calls have no deadline, so faults are `Io` errors.
 
 use std::sync::Arc;
 
@@ -8,47 +8,47 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 
 use super::Faulty;
-use super::hand::{Hand, Terms};
+use super::injector::{FaultTerms, StoreFaultInjector};
 use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Kind, ListedBlob, Result};
 
-const TERMS: Terms = Terms { deadline: None, refused: Kind::Io, lost: Kind::Io };
+const TERMS: FaultTerms = FaultTerms { deadline: None, refused: Kind::Io, lost: Kind::Io };
 
 struct FaultyWriter {
-    hand: Arc<Hand>,
+    injector: Arc<StoreFaultInjector>,
     inner: Box<dyn BlobWriter>,
 }
 
 struct FaultyReader {
-    hand: Arc<Hand>,
+    injector: Arc<StoreFaultInjector>,
     inner: Box<dyn BlobReader>,
 }
 
-async fn call<T>(hand: &Hand, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-    let fate = hand.draw();
-    hand.before(&fate, &TERMS).await?;
+async fn call<T>(injector: &StoreFaultInjector, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    let fate = injector.draw_call();
+    injector.inject_before(&fate, &TERMS).await?;
     let answer = call.await;
-    hand.after(&fate, &TERMS).await?;
+    injector.inject_after(&fate, &TERMS).await?;
     answer
 }
 
 #[async_trait]
 impl<S: Blobs + ?Sized> Blobs for Faulty<S> {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
-        let inner = call(&self.hand, self.inner.create(id, owner)).await?;
-        Ok(Box::new(FaultyWriter { hand: self.hand.clone(), inner }))
+        let inner = call(&self.injector, self.inner.create(id, owner)).await?;
+        Ok(Box::new(FaultyWriter { injector: self.injector.clone(), inner }))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
-        let inner = call(&self.hand, self.inner.open(id)).await?;
-        Ok(Box::new(FaultyReader { hand: self.hand.clone(), inner }))
+        let inner = call(&self.injector, self.inner.open(id)).await?;
+        Ok(Box::new(FaultyReader { injector: self.injector.clone(), inner }))
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        call(&self.hand, self.inner.remove(id)).await
+        call(&self.injector, self.inner.remove(id)).await
     }
 
     async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
-        call(&self.hand, self.inner.list(after, limit)).await
+        call(&self.injector, self.inner.list(after, limit)).await
     }
 
     fn is_ready(&self) -> bool {
@@ -63,12 +63,12 @@ impl BlobWriter for FaultyWriter {
     }
 
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        call(&self.hand, self.inner.write(bytes)).await
+        call(&self.injector, self.inner.write(bytes)).await
     }
 
     async fn finish(self: Box<Self>, durability: Durability) -> Result<Box<dyn Send + Sync>> {
-        let Self { hand, inner } = *self;
-        call(&hand, inner.finish(durability)).await
+        let Self { injector, inner } = *self;
+        call(&injector, inner.finish(durability)).await
     }
 }
 
@@ -79,6 +79,6 @@ impl BlobReader for FaultyReader {
     }
 
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
-        call(&self.hand, self.inner.read(offset, max)).await
+        call(&self.injector, self.inner.read(offset, max)).await
     }
 }

@@ -1,4 +1,4 @@
-//! What partitions looked like a moment ago, so that a read can lag.
+//! Recent snapshots of partitions, for stale reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,48 +8,48 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::memory::Rows;
-use crate::{Batch, Change, Level, Options, Partition, ReadQuery, Stamp, Store};
+use crate::memory::RowMap;
+use crate::{Batch, CallOptions, Change, ConsistencyLevel, Partition, ReadQuery, Stamp, Store};
 
-/// Most moments kept, over all partitions. Dropping one makes a read lag less than it might.
-const MOMENTS_MAX: usize = 4096;
+/// Most snapshots over all partitions. Dropping one makes a stale read less stale.
+const SNAPSHOTS_MAX: usize = 4096;
 
-/// The recent past of a store. Sees the writes made through the [`super::Faulty`]s that share it, and no others.
-pub struct History {
+/// Recent snapshots of a store. The history sees only writes through the [`super::Faulty`] stores that share it.
+pub struct StoreHistory {
     lag_max: Duration,
-    moments: Mutex<VecDeque<Moment>>,
-    removed: Mutex<BTreeMap<Partition, Removed>>,
+    snapshots: Mutex<VecDeque<PartitionSnapshot>>,
+    removed: Mutex<BTreeMap<Partition, PartitionRemovals>>,
 }
 
-/// The newest removals of a partition, which a late write does not undo on an engine that keeps them.
+/// The newest removals of a partition, which a late write does not undo on an engine with tombstones.
 #[derive(Default)]
-struct Removed {
+struct PartitionRemovals {
     rows: BTreeMap<Bytes, Stamp>,
     all: Stamp,
 }
 
-/// A partition as it was until it changed.
-struct Moment {
+/// The rows of a partition before a change.
+struct PartitionSnapshot {
     until: Instant,
     partition: Partition,
-    rows: Arc<Rows>,
+    rows: Arc<RowMap>,
 }
 
-impl History {
-    /// Remembers `lag_max`: no read lags further.
+impl StoreHistory {
+    /// Keeps snapshots for `lag_max`, the longest lag of a read.
     #[must_use]
     pub fn new(lag_max: Duration) -> Arc<Self> {
-        Arc::new(Self { lag_max, moments: Mutex::default(), removed: Mutex::default() })
+        Arc::new(Self { lag_max, snapshots: Mutex::default(), removed: Mutex::default() })
     }
 
-    /// Remembers nothing: no read lags.
+    /// Keeps no snapshots: no read is stale.
     #[must_use]
     pub fn none() -> Arc<Self> {
         Self::new(Duration::ZERO)
     }
 
-    /// Remembers what a batch removes; call before it is made.
-    pub(super) fn note(&self, batch: &Batch) {
+    /// Records the removals of a batch; call this before the batch is made.
+    pub(super) fn record_removals(&self, batch: &Batch) {
         let mut removed = self.removed.lock();
         for one in &batch.partitions {
             for change in &one.changes {
@@ -68,8 +68,8 @@ impl History {
         }
     }
 
-    /// A late batch without the rows that were removed before it came.
-    pub(super) fn outlived(&self, mut batch: Batch) -> Batch {
+    /// A late batch without the rows that were removed before it arrived.
+    pub(super) fn without_removed_rows(&self, mut batch: Batch) -> Batch {
         let removed = self.removed.lock();
         for one in &mut batch.partitions {
             let Some(removed) = removed.get(&one.partition) else { continue };
@@ -83,28 +83,35 @@ impl History {
         self.lag_max
     }
 
-    /// Remembers `partition` as it is; call before it changes. Without an answer from `store` there is nothing to remember.
-    pub(super) async fn keep<S: Store + ?Sized>(&self, store: &S, partition: &Partition, options: &Options) {
+    /// Records a snapshot of `partition`; call this before it changes. Records nothing if `store` does not answer.
+    pub(super) async fn record_snapshot<S: Store + ?Sized>(
+        &self,
+        store: &S,
+        partition: &Partition,
+        options: &CallOptions,
+    ) {
         if self.lag_max.is_zero() {
             return;
         }
-        let options = Options { level: Level::All, ..*options };
+        let options = CallOptions { level: ConsistencyLevel::All, ..*options };
+        // Read without the lock: a read of the store waits.
         let Ok(page) = store.read(partition, &ReadQuery::all(usize::MAX), &options).await else { return };
         let rows = page.rows.into_iter().map(|row| (row.name.clone(), row)).collect();
-        let moment = Moment { until: Instant::now(), partition: partition.clone(), rows: Arc::new(rows) };
-        let mut moments = self.moments.lock();
-        moments.push_back(moment);
+        let snapshot = PartitionSnapshot { until: Instant::now(), partition: partition.clone(), rows: Arc::new(rows) };
+        let mut snapshots = self.snapshots.lock();
+        snapshots.push_back(snapshot);
         let oldest = Instant::now().checked_sub(self.lag_max);
-        while moments.len() > MOMENTS_MAX || moments.front().is_some_and(|moment| Some(moment.until) < oldest) {
-            moments.pop_front();
+        while snapshots.len() > SNAPSHOTS_MAX || snapshots.front().is_some_and(|snapshot| Some(snapshot.until) < oldest)
+        {
+            snapshots.pop_front();
         }
     }
 
-    /// The rows of `partition` as they were `lag` ago; `None` if they are the same still.
-    pub(super) fn at(&self, partition: &Partition, lag: Duration) -> Option<Arc<Rows>> {
+    /// The rows of `partition` as they were `lag` ago; `None` if they have not changed since.
+    pub(super) fn rows_at(&self, partition: &Partition, lag: Duration) -> Option<Arc<RowMap>> {
         let then = Instant::now().checked_sub(lag)?;
-        let moments = self.moments.lock();
-        let moment = moments.iter().find(|moment| moment.partition == *partition && moment.until > then)?;
-        Some(moment.rows.clone())
+        let snapshots = self.snapshots.lock();
+        let snapshot = snapshots.iter().find(|snapshot| snapshot.partition == *partition && snapshot.until > then)?;
+        Some(snapshot.rows.clone())
     }
 }

@@ -1,18 +1,18 @@
-//! Breaks a store on purpose, the same way for the same seed: the simulation's view of a network and a machine.
+//! Injects faults into a store, the same faults for the same seed: a network and a process as the simulation sees them.
 //!
 //! ```text
 //! gateway 1 ── Faulty(seed 1) ──┐
-//! gateway 2 ── Faulty(seed 2) ──┴── MemoryStore     one History beside it, for reads that lag
+//! gateway 2 ── Faulty(seed 2) ──┴── MemoryStore     one StoreHistory beside it, for stale reads
 //!
 //! frozen? -> pause -> cut? -> fail? -> the call -> frozen? -> pause -> cut or lost? -> answer
 //! ```
-//! A call refused with `Unavailable` was not made; one answered `TimedOut` may have been made, or be made later. Only reads at [`Level::One`] lag.
-//! Pauses end at the deadline. A frozen store answers nothing at all until it is thawed, as a stopped process.
-//! Time is tokio's, so that a paused runtime owns it.
+//! A call that fails with `Unavailable` was not made. A call that fails with `TimedOut` may have been made, or may be
+//! made later. Only reads at [`ConsistencyLevel::One`] are stale. A pause ends at the deadline. A frozen store answers
+//! nothing until it is thawed, like a stopped process. Time is tokio's, so that a paused runtime controls it.
 
 mod blobs;
-mod hand;
 mod history;
+mod injector;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,43 +22,44 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    Batch, Change, EngineLimits, Error, Head, Kind, Level, Micros, Options, Page, Partition, PartitionPage, ReadQuery,
-    Result, Stamp, Store, Swap, Table,
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Micros, Partition,
+    PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table,
 };
 
-use hand::{Hand, Terms};
-pub use history::History;
+pub use history::StoreHistory;
+use injector::{FaultTerms, StoreFaultInjector};
 
-/// How late a write arrives at most.
+/// Longest delay of a late write.
 pub const LATE_MAX: Duration = Duration::from_secs(30);
 
-/// How often things go wrong.
+/// Probabilities of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Faults {
+pub struct StoreFaults {
     /// Longest pause before a call, and again after it, in milliseconds.
     pub pause_ms_max: u64,
-    /// How many of a thousand pauses are made.
+    /// Pauses that are made, per mille.
     pub pause_per_mille: u32,
-    /// How many of a thousand calls fail and are not made.
+    /// Calls that fail and are not made, per mille.
     pub fail_per_mille: u32,
-    /// How many of a thousand calls are made and answered `TimedOut`.
+    /// Calls that are made and answered `TimedOut`, per mille.
     pub lose_per_mille: u32,
-    /// How many of a thousand batches are answered `TimedOut` and made later, up to half a minute. What was removed
-    /// meanwhile stays so, as where tombstones are kept. Swaps never: who reads their head must know what became of them.
+    /// Batches that are answered `TimedOut` and made up to half a minute later, per mille. A row that is removed before
+    /// the late batch arrives stays removed, as on engines with tombstones. A compare-and-set is never late: a read of
+    /// the head must show its outcome.
     pub late_per_mille: u32,
-    /// How many of a thousand reads at [`Level::One`] see the past.
+    /// Reads at [`ConsistencyLevel::One`] that are stale, per mille.
     pub stale_per_mille: u32,
 }
 
-/// One gateway's way to a store that others share.
+/// One gateway's connection to a shared store.
 pub struct Faulty<S: ?Sized> {
-    hand: Arc<Hand>,
-    history: Arc<History>,
+    injector: Arc<StoreFaultInjector>,
+    history: Arc<StoreHistory>,
     inner: Arc<S>,
 }
 
-impl Faults {
-    /// Nothing goes wrong.
+impl StoreFaults {
+    /// No faults.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -66,97 +67,110 @@ impl Faults {
 }
 
 impl<S: ?Sized> Faulty<S> {
-    /// A way to `inner` that is not faulty yet. Every way to one store shares its `history`.
+    /// A connection to `inner` without faults yet. All connections to one store share its `history`.
     #[must_use]
-    pub fn new(inner: Arc<S>, history: Arc<History>, seed: u64) -> Self {
-        Self { hand: Arc::new(Hand::new(seed)), history, inner }
+    pub fn new(inner: Arc<S>, history: Arc<StoreHistory>, seed: u64) -> Self {
+        Self { injector: Arc::new(StoreFaultInjector::new(seed)), history, inner }
     }
 
-    /// From the next call on, this often.
-    pub fn set_faults(&self, faults: Faults) {
-        self.hand.set_faults(faults);
+    /// Sets the probabilities of faults, from the next call on.
+    pub fn set_faults(&self, faults: StoreFaults) {
+        self.injector.set_faults(faults);
     }
 
-    /// How often now.
+    /// The current probabilities of faults.
     #[must_use]
-    pub fn faults(&self) -> Faults {
-        self.hand.faults()
+    pub fn faults(&self) -> StoreFaults {
+        self.injector.faults()
     }
 
-    /// Cuts the way off or mends it: meanwhile calls fail `Unavailable`, and those under way `TimedOut`.
+    /// Cuts the connection or restores it. While it is cut, new calls fail with `Unavailable`, and running ones with
+    /// `TimedOut`.
     pub fn cut(&self, cut: bool) {
-        self.hand.cut(cut);
+        self.injector.cut(cut);
     }
 
-    /// Stops every call where it is, beyond its deadline too.
+    /// Stops every call where it is, even past its deadline.
     pub fn freeze(&self) {
-        self.hand.freeze(true);
+        self.injector.freeze(true);
     }
 
-    /// Lets stopped calls go on.
+    /// Lets stopped calls continue.
     pub fn thaw(&self) {
-        self.hand.freeze(false);
+        self.injector.freeze(false);
     }
 
-    async fn call<T>(&self, options: &Options, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        let terms = Terms::of(options);
-        let fate = self.hand.draw();
-        self.hand.before(&fate, &terms).await?;
+    async fn call<T>(&self, options: &CallOptions, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let terms = FaultTerms::of(options);
+        // Drawn before the call waits, so that the order of draws is the order of calls.
+        let fate = self.injector.draw_call();
+        self.injector.inject_before(&fate, &terms).await?;
         let answer = call.await;
-        self.hand.after(&fate, &terms).await?;
+        self.injector.inject_after(&fate, &terms).await?;
         answer
     }
 }
 
 impl<S: Store + ?Sized> Faulty<S> {
-    /// A page of the past, where the history has one; otherwise of now.
-    async fn read_behind(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        if options.level == Level::One
-            && let Some(lag) = self.hand.lag(self.history.lag_max())
-            && let Some(rows) = self.history.at(partition, lag)
+    /// A stale page if the history has one, otherwise the current page.
+    async fn read_maybe_stale(
+        &self,
+        partition: &Partition,
+        query: &ReadQuery,
+        options: &CallOptions,
+    ) -> Result<RowPage> {
+        if options.level == ConsistencyLevel::One
+            && let Some(lag) = self.injector.draw_lag(self.history.lag_max())
+            && let Some(rows) = self.history.rows_at(partition, lag)
         {
-            // What was there then and has expired since is not returned either.
+            // A stale read still hides rows that have expired by now.
             let now = self.inner.now(options).await?;
             return Ok(crate::memory::page(&rows, query, now));
         }
         self.inner.read(partition, query, options).await
     }
 
-    /// Makes a write when `time` has passed, whatever has become of who asked for it.
-    fn write_after(&self, time: Duration, batch: Batch, options: Options)
+    /// Makes a write after `time`, whatever its caller does.
+    fn write_later(&self, time: Duration, batch: Batch, options: CallOptions)
     where
         S: 'static,
     {
         let (inner, history) = (self.inner.clone(), self.history.clone());
         tokio::spawn(async move {
             sleep(time).await;
-            let options = Options { deadline: Instant::now() + LATE_MAX, ..options };
-            // Nobody waits for the answer.
-            let _ = write(&*inner, &history, history.outlived(batch), &options).await;
+            let options = CallOptions { deadline: Instant::now() + LATE_MAX, ..options };
+            // The caller got its answer long ago.
+            let _ = write(&*inner, &history, history.without_removed_rows(batch), &options).await;
         });
     }
 }
 
-async fn write<S: Store + ?Sized>(inner: &S, history: &History, batch: Batch, options: &Options) -> Result<()> {
-    history.note(&batch);
+async fn write<S: Store + ?Sized>(
+    inner: &S,
+    history: &StoreHistory,
+    batch: Batch,
+    options: &CallOptions,
+) -> Result<()> {
+    // Recorded before the write: a late batch that arrives in between must find the removal.
+    history.record_removals(&batch);
     for one in &batch.partitions {
-        history.keep(inner, &one.partition, options).await;
+        history.record_snapshot(inner, &one.partition, options).await;
     }
     inner.apply(batch, options).await
 }
 
 #[async_trait]
 impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &Options) -> Result<Page> {
-        self.call(options, self.read_behind(partition, query, options)).await
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        self.call(options, self.read_maybe_stale(partition, query, options)).await
     }
 
-    async fn apply(&self, batch: Batch, options: &Options) -> Result<()> {
-        let Some(late) = self.hand.late() else {
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
+        let Some(late) = self.injector.draw_delay() else {
             return self.call(options, write(&*self.inner, &self.history, batch, options)).await;
         };
         let lost = async {
-            self.write_after(late, batch, *options);
+            self.write_later(late, batch, *options);
             Err(Error::new(Kind::TimedOut, "injected: it arrives later"))
         };
         self.call(options, lost).await
@@ -166,18 +180,18 @@ impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
         &self,
         partition: &Partition,
         expected: Option<Stamp>,
-        head: Head,
+        head: HeadWrite,
         changes: Vec<Change>,
-        options: &Options,
-    ) -> Result<Swap> {
-        let swap = async {
-            self.history.keep(&*self.inner, partition, options).await;
-            if let Some(shadow) = &head.shadow {
-                self.history.keep(&*self.inner, &shadow.partition, options).await;
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        let cas = async {
+            self.history.record_snapshot(&*self.inner, partition, options).await;
+            if let Some(derived) = &head.derived {
+                self.history.record_snapshot(&*self.inner, &derived.partition, options).await;
             }
             self.inner.apply_if(partition, expected, head, changes, options).await
         };
-        self.call(options, swap).await
+        self.call(options, cas).await
     }
 
     async fn partitions(
@@ -185,12 +199,12 @@ impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
         table: Table,
         after: Option<Bytes>,
         limit: usize,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<PartitionPage> {
         self.call(options, self.inner.partitions(table, after, limit, options)).await
     }
 
-    async fn now(&self, options: &Options) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
         self.call(options, self.inner.now(options)).await
     }
 
@@ -203,12 +217,12 @@ impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
     }
 }
 
-/// The answer of a level that nobody meets.
-fn unavailable(level: Level) -> Kind {
+/// The error of a level while no replica is up.
+fn unavailable(level: ConsistencyLevel) -> Kind {
     let required = match level {
-        Level::Any | Level::One => 1,
-        Level::Two | Level::Quorum => 2,
-        Level::Three | Level::All => 3,
+        ConsistencyLevel::Any | ConsistencyLevel::One => 1,
+        ConsistencyLevel::Two | ConsistencyLevel::Quorum => 2,
+        ConsistencyLevel::Three | ConsistencyLevel::All => 3,
     };
     Kind::Unavailable { alive: 0, required }
 }

@@ -1,0 +1,86 @@
+//! The encoding of keys in documents: plain, or percent-encoded with `encoding-type=url`.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use crate::errors::S3Error;
+use crate::xml::XmlWriter;
+
+/// Escaped characters of a percent-encoded key.
+const KEY_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Escaped characters of a single value, such as a parameter.
+const VALUE_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// The encoding of keys in a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum EncodingType {
+    /// Plain; characters outside XML become numeric references.
+    #[default]
+    Plain,
+    /// Percent-encoded except for `/`.
+    Url,
+}
+
+impl EncodingType {
+    /// The requested encoding.
+    ///
+    /// # Errors
+    /// 400 for another value than `url`.
+    pub(crate) fn of(encoding_type: Option<&str>) -> Result<Self, S3Error> {
+        match encoding_type {
+            None | Some("") => Ok(Self::Plain),
+            Some(url) if url.eq_ignore_ascii_case("url") => Ok(Self::Url),
+            Some(other) => {
+                Err(S3Error::argument("encoding-type", other, "Invalid Encoding Method specified in Request"))
+            }
+        }
+    }
+
+    /// Encodes a key, prefix or delimiter.
+    pub(crate) fn of_key(self, key: &[u8]) -> Cow<'_, str> {
+        match self {
+            Self::Plain => String::from_utf8_lossy(key),
+            Self::Url => percent_encode(key, KEY_ESCAPES).into(),
+        }
+    }
+
+    /// Writes the `EncodingType` element if it was requested.
+    pub(crate) fn write(self, xml: &mut XmlWriter) {
+        if self == Self::Url {
+            xml.text("EncodingType", "url");
+        }
+    }
+}
+
+/// Percent-encodes a key in a path.
+pub(crate) fn path_of(key: &[u8]) -> String {
+    percent_encode(key, KEY_ESCAPES).to_string()
+}
+
+/// Percent-encodes a single value.
+pub(crate) fn value_of(value: &[u8]) -> String {
+    percent_encode(value, VALUE_ESCAPES).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_keep_slashes_and_values_do_not() {
+        let key = "a/b c+d%é\u{1}~-_.*".as_bytes();
+        assert_eq!(EncodingType::Url.of_key(key), "a/b%20c%2Bd%25%C3%A9%01~-_.%2A");
+        assert_eq!(EncodingType::Plain.of_key(key), "a/b c+d%é\u{1}~-_.*");
+        assert_eq!(value_of(b"a/b"), "a%2Fb");
+    }
+
+    #[test]
+    fn only_url_is_a_valid_encoding_type() {
+        assert_eq!(EncodingType::of(None).unwrap(), EncodingType::Plain);
+        assert_eq!(EncodingType::of(Some("url")).unwrap(), EncodingType::Url);
+        let error = EncodingType::of(Some("base64")).unwrap_err();
+        assert_eq!(error.code, crate::errors::Code::InvalidArgument);
+        assert_eq!(error.extras[0].1, "encoding-type");
+    }
+}

@@ -1,0 +1,296 @@
+//! Object metadata in request headers: system headers, user metadata, tags, ACL.
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use larder_gateway::objects::copy::NEVER_COPIED;
+use larder_gateway::objects::put::ObjectMetadata;
+use larder_model::limits::{OBJECT_TAGS_MAX, S3_META_BYTES_MAX};
+use larder_model::objects::tags::{self, TagError};
+use larder_model::objects::{SystemHeader, Tag};
+
+use super::{grants, params};
+use crate::call::joined;
+use crate::errors::{Code, S3Error};
+use crate::unsupported_config::NO_LOCKS;
+
+/// Prefix of user metadata headers.
+pub(crate) const META: &str = "x-amz-meta-";
+/// The header with the tags of a new object.
+pub(crate) const TAGGING: &str = "x-amz-tagging";
+
+/// Accepted storage classes. They are stored and returned; all bytes are stored the same way.
+const CLASSES: &[&str] = &[
+    "STANDARD",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER",
+    "GLACIER_IR",
+    "DEEP_ARCHIVE",
+    "OUTPOSTS",
+    "SNOW",
+    "EXPRESS_ONEZONE",
+];
+
+/// Prefixes of headers that ask for unsupported ways of storing bytes.
+const UNSUPPORTED_PREFIXES: &[&str] = &[
+    "x-amz-server-side-encryption",
+    "x-amz-copy-source-server-side-encryption",
+    "x-amz-write-offset-bytes",
+    "x-amz-rename-source",
+];
+
+/// Decodes the metadata of an object.
+///
+/// # Errors
+/// 400 for metadata above the limit, invalid tags or grants, or an unknown storage class; 501 for encryption.
+pub(crate) fn of(headers: &HeaderMap) -> Result<ObjectMetadata, S3Error> {
+    refuse_unsupported(headers)?;
+    Ok(ObjectMetadata {
+        headers: system_headers(headers)?,
+        meta: meta(headers)?,
+        tags: tags(headers)?.unwrap_or_default(),
+        acl: grants::of(headers)?,
+    })
+}
+
+/// The tags in the header; `None` without it.
+///
+/// # Errors
+/// 400 for invalid tags.
+pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Vec<Tag>>, S3Error> {
+    let Some(text) = headers.get(TAGGING) else { return Ok(None) };
+    let text = String::from_utf8_lossy(text.as_bytes());
+    let bad = |error: TagError| match error {
+        TagError::Encoding => S3Error::argument(
+            TAGGING,
+            &*text,
+            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without \
+             tag name duplicates.",
+        ),
+        other => tag_error(&other),
+    };
+    tags::parse_header(&text, OBJECT_TAGS_MAX).map(Some).map_err(bad)
+}
+
+/// The S3 error for invalid tags.
+pub(crate) fn tag_error(error: &TagError) -> S3Error {
+    match error {
+        TagError::TooMany(max) => {
+            let what = if *max == OBJECT_TAGS_MAX { "Object" } else { "Bucket" };
+            S3Error::new(Code::BadRequest, format!("{what} tags cannot be greater than {max}"))
+        }
+        TagError::KeyLength => S3Error::new(Code::InvalidTag, "The TagKey you have provided is invalid"),
+        TagError::ValueLength(_) => S3Error::new(Code::InvalidTag, "The TagValue you have provided is invalid"),
+        TagError::Duplicate(_) => S3Error::new(Code::InvalidTag, "Cannot provide multiple Tags with the same key"),
+        TagError::Character | TagError::Encoding => S3Error::from(Code::InvalidTag),
+    }
+}
+
+/// Whether the request changes metadata besides replacing it, so that an object may be copied onto itself.
+pub(crate) fn changes_more(headers: &HeaderMap) -> bool {
+    NEVER_COPIED.iter().any(|header| headers.contains_key(header.name()))
+}
+
+/// The headers that a copy takes from its request and never from the source.
+///
+/// # Errors
+/// 400 for an unknown storage class.
+pub(crate) fn of_copy(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3Error> {
+    let mut given = system_headers(headers)?;
+    given.retain(|(header, _)| NEVER_COPIED.contains(header));
+    Ok(given)
+}
+
+/// Refuses headers that ask for unsupported ways of storing bytes.
+///
+/// # Errors
+/// 501 for server-side encryption and offset writes, 400 for object lock.
+pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<(), S3Error> {
+    for name in headers.keys() {
+        let name = name.as_str();
+        if UNSUPPORTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(S3Error::header_not_offered(name));
+        }
+        if name.starts_with("x-amz-object-lock-") {
+            return Err(S3Error::invalid(NO_LOCKS));
+        }
+    }
+    Ok(())
+}
+
+fn system_headers(headers: &HeaderMap) -> Result<Vec<(SystemHeader, Bytes)>, S3Error> {
+    let mut kept = Vec::new();
+    for header in SystemHeader::ALL {
+        let Some(value) = joined(headers, header.name()) else { continue };
+        let value = match header {
+            SystemHeader::ContentEncoding => without_framing(&value),
+            SystemHeader::StorageClass => known_storage_class(&value)?,
+            _ => Some(value),
+        };
+        kept.extend(value.filter(|value| !value.is_empty()).map(|value| (header, value)));
+    }
+    Ok(kept)
+}
+
+/// Strips `aws-chunked`, the framing of the body, from the content encoding.
+fn without_framing(value: &Bytes) -> Option<Bytes> {
+    let text = String::from_utf8_lossy(value);
+    let is_framing = |one: &&str| one.eq_ignore_ascii_case("aws-chunked");
+    let codings: Vec<&str> = text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
+    if !codings.iter().any(is_framing) {
+        return Some(value.clone());
+    }
+    let left: Vec<&str> = codings.into_iter().filter(|one| !is_framing(one)).collect();
+    (!left.is_empty()).then(|| left.join(",").into())
+}
+
+fn known_storage_class(value: &Bytes) -> Result<Option<Bytes>, S3Error> {
+    let name = String::from_utf8_lossy(value);
+    if !CLASSES.contains(&&*name) {
+        return Err(S3Error::argument("x-amz-storage-class", name, "The storage class you specified is not valid"));
+    }
+    Ok((name != "STANDARD").then(|| value.clone()))
+}
+
+fn meta(headers: &HeaderMap) -> Result<Vec<(String, Bytes)>, S3Error> {
+    let mut meta = Vec::new();
+    let mut bytes = 0;
+    for name in headers.keys() {
+        let Some(short) = name.as_str().strip_prefix(META) else { continue };
+        let value = joined(headers, name).unwrap_or_default();
+        bytes += short.len() + value.len();
+        meta.push((short.to_owned(), value));
+    }
+    check_meta(bytes)?;
+    Ok(meta)
+}
+
+/// Checks the size of user metadata, names and values together.
+///
+/// # Errors
+/// 400 `MetadataTooLarge`.
+pub(crate) fn check_meta(bytes: usize) -> Result<(), S3Error> {
+    if bytes <= S3_META_BYTES_MAX {
+        return Ok(());
+    }
+    Err(S3Error::from(Code::MetadataTooLarge)
+        .with("Size", bytes.to_string())
+        .with("MaxSizeAllowed", S3_META_BYTES_MAX.to_string()))
+}
+
+/// Whether a copy directive is `REPLACE`.
+///
+/// # Errors
+/// 400 for a directive other than `COPY` or `REPLACE`.
+pub(crate) fn is_replace(headers: &HeaderMap, directive: &'static str) -> Result<bool, S3Error> {
+    match params::header(headers, directive) {
+        None | Some("" | "COPY") => Ok(false),
+        Some("REPLACE") => Ok(true),
+        Some(other) => {
+            Err(S3Error::argument(directive, other, format!("Unknown {} directive.", directive_name(directive))))
+        }
+    }
+}
+
+fn directive_name(directive: &str) -> &str {
+    if directive.contains("tagging") { "tagging" } else { "metadata" }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
+    }
+
+    fn code(pairs: &[(&'static str, &str)]) -> &'static str {
+        of(&headers(pairs)).unwrap_err().code.name()
+    }
+
+    #[test]
+    fn metadata_is_decoded_from_headers() {
+        let metadata = of(&headers(&[
+            ("content-type", "text/plain; charset=utf-8"),
+            ("content-encoding", "aws-chunked, gzip"),
+            ("x-amz-storage-class", "STANDARD"),
+            ("expires", "never"),
+            ("x-amz-meta-a", "1"),
+            ("x-amz-meta-a", "é"),
+            ("x-amz-tagging", "k=v&e="),
+            ("host", "h"),
+        ]))
+        .unwrap();
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        assert_eq!(
+            metadata.headers,
+            [
+                (SystemHeader::ContentType, bytes("text/plain; charset=utf-8")),
+                (SystemHeader::ContentEncoding, bytes("gzip")),
+                (SystemHeader::Expires, bytes("never")),
+            ]
+        );
+        assert_eq!(metadata.meta, [("a".to_owned(), bytes("1,é"))]);
+        assert_eq!(metadata.tags.len(), 2);
+    }
+
+    #[test]
+    fn aws_chunked_is_not_stored_as_content_encoding() {
+        for (given, kept) in [
+            ("aws-chunked", None),
+            ("AWS-Chunked,", None),
+            ("gzip,aws-chunked", Some("gzip")),
+            ("gzip, br", Some("gzip, br")),
+            ("", None),
+        ] {
+            let metadata = of(&headers(&[("content-encoding", given)])).unwrap();
+            let found = metadata.headers.first().map(|(_, value)| String::from_utf8(value.to_vec()).unwrap());
+            assert_eq!(found.as_deref(), kept, "{given}");
+        }
+    }
+
+    #[test]
+    fn invalid_and_unsupported_headers_are_refused() {
+        let long = "v".repeat(2048);
+        assert_eq!(code(&[("x-amz-meta-a", &long)]), "MetadataTooLarge");
+        assert!(of(&headers(&[("x-amz-meta-a", &long[1..])])).is_ok());
+        assert_eq!(code(&[("x-amz-storage-class", "CHEAP")]), "InvalidArgument");
+        for name in ["x-amz-server-side-encryption", "x-amz-write-offset-bytes"] {
+            let error = of(&headers(&[(name, "0")])).unwrap_err();
+            assert_eq!((error.code, error.extras), (Code::NotImplemented, vec![("Header", name.to_owned())]));
+        }
+        assert_eq!(code(&[("x-amz-object-lock-mode", "GOVERNANCE")]), "InvalidRequest");
+        assert_eq!(code(&[("x-amz-tagging", "a=%")]), "InvalidArgument");
+        assert_eq!(code(&[("x-amz-tagging", "a=1&a=2")]), "InvalidTag");
+        assert_eq!(code(&[("x-amz-tagging", "a&b&c&d&e&f&g&h&i&j&k")]), "BadRequest");
+        assert_eq!(code(&[("x-amz-acl", "private"), ("x-amz-grant-read", "id=1")]), "InvalidRequest");
+    }
+
+    #[test]
+    fn only_known_directives_are_accepted() {
+        let replaced = |value| is_replace(&headers(&[("x-amz-metadata-directive", value)]), "x-amz-metadata-directive");
+        assert!(!replaced("COPY").unwrap());
+        assert!(replaced("REPLACE").unwrap());
+        assert!(replaced("replace").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_headers_are_read_or_refused(value: Vec<u8>) {
+            let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
+            for name in ["content-encoding", "x-amz-storage-class", "x-amz-meta-x", TAGGING, "x-amz-grant-read"] {
+                let headers: HeaderMap = [(HeaderName::from_static(name), value.clone())].into_iter().collect();
+                let _ = of(&headers);
+            }
+        }
+    }
+}

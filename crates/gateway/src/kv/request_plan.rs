@@ -1,0 +1,237 @@
+//! The plan of a request, made before its first read or write: bucket properties, replica counts, deadline.
+
+use std::time::Duration;
+
+use larder_model::address::BucketAddress;
+use larder_model::causality::ConflictPolicy;
+use larder_model::props::{EffectiveProps, Quorum, SyncOnWrite};
+use larder_store::{CallOptions, ConsistencyLevel, Durability, Kind};
+use tokio::time::{Instant, timeout_at};
+
+use super::Quorums;
+use super::downgrade::{DowngradableCall, READ_FLOOR, WRITE_FLOOR, replicas_required, weakest_level_for};
+use crate::{Error, Feature, Gateway, QuorumParam, Result};
+
+/// Properties and deadline of a request to an active bucket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestPlan {
+    /// The bucket's properties.
+    pub(super) props: EffectiveProps,
+    /// How concurrent writes resolve.
+    pub(super) policy: ConflictPolicy,
+    /// Deadline of the request.
+    pub(super) deadline: Instant,
+    /// Time of the engine after the body has arrived.
+    pub(super) timeout: Duration,
+}
+
+/// The consistency level of a request, how far it may be downgraded, and the parameters to name in a refusal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplicaPlan {
+    /// Options of the store calls.
+    pub(super) options: CallOptions,
+    /// Copies of the partition.
+    copies: u32,
+    /// Fewest replicas after a downgrade.
+    floor: u32,
+    params: QuorumParams,
+}
+
+/// The replica counts that the client or the bucket set.
+#[derive(Debug, Clone, Copy)]
+struct QuorumParams {
+    reading: bool,
+    /// The parameter that may be downgraded.
+    sloppy: (QuorumParam, u32),
+    /// The parameter that may not, if set, and the replicas that it requires.
+    strict: Option<(QuorumParam, u32, u32)>,
+    /// Machines that must answer.
+    confirms: u32,
+}
+
+impl ReplicaPlan {
+    /// This plan at another level.
+    pub(super) fn at(self, level: ConsistencyLevel) -> Self {
+        let floor = self.floor.min(replicas_required(level, self.copies));
+        Self { options: CallOptions { level, ..self.options }, floor, ..self }
+    }
+
+    /// This plan at `level` or above, never downgraded below it.
+    pub(super) fn never_below(self, level: ConsistencyLevel) -> Self {
+        let floor = self.floor.max(replicas_required(level, self.copies));
+        Self { options: CallOptions { level: self.options.level.max(level), ..self.options }, floor, ..self }
+    }
+
+    /// This plan without any downgrade.
+    pub(super) fn without_downgrade(self) -> Self {
+        self.never_below(self.options.level)
+    }
+
+    /// This plan with a new deadline: the time in which a body arrived does not count.
+    pub(super) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { options: CallOptions { deadline: Instant::now() + timeout, ..self.options }, ..self }
+    }
+
+    /// This write, answered after a sync if the server syncs at all: its removals are final then.
+    pub(super) fn on_disk(self, durable: bool) -> Self {
+        let durability = if durable { Durability::Disk } else { Durability::Buffered };
+        Self { options: CallOptions { durability, ..self.options }, ..self }
+    }
+
+    /// This write as one that frees disk space, which a full disk accepts.
+    pub(super) fn reclaiming(self) -> Self {
+        Self { options: self.options.reclaiming(), ..self }
+    }
+
+    /// A write call with this plan.
+    pub(super) fn write_call(self) -> DowngradableCall {
+        DowngradableCall::new(self.options, self.copies, self.floor)
+    }
+
+    /// A read call with this plan, also for the read of a write.
+    pub(super) fn read_call(self) -> DowngradableCall {
+        DowngradableCall::new(self.options, self.copies, self.floor.max(READ_FLOOR))
+    }
+
+    /// Translates a store error: names the first unmet parameter, in Riak's order.
+    pub(super) fn to_client_error(self, error: larder_store::Error) -> Error {
+        let Kind::Unavailable { alive: got, required } = error.kind else { return error.into() };
+        // Where n_val differs from the copies, more replicas than the parameter asks for may still be too few.
+        let wanted = |count: u32| if count > got { count } else { required };
+        let QuorumParams { reading, sloppy, strict, confirms } = self.params;
+        match strict {
+            Some((which, count, replicas)) if got < replicas => {
+                Error::Unsatisfied { which, got, wanted: wanted(count) }
+            }
+            _ if got < confirms => Error::NodeConfirms { got, wanted: confirms, reading },
+            _ => Error::Unsatisfied { which: sloppy.0, got, wanted: wanted(sloppy.1) },
+        }
+    }
+}
+
+impl Gateway {
+    /// Looks up the bucket and sets the deadline.
+    ///
+    /// # Errors
+    /// [`Error::UnknownType`]; [`Error::NotReady`] when the catalogue is too old to serve from.
+    pub(super) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
+        let timeout = timeout.unwrap_or(self.config.timeout);
+        let deadline = Instant::now() + timeout;
+        let known = timeout_at(deadline, self.catalogue_for(&bucket.bucket_type)).await;
+        let catalogue = known.map_err(|_| Error::TimedOut)??;
+        let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
+        Ok(RequestPlan { props, policy: conflict_policy(&props), deadline, timeout })
+    }
+
+    /// Refuses writes that an unbuilt feature would have to see, and writes of a gateway whose clock is off.
+    pub(super) fn check_writable(&self, plan: &RequestPlan) -> Result<()> {
+        if plan.props.has_precommit || plan.props.has_postcommit {
+            return Err(Error::NotBuilt(Feature::Hooks));
+        }
+        if plan.props.datatype.is_some() {
+            return Err(Error::NotBuilt(Feature::DataTypes));
+        }
+        if self.is_skewed.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(Error::NotReady("this machine's clock is off the engine's by more than 500 ms".into()));
+        }
+        Ok(())
+    }
+
+    /// Plans the replicas of a read.
+    ///
+    /// # Errors
+    /// [`Error::QuorumAboveN`], [`Error::NodeConfirms`].
+    pub(super) fn plan_read(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
+        let props = &plan.props;
+        let r = count(props, quorums.r, props.r)?;
+        let pr = count(props, quorums.pr, props.pr)?;
+        let confirms = self.confirms(props, quorums, true)?;
+        let params = QuorumParams {
+            reading: true,
+            sloppy: (QuorumParam::R, r),
+            strict: self.strict_param(props, QuorumParam::Pr, pr),
+            confirms,
+        };
+        let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, Durability::Buffered);
+        Ok(self.plan_replicas(props, options, params))
+    }
+
+    /// Plans the replicas of a write; with dw > 0 it waits for the disk, if this server syncs.
+    ///
+    /// # Errors
+    /// As [`Self::plan_read`].
+    pub(super) fn plan_write(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
+        let props = &plan.props;
+        let w = count(props, quorums.w, props.w)?;
+        let pw = count(props, quorums.pw, props.pw)?;
+        let dw = count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
+        let confirms = self.confirms(props, quorums, false)?;
+        let sloppy = if dw > w { (QuorumParam::Dw, dw) } else { (QuorumParam::W, w) };
+        let params =
+            QuorumParams { reading: false, sloppy, strict: self.strict_param(props, QuorumParam::Pw, pw), confirms };
+        let durability = if dw > 0 && self.config.durable { Durability::Disk } else { Durability::Buffered };
+        let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, durability);
+        Ok(self.plan_replicas(props, options, params))
+    }
+
+    /// The level that meets all parameters, and its lowest downgrade.
+    fn plan_replicas(&self, props: &EffectiveProps, options: CallOptions, params: QuorumParams) -> ReplicaPlan {
+        let copies = self.replica_count(props);
+        let least = if params.reading { READ_FLOOR } else { WRITE_FLOOR };
+        let strict = params.strict.map_or(least, |(_, _, replicas)| replicas);
+        // `node_confirms` counts machines, not parts of n_val: every copy is on a machine of its own.
+        let floor = strict.max(if params.confirms > 1 { params.confirms.min(copies) } else { least });
+        let level = weakest_level_for(scaled(params.sloppy.1, props.n_val, copies).max(floor), copies);
+        // An engine on one machine keeps no tombstones: repeating a write after a lost answer would bring back rows that
+        // another writer replaced in between.
+        let floor = if self.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
+        ReplicaPlan { options: CallOptions { level, ..options }, copies, floor, params }
+    }
+
+    /// A strict parameter with the replicas that its level requires; `None` for 0.
+    fn strict_param(&self, props: &EffectiveProps, which: QuorumParam, count: u32) -> Option<(QuorumParam, u32, u32)> {
+        let copies = self.replica_count(props);
+        let replicas = replicas_required(weakest_level_for(scaled(count, props.n_val, copies), copies), copies);
+        (count > 0).then_some((which, count, replicas))
+    }
+
+    /// Replicas that a level counts: the copies of the bucket's type. One machine stands for n_val replicas.
+    fn replica_count(&self, props: &EffectiveProps) -> u32 {
+        if self.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
+    }
+
+    /// Machines that must confirm; refused at once if there are fewer.
+    fn confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
+        let wanted = count(props, quorums.node_confirms, props.node_confirms)?;
+        let got = self.ports.store.limits().nodes;
+        if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
+    }
+}
+
+fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
+    if props.write_once {
+        ConflictPolicy::WriteOnce
+    } else if props.last_write_wins {
+        ConflictPolicy::LastWriteWins
+    } else if props.allow_mult {
+        ConflictPolicy::Siblings
+    } else {
+        ConflictPolicy::Newest
+    }
+}
+
+/// The number of replicas of a parameter; refused above n_val.
+fn count(props: &EffectiveProps, replicas: Option<Quorum>, default: Quorum) -> Result<u32> {
+    let count = replicas.unwrap_or(default).resolve(props.n_val);
+    if count > props.n_val { Err(Error::QuorumAboveN { n_val: props.n_val }) } else { Ok(count) }
+}
+
+/// Scales `count` of n_val to the copies, rounded up. n_val may have changed after the copies were placed; reads and writes
+/// that overlap in n_val replicas then still overlap in the copies [invariant 26].
+fn scaled(count: u32, n_val: u32, copies: u32) -> u32 {
+    let scaled = (u64::from(count) * u64::from(copies)).div_ceil(u64::from(n_val.max(1)));
+    u32::try_from(scaled).unwrap_or(copies)
+}
+
+#[cfg(test)]
+mod tests;

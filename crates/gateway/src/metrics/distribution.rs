@@ -1,0 +1,205 @@
+//! A distribution: since the start in fixed buckets, and the last minute in detail.
+//!
+//! ```text
+//! total     count, sum, buckets                           never expires: Prometheus takes its own differences
+//! seconds   64 rings of (count, failed)                   the last 60 seconds, to the second
+//! windows   7 rings of (histogram, sum, max) of 10 s      at least the last 60 seconds, at most 70
+//! ```
+//! Callers pass the time, which may be slightly out of order between threads: a late value counts in the newer window, so none
+//! is lost.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::names::BUCKETS_MAX;
+
+/// Length of the last minute in seconds.
+pub(super) const LAST_MINUTE_SECONDS: u64 = 60;
+const SECONDS: usize = 64;
+const WINDOW_SECONDS: u64 = 10;
+const WINDOWS: usize = (LAST_MINUTE_SECONDS / WINDOW_SECONDS) as usize + 1;
+/// Larger values count as this one, which bounds the size of a histogram.
+const VALUE_MAX: u64 = 1 << 42;
+/// Two digits: percentiles are within 1 %.
+const DIGITS: u8 = 2;
+
+const _: () = assert!(SECONDS as u64 > LAST_MINUTE_SECONDS, "a second must be read before its index is reused");
+
+/// One distribution of one shard.
+#[derive(Debug)]
+pub(super) struct Distribution {
+    bounds: &'static [u64],
+    total: SinceStart,
+    seconds: [SecondCounts; SECONDS],
+    windows: [HistogramWindow; WINDOWS],
+}
+
+/// All values since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SinceStart {
+    /// Number of values.
+    pub(super) count: u64,
+    /// Sum of values.
+    pub(super) sum: u64,
+    /// Values per bucket: not cumulated.
+    pub(super) buckets: [u64; BUCKETS_MAX],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SecondCounts {
+    at: u64,
+    count: u32,
+    failed: u32,
+}
+
+#[derive(Debug, Default)]
+struct HistogramWindow {
+    at: u64,
+    sum: u64,
+    max: u64,
+    values: Option<Histogram<u32>>,
+}
+
+impl Distribution {
+    /// An empty distribution with these upper bounds of buckets.
+    pub(super) fn new(bounds: &'static [u64]) -> Self {
+        debug_assert!(bounds.len() < BUCKETS_MAX);
+        Self {
+            bounds,
+            total: SinceStart::default(),
+            seconds: [SecondCounts::default(); SECONDS],
+            windows: Default::default(),
+        }
+    }
+
+    /// Records a value at time `now`.
+    pub(super) fn record(&mut self, value: u64, failed: bool, now: Duration) {
+        let value = value.min(VALUE_MAX);
+        self.total.record(self.bounds, value);
+        let second = now.as_secs();
+        self.seconds[second as usize % SECONDS].record(second, failed);
+        let window = second / WINDOW_SECONDS;
+        self.windows[window as usize % WINDOWS].record(window, value);
+    }
+
+    /// Adds all values since the start to `to`.
+    pub(super) fn add_total(&self, to: &mut SinceStart) {
+        self.total.add(to);
+    }
+
+    /// Adds the last minute to `to`.
+    pub(super) fn add_recent(&self, to: &mut LastMinute, now: Duration) {
+        let second = now.as_secs();
+        for at in self.seconds.iter().filter(|at| at.at + LAST_MINUTE_SECONDS > second) {
+            to.count += u64::from(at.count);
+            to.failed += u64::from(at.failed);
+        }
+        for window in self.windows.iter().filter(|window| window.at + WINDOWS as u64 > second / WINDOW_SECONDS) {
+            to.sum = to.sum.saturating_add(window.sum);
+            to.max = to.max.max(window.max);
+            to.add_values(window.values.as_ref());
+        }
+    }
+}
+
+impl SinceStart {
+    /// Records a value. `bounds` are the same on every call.
+    pub(super) fn record(&mut self, bounds: &[u64], value: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.buckets[bounds.partition_point(|bound| *bound < value)] += 1;
+    }
+
+    /// Adds this to `to`.
+    pub(super) fn add(&self, to: &mut Self) {
+        to.count += self.count;
+        to.sum = to.sum.saturating_add(self.sum);
+        to.buckets.iter_mut().zip(self.buckets).for_each(|(to, from)| *to += from);
+    }
+}
+
+impl SecondCounts {
+    fn record(&mut self, at: u64, failed: bool) {
+        if at > self.at {
+            *self = Self { at, count: 0, failed: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+        self.failed = self.failed.saturating_add(u32::from(failed));
+    }
+}
+
+impl HistogramWindow {
+    fn record(&mut self, at: u64, value: u64) {
+        if at > self.at {
+            self.clear(at);
+        }
+        self.sum = self.sum.saturating_add(value);
+        self.max = self.max.max(value);
+        if self.values.is_none() {
+            self.values = Histogram::new(DIGITS).ok();
+        }
+        if let Some(values) = &mut self.values {
+            // The histogram resizes, so recording cannot fail.
+            values.record(value).unwrap_or_default();
+        }
+    }
+
+    /// Clears it for a new window; keeps the memory of its histogram.
+    fn clear(&mut self, at: u64) {
+        (self.at, self.sum, self.max) = (at, 0, 0);
+        if let Some(values) = &mut self.values {
+            values.reset();
+        }
+    }
+}
+
+/// A shown statistic of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Statistic {
+    /// Arithmetic mean.
+    Mean,
+    /// Half are at most this.
+    Median,
+    /// 95 % are at most this.
+    P95,
+    /// 99 % are at most this.
+    P99,
+    /// The largest.
+    Max,
+}
+
+/// The last minute, of all shards.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastMinute {
+    /// Values of the last 60 seconds.
+    pub(super) count: u64,
+    /// Values that are times of failures.
+    pub(super) failed: u64,
+    sum: u64,
+    max: u64,
+    values: Option<Histogram<u32>>,
+}
+
+impl LastMinute {
+    /// A statistic; 0 without values.
+    pub(super) fn statistic(&self, point: Statistic) -> u64 {
+        let at = |quantile| self.values.as_ref().map_or(0, |values| values.value_at_quantile(quantile)).min(self.max);
+        match point {
+            Statistic::Mean => self.sum / self.values.as_ref().map_or(1, Histogram::len).max(1),
+            Statistic::Median => at(0.5),
+            Statistic::P95 => at(0.95),
+            Statistic::P99 => at(0.99),
+            Statistic::Max => self.max,
+        }
+    }
+
+    fn add_values(&mut self, from: Option<&Histogram<u32>>) {
+        let Some(from) = from.filter(|from| !from.is_empty()) else { return };
+        match &mut self.values {
+            // Both resize, so adding cannot fail.
+            Some(values) => values.add(from).unwrap_or_default(),
+            None => self.values = Some(from.clone()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Metrics of one S3 request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Objects;
+use crate::Gateway;
+use crate::metrics::RequestOutcome;
+
+/// A request in the metrics: in flight until dropped, on any thread.
+#[must_use = "the request is counted as long as this lives"]
+pub struct TrackedRequest {
+    gateway: Arc<Gateway>,
+    operation: &'static str,
+    begun: Duration,
+}
+
+impl std::fmt::Debug for TrackedRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TrackedRequest({})", self.operation)
+    }
+}
+
+impl Objects {
+    /// Counts a request of this operation as begun.
+    pub fn track(&self, operation: &'static str) -> TrackedRequest {
+        let gateway = Arc::clone(&self.gateway);
+        gateway.metrics.count_s3_begun(operation);
+        TrackedRequest { operation, begun: gateway.monotonic(), gateway }
+    }
+}
+
+impl TrackedRequest {
+    /// Records the outcome and the latency when the answer begins. Call it once.
+    pub fn record_answer(&self, outcome: RequestOutcome) {
+        let took = self.gateway.monotonic().saturating_sub(self.begun);
+        self.gateway.metrics.count_s3_answered(self.operation, took, outcome);
+    }
+
+    /// Adds the body bytes received and sent.
+    pub fn add_transferred_bytes(&self, received: u64, sent: u64) {
+        self.gateway.metrics.count_s3_bytes(self.operation, received, sent);
+    }
+}
+
+impl Drop for TrackedRequest {
+    fn drop(&mut self) {
+        self.gateway.metrics.count_s3_ended(self.operation);
+    }
+}

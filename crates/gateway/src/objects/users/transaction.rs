@@ -1,0 +1,141 @@
+//! One optimistic transaction on the users: reads, and rows to write if the head is unchanged.
+
+use bytes::Bytes;
+use larder_model::codec::DecodeError;
+use larder_model::objects::User;
+use larder_model::rows::{Change, Row, Stamp};
+use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
+use tokio::time::Instant;
+
+use super::super::{Objects, Result};
+use crate::contention::WriterTurn;
+use crate::gateway::INTERNAL_CALL_TIMEOUT;
+
+/// Version byte of the rows.
+const VERSION: u8 = 1;
+/// Prefix of rows with a user, named by canonical id.
+pub(super) const USER: u8 = b'u';
+/// Prefix of rows with a canonical id, named by access key id.
+pub(super) const KEY: u8 = b'k';
+/// Prefix of rows with a canonical id, named by e-mail address.
+pub(super) const EMAIL: u8 = b'e';
+/// Name of the row with the canonical id of the admin created at the first start.
+pub(super) const ADMIN: u8 = b'a';
+
+/// Name of a row.
+pub(super) fn row_name(kind: u8, of: &str) -> Bytes {
+    [&[kind], of.as_bytes()].concat().into()
+}
+
+/// The content of a row after its version byte.
+pub(super) fn content(value: &Bytes) -> Result<Bytes> {
+    match value.split_first() {
+        Some((&VERSION, _)) => Ok(value.slice(1..)),
+        Some((&other, _)) => Err(DecodeError::UnknownVersion(other).into()),
+        None => Err(DecodeError::Truncated.into()),
+    }
+}
+
+/// The user in a row.
+pub(super) fn user_of(value: &Bytes) -> Result<User> {
+    serde_json::from_slice(&content(value)?).map_err(|_| DecodeError::Invalid("user").into())
+}
+
+/// Longer than any row name: no lookup reads beyond it.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Reads and changes that commit if no other writer changed the users.
+pub(super) struct UsersTransaction<'a> {
+    objects: &'a Objects,
+    /// The place of this writer in the queue of the users' writers in this gateway.
+    _writer: WriterTurn<'a>,
+    head: Option<Stamp>,
+    stamp: Stamp,
+    changes: Vec<Change>,
+}
+
+impl<'a> UsersTransaction<'a> {
+    /// Begins an attempt.
+    pub(super) async fn begin(objects: &'a Objects) -> Result<Self> {
+        let writer = objects.gateway.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
+        let head = objects.user_row(Bytes::new()).await?.map(|row| row.stamp);
+        let stamp = objects.gateway.now().max(head.unwrap_or(0) + 2);
+        Ok(Self { objects, _writer: writer, head, stamp, changes: Vec::new() })
+    }
+
+    /// The user that a row of this kind names.
+    pub(super) async fn find(&self, kind: u8, of: &str) -> Result<Option<User>> {
+        self.objects.find_user(kind, of).await
+    }
+
+    /// Writes a user and its index rows; `before`: the old version.
+    pub(super) fn put_user(&mut self, before: Option<&User>, user: &User) {
+        for (kind, name) in [(KEY, &user.key_id), (EMAIL, &user.email)] {
+            self.put(row_name(kind, name), user.id.as_bytes());
+        }
+        if let Some(before) = before.filter(|before| before.key_id != user.key_id) {
+            self.remove(row_name(KEY, &before.key_id));
+        }
+        if let Some(before) = before.filter(|before| before.email != user.email) {
+            self.remove(row_name(EMAIL, &before.email));
+        }
+        // JSON can represent every field.
+        self.put(row_name(USER, &user.id), &serde_json::to_vec(user).unwrap_or_default());
+    }
+
+    /// Removes a user and its index rows.
+    pub(super) fn remove_user(&mut self, user: &User) {
+        for (kind, name) in [(USER, &user.id), (KEY, &user.key_id), (EMAIL, &user.email)] {
+            self.remove(row_name(kind, name));
+        }
+    }
+
+    /// Makes a user the admin.
+    pub(super) fn set_admin(&mut self, user: &User) {
+        self.put(row_name(ADMIN, ""), user.id.as_bytes());
+    }
+
+    /// Commits if no other writer changed the users since the beginning; `false`: begin again.
+    pub(super) async fn commit(self) -> Result<bool> {
+        let head = Row { name: Bytes::new(), value: Bytes::from_static(&[VERSION]), stamp: self.stamp, expires: None };
+        let options = CallOptions {
+            durability: Durability::Disk,
+            ..self.objects.gateway.internal_options(ConsistencyLevel::Quorum)
+        };
+        let store = &self.objects.gateway.ports.store;
+        let swap = store.apply_if(&Partition::users(), self.head, head.into(), self.changes, &options).await;
+        // Race: after any outcome the rows may have been written, so cached users are stale.
+        self.objects.users.clear();
+        Ok(swap? == CasResult::Applied)
+    }
+
+    fn put(&mut self, name: Bytes, content: &[u8]) {
+        let value = [&[VERSION], content].concat().into();
+        self.changes.push(Change::Put(Row { name, value, stamp: self.stamp, expires: None }));
+    }
+
+    fn remove(&mut self, name: Bytes) {
+        self.changes.push(Change::Remove { name, stamp: self.stamp });
+    }
+}
+
+impl Objects {
+    /// The user that a row of this kind names. The two rows are read one after the other, without a snapshot.
+    pub(super) async fn find_user(&self, kind: u8, of: &str) -> Result<Option<User>> {
+        if of.len() > NAME_BYTES_MAX {
+            return Ok(None);
+        }
+        let Some(row) = self.user_row(row_name(kind, of)).await? else { return Ok(None) };
+        if kind == USER {
+            return user_of(&row.value).map(Some);
+        }
+        let name = [&[USER], &content(&row.value)?[..]].concat().into();
+        self.user_row(name).await?.map(|row| user_of(&row.value)).transpose()
+    }
+
+    async fn user_row(&self, name: Bytes) -> Result<Option<Row>> {
+        let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
+        let page = self.gateway.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
+        Ok(page.rows.into_iter().next())
+    }
+}

@@ -1,0 +1,221 @@
+//! A lingering close, as nginx does it. A refusal can go out while the client still sends its body; an immediate close would
+//! reset the connection and lose the refusal. So the socket ends its writes, drains input for a while, and closes then.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use larder_admission::{ClientAccount, HeldMemory, MemorySpent};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::requester::UNCOUNTED_BYTES;
+
+/// How long the socket drains input before it closes.
+const LINGER: Duration = Duration::from_secs(2);
+/// Bytes held for a long request head, whose buffer grows by doubling: the longest that any listener takes.
+const HEAD_BYTES_HELD: u64 = 256 * 1024;
+
+/// Counters of a connection, shared with its timers. They only grow.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionActivity {
+    begun: AtomicU64,
+    answered: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    /// Reads before the last response.
+    reads_answered: AtomicU64,
+    /// Whether a request was answered before its whole body arrived.
+    unread: AtomicBool,
+    /// Bytes that went out.
+    sent: AtomicU64,
+    /// Whether bytes wait because the client does not read.
+    blocked: AtomicBool,
+}
+
+/// The counters of a [`ConnectionActivity`] at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ActivityCounts {
+    /// Requests begun.
+    pub(crate) begun: u64,
+    /// Requests answered; their response bodies may still be on the way.
+    pub(crate) answered: u64,
+    /// Reads that brought bytes.
+    pub(crate) reads: u64,
+    /// Writes that took bytes.
+    pub(crate) writes: u64,
+}
+
+impl ConnectionActivity {
+    /// A request begins.
+    pub(crate) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        // hyper parses a request only after the body before it was read to its end.
+        self.unread.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a response; `unread`: the request's body may still be arriving.
+    pub(crate) fn answered(&self, unread: bool) {
+        if unread {
+            self.unread.store(true, Ordering::Relaxed);
+        }
+        self.reads_answered.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A copy of the counters.
+    pub(crate) fn counts(&self) -> ActivityCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ActivityCounts {
+            begun: count(&self.begun),
+            answered: count(&self.answered),
+            reads: count(&self.reads),
+            writes: count(&self.writes),
+        }
+    }
+
+    /// Bytes that went out.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether the socket waits for the client to read.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        self.blocked.store(result.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(result) = result {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            self.sent.fetch_add(result.as_ref().map_or(0, |count| *count as u64), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the client may still be sending: an unread body, or bytes that were no request.
+    fn has_unread_input(&self) -> bool {
+        let unanswered = self.reads.load(Ordering::Relaxed) != self.reads_answered.load(Ordering::Relaxed);
+        unanswered || self.unread.load(Ordering::Relaxed)
+    }
+}
+
+/// A client's socket, with its counters and its lingering close.
+pub(crate) struct LingeringSocket {
+    stream: TcpStream,
+    activity: Arc<ConnectionActivity>,
+    head: HeadMemory,
+    linger_deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// The memory of a request head that has begun and not ended. A connection's own memory covers a short head.
+pub(crate) struct HeadMemory {
+    account: ClientAccount,
+    /// Requests begun before this head.
+    requests_before: u64,
+    bytes: u64,
+    held: Option<HeldMemory>,
+}
+
+impl HeadMemory {
+    pub(crate) fn new(account: ClientAccount) -> Self {
+        Self { account, requests_before: 0, bytes: 0, held: None }
+    }
+
+    /// Counts bytes of the head after `begun` requests.
+    ///
+    /// # Errors
+    /// `OutOfMemory`: the client's share has no memory for a long head.
+    fn count(&mut self, begun: u64, bytes: u64) -> io::Result<()> {
+        if begun != self.requests_before {
+            // The previous head became a request: its memory goes back.
+            (self.requests_before, self.bytes, self.held) = (begun, 0, None);
+        }
+        self.bytes += bytes;
+        if self.held.is_none() && self.bytes > UNCOUNTED_BYTES {
+            let held = self.account.try_draw(HEAD_BYTES_HELD);
+            self.held = Some(held.map_err(|MemorySpent| io::Error::from(io::ErrorKind::OutOfMemory))?);
+        }
+        Ok(())
+    }
+}
+
+impl LingeringSocket {
+    /// Wraps a socket.
+    #[must_use]
+    pub(crate) fn new(stream: TcpStream, activity: Arc<ConnectionActivity>, head: HeadMemory) -> Self {
+        Self { stream, activity, head, linger_deadline: None }
+    }
+
+    /// Reads and drops input until the client closes or the linger deadline passes.
+    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.linger_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut space = [0; 16 * 1024];
+        loop {
+            let mut space = ReadBuf::new(&mut space);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space)) {
+                Ok(()) if !space.filled().is_empty() => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl AsyncRead for LingeringSocket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let count = buf.filled().len() - before;
+        if count > 0 {
+            self.activity.reads.fetch_add(1, Ordering::Relaxed);
+            let begun = self.activity.begun.load(Ordering::Relaxed);
+            // Bytes that arrive while no request is unanswered belong to the head of the next one.
+            let is_head = begun == self.activity.answered.load(Ordering::Relaxed);
+            self.head.count(begun, if is_head { count as u64 } else { 0 })?;
+        }
+        result
+    }
+}
+
+impl AsyncWrite for LingeringSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.activity.wrote(&result);
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.activity.wrote(&result);
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger_deadline.is_none() {
+            // The response must reach the client before the drain: the write side closes first.
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.linger_deadline.is_some() || self.activity.has_unread_input() {
+            ready!(self.drain(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,66 @@
+//! Metrics of the embedded engine.
+
+use std::path::{Path, PathBuf};
+
+use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_store::{Purpose, Store as _};
+use larder_store_local::LocalStore;
+
+/// The floors, by purpose.
+const FLOORS: [&str; Purpose::ALL.len()] =
+    ["larder_disk_floor_bytes{purpose=\"data\"}", "larder_disk_floor_bytes{purpose=\"reclaim\"}"];
+/// The refusals, by purpose.
+const REFUSED: [&str; Purpose::ALL.len()] =
+    ["larder_disk_refused_total{purpose=\"data\"}", "larder_disk_refused_total{purpose=\"reclaim\"}"];
+
+/// The engine's view for operators; it reads the counters on each call.
+pub(crate) struct LocalEngineMetrics {
+    store: LocalStore,
+    dir: PathBuf,
+}
+
+impl LocalEngineMetrics {
+    /// The metrics of the store in `dir`.
+    pub(crate) fn new(store: LocalStore, dir: &Path) -> Self {
+        Self { store, dir: std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()) }
+    }
+}
+
+impl EngineView for LocalEngineMetrics {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        let disk = rustix::fs::statvfs(&self.dir).ok()?;
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+        let percent = used.saturating_mul(100).checked_div(used + disk.f_bavail).unwrap_or_default();
+        let kib = disk.f_blocks.saturating_mul(disk.f_frsize) / 1024;
+        Some((self.dir.display().to_string(), kib, u8::try_from(percent).unwrap_or(100)))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    fn gauges(&self) -> Vec<Gauge> {
+        let (stats, space) = (self.store.stats(), self.store.disk_space().stats());
+        let mut gauges = vec![
+            ("larder_engine_groups_total", stats.groups as f64, "Groups of writes committed since the start."),
+            ("larder_engine_batches_total", stats.batches as f64, "Writes in these groups."),
+            ("larder_engine_syncs_total", stats.syncs as f64, "Syncs of the journal since the start."),
+            ("larder_engine_queued", stats.queued as f64, "Writes waiting for the committer."),
+            ("larder_engine_disk_bytes", self.store.disk_bytes() as f64, "Bytes of tables and journals on disk."),
+            ("larder_engine_writable", f64::from(u8::from(self.store.is_ready())), "1 while writes are taken."),
+            ("larder_disk_free_bytes", space.capacity.free as f64, "Bytes free on the disk of the data directory."),
+            ("larder_disk_held_bytes", space.held as f64, "Free bytes promised to writes under way."),
+        ];
+        let rows = |names: [&'static str; 2], values: [u64; 2], help| {
+            names.into_iter().zip(values).map(move |(name, value)| (name, value as f64, help))
+        };
+        gauges.extend(rows(FLOORS, space.floors, "Bytes that a write for this purpose leaves free."));
+        gauges.extend(rows(REFUSED, space.refused, "Writes refused since the start because the disk is full."));
+        gauges
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,320 @@
+//! Parsers of the settings' texts. An error states the expected form.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larder_gateway::DeleteMode;
+
+use super::{DurabilitySetting, EngineKind, Listener, LogFormat, LogLevel};
+
+/// Least memory for the server.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// A value, or the expected form.
+pub(super) type ParseResult<T> = Result<T, String>;
+
+const NAME_BYTES_MAX: usize = 255;
+const CASSANDRA_PORT: u16 = 9042;
+/// Cassandra's limit of 48 leaves room for the suffix.
+const KEYSPACE_BYTES_MAX: usize = 40;
+const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(super) fn name(text: &str) -> ParseResult<String> {
+    let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+    if fits && !text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("1 to {NAME_BYTES_MAX} bytes without blanks"))
+    }
+}
+
+/// Host names, in lower case.
+pub(super) fn hosts(text: &str) -> ParseResult<Vec<String>> {
+    let is_host = |host: &str| {
+        let label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        !host.is_empty() && host.len() <= NAME_BYTES_MAX && host.split('.').all(label)
+    };
+    let hosts: Vec<String> = text.split(',').map(|host| host.trim().to_ascii_lowercase()).collect();
+    if hosts.iter().all(|host| is_host(host)) {
+        Ok(hosts)
+    } else {
+        Err("host names without ports, with commas between them, such as s3.example.com,localhost".into())
+    }
+}
+
+/// Nodes of a cluster, each `host:port`; an empty text has none.
+pub(super) fn nodes(text: &str) -> ParseResult<Vec<String>> {
+    let node = |node: &str| {
+        let (host, port) = match node.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => (format!("[{address}]"), port),
+            Some(_) => return None,
+            None => match node.split_once(':') {
+                Some((host, _)) => (host.to_owned(), &node[host.len()..]),
+                None => (node.to_owned(), ""),
+            },
+        };
+        let named = host.starts_with('[') || (!host.is_empty() && host.chars().all(is_of_host));
+        let port = if port.is_empty() { Some(CASSANDRA_PORT) } else { port.strip_prefix(':')?.parse().ok() };
+        port.filter(|_| named).map(|port: u16| format!("{host}:{port}"))
+    };
+    let nodes = text.split(',').map(|part| node(part.trim())).collect::<Option<Vec<_>>>();
+    match nodes {
+        _ if text.is_empty() => Ok(Vec::new()),
+        Some(nodes) => Ok(nodes),
+        None => Err("HOST:PORT with commas between them, such as 10.0.0.1:9042,10.0.0.2".into()),
+    }
+}
+
+fn is_of_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_')
+}
+
+/// Names with commas between them; an empty text has none.
+pub(super) fn names(text: &str) -> ParseResult<Vec<String>> {
+    if text.is_empty() { Ok(Vec::new()) } else { text.split(',').map(|part| name(part.trim())).collect() }
+}
+
+/// The prefix of a keyspace's name, with room for the suffix.
+pub(super) fn keyspace(text: &str) -> ParseResult<String> {
+    let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if begins && fits && text.len() <= KEYSPACE_BYTES_MAX {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a letter, then letters, digits and _, all small, at most {KEYSPACE_BYTES_MAX}"))
+    }
+}
+
+/// A name; an empty text is none.
+pub(super) fn optional_name(text: &str) -> ParseResult<Option<String>> {
+    if text.is_empty() { Ok(None) } else { name(text).map(Some) }
+}
+
+/// A path; an empty text is none.
+pub(super) fn optional_path(text: &str) -> ParseResult<Option<PathBuf>> {
+    if text.is_empty() { Ok(None) } else { path(text).map(Some) }
+}
+
+/// A key or a secret; an empty text is none.
+pub(super) fn key(text: &str) -> ParseResult<Option<String>> {
+    match text.len() {
+        0 => Ok(None),
+        3..=128 if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(text.to_owned())),
+        _ => Err("3 to 128 visible ASCII characters".into()),
+    }
+}
+
+pub(super) fn path(text: &str) -> ParseResult<PathBuf> {
+    if text.is_empty() || text.contains('\0') { Err("a path".into()) } else { Ok(text.into()) }
+}
+
+pub(super) fn listener(text: &str) -> ParseResult<Listener> {
+    if text == "off" {
+        return Ok(Listener::Off);
+    }
+    let at = text.rsplit_once(':').filter(|(host, port)| {
+        let bare = host.contains(':') && !host.starts_with('[');
+        !host.is_empty() && !bare && port.parse::<u16>().is_ok()
+    });
+    match at {
+        Some(_) => Ok(Listener::At(text.to_owned())),
+        None => Err("HOST:PORT, such as 127.0.0.1:8098 or [::1]:8098, or off".into()),
+    }
+}
+
+/// Bytes. `KB`, `MB` and `GB` count by 1024 too, as in riak.conf.
+pub(super) fn size(text: &str) -> ParseResult<u64> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(size_expected()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    bytes.filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok()).ok_or_else(size_expected)
+}
+
+/// Bytes of memory; an empty text is none. With less than the minimum the server could serve no request.
+pub(super) fn memory(text: &str) -> ParseResult<Option<u64>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bytes = size(text).ok().filter(|&bytes| bytes >= MEMORY_BYTES_MIN);
+    bytes.map(Some).ok_or_else(|| format!("{}, 64MiB at least", size_expected()))
+}
+
+fn size_expected() -> String {
+    "a number of bytes, such as 1048576, 64KiB, 256MiB or 1GiB".into()
+}
+
+pub(super) fn count(text: &str, least: u64, most: u64) -> ParseResult<usize> {
+    let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
+    number.and_then(|number| usize::try_from(number).ok()).ok_or_else(|| format!("a number from {least} to {most}"))
+}
+
+pub(super) fn time(text: &str) -> ParseResult<Duration> {
+    let time = duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "a time with its unit, such as 500ms, 60s, 5m or 1h".into())
+}
+
+/// Riak's three modes; a number without unit is milliseconds, as in riak.conf.
+pub(super) fn delete_mode(text: &str) -> ParseResult<DeleteMode> {
+    let after = match text {
+        "keep" => return Ok(DeleteMode::Keep),
+        "immediate" => Some(Duration::ZERO),
+        _ => text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| duration(text)),
+    };
+    let after = after.filter(|&after| after <= TIME_MAX);
+    after.map(DeleteMode::After).ok_or_else(|| "keep, immediate or a time such as 3s".into())
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text);
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let time = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(millis)?);
+    (time <= TIME_MAX).then_some(time)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+pub(super) fn switch(text: &str) -> ParseResult<bool> {
+    text.parse().map_err(|_| "true or false".into())
+}
+
+pub(super) fn engine(text: &str) -> ParseResult<EngineKind> {
+    match text {
+        "local" => Ok(EngineKind::Local),
+        "memory" => Ok(EngineKind::Memory),
+        "cassandra" => Ok(EngineKind::Cassandra),
+        _ => Err("local, memory or cassandra".into()),
+    }
+}
+
+pub(super) fn durability(text: &str) -> ParseResult<DurabilitySetting> {
+    match text {
+        "disk" => Ok(DurabilitySetting::Disk),
+        "buffered" => Ok(DurabilitySetting::Buffered),
+        _ => Err("disk or buffered".into()),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> ParseResult<LogLevel> {
+    match text {
+        "error" => Ok(LogLevel::ERROR),
+        "warn" => Ok(LogLevel::WARN),
+        "info" => Ok(LogLevel::INFO),
+        "debug" => Ok(LogLevel::DEBUG),
+        "trace" => Ok(LogLevel::TRACE),
+        _ => Err("error, warn, info, debug or trace".into()),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> ParseResult<LogFormat> {
+    match text {
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("human or json".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("1", Some(1)),
+            ("64KiB", Some(65_536)),
+            ("50MB", Some(50 << 20)),
+            ("256 MiB", Some(256 << 20)),
+            ("1g", Some(1 << 30)),
+            ("0", None),
+            ("", None),
+            ("MiB", None),
+            ("-1", None),
+            ("1.5GiB", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, millis) in
+            [("500ms", Some(500)), ("60s", Some(60_000)), ("5m", Some(300_000)), ("1h", Some(3_600_000))]
+        {
+            assert_eq!(time(text).ok(), millis.map(Duration::from_millis), "{text}");
+        }
+        for text in ["60", "", "s", "0s", "-1s", "1d", "999999999999h"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn delete_modes() {
+        for (text, mode) in [
+            ("keep", Some(DeleteMode::Keep)),
+            ("immediate", Some(DeleteMode::After(Duration::ZERO))),
+            ("3s", Some(DeleteMode::After(Duration::from_secs(3)))),
+            ("3000", Some(DeleteMode::After(Duration::from_secs(3)))),
+            ("0", Some(DeleteMode::After(Duration::ZERO))),
+            ("never", None),
+            ("", None),
+        ] {
+            assert_eq!(delete_mode(text).ok(), mode, "{text}");
+        }
+    }
+
+    #[test]
+    fn listeners() {
+        assert_eq!(listener("off"), Ok(Listener::Off));
+        for text in ["127.0.0.1:8098", "localhost:0", "[::1]:8098", "0.0.0.0:80"] {
+            assert_eq!(listener(text), Ok(Listener::At(text.into())));
+        }
+        for text in ["", "8098", ":8098", "host:", "host:99999", "::1:8098", "Off"] {
+            assert!(listener(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_without_a_port_get_cassandras_default() {
+        let found = nodes("a, B.example.com:19042,[::1],[::1]:1,10.0.0.1");
+        let wanted = ["a:9042", "B.example.com:19042", "[::1]:9042", "[::1]:1", "10.0.0.1:9042"];
+        assert_eq!(found, Ok(wanted.map(str::to_owned).to_vec()));
+        assert_eq!(nodes(""), Ok(vec![]));
+        for text in [",", "a,", ":9042", "a:", "a:b", "a:99999", "a b", "::1", "a/b", "http://a"] {
+            assert!(nodes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keyspaces_need_no_quotes_in_cql() {
+        for (text, holds) in [("larder", true), ("a_1", true), ("", false), ("1a", false), ("A", false), ("a-b", false)]
+        {
+            assert_eq!(keyspace(text).is_ok(), holds, "{text}");
+        }
+        assert!(keyspace(&"k".repeat(40)).is_ok() && keyspace(&"k".repeat(41)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_parses_or_fails_without_a_panic(text: String) {
+            let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
+            let _ = (time(&text), delete_mode(&text), switch(&text), engine(&text), durability(&text));
+            let _ = (nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
+        }
+    }
+}

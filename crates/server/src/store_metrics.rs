@@ -1,0 +1,157 @@
+//! Metrics of the calls to the store, for every engine.
+
+use std::sync::Arc;
+
+use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_store::wrappers::metered::{Metered, StoreVerb, VerbCounts};
+use larder_store::{Blobs, Clock, Store};
+
+/// An engine's own view, with the metrics of calls to its store.
+pub(crate) struct StoreMetrics {
+    inner: Arc<dyn EngineView>,
+    store: Arc<Metered<dyn Store>>,
+    blobs: Arc<Metered<dyn Blobs>>,
+}
+
+/// A family of metrics with one row for each verb.
+struct Family {
+    help: &'static str,
+    value: fn(VerbCounts) -> f64,
+}
+
+/// The families, in the order of [`names`].
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+static FAMILIES: [Family; 3] = [
+    Family { help: "Calls to the store begun since the start.", value: |count| count.calls as f64 },
+    Family { help: "Calls to the store that were answered with an error.", value: |count| count.errors as f64 },
+    Family { help: "Time that answered calls to the store took.", value: |count| count.time.as_secs_f64() },
+];
+
+macro_rules! rows {
+    ($verb:literal) => {
+        [
+            concat!("larder_store_calls_total{verb=\"", $verb, "\"}"),
+            concat!("larder_store_errors_total{verb=\"", $verb, "\"}"),
+            concat!("larder_store_seconds_total{verb=\"", $verb, "\"}"),
+        ]
+    };
+}
+
+/// The metrics of a verb, one in each family.
+fn names(verb: StoreVerb) -> [&'static str; FAMILIES.len()] {
+    match verb {
+        StoreVerb::Read => rows!("read"),
+        StoreVerb::Apply => rows!("apply"),
+        StoreVerb::ApplyIf => rows!("apply_if"),
+        StoreVerb::Partitions => rows!("partitions"),
+        StoreVerb::Now => rows!("now"),
+        StoreVerb::BlobCreate => rows!("blob_create"),
+        StoreVerb::BlobOpen => rows!("blob_open"),
+        StoreVerb::BlobRemove => rows!("blob_remove"),
+        StoreVerb::BlobList => rows!("blob_list"),
+    }
+}
+
+impl StoreMetrics {
+    /// Counts the calls to a store and its blobs, timed by `clock`; its gauges come after those of `inner`.
+    pub(crate) fn new(
+        inner: Arc<dyn EngineView>,
+        store: Arc<dyn Store>,
+        blobs: Arc<dyn Blobs>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let store = Arc::new(Metered::new(store, clock.clone()));
+        Self { inner, store, blobs: Arc::new(Metered::new(blobs, clock)) }
+    }
+
+    /// The counted store.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// The counted blobs.
+    pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
+    }
+
+    /// Every verb with its counts.
+    fn counts(&self) -> Vec<(StoreVerb, VerbCounts)> {
+        let (store, blobs) = (self.store.counts(), self.blobs.counts());
+        let of = |verb| match verb {
+            StoreVerb::Read | StoreVerb::Apply | StoreVerb::ApplyIf | StoreVerb::Partitions | StoreVerb::Now => {
+                store.of(verb)
+            }
+            StoreVerb::BlobCreate | StoreVerb::BlobOpen | StoreVerb::BlobRemove | StoreVerb::BlobList => blobs.of(verb),
+        };
+        StoreVerb::ALL.into_iter().map(|verb| (verb, of(verb))).collect()
+    }
+}
+
+impl EngineView for StoreMetrics {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        self.inner.disk()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let (mut gauges, counts) = (self.inner.gauges(), self.counts());
+        for (index, family) in FAMILIES.iter().enumerate() {
+            let row =
+                |(verb, count): &(StoreVerb, VerbCounts)| (names(*verb)[index], (family.value)(*count), family.help);
+            gauges.extend(counts.iter().map(row));
+        }
+        gauges
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        self.inner.nodes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::content::BlobId;
+    use larder_store::memory::MemoryStore;
+    use larder_store::{CallOptions, ConsistencyLevel, Durability, SystemClock};
+
+    fn metrics() -> StoreMetrics {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let memory = Arc::new(MemoryStore::new(clock.clone()));
+        StoreMetrics::new(Arc::new("memory"), memory.clone(), memory, clock)
+    }
+
+    fn value(metrics: &StoreMetrics, name: &str) -> f64 {
+        metrics.gauges().iter().find(|gauge| gauge.0 == name).map(|gauge| gauge.1).unwrap()
+    }
+
+    #[tokio::test]
+    async fn calls_and_errors_are_counted_by_verb() {
+        let metrics = metrics();
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+        let options = CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered);
+        metrics.store().now(&options).await.unwrap();
+        assert!(metrics.blobs().open(BlobId([0; 24])).await.is_err());
+        assert_eq!(value(&metrics, "larder_store_calls_total{verb=\"now\"}"), 1.0);
+        assert_eq!(value(&metrics, "larder_store_errors_total{verb=\"now\"}"), 0.0);
+        assert!(value(&metrics, "larder_store_seconds_total{verb=\"now\"}") > 0.0);
+        assert_eq!(value(&metrics, "larder_store_calls_total{verb=\"blob_open\"}"), 1.0);
+        assert_eq!(value(&metrics, "larder_store_errors_total{verb=\"blob_open\"}"), 1.0);
+        assert_eq!(metrics.name(), "memory");
+    }
+
+    #[test]
+    fn every_row_names_its_verb_and_families_stay_together() {
+        let gauges = metrics().gauges();
+        let mut families: Vec<&str> = gauges.iter().filter_map(|gauge| gauge.0.split('{').next()).collect();
+        families.dedup();
+        assert_eq!(families, ["larder_store_calls_total", "larder_store_errors_total", "larder_store_seconds_total"]);
+        for (gauge, verb) in gauges.iter().zip(StoreVerb::ALL.into_iter().cycle()) {
+            assert!(gauge.0.ends_with(&format!("{{verb=\"{}\"}}", verb.name())), "{}", gauge.0);
+        }
+        assert_eq!(gauges.len(), 3 * StoreVerb::ALL.len());
+    }
+}

@@ -1,0 +1,272 @@
+//! The connected cluster: prepared statements, and sending one of them within its deadline.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use scylla::client::session::Session;
+use scylla::cluster::metadata::Strategy;
+use scylla::errors::ExecutionError;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+
+use larder_store::{CallOptions, Clock, ConsistencyLevel, Error, Partition, Table};
+
+use crate::encoding::BoundValue;
+use crate::errors;
+use crate::head_cache::{CasIds, HeadCache};
+use crate::hedge::hedged;
+use crate::in_doubt::InDoubt;
+use crate::levels::{ReplicaCounts, TableAccess, consistency};
+use crate::metrics::Counters;
+use crate::options::Replication;
+use crate::prepare::prepare;
+use crate::statements::{self, RowStatement};
+
+/// State that all calls of the store share.
+pub(crate) struct ClusterClient {
+    pub(crate) session: Arc<Session>,
+    pub(crate) prefix: String,
+    pub(crate) replication: Replication,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    pub(crate) heads: HeadCache,
+    pub(crate) cas_ids: CasIds,
+    pub(crate) in_doubt: InDoubt,
+    /// Whether nodes sync before they answer.
+    pub(crate) syncs: bool,
+    /// Keyspaces that exist, or are being created.
+    made: Mutex<BTreeMap<u8, Arc<OnceCell<()>>>>,
+    prepared: RwLock<HashMap<(u8, Table, RowStatement), PreparedStatement>>,
+}
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub(crate) enum RequestFailure {
+    /// The deadline passed; the statement may have been executed.
+    DeadlinePassed(&'static str),
+    /// The driver reports an error about a table.
+    Driver(&'static str, Box<ExecutionError>),
+    /// Another failure, already as an error of the store.
+    Store(Error),
+}
+
+/// A statement with its bound values.
+pub(crate) struct BoundStatement<'a> {
+    pub(crate) statement: RowStatement,
+    pub(crate) partition: &'a Partition,
+    pub(crate) values: Vec<BoundValue<'a>>,
+}
+
+impl From<RequestFailure> for Error {
+    fn from(failure: RequestFailure) -> Self {
+        match failure {
+            RequestFailure::DeadlinePassed(what) => errors::deadline_passed(what),
+            RequestFailure::Driver(what, error) => errors::from_driver(what, *error),
+            RequestFailure::Store(error) => error,
+        }
+    }
+}
+
+impl From<Error> for RequestFailure {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl RequestFailure {
+    /// An error of the driver. `in_doubt`: the same write was sent more than once, and may still be executed.
+    fn from_driver(what: &'static str, error: ExecutionError, in_doubt: bool) -> Self {
+        if in_doubt { Self::Store(errors::in_doubt(what, error)) } else { Self::Driver(what, Box::new(error)) }
+    }
+
+    /// Whether replicas gave up a read.
+    pub(crate) fn is_read_failure(&self) -> bool {
+        matches!(self, Self::Driver(_, error) if errors::is_read_failure(error))
+    }
+}
+
+impl ClusterClient {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        prefix: String,
+        replication: Replication,
+        clock: Arc<dyn Clock>,
+        syncs: bool,
+    ) -> Self {
+        Self {
+            session,
+            prefix,
+            replication,
+            clock,
+            counters: Counters::default(),
+            heads: HeadCache::default(),
+            cas_ids: CasIds::default(),
+            in_doubt: InDoubt::default(),
+            syncs,
+            made: Mutex::default(),
+            prepared: RwLock::default(),
+        }
+    }
+
+    /// Name of the keyspace of a number of copies.
+    pub(crate) fn keyspace(&self, n_val: u8) -> String {
+        statements::keyspace(&self.prefix, n_val)
+    }
+
+    /// The cell that is set once the keyspace of `n_val` exists.
+    pub(crate) fn keyspace_cell(&self, n_val: u8) -> Arc<OnceCell<()>> {
+        self.made.lock().entry(n_val).or_default().clone()
+    }
+
+    /// The consistency of a read or write of a partition.
+    pub(crate) fn consistency(&self, partition: &Partition, level: ConsistencyLevel, write: bool) -> Consistency {
+        let access = match (partition.table.is_guarded(), write) {
+            // While most copies are down, the gateways still read the version of their catalogue.
+            (true, false) if level < ConsistencyLevel::Quorum => TableAccess::Read,
+            (true, _) => TableAccess::Guarded,
+            (false, true) => TableAccess::Write,
+            (false, false) => TableAccess::Read,
+        };
+        consistency(level, access, self.copies(partition.n_val))
+    }
+
+    /// Replicas of a keyspace: as the driver reports them, otherwise as the keyspace was created.
+    pub(crate) fn copies(&self, n_val: u8) -> ReplicaCounts {
+        let state = self.session.get_cluster_state();
+        let asked = usize::from(n_val);
+        match state.get_keyspace(self.keyspace(n_val)).map(|keyspace| &keyspace.strategy) {
+            Some(Strategy::SimpleStrategy { replication_factor: copies }) => {
+                ReplicaCounts { local: *copies, everywhere: *copies, apart: false }
+            }
+            Some(Strategy::NetworkTopologyStrategy { datacenter_repfactors: all }) => {
+                let everywhere = all.values().sum();
+                let local = self.replication.local().and_then(|local| all.get(local)).copied().unwrap_or(everywhere);
+                ReplicaCounts { local, everywhere, apart: all.len() > 1 }
+            }
+            _ => match &self.replication {
+                Replication::Simple => ReplicaCounts { local: asked, everywhere: asked, apart: false },
+                Replication::Datacenters { all, .. } => {
+                    ReplicaCounts { local: asked, everywhere: asked * all.len(), apart: all.len() > 1 }
+                }
+            },
+        }
+    }
+
+    /// Nodes of the datacenter: those that the driver is connected to, and all that it knows.
+    pub(crate) fn nodes(&self, datacenter: Option<&str>) -> (usize, usize) {
+        let all = self.node_states(datacenter);
+        (all.iter().filter(|(_, up)| *up).count(), all.len())
+    }
+
+    /// The nodes of a datacenter that the driver knows, by address, and whether it is connected to each.
+    pub(crate) fn node_states(&self, datacenter: Option<&str>) -> Vec<(String, bool)> {
+        let state = self.session.get_cluster_state();
+        let here = |name: &Option<String>| datacenter.is_none_or(|wanted| name.as_deref() == Some(wanted));
+        let nodes = state.get_nodes_info().iter().filter(|node| here(&node.datacenter));
+        let mut all: Vec<_> = nodes.map(|node| (node.address.to_string(), node.is_connected())).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The prepared statement for a table; prepares it on first use.
+    pub(crate) async fn prepared(
+        &self,
+        statement: RowStatement,
+        partition: &Partition,
+    ) -> Result<PreparedStatement, RequestFailure> {
+        let key = (partition.n_val, partition.table, statement);
+        if let Some(prepared) = self.prepared.read().get(&key) {
+            return Ok(prepared.clone());
+        }
+        let text = statement.text(&self.keyspace(partition.n_val), partition.table);
+        // Two callers may prepare the same statement at once: both results are equal, and the last one is kept.
+        let prepared = prepare(&self.session, &text).await;
+        let mut prepared = prepared
+            .map_err(|error| errors::from_prepare(partition.table.name(), error))
+            .map_err(RequestFailure::Store)?;
+        prepared.set_is_idempotent(statement.is_idempotent());
+        prepared.set_serial_consistency(Some(SerialConsistency::Serial));
+        prepared.set_request_timeout(None);
+        self.prepared.write().insert(key, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Sends one statement.
+    pub(crate) async fn execute(
+        &self,
+        bound: &BoundStatement<'_>,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<QueryResult, RequestFailure> {
+        let what = bound.partition.table.name();
+        with_deadline(what, deadline, async {
+            let mut prepared = self.prepared(bound.statement, bound.partition).await?;
+            prepared.set_consistency(consistency);
+            let send = || self.session.execute_unpaged(&prepared, &bound.values[..]);
+            // Concurrent transactions of one hedged request would abort each other.
+            let may_repeat = bound.statement.is_idempotent() && consistency != Consistency::Serial;
+            let (answer, sent) = send_hedged(may_repeat, send).await;
+            // An error of one hedged request does not tell whether another one was executed.
+            let in_doubt = sent > 1 && !bound.statement.is_read();
+            answer.map_err(|error| RequestFailure::from_driver(what, error, in_doubt))
+        })
+        .await
+    }
+
+    /// Sends several statements as one batch.
+    pub(crate) async fn batch(
+        &self,
+        kind: BatchType,
+        all: &[BoundStatement<'_>],
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<QueryResult, RequestFailure> {
+        let what = all.first().map_or("nothing", |bound| bound.partition.table.name());
+        with_deadline(what, deadline, async {
+            let mut batch = Batch::new(kind);
+            for bound in all {
+                batch.append_statement(self.prepared(bound.statement, bound.partition).await?);
+            }
+            batch.set_consistency(consistency);
+            batch.set_serial_consistency(Some(SerialConsistency::Serial));
+            batch.set_request_timeout(None);
+            let is_idempotent = all.iter().all(|bound| bound.statement.is_idempotent());
+            batch.set_is_idempotent(is_idempotent);
+            let values: Vec<&[BoundValue<'_>]> = all.iter().map(|bound| &bound.values[..]).collect();
+            let send = || self.session.batch(&batch, &values);
+            let (answer, sent) = send_hedged(is_idempotent, send).await;
+            answer.map_err(|error| RequestFailure::from_driver(what, error, sent > 1))
+        })
+        .await
+    }
+}
+
+/// Sends a request; hedges it if it `may_repeat`. Answers also how often it was sent.
+async fn send_hedged<T, F>(may_repeat: bool, send: impl Fn() -> F) -> (Result<T, ExecutionError>, usize)
+where
+    F: Future<Output = Result<T, ExecutionError>>,
+{
+    if may_repeat { hedged(send, errors::is_unavailable).await } else { (send().await, 1) }
+}
+
+/// Runs a future until its deadline; does not start it after the deadline.
+async fn with_deadline<T>(
+    what: &'static str,
+    deadline: Instant,
+    answer: impl Future<Output = Result<T, RequestFailure>>,
+) -> Result<T, RequestFailure> {
+    if Instant::now() >= deadline {
+        return Err(RequestFailure::DeadlinePassed(what));
+    }
+    timeout_at(deadline, answer).await.unwrap_or(Err(RequestFailure::DeadlinePassed(what)))
+}
+
+/// Refuses a call after its deadline.
+pub(crate) fn check_deadline(options: &CallOptions, what: &str) -> larder_store::Result<()> {
+    if Instant::now() >= options.deadline { Err(errors::deadline_passed(what)) } else { Ok(()) }
+}

@@ -1,0 +1,138 @@
+//! Large values of the bulk tree: an entry in a table is a handle of a file, an offset and a length.
+//!
+//! ```text
+//! entry   offset, file, length in the file, length of the value: varints, 7 bits a byte, the low ones first
+//! value   "BLOB" · xxh3 (128 bits) of key and bytes · sequence number u64 · key length u16 · value length u32 · length u32
+//!         · key · bytes (lz4)                                                                        little endian
+//! ```
+//! These are files of lsm-tree, as in `version_file`.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use larder_model::content::BlobId;
+use larder_store::BlobOwner;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::blobs::row_owner;
+
+const MAGIC: &[u8; 4] = b"BLOB";
+const HEAD_BYTES: usize = 38;
+
+/// The handle of a large value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ValueHandle {
+    /// Number of the file.
+    pub(super) file: u64,
+    offset: u64,
+    stored: u32,
+    length: u32,
+}
+
+impl ValueHandle {
+    /// Decodes the value of an entry in a table.
+    pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let mut next = || varint(&mut bytes);
+        let (offset, file) = (next()?, next()?);
+        let (stored, length) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
+        Some(Self { file, offset, stored, length })
+    }
+
+    /// Reads and checks the value.
+    ///
+    /// # Errors
+    /// The damage, and the row that owns the body if that can be read.
+    pub(super) fn read(&self, folder: &Path, key: &[u8]) -> Result<Bytes, (String, Option<BlobOwner>)> {
+        let path = folder.join(self.file.to_string());
+        let alone = |what: String| (what, None);
+        let named = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => alone("a value was in it".to_owned()),
+            io::ErrorKind::UnexpectedEof => alone(format!("it ends before the value at byte {}", self.offset)),
+            _ => alone(error.to_string()),
+        };
+        let file = File::open(&path).map_err(named)?;
+        let mut bytes = vec![0; HEAD_BYTES + key.len() + self.stored as usize];
+        file.read_exact_at(&mut bytes, self.offset).map_err(named)?;
+        let (head, rest) = bytes.split_at(HEAD_BYTES);
+        let (found, stored) = rest.split_at(key.len());
+        let mut checksum = Xxh3Default::new();
+        checksum.update(key);
+        checksum.update(stored);
+        let is_whole = head.starts_with(MAGIC) && found == key && head[4..20] == checksum.digest128().to_le_bytes();
+        let value = decompress(stored, self.length as usize);
+        match is_whole && value.len() == self.length as usize {
+            true => Ok(value.into()),
+            false => Err((format!("the value at byte {} is damaged", self.offset), owner(key, value.into()))),
+        }
+    }
+}
+
+/// The row that owns the body in a bulk row: its name is at the front, under a check of its own.
+fn owner(key: &[u8], value: Bytes) -> Option<BlobOwner> {
+    let id = BlobId(key.get(1..)?.try_into().ok()?);
+    row_owner(id, value)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Decompresses an lz4 block as far as it decodes, to at most `length` bytes: lsm-tree takes whole blocks only, and the front
+/// of a damaged block names the owner.
+fn decompress(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(length);
+    let mut rest = bytes;
+    while out.len() < length && decompress_sequence(&mut rest, &mut out, length).is_some() {}
+    out
+}
+
+/// Decompresses one run of literals and the match after it; `None` at the end, and where the bytes do not decode.
+fn decompress_sequence(rest: &mut &[u8], out: &mut Vec<u8>, length: usize) -> Option<()> {
+    let (token, after) = rest.split_first()?;
+    *rest = after;
+    let literals = extended(rest, usize::from(token >> 4))?;
+    let (taken, after) = rest.split_at_checked(literals)?;
+    *rest = after;
+    out.extend_from_slice(&taken[..taken.len().min(length - out.len())]);
+    let (back, after) = rest.split_first_chunk::<2>()?;
+    *rest = after;
+    let count = extended(rest, usize::from(token & 15))?.checked_add(4)?;
+    let back = usize::from(u16::from_le_bytes(*back));
+    let from = out.len().checked_sub(back).filter(|_| back > 0)?;
+    // A match may overlap its own output: it is copied one period at a time.
+    let mut left = count.min(length - out.len());
+    while left > 0 {
+        let step = left.min(out.len() - from);
+        out.extend_from_within(from..from + step);
+        left -= step;
+    }
+    Some(())
+}
+
+/// A length of 15 continues in the bytes that follow.
+fn extended(rest: &mut &[u8], length: usize) -> Option<usize> {
+    let mut length = length;
+    if length < 15 {
+        return Some(length);
+    }
+    loop {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        length = length.checked_add(usize::from(*byte))?;
+        if *byte < 255 {
+            return Some(length);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The three LSM trees, and the mapping of their errors to store errors.
+
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use larder_store::{Error, Kind, Result, Row};
+use lsm_tree::{AbstractTree, Cache, DescriptorTable, Guard as _, SequenceNumberCounter};
+
+use crate::cache::EntryCache;
+use crate::descriptors::TABLES_OPEN_MAX;
+use crate::entry;
+use crate::journal::WriteGroup;
+use crate::snapshots::Snapshots;
+use crate::tree::{EngineTree, TreeOptions};
+
+/// One of the three trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum TreeId {
+    /// A partition is one entry.
+    Packed,
+    /// A row is one entry.
+    Wide,
+    /// Large values, separated from their keys.
+    Bulk,
+}
+
+impl TreeId {
+    /// Every tree.
+    pub(crate) const ALL: [Self; 3] = [Self::Packed, Self::Wide, Self::Bulk];
+
+    /// The name of the tree and of its directory.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Packed => "packed",
+            Self::Wide => "wide",
+            Self::Bulk => "bulk",
+        }
+    }
+}
+
+/// The trees, opened. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Trees {
+    trees: Arc<[EngineTree; 3]>,
+    /// The sequence numbers that readers may use.
+    pub(crate) snapshots: Arc<Snapshots>,
+    /// Issues sequence numbers: to groups, and to lsm-tree's own changes of version.
+    seqnos: SequenceNumberCounter,
+    /// The cache of packed entries.
+    pub(crate) cache: Arc<EntryCache>,
+}
+
+impl Trees {
+    /// Opens or creates the trees in `dir`, which must have passed `precheck`: lsm-tree takes a directory without version files
+    /// for a new one, and removes files that its version does not name.
+    ///
+    /// # Errors
+    /// Any error of lsm-tree.
+    pub(crate) fn open(dir: &Path, cache_bytes: u64, table_bytes: u64) -> lsm_tree::Result<Self> {
+        let seqnos = SequenceNumberCounter::new(1);
+        let options = TreeOptions {
+            cache: Arc::new(Cache::with_capacity_bytes(cache_bytes - cache_bytes / 2)),
+            descriptors: Arc::new(DescriptorTable::new(TABLES_OPEN_MAX)),
+            seqnos: seqnos.clone(),
+            table_bytes,
+        };
+        let tree = |tree_id: TreeId| EngineTree::open(tree_id, &dir.join(tree_id.name()), &options);
+        let trees = [tree(TreeId::Packed)?, tree(TreeId::Wide)?, tree(TreeId::Bulk)?];
+        let persisted = trees.iter().filter_map(EngineTree::persisted).max();
+        seqnos.fetch_max(persisted.map_or(1, |seqno| seqno + 1));
+        let snapshots = Arc::new(Snapshots::new(seqnos.get()));
+        let cache = Arc::new(EntryCache::new(cache_bytes / 2));
+        Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache })
+    }
+
+    /// One of the trees.
+    pub(crate) fn tree(&self, tree_id: TreeId) -> &EngineTree {
+        &self.trees[tree_id as usize]
+    }
+
+    /// All trees.
+    pub(crate) fn all(&self) -> &[EngineTree; 3] {
+        &self.trees
+    }
+
+    /// The current version of each tree; the manifest records them as the least versions.
+    pub(crate) fn versions(&self) -> [u64; 3] {
+        TreeId::ALL.map(|tree_id| self.tree(tree_id).version())
+    }
+
+    /// The sequence number of the next group.
+    pub(crate) fn next_seqno(&self) -> u64 {
+        self.seqnos.next()
+    }
+
+    /// Makes later groups get sequence numbers above this one.
+    pub(crate) fn advance_seqno_past(&self, seqno: u64) {
+        self.seqnos.fetch_max(seqno + 1);
+    }
+
+    /// Inserts a group into the memtables, then publishes it: no reader sees half of it.
+    pub(crate) fn insert(&self, group: &WriteGroup) {
+        for (tree_id, key, value) in &group.writes {
+            self.tree(*tree_id).insert(key, value.as_ref(), group.seqno);
+        }
+        self.snapshots.publish(group.seqno);
+    }
+
+    /// Every write with a sequence number below this is in a table.
+    pub(crate) fn flushed_below(&self) -> u64 {
+        // The published number is read before the memtables. A group that is in the journal but not in the memtables yet then
+        // counts as unflushed; otherwise its journal file could be sealed and released while it is the only copy.
+        let next = self.snapshots.visible();
+        self.trees.iter().filter_map(EngineTree::first_unflushed).fold(next, u64::min)
+    }
+
+    /// Bytes in all memtables.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.trees.iter().map(EngineTree::unflushed_bytes).sum()
+    }
+
+    /// The newest version of an entry, published or not. For the committer: no other thread writes.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn get(&self, tree_id: TreeId, key: &[u8]) -> Result<Option<Bytes>> {
+        self.get_at(tree_id, key, u64::MAX)
+    }
+
+    /// As [`Self::get`], from published groups: a reader never sees a head without its derived row.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn get_committed(&self, tree_id: TreeId, key: &[u8]) -> Result<Option<Bytes>> {
+        let snapshot = self.snapshots.acquire();
+        self.get_at(tree_id, key, snapshot.seqno)
+    }
+
+    fn get_at(&self, tree_id: TreeId, key: &[u8], seqno: u64) -> Result<Option<Bytes>> {
+        let tree = self.tree(tree_id);
+        let entry = tree.lsm.get(key, seqno).map_err(|error| tree.map_read_error(error))?;
+        Ok(entry.map(Bytes::from))
+    }
+
+    /// Entries of published groups, in both directions.
+    pub(crate) fn range<R: RangeBounds<Bytes>>(
+        &self,
+        tree_id: TreeId,
+        range: R,
+    ) -> impl DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + use<'_, R> {
+        let snapshot = self.snapshots.acquire();
+        let tree = self.tree(tree_id);
+        // The iterator holds its tables and memtables from here on, so the epoch may be dropped.
+        let entries = tree.lsm.range(range, snapshot.seqno, None);
+        entries.map(|entry| {
+            let (key, value) = entry.into_inner().map_err(|error| tree.map_read_error(error))?;
+            Ok((key.into(), value.into()))
+        })
+    }
+
+    /// As [`Self::packed_rows`], for readers: from published groups, through the entry cache.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn cached_rows(&self, key: &Bytes) -> Result<Option<Vec<Row>>> {
+        let entry = match self.cache.get(key) {
+            Ok(entry) => Some(entry),
+            Err(token) => {
+                let entry = self.get_committed(TreeId::Packed, key)?;
+                if let Some(entry) = &entry {
+                    self.cache.fill(key.clone(), entry, token);
+                }
+                entry
+            }
+        };
+        decode_rows(entry)
+    }
+
+    /// The rows of a packed partition, expired ones too; `None` when it has no entry.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn packed_rows(&self, key: &[u8]) -> Result<Option<Vec<Row>>> {
+        decode_rows(self.get(TreeId::Packed, key)?)
+    }
+}
+
+fn decode_rows(entry: Option<Bytes>) -> Result<Option<Vec<Row>>> {
+    entry.map(|entry| entry::decode_packed(entry).map_err(|error| damaged(TreeId::Packed, error))).transpose()
+}
+
+/// The store's error for an entry that does not decode.
+pub(crate) fn damaged(tree_id: TreeId, error: larder_model::codec::DecodeError) -> Error {
+    Error::caused(Kind::Damaged, format_args!("an entry of {} is damaged", tree_id.name()), error)
+}
+
+/// The store's error for a failed read of lsm-tree.
+pub(crate) fn read_error(tree_id: TreeId, error: lsm_tree::Error) -> Error {
+    let rows = tree_id.name();
+    match is_damage(&error) {
+        true => {
+            Error::caused(Kind::Damaged, format_args!("a block in rows/{rows} is damaged, see `larder check`"), error)
+        }
+        false => Error::caused(Kind::Io, format_args!("reading rows/{rows} failed"), error),
+    }
+}
+
+/// Whether lsm-tree found wrong bytes; other errors come from the operating system.
+pub(crate) fn is_damage(error: &lsm_tree::Error) -> bool {
+    match error {
+        lsm_tree::Error::Io(error) => matches!(
+            error.kind(),
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::NotFound
+        ),
+        _ => true,
+    }
+}

@@ -1,0 +1,119 @@
+//! The allowed dependencies between our crates.
+
+use toml::{Table, Value};
+
+use super::{SourceFile, TidyProblem};
+
+/// A crate and the crates that it may use; dev-dependencies are free.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("store", &["model"]),
+    ("store-local", &["store", "model"]),
+    ("store-cassandra", &["store", "model"]),
+    ("transfer", &["store", "model"]),
+    ("gateway", &["store", "model"]),
+    ("admission", &[]),
+    ("http-edge", &["admission", "store"]),
+    ("api-riak", &["admission", "gateway", "model", "http-edge"]),
+    ("api-s3", &["admission", "gateway", "model", "http-edge"]),
+    ("progress-bar", &[]),
+    (
+        "server",
+        &[
+            "api-riak",
+            "api-s3",
+            "admission",
+            "http-edge",
+            "gateway",
+            "transfer",
+            "store",
+            "store-local",
+            "store-cassandra",
+            "model",
+            "progress-bar",
+        ],
+    ),
+    ("kv-admin", &["progress-bar"]),
+];
+
+/// The prefix of our crates' names.
+const PREFIX: &str = "larder-";
+
+pub(super) fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
+    let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    manifests
+        .flat_map(|file| match file.text.parse::<Table>() {
+            Ok(manifest) => [lints(file, &manifest), directions(file, &manifest)].concat(),
+            Err(error) => vec![TidyProblem::at(file, 1, format!("not TOML: {}", error.message()))],
+        })
+        .collect()
+}
+
+fn lints(file: &SourceFile, manifest: &Table) -> Vec<TidyProblem> {
+    let inherited = manifest.get("lints").and_then(|lints| lints.get("workspace")) == Some(&Value::Boolean(true));
+    if inherited { Vec::new() } else { vec![TidyProblem::at(file, 1, "has no `[lints] workspace = true`")] }
+}
+
+fn directions(file: &SourceFile, manifest: &Table) -> Vec<TidyProblem> {
+    let Some(name) = file.path.strip_prefix("crates/").and_then(|path| path.strip_suffix("/Cargo.toml")) else {
+        return Vec::new();
+    };
+    let Some((_, allowed)) = ALLOWED.iter().find(|(from, _)| *from == name) else {
+        return vec![TidyProblem::at(file, 1, format!("crate {name} is not in the table of allowed dependencies"))];
+    };
+    let used = ours(manifest);
+    let forbidden = used.iter().filter(|to| !allowed.contains(&to.as_str()));
+    forbidden.map(|to| TidyProblem::at(file, line_of(file, to), format!("{name} must not use {to}"))).collect()
+}
+
+/// Our crates among the dependencies and build dependencies of a crate.
+fn ours(manifest: &Table) -> Vec<String> {
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(|table| table.values());
+    let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
+    let names = tables.flat_map(|table| ["dependencies", "build-dependencies"].map(|kind| table.get(kind)));
+    let names = names.flatten().filter_map(Value::as_table).flat_map(Table::keys);
+    names.filter_map(|name| name.strip_prefix(PREFIX)).map(str::to_owned).collect()
+}
+
+fn line_of(file: &SourceFile, to: &str) -> usize {
+    let name = format!("{PREFIX}{to} ");
+    file.lines().find(|(_, line)| line.starts_with(&name)).map_or(1, |(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::{file, shown};
+
+    fn manifest(name: &str, rest: &str) -> Vec<String> {
+        shown(&check(&[file(&format!("crates/{name}/Cargo.toml"), &format!("[lints]\nworkspace = true\n{rest}"))]))
+    }
+
+    #[test]
+    fn allowed_dependencies_pass_and_others_are_named() {
+        assert_eq!(manifest("gateway", "[dependencies]\nlarder-store = { workspace = true }\n"), [""; 0]);
+        let wrong = manifest("kv-admin", "[dependencies]\nclap = \"4\"\nlarder-model = { workspace = true }\n");
+        assert_eq!(wrong, ["crates/kv-admin/Cargo.toml:5: kv-admin must not use model"]);
+        let upward = manifest("model", "[build-dependencies]\nlarder-gateway = \"1\"\n");
+        assert_eq!(upward, ["crates/model/Cargo.toml:4: model must not use gateway"]);
+        let hidden = manifest("store", "[target.'cfg(unix)'.dependencies]\nlarder-gateway = \"1\"\n");
+        assert_eq!(hidden, ["crates/store/Cargo.toml:4: store must not use gateway"]);
+    }
+
+    #[test]
+    fn dev_dependencies_are_free() {
+        assert_eq!(manifest("api-riak", "[dev-dependencies]\nlarder-store = { workspace = true }\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_new_crate_must_be_entered() {
+        let new = manifest("script", "");
+        assert_eq!(new, ["crates/script/Cargo.toml:1: crate script is not in the table of allowed dependencies"]);
+    }
+
+    #[test]
+    fn every_crate_takes_the_workspaces_lints() {
+        let without = shown(&check(&[file("tests/Cargo.toml", "[package]\nname = \"x\"\n")]));
+        assert_eq!(without, ["tests/Cargo.toml:1: has no `[lints] workspace = true`"]);
+    }
+}
