@@ -225,16 +225,20 @@ fn verify(
         let keys = ledger.to_verify(&format!("w{writer}-r{round}-"), random, everything);
         wrong.extend(ledger.verify(&mut node.client(), &keys));
     }
-    let listing = node.client().get("/buckets/kill/keys?keys=true").expect(200).json();
-    let listed: Vec<&str> = listing["keys"].as_array().expect("keys").iter().filter_map(|key| key.as_str()).collect();
-    let once: BTreeSet<&str> = listed.iter().copied().collect();
+    let listed = list(node);
+    let once: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
     if once.len() != listed.len() {
         wrong.push(format!("{} keys are listed twice", listed.len() - once.len()));
     }
     let all = || ledgers.iter().flat_map(|ledger| &ledger.keys);
     for (key, may) in all().filter(|(_, may)| may.in_flight.is_none()) {
         match (may.acknowledged.is_some(), once.contains(key.as_str())) {
-            (true, false) => wrong.push(format!("{key} is stored but not listed")),
+            (true, false) => {
+                // Tells a listing that missed an entry from an entry that is lost.
+                let (read, next) = (node.client().get(&format!("/buckets/kill/keys/{key}")).status, list(node));
+                let next = if next.contains(key) { "has" } else { "lacks" };
+                wrong.push(format!("{key} is stored but not listed; a read answers {read}, the next listing {next} it"));
+            }
             (false, true) => wrong.push(format!("{key} is listed but not stored")),
             _ => {}
         }
@@ -242,4 +246,9 @@ fn verify(
     let known: BTreeSet<&str> = all().map(|(key, _)| key.as_str()).collect();
     wrong.extend(once.difference(&known).map(|key| format!("{key} is listed but was never written")));
     wrong
+}
+
+fn list(node: &LarderNode) -> Vec<String> {
+    let listing = node.client().get("/buckets/kill/keys?keys=true").expect(200).json();
+    listing["keys"].as_array().expect("keys").iter().filter_map(|key| key.as_str()).map(str::to_owned).collect()
 }
