@@ -237,7 +237,8 @@ fn verify(
                 // Tells a listing that missed an entry from an entry that is lost.
                 let (read, next) = (node.client().get(&format!("/buckets/kill/keys/{key}")).status, list(node));
                 let next = if next.contains(key) { "has" } else { "lacks" };
-                wrong.push(format!("{key} is stored but not listed; a read answers {read}, the next listing {next} it"));
+                wrong
+                    .push(format!("{key} is stored but not listed; a read answers {read}, the next listing {next} it"));
             }
             (false, true) => wrong.push(format!("{key} is listed but not stored")),
             _ => {}

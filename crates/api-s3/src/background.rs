@@ -61,7 +61,7 @@ impl BackgroundTasks {
 pub(crate) fn report_panic(gateway: &Gateway, id: &str, panic: &(dyn Any + Send)) -> S3Error {
     let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
     tracing::error!(reason = reason.unwrap_or("unknown"), id, "S3 request panicked, which is a bug; answered 500");
-    gateway.count_event(Event::Panicked);
+    gateway.core.count_event(Event::Panicked);
     Code::InternalError.into()
 }
 

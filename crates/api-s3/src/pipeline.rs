@@ -90,7 +90,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway().new_key();
+        let id = self.objects.gateway().kv.new_key();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -99,14 +99,14 @@ impl S3Service {
     /// Serves one request. A panic becomes a 500 response.
     pub async fn handle(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
         let gateway = self.objects.gateway();
-        let begun = gateway.monotonic();
+        let begun = gateway.core.monotonic();
         let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
-            id: gateway.new_key(),
-            now: gateway.now(),
+            id: gateway.kv.new_key(),
+            now: gateway.core.now(),
             source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
             addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
             query,
@@ -126,7 +126,7 @@ impl S3Service {
             host = head.host,
             path = head.parts.uri.path(),
             status = response.status().as_u16(),
-            micros = gateway.monotonic().saturating_sub(begun).as_micros(),
+            micros = gateway.core.monotonic().saturating_sub(begun).as_micros(),
             "answered"
         );
         response
@@ -177,7 +177,7 @@ impl S3Service {
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {
-        Ok(self.objects.gateway().admit().map_err(Error::from)?)
+        Ok(self.objects.gateway().core.admit().map_err(Error::from)?)
     }
 
     /// The parts of the request that its signature covers.

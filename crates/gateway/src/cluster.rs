@@ -3,20 +3,12 @@
 
 use larder_store::{ConsistencyLevel, ReadQuery};
 
-use crate::members::{MEMBERS_MAX, decode_member};
-use crate::{Gateway, Member, Result};
+use crate::gateway_core::internal_options;
+use crate::members::{MEMBERS_MAX, Members, decode_member};
+use crate::{EngineNode, Member, Result};
 
 /// Age of the last heartbeat, in microseconds, above which a gateway counts as down: two heartbeats and the time to write one.
 const UNHEARD_MICROS: u64 = 5_000_000;
-
-/// A node of the engine, where it has several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineNode {
-    /// Its address.
-    pub address: String,
-    /// Whether this gateway reaches it.
-    pub up: bool,
-}
 
 /// A gateway and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,23 +51,23 @@ impl ClusterState {
     }
 }
 
-impl Gateway {
+impl Members {
     /// The current cluster, from the live nodes of the engine. Keeps the gateways' names for `/stats`.
     ///
     /// # Errors
     /// The store's, and damage of a heartbeat.
     pub async fn cluster(&self) -> Result<ClusterState> {
         let partition = larder_store::Partition::members();
-        let rows = self.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
-        let now = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
+        let rows = self.core.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
+        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let state = |row: larder_model::rows::Row| {
             let up = now.saturating_sub(row.stamp) <= UNHEARD_MICROS;
             Ok(MemberState { member: decode_member(row)?, up })
         };
         let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
         let names: Vec<String> = members.iter().map(|state| state.member.row.node.clone()).collect();
-        self.known_members.store(names.into());
-        Ok(ClusterState { members, nodes: self.ports.engine.nodes() })
+        self.note_names(names);
+        Ok(ClusterState { members, nodes: self.core.ports.engine.nodes() })
     }
 }
 

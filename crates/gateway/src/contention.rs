@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// The first backoff after a conflict; each is twice as long, up to the last. Half of it is random.
 const BACKOFF_FIRST: Duration = Duration::from_millis(2);
@@ -26,10 +26,13 @@ const BACKOFF_MAX: Duration = Duration::from_millis(100);
 type WriterQueue = Arc<tokio::sync::Mutex<()>>;
 
 /// The writer queues of a gateway: one per partition with writers.
-#[derive(Debug, Default)]
-pub(crate) struct WriterQueues(Mutex<HashMap<Partition, WriterQueue>>);
+#[derive(Debug)]
+pub(crate) struct WriterQueues {
+    queues: Mutex<HashMap<Partition, WriterQueue>>,
+    random: fn(&mut [u8]),
+}
 
-/// A place in a queue; at its head once [`Gateway::wait_for_turn`] has returned it.
+/// A place in a queue; at its head once [`WriterQueues::wait_for_turn`] has returned it.
 #[derive(Debug)]
 #[must_use = "the next writer goes on when this is dropped"]
 pub(crate) struct WriterTurn<'a> {
@@ -42,8 +45,40 @@ pub(crate) struct WriterTurn<'a> {
 }
 
 impl WriterQueues {
+    /// No queues yet; pauses are spread by `random`.
+    pub(crate) fn new(random: fn(&mut [u8])) -> Self {
+        Self { queues: Mutex::default(), random }
+    }
+
+    /// Waits until no other request of this gateway writes the partition. Hold the turn from the read that a compare-and-set
+    /// relies on until its answer, and never while a body arrives.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the deadline comes first: nothing was written.
+    pub(crate) async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
+        let mut turn = self.join(partition);
+        if turn.wait(deadline).await { Ok(turn) } else { Err(Error::Overloaded { retry_after: 1 }) }
+    }
+
+    /// Backs off from writers of other gateways after this many conflicts in a row.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the deadline would come first.
+    pub(crate) async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
+        let doublings = u32::try_from(conflicts).unwrap_or(u32::MAX).min(16);
+        let pause = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX);
+        let mut chance = [0];
+        (self.random)(&mut chance);
+        let until = Instant::now() + pause / 2 + pause / 2 * u32::from(chance[0]) / 255;
+        if until >= deadline {
+            return Err(Error::Overloaded { retry_after: 1 });
+        }
+        sleep_until(until).await;
+        Ok(())
+    }
+
     fn join(&self, partition: &Partition) -> WriterTurn<'_> {
-        let queue = Arc::clone(self.0.lock().entry(partition.clone()).or_default());
+        let queue = Arc::clone(self.queues.lock().entry(partition.clone()).or_default());
         WriterTurn { queues: self, partition: partition.clone(), queue: Some(queue), held: None, waited: false }
     }
 }
@@ -64,40 +99,11 @@ impl WriterTurn<'_> {
 impl Drop for WriterTurn<'_> {
     fn drop(&mut self) {
         (self.held, self.queue) = (None, None);
-        let mut queues = self.queues.0.lock();
+        let mut queues = self.queues.queues.lock();
         // Writers join a queue under this lock only: a queue that only the map holds is empty.
         if queues.get(&self.partition).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             queues.remove(&self.partition);
         }
-    }
-}
-
-impl Gateway {
-    /// Waits until no other request of this gateway writes the partition. Hold the turn from the read that a compare-and-set
-    /// relies on until its answer, and never while a body arrives.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`] when the deadline comes first: nothing was written.
-    pub(crate) async fn wait_for_turn(&self, partition: &Partition, deadline: Instant) -> Result<WriterTurn<'_>> {
-        let mut turn = self.writer_queues.join(partition);
-        if turn.wait(deadline).await { Ok(turn) } else { Err(Error::Overloaded { retry_after: 1 }) }
-    }
-
-    /// Backs off from writers of other gateways after this many conflicts in a row.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`] when the deadline would come first.
-    pub(crate) async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
-        let doublings = u32::try_from(conflicts).unwrap_or(u32::MAX).min(16);
-        let pause = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX);
-        let mut chance = [0];
-        (self.ports.random)(&mut chance);
-        let until = Instant::now() + pause / 2 + pause / 2 * u32::from(chance[0]) / 255;
-        if until >= deadline {
-            return Err(Error::Overloaded { retry_after: 1 });
-        }
-        sleep_until(until).await;
-        Ok(())
     }
 }
 
@@ -113,7 +119,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn writers_of_a_key_run_one_by_one_in_order_of_arrival() {
-        let queues = WriterQueues::default();
+        let queues = WriterQueues::new(|_| {});
         let deadline = Instant::now() + Duration::from_secs(60);
         let order = Mutex::new(Vec::new());
         let writer = async |number: usize| {
@@ -126,12 +132,12 @@ mod tests {
         let begun = Instant::now();
         tokio::join!(writer(0), writer(1), writer(2));
         assert_eq!((order.into_inner(), begun.elapsed()), (vec![0, 1, 2], Duration::from_secs(3)));
-        assert!(queues.0.lock().is_empty(), "an empty queue is dropped");
+        assert!(queues.queues.lock().is_empty(), "an empty queue is dropped");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_writer_leaves_its_queue_at_the_deadline_or_when_dropped() {
-        let queues = WriterQueues::default();
+        let queues = WriterQueues::new(|_| {});
         let mut first = queues.join(&partition("k"));
         assert!(first.wait(Instant::now()).await, "the queue is empty");
         let mut late = queues.join(&partition("k"));
@@ -139,10 +145,10 @@ mod tests {
         let mut other = queues.join(&partition("l"));
         assert!(other.wait(Instant::now()).await, "another key has its own queue");
         drop((late, other));
-        assert_eq!(queues.0.lock().len(), 1);
+        assert_eq!(queues.queues.lock().len(), 1);
         let mut gone = queues.join(&partition("k"));
         let _ = tokio::time::timeout(Duration::from_secs(1), gone.wait(Instant::now() + Duration::from_secs(9))).await;
         drop((gone, first));
-        assert!(queues.0.lock().is_empty());
+        assert!(queues.queues.lock().is_empty());
     }
 }

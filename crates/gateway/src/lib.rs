@@ -1,13 +1,15 @@
-//! The product without protocols, as one type: [`Gateway`]. Five edges use it: HTTP, PB, S3, console, `kv-admin`.
+//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Five edges use it: HTTP, PB, S3, console,
+//! `kv-admin`.
 //!
 //! ```text
-//! kv        get, put, delete of objects          types     bucket types and properties: the catalogue
-//! views     keys of a bucket, buckets of a type  members   heartbeats: the gateways that run
-//! objects   S3: buckets, objects, uploads, users
-//! cluster   gateways and nodes, up or down
-//! clock     hybrid clocks, always increasing     metrics   counters and distributions
-//! blobs     bytes of large bodies: leases, releases, the sweeper of both sides
-//! contention  writers of one key queue, and back off from other gateways
+//! Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
+//!          ├─ types    bucket types and properties          ┌─ catalogue  a copy of both, kept fresh
+//!          ├─ members  heartbeats: the gateways that run ───┤
+//!          └─ objects  S3: buckets, objects, uploads, users └─ lease      until when the others wait for this gateway
+//!   under them:
+//!     issuer       the clocks of writes           blobs       bytes of large bodies: leases, releases, the sweeper
+//!     contention   writers of one key queue       metrics     counters and distributions
+//!     core         ports, settings, metrics, admission
 //! ```
 //! It knows no protocol: edges pass decoded values and match every kind of its errors. It owns no data: everything is in the
 //! store, so gateways can be started and stopped at will.
@@ -15,23 +17,30 @@
 mod blobs;
 pub mod body;
 mod clock;
+mod clock_issuer;
 mod cluster;
 mod config;
 mod contention;
 mod error;
 mod gateway;
+mod gateway_core;
+mod heartbeats;
 pub mod kv;
 mod members;
 mod membership_lease;
 pub mod metrics;
 pub mod objects;
+mod ports;
 mod transfer;
 pub mod types;
 pub mod views;
 
 pub use blobs::sweep::BlobSweep;
-pub use cluster::{ClusterState, EngineNode, MemberState};
+pub use clock_issuer::ClockIssuer;
+pub use cluster::{ClusterState, MemberState};
 pub use config::{Config, DeleteMode};
 pub use error::{Error, Feature, QuorumParam, Result};
-pub use gateway::{AdmissionGuard, EngineView, Gateway, GatewayPorts, Gauge};
-pub use members::Member;
+pub use gateway::Gateway;
+pub use gateway_core::{AdmissionGuard, GatewayCore};
+pub use members::{Member, Members};
+pub use ports::{EngineNode, EngineView, GatewayPorts, Gauge};

@@ -1,40 +1,35 @@
-//! Membership: heartbeats of running gateways, and the clock mark of a lone gateway.
-//!
-//! Every gateway writes a row every two seconds; the store's clock alone expires it after ten. The row holds the number of the
-//! gateway's catalogue, so one read tells whether every running node has a change. Between heartbeats a gateway polls for a
-//! newer catalogue every half second and advertises it at once: a change reaches every gateway within a second, at the price of
-//! one small read.
+//! Membership: the gateways that run, from their heartbeats ([`crate::heartbeats`] writes them).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::causality::Clock;
-use larder_model::rows::{Batch, Change, MarkRow, MemberRow, Row, Stamp};
+use larder_model::rows::{Batch, Change, MemberRow, Row, Stamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
-use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-use crate::clock::{HybridClock, WallClockWatch};
-use crate::gateway::internal_options;
-use crate::metrics::Event;
-use crate::{Config, Error, Gateway, GatewayPorts, Result};
+use crate::clock_issuer::{ClockIssuer, SKEW_MICROS_MAX};
+use crate::gateway_core::{GatewayCore, INTERNAL_CALL_TIMEOUT, internal_options};
+use crate::membership_lease::MembershipLease;
+use crate::types::CatalogueCopy;
+use crate::{Error, Result};
 
-/// Interval of polls for a newer catalogue.
-const CATALOGUE_POLL: Duration = Duration::from_millis(500);
-/// Polls per heartbeat: one heartbeat in two seconds.
-const POLLS_PER_HEARTBEAT: u32 = 4;
-/// Failures per warning: the first one is logged, then one a minute.
-const FAILURES_PER_WARNING: u32 = 30;
 /// Lifetime of a heartbeat.
 const LIFETIME: Duration = Duration::from_secs(10);
-/// A gateway whose clock differs from the engine's by more microseconds refuses writes.
-pub(crate) const SKEW_MICROS_MAX: u64 = 500_000;
 pub(crate) const MEMBERS_MAX: usize = 1000;
 /// A gateway without heartbeat for this many microseconds is dead or unable to write.
 const SILENT_MICROS: u64 = 3_000_000;
 /// Interval in which a starting gateway checks for another one of its name.
 const NAME_POLL: Duration = Duration::from_millis(250);
+
+/// Pause between two looks at a lapsed lease.
+const LEASE_POLL: Duration = Duration::from_millis(50);
+/// How long a change waits for the other gateways, and the pause between two looks.
+const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
+const PROPAGATION_POLL: Duration = Duration::from_millis(50);
 
 /// A running gateway, from its heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,99 +40,42 @@ pub struct Member {
     pub row: MemberRow,
 }
 
-/// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
-pub(crate) async fn stored_clock(ports: &GatewayPorts, config: &Config) -> Result<(HybridClock, Stamp)> {
-    if !config.alone {
-        return Ok((HybridClock::unmarked(), 0));
-    }
-    let page = ports
-        .store
-        .read(&Partition::marks(), &ReadQuery::all(MEMBERS_MAX), &internal_options(ConsistencyLevel::Quorum))
-        .await?;
-    let Some(row) = page.rows.into_iter().find(|row| row.name == config.node.as_bytes()) else {
-        return Ok((HybridClock::above(0), 0));
-    };
-    let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
-    Ok((HybridClock::above(found.mark), row.stamp))
+/// The gateways that run, and this one among them.
+pub struct Members {
+    pub(crate) core: Arc<GatewayCore>,
+    pub(crate) issuer: Arc<ClockIssuer>,
+    pub(crate) catalogue: Arc<CatalogueCopy>,
+    pub(crate) lease: MembershipLease,
+    known_names: ArcSwap<Vec<String>>,
+    /// The catalogue number in the last written heartbeat.
+    advertised_number: AtomicU64,
 }
 
-/// Spawns the task that writes heartbeats, until the gateway is dropped or the task aborted.
-pub(crate) fn spawn_heartbeats(gateway: &Arc<Gateway>) -> JoinHandle<()> {
-    let mut watch = WallClockWatch::new(gateway.now(), gateway.monotonic());
-    let gateway = Arc::downgrade(gateway);
-    tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(CATALOGUE_POLL);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        ticks.tick().await;
-        let mut failures = 0;
-        for look in 1_u32.. {
-            ticks.tick().await;
-            let Some(gateway) = gateway.upgrade() else { return };
-            log_clock_jump(watch.check(gateway.now(), gateway.monotonic()));
-            if look.is_multiple_of(POLLS_PER_HEARTBEAT) || gateway.lease.has_lapsed(gateway.monotonic()) {
-                failures = log_heartbeat(gateway.run_heartbeat().await, failures);
-            } else if let Err(error) = gateway.poll_catalogue().await {
-                tracing::debug!(%error, "catalogue poll failed: the next one is in 500 ms");
-            }
-        }
-    })
-}
-
-/// Logs a jump of the wall clock.
-fn log_clock_jump(jump: Option<i128>) {
-    let Some(jump) = jump else { return };
-    let direction = if jump < 0 { "back" } else { "ahead" };
-    let seconds = jump.unsigned_abs() / 1_000_000;
-    tracing::warn!(
-        seconds,
-        "the wall clock of this machine jumped {direction}: expiry and dates follow it, the order of writes does not"
-    );
-}
-
-/// Logs the result of a heartbeat; answers the number of failures in a row.
-fn log_heartbeat(result: Result<()>, failures: u32) -> u32 {
-    match result {
-        Ok(()) => {
-            if failures > 0 {
-                tracing::info!(failures, "heartbeats succeed again");
-            }
-            0
-        }
-        Err(error) => {
-            if failures.is_multiple_of(FAILURES_PER_WARNING) {
-                tracing::warn!(
-                    %error,
-                    failures,
-                    "heartbeat or catalogue refresh failed: retried in 2 s; requests are refused 5 s after the last check"
-                );
-            }
-            failures + 1
-        }
-    }
-}
-
-impl Gateway {
-    /// One heartbeat, even if the rest fails: a gateway that cannot refresh its catalogue advertises the one it has.
-    async fn run_heartbeat(&self) -> Result<()> {
-        let (skew, refreshed) = tokio::join!(self.check_skew(), self.refresh_catalogue());
-        // After the refresh, so that the heartbeat advertises the new number without waiting for the next one.
-        let written = self.write_heartbeat().await;
-        if written.is_err() {
-            self.metrics.count_event(Event::HeartbeatMissed);
-        }
-        let cluster = async { self.cluster().await.map(drop) };
-        written.and(skew).and(refreshed).and(cluster.await).and(self.renew_mark().await)
+impl Members {
+    /// The members of `core`'s cluster; nothing is written yet.
+    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>, catalogue: Arc<CatalogueCopy>) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            issuer,
+            catalogue,
+            lease: MembershipLease::default(),
+            known_names: ArcSwap::default(),
+            advertised_number: AtomicU64::new(0),
+        })
     }
 
-    /// Refreshes the catalogue and advertises it if it is newer.
-    async fn poll_catalogue(&self) -> Result<()> {
-        self.refresh_catalogue().await?;
-        self.advertise_catalogue().await
+    pub(crate) fn note_names(&self, names: Vec<String>) {
+        self.known_names.store(names.into());
+    }
+
+    /// Names of the gateways, as the last heartbeat found them.
+    pub(crate) fn known_names(&self) -> Arc<Vec<String>> {
+        self.known_names.load_full()
     }
 
     /// Writes a heartbeat now if the last one shows an older number than it may.
     pub(crate) async fn advertise_catalogue(&self) -> Result<()> {
-        if self.advertisable_number() > self.advertised_number.load(Ordering::Acquire) {
+        if self.catalogue.advertisable_number() > self.advertised_number.load(Ordering::Acquire) {
             self.write_heartbeat().await
         } else {
             Ok(())
@@ -154,13 +92,13 @@ impl Gateway {
         // A late heartbeat of a killed process may arrive only now. It was stamped before this moment, within the clock skew,
         // so only a later stamp proves a live process.
         let begun =
-            last.max(self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
+            last.max(self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
         loop {
-            let now = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
+            let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
             let Some(heard) = self.namesake_heartbeat().await? else { return Ok(()) };
             last = last.max(heard);
             if heard > begun {
-                let name = &self.config.node;
+                let name = &self.core.config.node;
                 return Err(Error::NotReady(format!(
                     "a gateway named {name} runs already: give each its own --node-name"
                 )));
@@ -176,7 +114,7 @@ impl Gateway {
     async fn namesake_heartbeat(&self) -> Result<Option<Stamp>> {
         let page = self.member_rows().await?.into_iter().map(|row| Ok((row.stamp, decode_member(row)?)));
         let members = page.collect::<Result<Vec<_>>>()?;
-        let other = |member: &Member| member.actor != self.actor && member.row.node == self.config.node;
+        let other = |member: &Member| member.actor != self.core.ports.actor && member.row.node == self.core.config.node;
         Ok(members.iter().filter(|(_, member)| other(member)).map(|(stamp, _)| *stamp).max())
     }
 
@@ -186,15 +124,16 @@ impl Gateway {
     /// # Errors
     /// The store's.
     pub async fn is_leader(&self) -> Result<bool> {
-        Ok(self.members().await?.first().is_none_or(|first| first.actor == self.actor))
+        Ok(self.list().await?.first().is_none_or(|first| first.actor == self.core.ports.actor))
     }
 
     async fn member_rows(&self) -> Result<Vec<Row>> {
         let query = ReadQuery::all(MEMBERS_MAX);
         Ok(self
+            .core
             .ports
             .store
-            .read(&Partition::members(), &query, &self.internal_options(ConsistencyLevel::Quorum))
+            .read(&Partition::members(), &query, &internal_options(ConsistencyLevel::Quorum))
             .await?
             .rows)
     }
@@ -203,115 +142,121 @@ impl Gateway {
     ///
     /// # Errors
     /// The store's.
-    pub async fn members(&self) -> Result<Vec<Member>> {
+    pub async fn list(&self) -> Result<Vec<Member>> {
         self.member_rows().await?.into_iter().map(decode_member).collect()
+    }
+
+    /// Waits until every running node serves from a catalogue of this number and no guarded write relies on an older one.
+    pub(crate) async fn await_propagation(&self, number: Stamp) -> Result<()> {
+        if self.is_propagated_within(number, PROPAGATION_TIMEOUT).await? { Ok(()) } else { Err(Error::TimedOut) }
+    }
+
+    /// As [`Self::await_propagation`], but gives up after `within`: `false`.
+    pub(crate) async fn is_propagated_within(&self, number: Stamp, within: Duration) -> Result<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            // The last guarded write on an older catalogue may have ended since the last heartbeat: no wait for the next one.
+            self.advertise_catalogue().await?;
+            if self.is_propagated(number).await? {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            tokio::time::sleep(PROPAGATION_POLL).await;
+        }
+    }
+
+    /// Whether the heartbeats of all running gateways show this number.
+    pub(crate) async fn is_propagated(&self, number: Stamp) -> Result<bool> {
+        Ok(self.list().await?.iter().all(|member| member.row.catalogue >= number))
     }
 
     /// Writes the heartbeat now.
     pub(crate) async fn write_heartbeat(&self) -> Result<()> {
-        let begun = self.monotonic();
-        let now = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
+        let begun = self.core.monotonic();
+        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         // No await between number and stamp: of two concurrent heartbeats the greater stamp never carries the smaller number.
-        let catalogue = self.advertisable_number();
+        let catalogue = self.catalogue.advertisable_number();
         let row = MemberRow {
-            node: self.config.node.clone(),
-            address: self.config.address.clone(),
+            node: self.core.config.node.clone(),
+            address: self.core.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             catalogue,
         };
         let row = Row {
-            name: Bytes::copy_from_slice(&self.actor.to_be_bytes()),
+            name: Bytes::copy_from_slice(&self.core.ports.actor.to_be_bytes()),
             value: row.encode(),
-            stamp: self.clock.current(self.now()).max(now),
+            stamp: self.issuer.clock.current(self.core.now()).max(now),
             expires: Some(now + micros_of(LIFETIME)),
         };
         let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
-        self.write_internal_table(batch).await?;
-        self.lease.extend(begun, self.monotonic(), LIFETIME);
+        self.core.write_internal_table(batch).await?;
+        self.lease.extend(begun, self.core.monotonic(), LIFETIME);
         self.advertised_number.fetch_max(catalogue, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Waits for a fresh catalogue under a live heartbeat, and answers the end of the lease. A lone gateway needs none.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] while heartbeats fail, or the catalogue cannot be checked.
+    pub(crate) async fn await_lease(&self) -> Result<Option<Instant>> {
+        let give_up = Instant::now() + INTERNAL_CALL_TIMEOUT;
+        loop {
+            self.catalogue.fresh().await?;
+            if self.core.config.alone {
+                return Ok(None);
+            }
+            let now = self.core.monotonic();
+            if let Some(until) = self.lease.covers(self.catalogue.checked_at(), now) {
+                return Ok(Some(Instant::now() + (until - now)));
+            }
+            if Instant::now() >= give_up {
+                let why = "the heartbeat of this gateway cannot be written, so writes to buckets wait";
+                return Err(Error::NotReady(why.into()));
+            }
+            // Race: in a gap other gateways may have answered a change that this one has not seen.
+            if self.lease.has_lapsed(now) {
+                tokio::time::sleep(LEASE_POLL).await;
+            } else {
+                self.catalogue.refresh().await?;
+            }
+        }
     }
 
     /// Deletes the heartbeat. A lone gateway also stores its exact clock, so that the next start need not jump ahead to the
     /// mark.
     pub(crate) async fn delete_heartbeat(&self) -> Result<()> {
-        let name = Bytes::copy_from_slice(&self.actor.to_be_bytes());
-        let clock = self.clock.current(self.now());
+        let name = Bytes::copy_from_slice(&self.core.ports.actor.to_be_bytes());
+        let clock = self.issuer.clock.current(self.core.now());
         // Newer than every heartbeat, which may carry the stamp of an engine with a faster clock; else it would stay.
-        let now = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
+        let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
-        self.ports
+        self.core
+            .ports
             .store
-            .apply(Batch::of(Partition::members(), vec![gone]), &self.internal_options(ConsistencyLevel::Quorum))
+            .apply(Batch::of(Partition::members(), vec![gone]), &internal_options(ConsistencyLevel::Quorum))
             .await?;
-        if !self.config.alone {
-            return Ok(());
-        }
-        let mut stamp = self.mark_stamp.lock().await;
-        self.write_mark(clock, &mut stamp).await
+        if self.core.config.alone { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
 
     /// Deletes the heartbeats of dead processes: the directory's lock proves that this process is alone.
-    pub(crate) async fn drop_other_members(&self) -> Result<()> {
-        let others: Vec<_> = self.members().await?.into_iter().filter(|member| member.actor != self.actor).collect();
+    pub(crate) async fn drop_others(&self) -> Result<()> {
+        let others: Vec<_> =
+            self.list().await?.into_iter().filter(|member| member.actor != self.core.ports.actor).collect();
         let gone = |member: &Member| Change::Remove {
             name: Bytes::copy_from_slice(&member.actor.to_be_bytes()),
             stamp: Clock::MAX,
         };
         let changes: Vec<_> = others.iter().map(gone).collect();
         if !changes.is_empty() {
-            self.ports
+            self.core
+                .ports
                 .store
-                .apply(Batch::of(Partition::members(), changes), &self.internal_options(ConsistencyLevel::Quorum))
+                .apply(Batch::of(Partition::members(), changes), &internal_options(ConsistencyLevel::Quorum))
                 .await?;
         }
-        Ok(())
-    }
-
-    /// Issues the next clock of this gateway; stores a new mark first if needed.
-    pub(crate) async fn issue(&self) -> Result<Clock> {
-        loop {
-            match self.clock.issue(self.now()) {
-                Some(clock) => return Ok(clock),
-                None => self.store_mark().await?,
-            }
-        }
-    }
-
-    /// Stores a mark ahead of the clock, and only then lets the clock run up to it.
-    pub(crate) async fn store_mark(&self) -> Result<()> {
-        let mut stamp = self.mark_stamp.lock().await;
-        // Stored first: after a crash the next run starts above the stored mark, so above every clock issued here.
-        let mark = self.clock.next_mark(self.now());
-        self.write_mark(mark, &mut stamp).await?;
-        self.clock.note_stored_mark(mark);
-        Ok(())
-    }
-
-    async fn write_mark(&self, mark: Clock, stamp: &mut Stamp) -> Result<()> {
-        *stamp += 1;
-        let stamp = *stamp;
-        let name = Bytes::copy_from_slice(self.config.node.as_bytes());
-        let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
-        let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
-        Ok(self.ports.store.apply(batch, &self.internal_options(ConsistencyLevel::Quorum)).await?)
-    }
-
-    async fn renew_mark(&self) -> Result<()> {
-        if self.clock.is_mark_near(self.now()) { self.store_mark().await } else { Ok(()) }
-    }
-
-    /// Compares this machine's clock with the engine's; writes are refused while they differ too much.
-    pub(crate) async fn check_skew(&self) -> Result<()> {
-        let engine = self.ports.store.now(&self.internal_options(ConsistencyLevel::One)).await?;
-        let is_skewed = engine.abs_diff(self.now()) > SKEW_MICROS_MAX;
-        if is_skewed && !self.is_skewed.swap(is_skewed, Ordering::AcqRel) {
-            self.metrics.count_event(Event::ClockSkew);
-            tracing::error!(
-                "this machine's clock differs from the engine's by more than 500 ms: writes are refused until it is set"
-            );
-        }
-        self.is_skewed.store(is_skewed, Ordering::Release);
         Ok(())
     }
 }

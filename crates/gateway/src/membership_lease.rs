@@ -12,16 +12,9 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
-
-use crate::gateway::INTERNAL_CALL_TIMEOUT;
-use crate::{Error, Gateway, Result};
 
 /// A lease ends this much before its heartbeat: the clocks of the engine's nodes may differ, and the answer took time.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// Pause between two looks at a lapsed lease.
-const POLL: Duration = Duration::from_millis(50);
 
 /// The lease of one gateway, in its monotonic time.
 #[derive(Debug, Default)]
@@ -55,36 +48,6 @@ impl MembershipLease {
     pub(crate) fn covers(&self, checked: Duration, now: Duration) -> Option<Duration> {
         let Span { since, until } = *self.0.lock();
         (checked >= since && now < until).then_some(until)
-    }
-}
-
-impl Gateway {
-    /// Waits for a fresh catalogue under a live heartbeat, and answers the end of the lease. A lone gateway needs none.
-    ///
-    /// # Errors
-    /// [`Error::NotReady`] while heartbeats fail, or the catalogue cannot be checked.
-    pub(crate) async fn await_lease(&self) -> Result<Option<Instant>> {
-        let give_up = Instant::now() + INTERNAL_CALL_TIMEOUT;
-        loop {
-            self.fresh_catalogue().await?;
-            if self.config.alone {
-                return Ok(None);
-            }
-            let now = self.monotonic();
-            if let Some(until) = self.lease.covers(self.catalogue_checked_at(), now) {
-                return Ok(Some(Instant::now() + (until - now)));
-            }
-            if Instant::now() >= give_up {
-                let why = "the heartbeat of this gateway cannot be written, so writes to buckets wait";
-                return Err(Error::NotReady(why.into()));
-            }
-            // Race: in a gap other gateways may have answered a change that this one has not seen.
-            if self.lease.has_lapsed(now) {
-                tokio::time::sleep(POLL).await;
-            } else {
-                self.refresh_catalogue().await?;
-            }
-        }
     }
 }
 

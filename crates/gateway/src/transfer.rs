@@ -10,7 +10,7 @@ use crate::{Gateway, Result};
 impl Gateway {
     /// The stores of rows and large bodies. Writes to them bypass every guarantee of the gateway.
     pub fn stores(&self) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
-        (Arc::clone(&self.ports.store), Arc::clone(&self.ports.blobs))
+        (Arc::clone(&self.core.ports.store), Arc::clone(&self.core.ports.blobs))
     }
 
     /// Adopts rows that an import wrote directly: the clock moves past their greatest stamp, so that later writes are newer,
@@ -19,8 +19,8 @@ impl Gateway {
     /// # Errors
     /// The store's.
     pub async fn adopt_imported_rows(&self, greatest: Stamp) -> Result<()> {
-        self.clock.observe(greatest);
-        self.store_mark().await?;
-        self.refresh_catalogue().await
+        self.issuer.clock.observe(greatest);
+        self.issuer.store_mark().await?;
+        self.catalogue.refresh().await
     }
 }

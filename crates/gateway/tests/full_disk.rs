@@ -166,23 +166,23 @@ async fn put(gateway: &Gateway, address: Address, length: usize) -> std::result:
         return_body: false,
         timeout: None,
     };
-    gateway.put(request).await.map(drop)
+    gateway.kv.put(request).await.map(drop)
 }
 
 async fn lives(gateway: &Gateway, address: Address) -> bool {
     let request = KvGet { address, quorums: Quorums::default(), bodies: false, timeout: None };
-    !gateway.get(request).await.unwrap().versions.siblings.is_empty()
+    !gateway.kv.get(request).await.unwrap().versions.siblings.is_empty()
 }
 
 async fn delete(gateway: &Gateway, address: Address) -> std::result::Result<(), Error> {
     let (conditions, quorums) = (Conditions::default(), Quorums::default());
-    gateway.delete(KvDelete { address, context: None, conditions, quorums, timeout: None }).await.map(drop)
+    gateway.kv.delete(KvDelete { address, context: None, conditions, quorums, timeout: None }).await.map(drop)
 }
 
 async fn add_type(gateway: &Gateway, name: &'static str, props: &serde_json::Value) {
     let name = Bytes::from_static(name.as_bytes());
-    gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
-    while gateway.activate_type(&name).await.is_err() {
+    gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
+    while gateway.types.activate(&name).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

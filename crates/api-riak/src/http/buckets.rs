@@ -25,7 +25,7 @@ pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<R
     }
     let bucket_type = call.bucket_type();
     match ListingMode::from_query(&call.query, "buckets") {
-        ListingMode::None => match call.gateway.type_props(&bucket_type).await {
+        ListingMode::None => match call.gateway.types.props(&bucket_type).await {
             Ok(_) => Ok(json(StatusCode::OK, r#"{"buckets":[]}"#)),
             Err(error) => props::unknown_type_page(error),
         },
@@ -47,7 +47,7 @@ pub(super) async fn get_old(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Resu
         return Ok(page(StatusCode::NOT_ACCEPTABLE));
     }
     let bucket = call.bucket()?;
-    let shown = if with_props { props::object(&call.gateway.bucket_props(&bucket).await?) } else { "{}".into() };
+    let shown = if with_props { props::object(&call.gateway.types.bucket_props(&bucket).await?) } else { "{}".into() };
     let head = match mode {
         ListingMode::None => return Ok(json(StatusCode::OK, shown)),
         ListingMode::Stream => shown,

@@ -24,7 +24,7 @@ pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<R
         return Ok(page(StatusCode::NOT_ACCEPTABLE));
     }
     match ListingMode::from_query(&call.query, "keys") {
-        ListingMode::None => match call.gateway.type_props(&call.bucket_type()).await {
+        ListingMode::None => match call.gateway.types.props(&call.bucket_type()).await {
             Ok(_) => Ok(json(StatusCode::OK, "{}")),
             Err(error) => props::unknown_type_page(error),
         },

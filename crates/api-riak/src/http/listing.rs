@@ -68,7 +68,7 @@ impl Lister {
     /// A listing that must end within `timeout`.
     #[must_use]
     pub(super) fn new(gateway: &Arc<Gateway>, target: ListingTarget, timeout: Option<Duration>) -> Self {
-        let deadline = timeout.map(|timeout| gateway.monotonic().saturating_add(timeout));
+        let deadline = timeout.map(|timeout| gateway.core.monotonic().saturating_add(timeout));
         Self { gateway: Arc::clone(gateway), target, deadline }
     }
 
@@ -80,13 +80,13 @@ impl Lister {
     }
 
     async fn page(&self, after: Option<Bytes>) -> Result<Listing, Error> {
-        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.monotonic()));
+        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.core.monotonic()));
         if timeout == Some(Duration::ZERO) {
             return Err(Error::TimedOut);
         }
         match &self.target {
-            ListingTarget::Keys(bucket) => self.gateway.list_keys(bucket, after, timeout).await,
-            ListingTarget::Buckets(bucket_type) => self.gateway.list_buckets(bucket_type, after, timeout).await,
+            ListingTarget::Keys(bucket) => self.gateway.kv.list_keys(bucket, after, timeout).await,
+            ListingTarget::Buckets(bucket_type) => self.gateway.kv.list_buckets(bucket_type, after, timeout).await,
         }
     }
 

@@ -86,7 +86,7 @@ impl HttpService {
                     reason = reason.unwrap_or("unknown"),
                     "request panicked: the client gets 500, this is a bug"
                 );
-                self.gateway.count_event(Event::Panicked);
+                self.gateway.core.count_event(Event::Panicked);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }

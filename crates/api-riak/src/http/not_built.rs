@@ -25,7 +25,7 @@ pub(super) fn answer(feature: Feature) -> Result<RiakResponse, RiakFault> {
 /// # Errors
 /// The feature is not built.
 pub(super) async fn index(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> {
-    match call.gateway.type_props(&call.bucket_type()).await {
+    match call.gateway.types.props(&call.bucket_type()).await {
         Ok(_) => answer(Feature::SecondaryIndexes),
         Err(error) => unknown_type_page(error),
     }
@@ -55,7 +55,7 @@ pub(super) async fn data_type(call: &RiakCall<'_>) -> Result<RiakResponse, RiakF
         insert(reply.headers_mut(), LOCATION, place);
         return Ok(reply);
     }
-    match call.gateway.type_props(&name).await {
+    match call.gateway.types.props(&name).await {
         Ok(_) => answer(Feature::DataTypes),
         Err(Error::UnknownType(name)) => Ok(text(StatusCode::NOT_FOUND, unknown_type(&name) + "\n")),
         Err(error) => Err(error.into()),

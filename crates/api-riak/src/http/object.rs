@@ -58,7 +58,7 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
     let params = ObjectParams::of(&call.query)?;
     let request =
         KvGet { address: call.address()?, quorums: params.quorums, bodies: !call.is_head(), timeout: params.timeout };
-    let found = call.gateway.get(request).await?;
+    let found = call.gateway.kv.get(request).await?;
     let downgraded = found.downgraded;
     let mut reply = found_response(call, found)?;
     if downgraded {
@@ -141,7 +141,7 @@ fn check_conditions(
         return Ok(None);
     }
     let current = CurrentValue { etag: Some(etag), modified: modified / 1_000_000, context: &found.versions.context };
-    match conditions.check(current, true, call.gateway.now() / 1_000_000) {
+    match conditions.check(current, true, call.gateway.core.now() / 1_000_000) {
         Ok(()) => Ok(None),
         Err(FailedCondition::NotModified) => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);

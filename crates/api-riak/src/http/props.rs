@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
     let bucket = call.bucket()?;
     match *call.method {
         Method::PUT => put(call, &bucket, body).await,
-        Method::DELETE => match call.gateway.reset_bucket_props(&bucket).await {
+        Method::DELETE => match call.gateway.types.reset_bucket_props(&bucket).await {
             Ok(()) => Ok(done(JSON)),
             Err(error) => unknown_type_page(error),
         },
@@ -38,7 +38,7 @@ async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> 
     if accept::media(headers, &["application/json"]).is_none() {
         return Ok(page(StatusCode::NOT_ACCEPTABLE));
     }
-    match gateway.bucket_props(bucket).await {
+    match gateway.types.bucket_props(bucket).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),
     }
@@ -46,7 +46,7 @@ async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> 
 
 async fn put(call: &RiakCall<'_>, bucket: &BucketAddress, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
     let props = read_props(call.headers, body, "bucket").await?;
-    match call.gateway.set_bucket_props(bucket, &props).await {
+    match call.gateway.types.set_bucket_props(bucket, &props).await {
         Ok(()) => Ok(done(JSON)),
         Err(Error::UnknownType(_)) => Ok(json(StatusCode::BAD_REQUEST, r#""no_type""#)),
         Err(error) => Err(error.into()),

@@ -16,13 +16,13 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
     let name = call.bucket_type();
     if *call.method == Method::PUT {
         let props = read_props(call.headers, body, "bucket type").await?;
-        call.gateway.update_type(&name, &props).await?;
+        call.gateway.types.update(&name, &props).await?;
         return Ok(done(JSON));
     }
     if accept::media(call.headers, &["application/json"]).is_none() {
         return Ok(page(StatusCode::NOT_ACCEPTABLE));
     }
-    match call.gateway.type_props(&name).await {
+    match call.gateway.types.props(&name).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),
     }

@@ -65,9 +65,9 @@ impl RiakServer {
 
     pub(crate) async fn make_type(&self, name: &str, props: &str, active: bool) {
         let name = Bytes::copy_from_slice(name.as_bytes());
-        self.gateway.create_type(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
+        self.gateway.types.create(&name, &serde_json::from_str(props).unwrap()).await.unwrap();
         if active {
-            self.gateway.activate_type(&name).await.unwrap();
+            self.gateway.types.activate(&name).await.unwrap();
         }
     }
 

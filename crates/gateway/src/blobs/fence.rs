@@ -14,15 +14,17 @@ use larder_model::content::BlobId;
 use larder_model::rows::{Batch, Change, Micros, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 
+use super::BlobCollector;
 use super::sweep::{BlobReferences, OwnedBlob, SweepPhase};
-use crate::{Gateway, Result};
+use crate::Result;
+use crate::gateway_core::internal_options;
 
 /// Lifetime of a mark in microseconds: longer than any write takes.
 const GC_MARK_MICROS: Micros = 24 * 60 * 60 * 1_000_000;
 /// The value of a mark: a version byte, nothing else.
 const GC_MARK_VALUE: &[u8] = &[1];
 
-impl Gateway {
+impl BlobCollector {
     /// Marks blobs of one partition; answers those that no row names and no row can come to name.
     ///
     /// # Errors
@@ -49,16 +51,16 @@ impl Gateway {
     /// # Errors
     /// The store's.
     pub(crate) async fn has_gc_mark(&self, blob: BlobId, options: &CallOptions) -> Result<bool> {
-        let page = self.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
+        let page = self.core.ports.store.read(&Partition::gc_mark(blob), &ReadQuery::all(1), options).await?;
         Ok(!page.rows.is_empty())
     }
 
     /// Marks a blob at every replica, so that a reader of any of them sees the mark.
     async fn set_gc_mark(&self, blob: BlobId) -> Result<()> {
-        let stamp = self.issue().await?;
-        let expires = Some(self.now().saturating_add(GC_MARK_MICROS));
+        let stamp = self.issuer.issue().await?;
+        let expires = Some(self.core.now().saturating_add(GC_MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(GC_MARK_VALUE), stamp, expires };
         let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
-        Ok(self.ports.store.apply(batch, &self.internal_options(ConsistencyLevel::All)).await?)
+        Ok(self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::All)).await?)
     }
 }

@@ -43,3 +43,24 @@ pub(crate) mod release;
 pub(crate) mod sweep;
 #[cfg(test)]
 pub(crate) mod testing;
+
+use std::sync::Arc;
+
+use crate::clock_issuer::ClockIssuer;
+use crate::gateway_core::GatewayCore;
+
+/// Removes the bytes that no row names.
+pub(crate) struct BlobCollector {
+    core: Arc<GatewayCore>,
+    issuer: Arc<ClockIssuer>,
+    pub(crate) releases: release::BlobReleaser,
+}
+
+impl BlobCollector {
+    /// The collector of the blobs of `core`'s ports.
+    pub(crate) fn new(core: Arc<GatewayCore>, issuer: Arc<ClockIssuer>) -> Arc<Self> {
+        let (store, blobs) = (Arc::clone(&core.ports.store), Arc::clone(&core.ports.blobs));
+        let releases = release::BlobReleaser::new(store, blobs, Arc::clone(&core.metrics), core.config.durable);
+        Arc::new(Self { core, issuer, releases })
+    }
+}

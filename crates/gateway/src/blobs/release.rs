@@ -14,9 +14,9 @@ use larder_model::content::BlobId;
 use larder_store::{Batch, Blobs, CallOptions, ConsistencyLevel, Durability, Store};
 use tokio::sync::mpsc;
 
-use crate::gateway::internal_options;
+use crate::Result;
+use crate::gateway_core::internal_options;
 use crate::metrics::{Event, Metrics};
-use crate::{Gateway, Result};
 
 /// How long removals are collected before one sync barrier.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -59,6 +59,18 @@ impl BlobReleaser {
         let options = CallOptions { durability: Durability::Forced, ..internal_options(ConsistencyLevel::Quorum) };
         self.inner.store.apply(Batch::default(), &options).await?;
         Ok(SyncProof(()))
+    }
+
+    /// Waits until every change that readers see now is on disk, where this server answers from disk. Call it before answering
+    /// a change that was only read back: readers see a change before its sync, and a power cut may take it back.
+    ///
+    /// # Errors
+    /// The store's; `TimedOut` when the disk stands still.
+    pub(crate) async fn await_sync(&self) -> Result<()> {
+        if self.inner.durable {
+            self.sync_barrier().await?;
+        }
+        Ok(())
     }
 
     /// Proof for a change of this gateway that was answered just now: it is on disk, unless the server answers before the sync.
@@ -143,20 +155,6 @@ async fn run_removals(inner: Weak<ReleaserState>, mut waiting: mpsc::Receiver<Re
                 tracing::debug!(%error, count = batch.len(), "sync before blob removals failed: left to the sweeper")
             }
         }
-    }
-}
-
-impl Gateway {
-    /// Waits until every change that readers see now is on disk, where this server answers from disk. Call it before answering
-    /// a change that was only read back: readers see a change before its sync, and a power cut may take it back.
-    ///
-    /// # Errors
-    /// The store's; `TimedOut` when the disk stands still.
-    pub(crate) async fn await_sync(&self) -> Result<()> {
-        if self.config.durable {
-            self.releases.sync_barrier().await?;
-        }
-        Ok(())
     }
 }
 

@@ -16,8 +16,9 @@ use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_store::{ListedBlob, Partition, Table};
 
+use super::BlobCollector;
+use crate::Result;
 use crate::metrics::Event;
-use crate::{Gateway, Result};
 
 /// Failures of one pass that are logged one by one.
 const FAILURES_LOGGED_MAX: u64 = 10;
@@ -80,24 +81,16 @@ pub struct BlobSweep {
 /// Blobs that may be removed after a sync, each with its owner.
 type Garbage<'a> = Vec<(&'a dyn BlobReferences, OwnedBlob)>;
 
-impl Gateway {
-    /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,
-    /// counted and left to the next pass. With an S3 side, [`crate::objects::Objects::sweep`] does this too.
+impl BlobCollector {
+    /// Checks every blob of these owners once. Safe beside any traffic of this gateway and others. Failures are logged, counted
+    /// and left to the next pass.
     ///
     /// # Errors
     /// The store's when it cannot list blobs; blobs removed before stay removed.
-    pub async fn sweep_blobs(&self) -> Result<BlobSweep> {
-        self.sweep_blobs_of(&[self]).await
-    }
-
-    /// As [`Self::sweep_blobs`], of the blobs of these owners.
-    ///
-    /// # Errors
-    /// As [`Self::sweep_blobs`].
-    pub(crate) async fn sweep_blobs_of(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
+    pub(crate) async fn sweep(&self, owners: &[&dyn BlobReferences]) -> Result<BlobSweep> {
         let (mut done, mut after) = (BlobSweep::default(), None);
         loop {
-            let page = self.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
+            let page = self.core.ports.blobs.list(after, LISTING_PAGE_ROWS).await?;
             let Some(last) = page.last() else { return Ok(done) };
             after = Some(last.id);
             let garbage = self.garbage_in_page(page, owners, &mut done).await;

@@ -7,8 +7,9 @@ use larder_model::hash::Sha1Hasher;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
 
 use crate::body::{ByteStream, PutBody, collect, next};
+use crate::kv::Kv;
 use crate::metrics::Event;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// A body that arrived to its end.
 pub(super) struct ReceivedValue {
@@ -28,13 +29,13 @@ pub(super) struct KvBlobPlacement<'a> {
     pub(super) clock: Clock,
 }
 
-impl Gateway {
+impl Kv {
     /// Receives a body, holding a few MiB in memory at most.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::BrokenBody`], [`Error::DiskFull`]: nothing remains of the body.
     pub(super) async fn receive(&self, upload: PutBody, to: KvBlobPlacement<'_>) -> Result<ReceivedValue> {
-        let inline_max = self.ports.store.limits().inline_max;
+        let inline_max = self.core.ports.store.limits().inline_max;
         match upload {
             PutBody::Bytes(bytes) if bytes.len() <= inline_max => {
                 self.check_length(bytes.len() as u64)?;
@@ -64,7 +65,7 @@ impl Gateway {
     ) -> Result<ReceivedValue> {
         let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
-        let mut writer = self.ports.blobs.create(id, owner).await?;
+        let mut writer = self.core.ports.blobs.create(id, owner).await?;
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         let mut length = 0;
         let mut digest = Sha1Hasher::default();
@@ -76,9 +77,9 @@ impl Gateway {
         }
         // Any later sync makes the row durable, and a power cut then must find its bytes: they are synced first, whatever dw
         // is.
-        let durability = if self.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if self.core.config.durable { Durability::Disk } else { Durability::Buffered };
         let lease = writer.finish(durability).await?;
-        self.metrics.count_event(Event::BlobWritten);
+        self.core.metrics.count_event(Event::BlobWritten);
         Ok(ReceivedValue { body: KvBody::Blob(BlobRef { id, length, digest: digest.finish() }), lease: Some(lease) })
     }
 
@@ -96,7 +97,7 @@ impl Gateway {
     }
 
     fn check_length(&self, bytes: u64) -> Result<()> {
-        let max = self.config.object_bytes_max;
+        let max = self.core.config.object_bytes_max;
         if bytes > max { Err(Error::TooLarge { bytes, max }) } else { Ok(()) }
     }
 }

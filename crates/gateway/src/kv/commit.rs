@@ -8,13 +8,14 @@ use larder_store::{ConsistencyLevel, Partition};
 use super::put::{ConditionGuard, RowStamps, WriteTarget};
 use crate::blobs::lease::NamingLease;
 use crate::config::DeleteMode;
+use crate::kv::Kv;
 use crate::metrics::Event;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
 const GUARDED_TRIES_MAX: usize = 16;
 
-impl Gateway {
+impl Kv {
     /// Commits a write; answers it with all that it removed. A key with too many rows is read once: tombstones that no context
     /// named, and without `allow_mult` also losers, are removed with the write; siblings are not.
     ///
@@ -41,7 +42,7 @@ impl Gateway {
         let more: Vec<_> =
             SupersededRow::named_by(&shown.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
         if more.is_empty() {
-            self.metrics.count_event(Event::SiblingsRefused);
+            self.core.metrics.count_event(Event::SiblingsRefused);
             return Err(full);
         }
         write.supersede_more(more, shown.context.vector);
@@ -84,7 +85,7 @@ impl Gateway {
             partitions: vec![PartitionChanges {
                 partition: partition.clone(),
                 changes: write.object_changes(),
-                rows_max: counted.then_some(self.config.siblings_max),
+                rows_max: counted.then_some(self.core.config.siblings_max),
                 expected_rows: seen.cloned(),
             }],
         };
@@ -99,23 +100,24 @@ impl Gateway {
         );
         let blobs: Vec<_> = write.superseded.iter().filter_map(|gone| gone.blob(partition)).collect();
         // Bytes go after this batch: unsynced, a power cut would bring back the row that names them.
-        let replicas = if blobs.is_empty() { target.replicas } else { target.replicas.on_disk(self.config.durable) };
+        let replicas =
+            if blobs.is_empty() { target.replicas } else { target.replicas.on_disk(self.core.config.durable) };
         let level = self.write_with_downgrade(replicas, batch).await?;
-        self.clock.observe(write.clock);
+        self.issuer.clock.observe(write.clock);
         self.slots.note_acknowledged(partition, write, counted);
         if lists {
             self.known_buckets.note_written(&address.bucket);
         }
         // Below a quorum, readers of other replicas still see the removed rows and open their blobs: the sweeper takes those.
-        if level >= ConsistencyLevel::Quorum || !self.ports.store.limits().replicated {
-            self.releases.release_replaced(blobs).await;
+        if level >= ConsistencyLevel::Quorum || !self.core.ports.store.limits().replicated {
+            self.blobs.releases.release_replaced(blobs).await;
         }
         Ok(())
     }
 
     /// Whether the write adds a row that counts: one that stays until a later write removes it.
     fn is_limited(&self, write: &KeyWrite) -> bool {
-        let stays = !write.tombstone || self.config.delete_mode == DeleteMode::Keep;
+        let stays = !write.tombstone || self.core.config.delete_mode == DeleteMode::Keep;
         stays && write.policy != ConflictPolicy::LastWriteWins
     }
 
@@ -134,7 +136,7 @@ impl Gateway {
                 | Error::Overloaded { .. }
         );
         if let (true, Some(blob)) = (is_refused, blob) {
-            self.releases.remove_unnamed(blob).await;
+            self.blobs.releases.remove_unnamed(blob).await;
         }
         naming.end();
     }

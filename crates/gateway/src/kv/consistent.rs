@@ -13,12 +13,13 @@ use super::delete::nothing_to_delete;
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvDelete, KvDeleteOutcome, KvPut, KvPutOutcome};
 use crate::blobs::lease::NamingLease;
-use crate::{Error, Gateway, Result};
+use crate::kv::Kv;
+use crate::{Error, Result};
 
 /// Lifetime of a deleted head in microseconds: its stamp orders the writes that follow.
 pub(super) const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
-impl Gateway {
+impl Kv {
     pub(super) async fn put_consistent(
         &self,
         request: KvPut,
@@ -27,13 +28,13 @@ impl Gateway {
     ) -> Result<KvPutOutcome> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
-        let replicas = at_quorum_only(replicas).on_disk(self.config.durable);
+        let replicas = at_quorum_only(replicas).on_disk(self.core.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
         self.check_conditions(&conditions, &seen)?;
         let expected = self.expected_stamp(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true, plan.props.copies);
-        let slot = Slot { actor: self.actor, birth: self.issue().await? };
+        let slot = Slot { actor: self.core.ports.actor, birth: self.issuer.issue().await? };
         let to = KvBlobPlacement { partition: &partition, slot, clock: slot.birth };
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
         let (blob, replicas) = (body.blob(), replicas.with_timeout(plan.timeout));
@@ -46,7 +47,7 @@ impl Gateway {
         }
         naming.end();
         // Only after the swap: a crash before it leaves the old head, which needs its bytes.
-        self.releases.release_replaced(blobs_of(&seen)).await;
+        self.blobs.releases.release_replaced(blobs_of(&seen)).await;
         let found = match return_body {
             true => Some(self.fetch(address, &plan, replicas, true).await?),
             false => None,
@@ -80,7 +81,7 @@ impl Gateway {
         replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
         let address = &request.address;
-        let replicas = at_quorum_only(replicas).on_disk(self.config.durable);
+        let replicas = at_quorum_only(replicas).on_disk(self.core.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         self.check_conditions(&request.conditions, &seen)?;
         if let Some(nothing) = nothing_to_delete(&request, &seen) {
@@ -92,14 +93,14 @@ impl Gateway {
         };
         let partition = Partition::object(address, true, plan.props.copies);
         let clock = self.issue_above(expected).await?;
-        let expiry = Some(self.now() + DELETED_HEAD_MICROS);
+        let expiry = Some(self.core.now() + DELETED_HEAD_MICROS);
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         self.compare_and_set(&partition, expected, &write, replicas).await?;
         // After the head: a crash in between leaves an entry of a deleted head, which listings check and hide.
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
-        self.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
-        self.releases.release_replaced(blobs_of(&seen)).await;
+        self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
+        self.blobs.releases.release_replaced(blobs_of(&seen)).await;
         Ok(KvDeleteOutcome::Done)
     }
 
@@ -114,8 +115,8 @@ impl Gateway {
     }
 
     async fn issue_above(&self, expected: Option<Clock>) -> Result<Clock> {
-        self.clock.observe(expected.map_or(0, |stamp| stamp + 1));
-        self.issue().await
+        self.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+        self.issuer.issue().await
     }
 
     async fn compare_and_set(
@@ -126,12 +127,13 @@ impl Gateway {
         replicas: ReplicaPlan,
     ) -> Result<()> {
         let Some(head) = write.row.clone() else { return Ok(()) };
-        let writer = self.wait_for_turn(partition, replicas.options.deadline).await?;
+        let writer = self.core.writer_queues.wait_for_turn(partition, replicas.options.deadline).await?;
         // Another writer of this gateway went first: one read is cheaper than a compare-and-set that fails.
         if writer.waited && self.read_head_stamp(partition, replicas).await? != expected {
             return Err(Error::Superseded);
         }
-        let swap = self.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &replicas.options).await;
+        let swap =
+            self.core.ports.store.apply_if(partition, expected, head.into(), Vec::new(), &replicas.options).await;
         match swap {
             Ok(CasResult::Applied) => Ok(()),
             Ok(CasResult::Conflict(_)) => Err(Error::Superseded),
@@ -148,22 +150,22 @@ impl Gateway {
     /// Resolves a lost answer: the head tells whether it holds this write. Readers see the head before its sync, and the
     /// replaced blob is removed after the answer, so a sync comes in between.
     async fn resolve_lost_answer(&self, partition: &Partition, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
-        let page = self.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await?;
+        let page = self.core.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await?;
         let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
         if !page.rows.first().is_some_and(is_ours) {
             return Err(Error::TimedOut);
         }
-        self.await_sync().await.map_err(|_| Error::TimedOut)
+        self.blobs.releases.await_sync().await.map_err(|_| Error::TimedOut)
     }
 
     async fn write_listing_entry(&self, address: &Address, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
         let mut batch = Batch::of(self.key_view(address), write.key_view_changes(&address.key));
         let listed = self.known_buckets.bucket_row_change(&address.bucket);
         batch.add(
-            Partition::buckets(&address.bucket.bucket_type, self.copies(&address.bucket)),
+            Partition::buckets(&address.bucket.bucket_type, self.catalogue.copies(&address.bucket)),
             listed.into_iter().collect(),
         );
-        self.ports.store.apply(batch, &replicas.options).await.map_err(|error| replicas.to_client_error(error))?;
+        self.core.ports.store.apply(batch, &replicas.options).await.map_err(|error| replicas.to_client_error(error))?;
         self.known_buckets.note_written(&address.bucket);
         Ok(())
     }

@@ -11,58 +11,60 @@ use larder_store::{ConsistencyLevel, Partition, micros_of};
 use super::put::{CausalBasis, ConditionGuard, WriteTarget, row_stamps};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvDelete, KvDeleteOutcome, Quorums};
+use crate::Result;
+use crate::clock_issuer::SKEW_MICROS_MAX;
 use crate::config::DeleteMode;
-use crate::members::SKEW_MICROS_MAX;
+use crate::kv::Kv;
 use crate::metrics::KvOp;
-use crate::{Gateway, Result};
 
-impl Gateway {
+impl Kv {
     /// Deletes an object: with a context the versions that it names, without a read; otherwise the versions that a read shows.
     ///
     /// # Errors
-    /// As [`Gateway::put`].
+    /// As [`Kv::put`].
     pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
-        self.measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
-            let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-            self.check_writable(&plan)?;
-            let quorums = with_rw(&request.quorums, &plan);
-            let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
-            let reading = self.plan_read_before_delete(&plan, &quorums)?;
-            if plan.props.consistent {
-                return self.delete_consistent(request, plan, replicas).await;
-            }
-            let mut guard = None;
-            let basis = match &request.context {
-                Some(bytes) if request.conditions.is_empty() => {
-                    CausalBasis::of(self.decode_context(bytes, &request.address)?)
+        self.core
+            .measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
+                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+                self.check_writable(&plan)?;
+                let quorums = with_rw(&request.quorums, &plan);
+                let replicas = self.plan_write(&plan, &quorums)?.reclaiming();
+                let reading = self.plan_read_before_delete(&plan, &quorums)?;
+                if plan.props.consistent {
+                    return self.delete_consistent(request, plan, replicas).await;
                 }
-                _ => {
-                    // A value written after this read is not named by the tombstone, so it survives.
-                    let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
-                    let rows_seen = row_stamps(&rows);
-                    let seen = self.resolve_rows(&plan, rows)?;
-                    self.check_conditions(&request.conditions, &seen)?;
-                    if let Some(nothing) = nothing_to_delete(&request, &seen) {
-                        return Ok(nothing);
+                let mut guard = None;
+                let basis = match &request.context {
+                    Some(bytes) if request.conditions.is_empty() => {
+                        CausalBasis::of(self.decode_context(bytes, &request.address)?)
                     }
-                    if !request.conditions.is_empty() {
-                        guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
+                    _ => {
+                        // A value written after this read is not named by the tombstone, so it survives.
+                        let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
+                        let rows_seen = row_stamps(&rows);
+                        let seen = self.resolve_rows(&plan, rows)?;
+                        self.check_conditions(&request.conditions, &seen)?;
+                        if let Some(nothing) = nothing_to_delete(&request, &seen) {
+                            return Ok(nothing);
+                        }
+                        if !request.conditions.is_empty() {
+                            guard = Some(ConditionGuard { conditions: request.conditions.clone(), seen: rows_seen });
+                        }
+                        match &request.context {
+                            Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
+                            None => CausalBasis {
+                                superseded: SupersededRow::all_of(&seen),
+                                vector: seen.context.vector,
+                                context_hash: 0,
+                            },
+                        }
                     }
-                    match &request.context {
-                        Some(bytes) => CausalBasis::of(self.decode_context(bytes, &request.address)?),
-                        None => CausalBasis {
-                            superseded: SupersededRow::all_of(&seen),
-                            vector: seen.context.vector,
-                            context_hash: 0,
-                        },
-                    }
-                }
-            };
-            let target = WriteTarget { address: &request.address, plan: &plan, replicas };
-            self.write_tombstone(target, basis, guard).await?;
-            Ok(KvDeleteOutcome::Done)
-        })
-        .await
+                };
+                let target = WriteTarget { address: &request.address, plan: &plan, replicas };
+                self.write_tombstone(target, basis, guard).await?;
+                Ok(KvDeleteOutcome::Done)
+            })
+            .await
     }
 
     async fn write_tombstone(
@@ -99,29 +101,30 @@ impl Gateway {
     /// gateway with a late clock: so its clock is just above the rows that it removes.
     async fn issue_tombstone_clock(&self, policy: ConflictPolicy, basis: &CausalBasis) -> Result<Clock> {
         let latest = basis.superseded.iter().map(|gone| gone.clock).max();
-        match latest.filter(|_| policy == ConflictPolicy::WriteOnce && self.ports.store.limits().tombstones_slow_reads)
+        match latest
+            .filter(|_| policy == ConflictPolicy::WriteOnce && self.core.ports.store.limits().tombstones_slow_reads)
         {
             Some(latest) => Ok(latest + 1),
-            None => self.issue().await,
+            None => self.issuer.issue().await,
         }
     }
 
     /// Waits until every gateway's clock is past `clock`: a put after the answer is then newer than the tombstone. It waits
     /// only for values written just before. A gateway whose clock is further off refuses writes.
     async fn wait_out_clock_skew(&self, clock: Clock) {
-        if self.ports.store.limits().tombstones_slow_reads {
+        if self.core.ports.store.limits().tombstones_slow_reads {
             // Two clocks may be off in opposite directions.
             let apart = 2 * SKEW_MICROS_MAX;
-            let past = clock.saturating_add(apart).saturating_sub(self.now()).min(apart);
+            let past = clock.saturating_add(apart).saturating_sub(self.core.now()).min(apart);
             tokio::time::sleep(Duration::from_micros(past)).await;
         }
     }
 
     /// Expiry of a tombstone written now.
     fn tombstone_expiry(&self) -> Option<Micros> {
-        match self.config.delete_mode {
+        match self.core.config.delete_mode {
             DeleteMode::Keep => None,
-            DeleteMode::After(time) => Some(self.now().saturating_add(micros_of(time))),
+            DeleteMode::After(time) => Some(self.core.now().saturating_add(micros_of(time))),
         }
     }
 

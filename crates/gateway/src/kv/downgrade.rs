@@ -19,8 +19,10 @@ use larder_store::{CallOptions, ConsistencyLevel, Error as StoreError, Kind, Par
 use tokio::time::Instant;
 
 use super::request_plan::ReplicaPlan;
+use crate::Result;
+use crate::gateway_core::{GatewayCore, internal_options};
+use crate::kv::Kv;
 use crate::metrics::Event;
-use crate::{Gateway, Result};
 
 /// Fewest replicas of a read.
 pub(super) const READ_FLOOR: u32 = 1;
@@ -115,7 +117,7 @@ fn strongest_level_met_by(count: u32, copies: u32) -> ConsistencyLevel {
     }
 }
 
-impl Gateway {
+impl Kv {
     /// Writes for a client; answers the level that succeeded.
     ///
     /// # Errors
@@ -123,13 +125,13 @@ impl Gateway {
     pub(super) async fn write_with_downgrade(&self, replicas: ReplicaPlan, batch: Batch) -> Result<ConsistencyLevel> {
         let mut call = replicas.write_call();
         loop {
-            match self.ports.store.apply(batch.clone(), &self.next_options(&call)).await {
+            match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
                 Ok(()) => return Ok(call.options.level),
-                Err(error) => self.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
+                Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
             }
-            self.metrics.count_event(Event::WriteDowngraded);
+            self.core.metrics.count_event(Event::WriteDowngraded);
             if call.options.level == ConsistencyLevel::Any {
-                self.metrics.count_event(Event::WriteAtAny);
+                self.core.metrics.count_event(Event::WriteAtAny);
             }
         }
     }
@@ -146,14 +148,16 @@ impl Gateway {
         query: &ReadQuery,
     ) -> Result<RowPage> {
         loop {
-            match self.ports.store.read(partition, query, &self.next_options(call)).await {
+            match self.core.ports.store.read(partition, query, &self.core.next_options(call)).await {
                 Ok(page) => return Ok(page),
-                Err(error) => self.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
+                Err(error) => self.core.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
             }
-            self.metrics.count_event(Event::ReadDowngraded);
+            self.core.metrics.count_event(Event::ReadDowngraded);
         }
     }
+}
 
+impl GatewayCore {
     /// Reads a page of the gateways' own tables, from fewer replicas when others are down. The page may then be older than an
     /// earlier one: the caller ignores it if so.
     ///
@@ -195,7 +199,7 @@ impl Gateway {
         } else {
             replicas_required(ConsistencyLevel::Quorum, copies)
         };
-        DowngradableCall::new(self.internal_options(ConsistencyLevel::Quorum), copies, floor)
+        DowngradableCall::new(internal_options(ConsistencyLevel::Quorum), copies, floor)
     }
 
     /// Options of the next try: the adaptive timeout limits a call that can be downgraded afterwards.

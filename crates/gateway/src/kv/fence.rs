@@ -22,7 +22,9 @@ use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, Re
 use super::consistent::DELETED_HEAD_MICROS;
 use super::put::WriteTarget;
 use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
-use crate::{Error, Gateway, Result};
+use crate::gateway_core::internal_options;
+use crate::kv::Kv;
+use crate::{Error, Result};
 
 /// Least age of a blob that the sweeper takes beside other gateways: longer than any writer or late row takes.
 const SWEEP_AGE_MIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -32,14 +34,14 @@ const COMMIT_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 const HEAD_FENCE_TRIES_MAX: usize = 20;
 
 #[async_trait]
-impl BlobReferences for Gateway {
+impl BlobReferences for Kv {
     fn owns_table(&self, table: Table) -> bool {
         matches!(table, Table::Objects | Table::Consistent)
     }
 
     /// A lone gateway sees all leases: a blob that is not leased and not named will never be named.
     fn is_fenced(&self) -> bool {
-        !self.config.alone
+        !self.core.config.alone
     }
 
     async fn unnamed(
@@ -48,7 +50,7 @@ impl BlobReferences for Gateway {
         mut blobs: Vec<OwnedBlob>,
         phase: SweepPhase,
     ) -> Result<Vec<OwnedBlob>> {
-        if phase == SweepPhase::Unfenced && !self.config.alone {
+        if phase == SweepPhase::Unfenced && !self.core.config.alone {
             blobs.retain(|blob| self.blob_age(blob.id) >= SWEEP_AGE_MIN);
         }
         if blobs.is_empty() {
@@ -66,17 +68,17 @@ impl BlobReferences for Gateway {
     /// Writes a deleted head where there is none, so that a writer that found none fails, too.
     async fn fence_head(&self, partition: &Partition) -> Result<()> {
         for _ in 0..HEAD_FENCE_TRIES_MAX {
-            let options = self.internal_options(ConsistencyLevel::Quorum);
+            let options = internal_options(ConsistencyLevel::Quorum);
             let query = ReadQuery::one(SHARED_SLOT.row_name());
-            let head = self.ports.store.read(partition, &query, &options).await?.rows.pop();
+            let head = self.core.ports.store.read(partition, &query, &options).await?.rows.pop();
             let expected = head.as_ref().map(|row| row.stamp);
             // The new stamp differs from the one that a slow writer read, so that writer's compare-and-set fails.
-            self.clock.observe(expected.map_or(0, |stamp| stamp + 1));
-            let stamp = self.issue().await?;
+            self.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+            let stamp = self.issuer.issue().await?;
             let Some(touched) = head.map(|row| Row { stamp, ..row }).or_else(|| self.deleted_head(stamp)) else {
                 break;
             };
-            match self.ports.store.apply_if(partition, expected, touched.into(), Vec::new(), &options).await {
+            match self.core.ports.store.apply_if(partition, expected, touched.into(), Vec::new(), &options).await {
                 Ok(CasResult::Applied) => return Ok(()),
                 Ok(CasResult::Conflict(_)) => {}
                 // The outcome is unknown: the next round reads the head again.
@@ -88,11 +90,11 @@ impl BlobReferences for Gateway {
     }
 }
 
-impl Gateway {
+impl Kv {
     /// Blobs that the rows of a partition name.
     async fn blobs_named_in(&self, partition: &Partition, level: ConsistencyLevel) -> Result<HashSet<BlobId>> {
         let mut named = HashSet::new();
-        for row in self.read_rows(partition, &self.internal_options(level)).await? {
+        for row in self.read_rows(partition, &internal_options(level)).await? {
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
             if let KvBody::Blob(blob) = row.content.body {
                 named.insert(blob.id);
@@ -102,7 +104,7 @@ impl Gateway {
     }
 
     fn deleted_head(&self, stamp: u64) -> Option<Row> {
-        let expires = Some(self.now().saturating_add(DELETED_HEAD_MICROS));
+        let expires = Some(self.core.now().saturating_add(DELETED_HEAD_MICROS));
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         KeyWrite::delete(policy, SHARED_SLOT, stamp, expires, vector, Vec::new()).row
     }
@@ -112,11 +114,11 @@ impl Gateway {
     /// # Errors
     /// [`Error::Overloaded`].
     pub(super) async fn refuse_old_blob(&self, blob: Option<BlobId>) -> Result<()> {
-        let Some(blob) = blob.filter(|_| !self.config.alone) else { return Ok(()) };
+        let Some(blob) = blob.filter(|_| !self.core.config.alone) else { return Ok(()) };
         if self.blob_age(blob) < COMMIT_AGE_MAX {
             return Ok(());
         }
-        self.releases.remove_unnamed(blob).await;
+        self.blobs.releases.remove_unnamed(blob).await;
         Err(Error::Overloaded { retry_after: 1 })
     }
 
@@ -134,7 +136,7 @@ impl Gateway {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
         let options = CallOptions { level: ConsistencyLevel::Quorum, ..target.replicas.options }.reclaiming();
         // Without a mark now, the row reached its quorum before any mark reached all replicas: the sweeper will see the row.
-        if !self.has_gc_mark(blob, &options).await.map_err(|_| Error::TimedOut)? {
+        if !self.blobs.has_gc_mark(blob, &options).await.map_err(|_| Error::TimedOut)? {
             return Ok(());
         }
         self.undo_write(target.address, partition, write, &options).await.map_err(|_| Error::TimedOut)?;
@@ -147,7 +149,7 @@ impl Gateway {
     /// [`Error::Overloaded`], and the store's; the row is not written.
     pub(super) async fn refuse_gc_marked(&self, blob: Option<BlobId>, options: &CallOptions) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
-        match self.has_gc_mark(blob, options).await? {
+        match self.blobs.has_gc_mark(blob, options).await? {
             true => Err(Error::Overloaded { retry_after: 1 }),
             false => Ok(()),
         }
@@ -165,10 +167,10 @@ impl Gateway {
         let mut batch = Batch::of(partition.clone(), vec![Change::Remove { name: row.name.clone(), stamp: row.stamp }]);
         let entry = view_row_name(&address.key, &row.name);
         batch.add(self.key_view(address), vec![Change::Remove { name: entry, stamp: row.stamp }]);
-        Ok(self.ports.store.apply(batch, options).await?)
+        Ok(self.core.ports.store.apply(batch, options).await?)
     }
 
     fn blob_age(&self, blob: BlobId) -> Duration {
-        Duration::from_micros(self.now().saturating_sub(blob.stamp()))
+        Duration::from_micros(self.core.now().saturating_sub(blob.stamp()))
     }
 }

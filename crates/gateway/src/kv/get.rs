@@ -11,8 +11,9 @@ use larder_store::{CallOptions, ConsistencyLevel, Kind, Partition, ReadQuery, St
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDeleteOutcome, KvGet, Quorums};
 use crate::body::{GetBody, open};
+use crate::kv::Kv;
 use crate::metrics::{KvOp, RequestOutcome};
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Rows of a key per page. A key has few: siblings are limited, and tombstones expire.
 const PAGE_ROWS: usize = 1000;
@@ -26,27 +27,28 @@ pub(super) struct ReadRows {
     downgraded: bool,
 }
 
-impl Gateway {
+impl Kv {
     /// Reads an object. A key that was never written, or is deleted, has no siblings.
     ///
     /// # Errors
     /// [`Error`] of the address, of the replica counts or of the store.
     pub async fn get(&self, request: KvGet) -> Result<FetchedObject> {
-        self.measure_as(KvOp::Get, FetchedObject::outcome, async {
-            let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-            let replicas = self.plan_read(&plan, &request.quorums)?;
-            let mut found = self.fetch(&request.address, &plan, replicas, request.bodies).await?;
-            if found.versions.siblings.is_empty() {
-                found = self.retry_not_found(&request, &plan, replicas, found).await?;
-            }
-            if found.versions.siblings.is_empty() {
-                return Ok(found);
-            }
-            let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
-            self.metrics.record_read(bytes, found.versions.siblings.len(), self.monotonic());
-            Ok(found)
-        })
-        .await
+        self.core
+            .measure_as(KvOp::Get, FetchedObject::outcome, async {
+                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+                let replicas = self.plan_read(&plan, &request.quorums)?;
+                let mut found = self.fetch(&request.address, &plan, replicas, request.bodies).await?;
+                if found.versions.siblings.is_empty() {
+                    found = self.retry_not_found(&request, &plan, replicas, found).await?;
+                }
+                if found.versions.siblings.is_empty() {
+                    return Ok(found);
+                }
+                let bytes = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
+                self.core.metrics.record_read(bytes, found.versions.siblings.len(), self.core.monotonic());
+                Ok(found)
+            })
+            .await
     }
 
     /// Repeats a read that found nothing where `notfound_ok` is false: not-found counts as no reply then, so all live replicas
@@ -123,7 +125,7 @@ impl Gateway {
         written: Option<&KeyWrite>,
     ) -> Result<(KeyVersions, bool)> {
         let ReadRows { mut rows, downgraded } = self.read_object_rows(address, plan, replicas).await?;
-        if let (Some(written), true) = (written, self.ports.store.limits().replicated) {
+        if let (Some(written), true) = (written, self.core.ports.store.limits().replicated) {
             merge_own_write(&mut rows, written);
         }
         Ok((self.resolve_rows(plan, rows)?, downgraded))
@@ -151,7 +153,7 @@ impl Gateway {
         let policy = if plan.props.consistent { ConflictPolicy::Newest } else { plan.policy };
         let versions = KeyVersions::of(rows, policy).map_err(|error| Error::Damaged(error.to_string()))?;
         // Race: through a slow clock a write based on these rows would be older than them.
-        self.clock.observe(versions.latest());
+        self.issuer.clock.observe(versions.latest());
         Ok(versions)
     }
 
@@ -179,7 +181,7 @@ impl Gateway {
         let mut rows: Vec<Row> = Vec::new();
         loop {
             let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-            let page = self.ports.store.read(partition, &query, options).await?;
+            let page = self.core.ports.store.read(partition, &query, options).await?;
             rows.extend(page.rows);
             if page.stopped == Stopped::End {
                 return Ok(rows);
@@ -195,13 +197,13 @@ impl Gateway {
         }
         let body = |sibling: &Sibling| match &sibling.content.body {
             KvBody::Inline(bytes) => GetBody::Bytes(bytes.clone()),
-            KvBody::Blob(blob) => GetBody::Later(Arc::clone(&self.ports.blobs), *blob),
+            KvBody::Blob(blob) => GetBody::Later(Arc::clone(&self.core.ports.blobs), *blob),
         };
         Ok(Some(versions.siblings.iter().map(body).collect()))
     }
 
     async fn open_body(&self, blob: &BlobRef) -> Result<Option<GetBody>> {
-        match open(self.ports.blobs.as_ref(), blob).await {
+        match open(self.core.ports.blobs.as_ref(), blob).await {
             Ok(reader) => Ok(Some(GetBody::Blob(reader))),
             Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),
             Err(error) => Err(error.into()),

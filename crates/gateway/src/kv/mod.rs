@@ -12,6 +12,8 @@ mod put;
 mod request_plan;
 pub(crate) mod slots;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +23,58 @@ use larder_model::causality::{Conditions, KeyVersions};
 use larder_model::content::KvContent;
 use larder_model::props::Quorum;
 
+use crate::blobs::BlobCollector;
 use crate::body::{GetBody, PutBody};
+use crate::clock_issuer::ClockIssuer;
+use crate::gateway_core::GatewayCore;
+use crate::types::CatalogueCopy;
+use crate::views::KnownBuckets;
+use crate::{BlobSweep, Result};
+use slots::SlotAllocator;
+
+/// Key-value objects, and the listings of their keys and buckets.
+pub struct Kv {
+    pub(crate) core: Arc<GatewayCore>,
+    pub(crate) issuer: Arc<ClockIssuer>,
+    pub(crate) catalogue: Arc<CatalogueCopy>,
+    pub(crate) blobs: Arc<BlobCollector>,
+    pub(crate) known_buckets: KnownBuckets,
+    pub(crate) slots: SlotAllocator,
+    keys_made: AtomicU64,
+}
+
+impl Kv {
+    /// The key-value side of a gateway.
+    pub(crate) fn new(
+        core: Arc<GatewayCore>,
+        issuer: Arc<ClockIssuer>,
+        catalogue: Arc<CatalogueCopy>,
+        blobs: Arc<BlobCollector>,
+    ) -> Self {
+        let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
+        let (known_buckets, keys_made) = (KnownBuckets::default(), AtomicU64::new(0));
+        Self { core, issuer, catalogue, blobs, known_buckets, slots, keys_made }
+    }
+
+    /// A unique key for an object put without one: 160 bits in base 62.
+    pub fn new_key(&self) -> String {
+        let unique = self.keys_made.fetch_add(1, Ordering::Relaxed);
+        let word = |salt: u8| {
+            larder_model::hash::id128(&[&self.core.ports.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]])
+        };
+        let head = larder_model::hash::base62(word(0));
+        let tail = larder_model::hash::base62(word(1) >> 96);
+        format!("{head}{tail}")
+    }
+    /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,
+    /// counted and left to the next pass. With an S3 side, [`crate::objects::Objects::sweep`] does this too.
+    ///
+    /// # Errors
+    /// The store's when it cannot list blobs; blobs removed before stay removed.
+    pub async fn sweep_blobs(&self) -> Result<BlobSweep> {
+        self.blobs.sweep(&[self]).await
+    }
+}
 
 /// Replica counts of a request; `None` takes the bucket's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

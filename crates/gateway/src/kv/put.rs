@@ -1,4 +1,4 @@
-//! Writes an object: [`Gateway::put`] reads as the list of its steps.
+//! Writes an object: [`Kv::put`] reads as the list of its steps.
 
 use bytes::Bytes;
 use larder_model::address::Address;
@@ -16,8 +16,9 @@ use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvPut, KvPutOutcome, Quorums};
 use crate::blobs::lease::NamingLease;
 use crate::body::PutBody;
+use crate::kv::Kv;
 use crate::metrics::{Event, KvOp};
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Address and plan of a write.
 #[derive(Clone, Copy)]
@@ -46,34 +47,36 @@ impl CausalBasis {
     }
 }
 
-impl Gateway {
+impl Kv {
     /// Writes an object.
     ///
     /// # Errors
     /// [`Error`]; nothing remains of a refused put, while a timed-out one may or may not take effect.
     pub async fn put(&self, request: KvPut) -> Result<KvPutOutcome> {
-        self.measure(KvOp::Put, async {
-            let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
-            self.check_writable(&plan)?;
-            let replicas = self.plan_write(&plan, &request.quorums)?;
-            check_metadata(&request.content)?;
-            if plan.props.consistent {
-                return self.put_consistent(request, plan, replicas).await;
-            }
-            let KvPut { address, context, content, upload, return_body, .. } = request;
-            let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
-            let target = WriteTarget { address: &address, plan: &plan, replicas };
-            let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
-            let guard = seen.map(|seen| ConditionGuard { conditions, seen });
-            let (written, length) = self.receive_and_commit(target, (basis, guard), content, upload).await?;
-            self.metrics.record_written(length, written.superseded.len(), self.monotonic());
-            let found = match return_body && plan.policy != ConflictPolicy::WriteOnce {
-                true => Some(self.read_back(target, &written).await?),
-                false => None,
-            };
-            Ok(KvPutOutcome { found })
-        })
-        .await
+        self.core
+            .measure(KvOp::Put, async {
+                let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
+                self.check_writable(&plan)?;
+                let replicas = self.plan_write(&plan, &request.quorums)?;
+                check_metadata(&request.content)?;
+                if plan.props.consistent {
+                    return self.put_consistent(request, plan, replicas).await;
+                }
+                let KvPut { address, context, content, upload, return_body, .. } = request;
+                let conditions =
+                    self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
+                let target = WriteTarget { address: &address, plan: &plan, replicas };
+                let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
+                let guard = seen.map(|seen| ConditionGuard { conditions, seen });
+                let (written, length) = self.receive_and_commit(target, (basis, guard), content, upload).await?;
+                self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
+                let found = match return_body && plan.policy != ConflictPolicy::WriteOnce {
+                    true => Some(self.read_back(target, &written).await?),
+                    false => None,
+                };
+                Ok(KvPutOutcome { found })
+            })
+            .await
     }
 
     /// Decides which versions the write replaces: those that its context names; without a context none, or those that a read
@@ -130,7 +133,7 @@ impl Gateway {
         let WriteTarget { address, plan, replicas } = target;
         let partition = Partition::object(address, false, plan.props.copies);
         let policy = plan.policy;
-        let clock = self.issue().await?;
+        let clock = self.issuer.issue().await?;
         let slot = self.choose_slot(policy, clock, &partition, &basis);
         let to = KvBlobPlacement { partition: &partition, slot, clock };
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
@@ -138,7 +141,7 @@ impl Gateway {
         // Where the greatest clock wins, a put whose body took long would lose to puts that arrived during it: new clock.
         let clock = match policy.has_slots() {
             true => clock,
-            false => match self.issue().await {
+            false => match self.issuer.issue().await {
                 Ok(clock) => clock,
                 Err(error) => {
                     self.clean_up_failed_write(&error, blob, NamingLease::new(lease)).await;
@@ -180,8 +183,8 @@ impl Gateway {
         basis: &CausalBasis,
     ) -> Slot {
         match policy.has_slots() {
-            true => self.slots.allocate(self.actor, clock, partition, basis),
-            false => Slot { actor: self.actor, birth: clock },
+            true => self.slots.allocate(self.core.ports.actor, clock, partition, basis),
+            false => Slot { actor: self.core.ports.actor, birth: clock },
         }
     }
 
@@ -208,18 +211,18 @@ impl Gateway {
     /// Decodes a client's context and moves the clock past it.
     pub(super) fn decode_context(&self, bytes: &Bytes, address: &Address) -> Result<Context> {
         let context = Context::decode(bytes, address, self.context_clock_limit()).inspect_err(|_: &ContextError| {
-            self.metrics.count_event(Event::ContextRefused);
+            self.core.metrics.count_event(Event::ContextRefused);
         })?;
         // Race: through a slow clock the put would be older than the versions that it replaces.
-        self.clock.observe(context.latest());
+        self.issuer.clock.observe(context.latest());
         Ok(context)
     }
 
     /// The clock that bounds contexts. Contexts move the gateway's clock, so that alone is no bound: a client could push it
     /// further with every request.
     fn context_clock_limit(&self) -> u64 {
-        let now = self.now();
-        now.max(self.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
+        let now = self.core.now();
+        now.max(self.issuer.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
     }
 
     /// Conditions of a write, with the context of `if_not_modified` decoded.
@@ -239,7 +242,7 @@ impl Gateway {
         let modified = seen.modified().unwrap_or(0) / 1_000_000;
         let current = CurrentValue { etag: etag.as_deref(), modified, context: &seen.context };
         conditions
-            .check(current, false, self.now() / 1_000_000)
+            .check(current, false, self.core.now() / 1_000_000)
             .map_err(|failed: FailedCondition| Error::Condition(failed))
     }
 }

@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Quorums;
 use super::downgrade::{DowngradableCall, READ_FLOOR, WRITE_FLOOR, replicas_required, weakest_level_for};
-use crate::{Error, Feature, Gateway, QuorumParam, Result};
+use crate::kv::Kv;
+use crate::{Error, Feature, QuorumParam, Result};
 
 /// Properties and deadline of a request to an active bucket.
 #[derive(Debug, Clone, Copy)]
@@ -109,15 +110,15 @@ impl ReplicaPlan {
     }
 }
 
-impl Gateway {
+impl Kv {
     /// Looks up the bucket and sets the deadline.
     ///
     /// # Errors
     /// [`Error::UnknownType`]; [`Error::NotReady`] when the catalogue is too old to serve from.
     pub(super) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
-        let timeout = timeout.unwrap_or(self.config.timeout);
+        let timeout = timeout.unwrap_or(self.core.config.timeout);
         let deadline = Instant::now() + timeout;
-        let known = timeout_at(deadline, self.catalogue_for(&bucket.bucket_type)).await;
+        let known = timeout_at(deadline, self.catalogue.for_type(&bucket.bucket_type)).await;
         let catalogue = known.map_err(|_| Error::TimedOut)??;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
         Ok(RequestPlan { props, policy: conflict_policy(&props), deadline, timeout })
@@ -131,7 +132,7 @@ impl Gateway {
         if plan.props.datatype.is_some() {
             return Err(Error::NotBuilt(Feature::DataTypes));
         }
-        if self.is_skewed.load(std::sync::atomic::Ordering::Acquire) {
+        if self.issuer.is_skewed() {
             return Err(Error::NotReady("this machine's clock is off the engine's by more than 500 ms".into()));
         }
         Ok(())
@@ -169,7 +170,7 @@ impl Gateway {
         let sloppy = if dw > w { (QuorumParam::Dw, dw) } else { (QuorumParam::W, w) };
         let params =
             QuorumParams { reading: false, sloppy, strict: self.strict_param(props, QuorumParam::Pw, pw), confirms };
-        let durability = if dw > 0 && self.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if dw > 0 && self.core.config.durable { Durability::Disk } else { Durability::Buffered };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, durability);
         Ok(self.plan_replicas(props, options, params))
     }
@@ -184,7 +185,7 @@ impl Gateway {
         let level = weakest_level_for(scaled(params.sloppy.1, props.n_val, copies).max(floor), copies);
         // An engine on one machine keeps no tombstones: repeating a write after a lost answer would bring back rows that
         // another writer replaced in between.
-        let floor = if self.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
+        let floor = if self.core.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
         ReplicaPlan { options: CallOptions { level, ..options }, copies, floor, params }
     }
 
@@ -197,13 +198,13 @@ impl Gateway {
 
     /// Replicas that a level counts: the copies of the bucket's type. One machine stands for n_val replicas.
     fn replica_count(&self, props: &EffectiveProps) -> u32 {
-        if self.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
+        if self.core.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
     }
 
     /// Machines that must confirm; refused at once if there are fewer.
     fn confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
         let wanted = count(props, quorums.node_confirms, props.node_confirms)?;
-        let got = self.ports.store.limits().nodes;
+        let got = self.core.ports.store.limits().nodes;
         if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
     }
 }

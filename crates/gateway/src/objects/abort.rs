@@ -53,7 +53,7 @@ impl Objects {
 
     /// Aborts a live upload; waits for a running completion. `false`: the upload ended in another way.
     pub(super) async fn abort_upload(&self, head: UploadHead) -> Result<bool> {
-        let deadline = Instant::now() + self.gateway.config.timeout;
+        let deadline = Instant::now() + self.gateway.core.config.timeout;
         let mut observed = Some(head);
         while let Some(head) = observed {
             let id = head.id;
@@ -64,7 +64,7 @@ impl Objects {
             // Crash: end the upload first; the sweeper removes parts of ended uploads only.
             if let Some(aborted) = self.cas_upload_state(&settled, UploadState::Aborted).await? {
                 if let Err(error) =
-                    self.remove_unused_parts(&aborted, self.gateway.releases.proof_of_answered_write()).await
+                    self.remove_unused_parts(&aborted, self.gateway.blobs.releases.proof_of_answered_write()).await
                 {
                     tracing::debug!(%error, "removal of the parts of an aborted upload failed; the sweeper retries");
                 }
@@ -84,9 +84,9 @@ impl Objects {
             UploadState::Aborted => HashSet::new(),
             UploadState::Open | UploadState::Completing { .. } | UploadState::Reopening { .. } => return Ok(()),
         };
-        let (store, partition) = (&self.gateway.ports.store, Partition::parts(head.id));
+        let (store, partition) = (&self.gateway.core.ports.store, Partition::parts(head.id));
         // Race: a part put after this stamp rereads the upload afterwards and removes its own rows.
-        let mut stamp = self.gateway.issue().await?;
+        let mut stamp = self.gateway.issuer.issue().await?;
         let mut after = None;
         loop {
             let page = store.read(&partition, &blob_rows(after.as_ref(), LISTING_PAGE_ROWS), &self.options()).await?;
@@ -96,9 +96,9 @@ impl Objects {
                 }
                 let synced = match synced {
                     Some(synced) => synced,
-                    None => *synced.insert(self.gateway.releases.sync_barrier().await?),
+                    None => *synced.insert(self.gateway.blobs.releases.sync_barrier().await?),
                 };
-                self.gateway.releases.remove_or_leave(blob, synced).await;
+                self.gateway.blobs.releases.remove_or_leave(blob, synced).await;
             }
             stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
             after = page.rows.last().map(|row| row.name.clone());
@@ -115,7 +115,8 @@ impl Objects {
         let (mut blobs, mut after) = (HashSet::new(), Some(Bytes::new()));
         loop {
             let query = ReadQuery::after(after.as_ref(), 8);
-            let page = self.gateway.ports.store.read(&Partition::manifest(manifest), &query, &self.options()).await?;
+            let page =
+                self.gateway.core.ports.store.read(&Partition::manifest(manifest), &query, &self.options()).await?;
             after = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 let (_, _, parts) = decode_manifest_row(&row.name, row.value)?;

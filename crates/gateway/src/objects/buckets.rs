@@ -57,10 +57,10 @@ impl Objects {
         }
         let acl = self.resolve_acl(&acl, &user.id, &user.id).await?.unwrap_or_default();
         self.settle_closing(name).await?;
-        let id = BucketId::new(self.gateway.issue().await?, self.gateway.actor);
+        let id = BucketId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let location = location.filter(|location| *location != self.config.region);
-        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.now()) };
-        let created = self.gateway.change_catalogue_as(|catalogue| {
+        let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.core.now()) };
+        let created = self.gateway.catalogue.change(|catalogue| {
             if let Some(found) = catalogue.s3_bucket(name) {
                 let own = found.owner == user.id;
                 return match found.state {
@@ -101,8 +101,8 @@ impl Objects {
     /// `AccessDenied` for an anonymous caller.
     pub async fn list_buckets(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
         let user = caller.require_user()?;
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let following = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
         let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
         let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);
@@ -123,7 +123,7 @@ impl Objects {
         action: &'static str,
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
-        let edit = self.gateway.change_catalogue_as::<Error>(|catalogue| {
+        let edit = self.gateway.catalogue.change::<Error>(|catalogue| {
             let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
             let before = found.ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             check(caller, before, action)?;
@@ -138,7 +138,7 @@ impl Objects {
         });
         // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
         let number = edit.await?;
-        Ok(self.gateway.await_propagation(number).await?)
+        Ok(self.gateway.members.await_propagation(number).await?)
     }
 }
 

@@ -29,10 +29,11 @@ use larder_store::{
 };
 use tokio::time::Instant;
 
-use super::section::CatalogueGuard;
+use super::catalogue_guard::CatalogueGuard;
 use super::{Error, Objects, Result};
 use crate::Gateway;
 use crate::contention::WriterTurn;
+use crate::gateway_core::internal_options;
 
 /// How long a head without versions stays, in microseconds: its stamp orders the writes that follow.
 const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
@@ -82,13 +83,13 @@ impl Objects {
     /// Begins a change of the key at `location` that references `blob`. The caller loops over [`CasLoop::next_attempt`]
     /// and [`CasAttempt::commit`] until the commit returns `true`.
     pub(super) fn cas_loop<'a>(&'a self, location: &'a ObjectLocation, blob: Option<BlobId>) -> CasLoop<'a> {
-        let deadline = Instant::now() + self.gateway.config.timeout;
+        let deadline = Instant::now() + self.gateway.core.config.timeout;
         CasLoop { objects: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
     }
 
     /// Store options of a request.
     pub(super) fn options(&self) -> CallOptions {
-        options_until(&self.gateway, Instant::now() + self.gateway.config.timeout)
+        options_until(&self.gateway, Instant::now() + self.gateway.core.config.timeout)
     }
 
     /// Reads the head of a partition.
@@ -113,14 +114,14 @@ impl Objects {
         let partition = Partition::head(bucket, key);
         for attempt in 0..ATTEMPTS_MAX {
             let options = self.options().reclaiming();
-            let writer = self.gateway.wait_for_turn(&partition, options.deadline).await?;
+            let writer = self.gateway.core.writer_queues.wait_for_turn(&partition, options.deadline).await?;
             let observed = self.read_head(&partition, &options).await?;
             let stamp = self.stamp_above(observed.stamp).await?;
             let mut head = observed.head;
             // Crash: the writer of this head may have died before it released these bytes [invariant 62].
             let releases = std::mem::take(&mut head.release);
             let row = head_row(&self.gateway, &head, bucket, key, stamp);
-            match self.gateway.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
+            match self.gateway.core.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
                 CasResult::Applied => {
                     drop(writer);
                     self.drain(releases).await;
@@ -128,15 +129,15 @@ impl Objects {
                 }
                 CasResult::Conflict(_) => drop(writer),
             }
-            self.gateway.back_off(attempt, options.deadline).await?;
+            self.gateway.core.writer_queues.back_off(attempt, options.deadline).await?;
         }
         Err(crate::Error::Overloaded { retry_after: 1 }.into())
     }
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
     async fn stamp_above(&self, expected: Option<Stamp>) -> Result<Stamp> {
-        self.gateway.clock.observe(expected.map_or(0, |stamp| stamp + 1));
-        Ok(self.gateway.issue().await?)
+        self.gateway.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+        Ok(self.gateway.issuer.issue().await?)
     }
 }
 
@@ -153,14 +154,14 @@ impl<'a> CasLoop<'a> {
     pub(super) async fn next_attempt(&mut self) -> Result<CasAttempt<'a>> {
         let Self { objects, location, .. } = *self;
         if let Some(conflicts) = self.attempts.checked_sub(1) {
-            objects.gateway.back_off(conflicts, self.deadline).await?;
+            objects.gateway.core.writer_queues.back_off(conflicts, self.deadline).await?;
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let partition = location.partition();
-        let writer = objects.gateway.wait_for_turn(&partition, self.deadline).await?;
+        let writer = objects.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
         // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
         // the guard fails.
         let guard = objects.guard_bucket(&location.name, location.id).await?;
@@ -169,7 +170,7 @@ impl<'a> CasLoop<'a> {
         let observed = objects.read_head(&partition, &options).await?;
         // Race: head before mark. A sweeper that marks after this check fences the head, and the commit conflicts.
         if let Some(blob) = self.blob
-            && objects.gateway.has_gc_mark(blob, &options).await?
+            && objects.gateway.blobs.has_gc_mark(blob, &options).await?
         {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
@@ -204,14 +205,13 @@ impl CasAttempt<'_> {
         let gateway = &objects.gateway;
         let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();
-        let swap = gateway.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
+        let swap = gateway.core.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
         match swap {
             Ok(CasResult::Applied) => {}
             Ok(CasResult::Conflict(_)) => return Ok(false),
             Err(error) if error.kind == Kind::TimedOut => {
                 // Race: the store may still apply the change; the guard stays until a read of the head decides.
-                let Ok(now) =
-                    read_head_row(gateway, &partition, &gateway.internal_options(ConsistencyLevel::Quorum)).await
+                let Ok(now) = read_head_row(gateway, &partition, &internal_options(ConsistencyLevel::Quorum)).await
                 else {
                     guard.hold_until_decided(Arc::clone(gateway), partition);
                     return Err(crate::Error::TimedOut.into());
@@ -220,7 +220,7 @@ impl CasAttempt<'_> {
                     return Err(crate::Error::TimedOut.into());
                 }
                 // The change is visible: any other error now would let the caller remove the bytes it references.
-                gateway.await_sync().await.map_err(|_| crate::Error::TimedOut)?;
+                gateway.blobs.releases.await_sync().await.map_err(|_| crate::Error::TimedOut)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -233,7 +233,7 @@ impl CasAttempt<'_> {
 }
 
 fn options_until(gateway: &Gateway, deadline: Instant) -> CallOptions {
-    let durability = if gateway.config.durable { Durability::Disk } else { Durability::Buffered };
+    let durability = if gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
     CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
 }
 
@@ -244,7 +244,7 @@ pub(super) async fn read_head_row(
 ) -> Result<Option<Row>> {
     let range = Range { from: None, to: Some(bytes::Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
-    Ok(gateway.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
+    Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
 }
 
 /// The row of a head with its derived row, the key's listing entry.
@@ -257,7 +257,7 @@ fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes:
 /// A head without versions expires after a day. Race: without it the next put, by a slower clock, would stamp below the
 /// deletion and not be listed [invariant 56].
 fn expiry(gateway: &Gateway, head: &ObjectHead) -> Option<Micros> {
-    head.current.is_none().then(|| gateway.now() + DELETED_HEAD_MICROS)
+    head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS)
 }
 
 impl Error {

@@ -81,7 +81,7 @@ impl Objects {
         let bucket = self.bucket_for_put(caller, &request.bucket, &request.key, &[]).await?;
         let mut head = self.find_upload(&bucket, &request.key, &request.upload).await?;
         let list = list_digest(&request.parts);
-        let deadline = Instant::now() + self.gateway.config.timeout;
+        let deadline = Instant::now() + self.gateway.core.config.timeout;
         loop {
             let id = head.id;
             let settled = self.settle_upload(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
@@ -109,8 +109,8 @@ impl Objects {
         let stored = self.all_parts(open.id).await?;
         let assembly = assemble(request, &stored, open.upload.checksum, &self.config)?;
         drop(stored);
-        let version = VersionId::new(self.gateway.issue().await?, self.gateway.actor);
-        let begun = UploadState::Completing { version, list, since: self.gateway.now() };
+        let version = VersionId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
+        let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
         // Crash: from here on the upload names its version, so a recovery can look for it.
         let Some(completing) = self.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::of(bucket, &request.key);
@@ -163,7 +163,7 @@ impl Objects {
 
     /// Writes the manifest of a version that no head references yet, with its owner row.
     async fn write_manifest(&self, head: &UploadHead, version: VersionId, parts: &[ManifestPart]) -> Result<()> {
-        let (store, stamp) = (&self.gateway.ports.store, self.gateway.issue().await?);
+        let (store, stamp) = (&self.gateway.core.ports.store, self.gateway.issuer.issue().await?);
         let bytes_max = store.limits().batch_max.min(BATCH_BYTES_MAX) / 2;
         let owner = ManifestOwner { bucket: head.upload.bucket, upload: head.id, key: head.upload.key.clone() };
         let owner = Row { name: Bytes::new(), value: owner.encode(), stamp, expires: None };
@@ -184,7 +184,7 @@ impl Objects {
     async fn finish_upload(&self, completing: &UploadHead, state: UploadState) -> UploadState {
         let ended = async {
             if let Some(ended) = self.cas_upload_state(completing, state.clone()).await? {
-                return self.remove_unused_parts(&ended, self.gateway.releases.proof_of_answered_write()).await;
+                return self.remove_unused_parts(&ended, self.gateway.blobs.releases.proof_of_answered_write()).await;
             }
             // A writer that replaced the version has already ended the upload.
             match self.read_upload(completing.id).await? {

@@ -62,14 +62,14 @@ impl Objects {
     /// Any error of the store while listing; removals until then stay.
     pub async fn run_lifecycle(&self) -> Result<LifecyclePass> {
         let mut pass = LifecyclePass::default();
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let buckets: Vec<Arc<Bucket>> = catalogue.s3_buckets().map(Arc::clone).collect();
         drop(catalogue);
         for bucket in buckets {
             let rules = bucket.lifecycle.as_ref().filter(|rules| rules.rules.iter().any(|rule| rule.enabled));
             let Some(rules) = rules.filter(|_| bucket.state == BucketState::Active) else { continue };
-            let scan = BucketScan { bucket: &bucket, rules, now: self.gateway.now() };
+            let scan = BucketScan { bucket: &bucket, rules, now: self.gateway.core.now() };
             self.scan_keys(&scan, &mut pass).await?;
             self.scan_uploads(&scan, &mut pass).await?;
         }
@@ -132,7 +132,7 @@ impl Objects {
     async fn page(&self, partition: &Partition, left: &mut Option<ReadQuery>) -> Result<Option<Vec<Row>>> {
         let Some(mut query) = left.take() else { return Ok(None) };
         tokio::task::yield_now().await; // Lets other requests run.
-        let page = self.gateway.ports.store.read(partition, &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(partition, &query, &self.options()).await?;
         if let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) {
             query.range.from = ReadQuery::after(Some(&last.name), query.limit).range.from;
             *left = Some(query);

@@ -8,7 +8,7 @@
 //! release  removing unreferenced bytes          sweep     garbage collection   lifecycle  expiry by rule
 //! tracked_request  metrics of one request
 //! ```
-//! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`section`]): while the guard
+//! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`catalogue_guard`]): while the guard
 //! lives, the heartbeat of this gateway advertises no newer catalogue version than the guarded one. So an acknowledged
 //! change of a bucket holds for every write that ends later.
 
@@ -16,15 +16,13 @@ pub mod access;
 mod commit;
 mod error;
 pub mod objects_config;
-mod section;
-
-pub(crate) use section::CatalogueGuards;
 
 pub mod abort;
 pub mod acl;
 mod assemble;
 pub mod attributes;
 pub mod buckets;
+mod catalogue_guard;
 pub mod complete;
 pub mod copy;
 pub mod delete;

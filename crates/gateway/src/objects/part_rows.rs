@@ -53,7 +53,7 @@ impl Objects {
     /// Parts with numbers above `after`, at most `limit`, in one read.
     pub(super) async fn read_parts(&self, upload: UploadId, after: u16, limit: usize) -> Result<(Vec<Part>, Stopped)> {
         let (partition, query) = (Partition::parts(upload), part_rows(after, limit));
-        let page = self.gateway.ports.store.read(&partition, &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
         let parts = page.rows.into_iter().map(|row| Part::decode(&row.name, row.value));
         Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
     }
@@ -77,7 +77,7 @@ impl Objects {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
         let mut changes = vec![put(Part::row_name(part.number), part.encode())];
         changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
-        Ok(self.gateway.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
+        Ok(self.gateway.core.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
     }
 
     /// Removes a part written with this stamp.
@@ -86,6 +86,6 @@ impl Objects {
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
         let (batch, options) = (Batch::of(Partition::parts(upload), changes), self.options().reclaiming());
-        Ok(self.gateway.ports.store.apply(batch, &options).await?)
+        Ok(self.gateway.core.ports.store.apply(batch, &options).await?)
     }
 }

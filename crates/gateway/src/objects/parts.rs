@@ -98,7 +98,7 @@ impl Objects {
         let checksum = Some(received.checksum.digest.clone()).filter(|_| head.upload.checksum.is_some());
         let (md5, length) = (received.md5, received.length);
         // The stamp is issued after the body: of several parts with one number the part finished last wins.
-        let stamp = match self.gateway.issue().await {
+        let stamp = match self.gateway.issuer.issue().await {
             Ok(stamp) => stamp,
             Err(error) => {
                 let error = Error::from(error);
@@ -106,7 +106,7 @@ impl Objects {
                 return Err(error);
             }
         };
-        let part = Part { number, md5, length, blob, modified: self.gateway.now(), checksum };
+        let part = Part { number, md5, length, blob, modified: self.gateway.core.now(), checksum };
         // Race: reread after the body; an upload that ended in the meantime takes no part.
         let alive = self.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
         if !matches!(alive, Ok(true)) {
@@ -140,7 +140,7 @@ impl Objects {
             return Ok(());
         }
         // The part's row referenced the blob until now.
-        self.gateway.releases.release_replaced(part.blob.into_iter().collect()).await;
+        self.gateway.blobs.releases.release_replaced(part.blob.into_iter().collect()).await;
         Err(Error::NoSuchUpload)
     }
 

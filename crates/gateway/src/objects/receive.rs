@@ -58,9 +58,9 @@ impl Objects {
     /// # Errors
     /// Any error of the store.
     pub(super) async fn object_destination(&self, location: &ObjectLocation) -> Result<BlobDestination> {
-        let stamp = self.gateway.issue().await?;
-        let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.actor).0);
-        let inline_max = self.gateway.ports.store.limits().inline_max;
+        let stamp = self.gateway.issuer.issue().await?;
+        let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.core.ports.actor).0);
+        let inline_max = self.gateway.core.ports.store.limits().inline_max;
         let partition = location.partition();
         let id = BlobId::of(&partition.key, &row, stamp);
         Ok(BlobDestination { partition, row, id, inline_max })
@@ -76,10 +76,10 @@ impl Objects {
         upload: UploadId,
         number: u16,
     ) -> Result<BlobDestination> {
-        let stamp = self.gateway.issue().await?;
+        let stamp = self.gateway.issuer.issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
         let partition = location.partition();
-        let id = BlobId::of(&partition.key, &[&row[..], &self.gateway.actor.to_be_bytes()].concat(), stamp);
+        let id = BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.to_be_bytes()].concat(), stamp);
         Ok(BlobDestination { partition, row, id, inline_max: 0 })
     }
 
@@ -102,7 +102,7 @@ impl Objects {
         let id = to.id;
         let owner = BlobOwner { partition: to.partition, row: to.row };
         // Crash: a writer dropped before `finish` leaves no blob.
-        let mut writer = self.gateway.ports.blobs.create(id, owner).await?;
+        let mut writer = self.gateway.core.ports.blobs.create(id, owner).await?;
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         writer.write(first).await?;
         while let Some(piece) = next(stream.as_mut()).await.map_err(broken)? {
@@ -111,10 +111,10 @@ impl Objects {
         }
         let length = sums.length;
         let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
-        let durability = if self.gateway.config.durable { Durability::Disk } else { Durability::Buffered };
+        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
         // Crash: the bytes are as durable as the head that will reference them.
         let lease = writer.finish(durability).await?;
-        self.gateway.metrics.count_event(Event::BlobWritten);
+        self.gateway.core.metrics.count_event(Event::BlobWritten);
         Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })
     }
 

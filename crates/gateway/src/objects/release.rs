@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use super::{Error, Objects, Result};
 use crate::Gateway;
 use crate::blobs::release::SyncProof;
+use crate::gateway_core::internal_options;
 use crate::metrics::Event;
 
 /// Most manifests removed in the background at once; beyond that a request removes its own.
@@ -100,9 +101,9 @@ impl Objects {
             return;
         }
         let (gateway, pins) = (Arc::clone(&self.gateway), self.pins.clone());
-        match self.gateway.releases.proof_of_answered_write() {
+        match self.gateway.blobs.releases.proof_of_answered_write() {
             Some(synced) => drain(gateway, pins, releases, synced).await,
-            None => self.gateway.releases.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
+            None => self.gateway.blobs.releases.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
         }
     }
 
@@ -111,7 +112,7 @@ impl Objects {
     pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
         let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
         if let Some(blob) = blob.filter(|_| !unknown) {
-            self.gateway.releases.remove_unnamed(blob).await;
+            self.gateway.blobs.releases.remove_unnamed(blob).await;
         }
     }
 }
@@ -120,7 +121,7 @@ impl Objects {
 async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: SyncProof) {
     for release in releases {
         match release {
-            Release::Blob(blob) => gateway.releases.remove_or_leave(blob, synced).await,
+            Release::Blob(blob) => gateway.blobs.releases.remove_or_leave(blob, synced).await,
             // Race: a client is reading these parts; the next writer or the sweeper removes them [invariant 63].
             Release::Parts(manifest) if pins.is_pinned(&manifest) => {}
             Release::Parts(manifest) => {
@@ -154,19 +155,20 @@ async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncPro
     loop {
         let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(1) };
         let page =
-            gateway.ports.store.read(&partition, &query, &gateway.internal_options(ConsistencyLevel::Quorum)).await?;
+            gateway.core.ports.store.read(&partition, &query, &internal_options(ConsistencyLevel::Quorum)).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(()) };
         // Crash: the owner row goes last, so the sweeper can attribute the rest.
         let parts = if row.name.is_empty() { Vec::new() } else { decode_manifest_row(&row.name, row.value)?.2 };
         for blob in parts.iter().filter_map(|part| part.blob) {
             // Crash: `synced` proves that the head without these bytes survives a power cut.
-            gateway.releases.remove(blob, synced, Event::BlobRemoved).await?;
+            gateway.blobs.releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
         gateway
+            .core
             .ports
             .store
-            .apply(Batch::of(partition.clone(), vec![gone]), &gateway.internal_options(ConsistencyLevel::Quorum))
+            .apply(Batch::of(partition.clone(), vec![gone]), &internal_options(ConsistencyLevel::Quorum))
             .await?;
     }
 }

@@ -77,7 +77,7 @@ impl Objects {
             // reference the manifest.
             self.clear_manifest(version).await?;
         } else {
-            self.remove_unused_parts(&settled, self.gateway.releases.proof_of_answered_write()).await?;
+            self.remove_unused_parts(&settled, self.gateway.blobs.releases.proof_of_answered_write()).await?;
         }
         Ok(Some(settled))
     }
@@ -91,16 +91,16 @@ impl Objects {
             return Ok(Some(current));
         }
         let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
-        let page = self.gateway.ports.store.read(&Partition::head(bucket, key), &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(&Partition::head(bucket, key), &query, &self.options()).await?;
         let row = page.rows.into_iter().next();
         row.map(|row| Version::decode(row.value).map_err(Error::from)).transpose()
     }
 
     /// Removes the rows of a manifest that no version references. Its blobs stay: they belong to the upload.
     pub(super) async fn clear_manifest(&self, version: VersionId) -> Result<()> {
-        let gone = Change::Clear { stamp: self.gateway.issue().await? };
+        let gone = Change::Clear { stamp: self.gateway.issuer.issue().await? };
         let batch = Batch::of(Partition::manifest(version), vec![gone]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
+        Ok(self.gateway.core.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 
     /// Marks the upload of `version` done before the version leaves its key.
@@ -117,11 +117,11 @@ impl Objects {
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
     pub(super) fn is_abandoned(&self, version: VersionId, since: Micros) -> bool {
-        if self.config.alone && version.actor() != self.gateway.actor {
+        if self.config.alone && version.actor() != self.gateway.core.ports.actor {
             return true;
         }
         let max = u64::try_from(self.config.completing_max.as_micros()).unwrap_or(u64::MAX);
-        self.gateway.now() > since.saturating_add(max)
+        self.gateway.core.now() > since.saturating_add(max)
     }
 }
 

@@ -58,7 +58,7 @@ impl Objects {
         let parts = self.sweep_parts(&mut report).await;
         let manifests = self.sweep_manifests(&mut report).await;
         // One listing serves the blobs of both sides.
-        let blobs = self.gateway.sweep_blobs_of(&[&*self.gateway, self]).await;
+        let blobs = self.gateway.blobs.sweep(&[&self.gateway.kv, self]).await;
         closing.and(uploads).and(parts).and(manifests)?;
         let BlobSweep { removed, failed } = blobs?;
         Ok(SweepReport { blobs: removed, failed: report.failed + failed, ..report })
@@ -67,7 +67,7 @@ impl Objects {
     /// A page of the partitions of a table, and the start of the next page.
     async fn partitions(&self, table: Table, after: Option<bytes::Bytes>) -> Result<PartitionPage> {
         tokio::task::yield_now().await; // Lets other requests run.
-        let store = &self.gateway.ports.store;
+        let store = &self.gateway.core.ports.store;
         Ok(store.partitions(table, after, PAGE_PARTITIONS, &self.options()).await?)
     }
 }

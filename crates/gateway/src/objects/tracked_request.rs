@@ -25,26 +25,26 @@ impl Objects {
     /// Counts a request of this operation as begun.
     pub fn track(&self, operation: &'static str) -> TrackedRequest {
         let gateway = Arc::clone(&self.gateway);
-        gateway.metrics.count_s3_begun(operation);
-        TrackedRequest { operation, begun: gateway.monotonic(), gateway }
+        gateway.core.metrics.count_s3_begun(operation);
+        TrackedRequest { operation, begun: gateway.core.monotonic(), gateway }
     }
 }
 
 impl TrackedRequest {
     /// Records the outcome and the latency when the answer begins. Call it once.
     pub fn record_answer(&self, outcome: RequestOutcome) {
-        let took = self.gateway.monotonic().saturating_sub(self.begun);
-        self.gateway.metrics.count_s3_answered(self.operation, took, outcome);
+        let took = self.gateway.core.monotonic().saturating_sub(self.begun);
+        self.gateway.core.metrics.count_s3_answered(self.operation, took, outcome);
     }
 
     /// Adds the body bytes received and sent.
     pub fn add_transferred_bytes(&self, received: u64, sent: u64) {
-        self.gateway.metrics.count_s3_bytes(self.operation, received, sent);
+        self.gateway.core.metrics.count_s3_bytes(self.operation, received, sent);
     }
 }
 
 impl Drop for TrackedRequest {
     fn drop(&mut self) {
-        self.gateway.metrics.count_s3_ended(self.operation);
+        self.gateway.core.metrics.count_s3_ended(self.operation);
     }
 }

@@ -45,7 +45,7 @@ impl UploadHead {
 impl Objects {
     /// An upload in any state; `None` when it never existed or ended more than a day ago.
     pub(super) async fn read_upload(&self, id: UploadId) -> Result<Option<UploadHead>> {
-        let (store, options) = (&self.gateway.ports.store, self.options());
+        let (store, options) = (&self.gateway.core.ports.store, self.options());
         let page = store.read(&Partition::upload(id), &ReadQuery::all(1), &options).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(None) };
         Ok(Some(UploadHead { id, upload: Upload::decode(row.value)?, stamp: row.stamp }))
@@ -77,8 +77,8 @@ impl Objects {
         state: UploadState,
     ) -> Result<Option<UploadHead>> {
         // Two above the stamp read: the engine uses the one between.
-        self.gateway.clock.observe(observed.stamp + 1);
-        let stamp = self.gateway.issue().await?;
+        self.gateway.issuer.clock.observe(observed.stamp + 1);
+        let stamp = self.gateway.issuer.issue().await?;
         let upload = Upload { state, ..observed.upload.clone() };
         self.write_upload(Some(observed.stamp), UploadHead { id: observed.id, upload, stamp }).await
     }
@@ -86,16 +86,18 @@ impl Objects {
     /// Writes the head of an upload if the current head has the stamp `expected`. Ending or taking back an upload frees
     /// space in the end, so it works on a full disk.
     pub(super) async fn write_upload(&self, expected: Option<Stamp>, next: UploadHead) -> Result<Option<UploadHead>> {
-        let head = next.encode(self.gateway.now());
+        let head = next.encode(self.gateway.core.now());
         let grows = expected.is_none() || matches!(next.upload.state, UploadState::Completing { .. });
         let options = if grows { self.options() } else { self.options().reclaiming() };
         let partition = Partition::upload(next.id);
-        match self.gateway.ports.store.apply_if(&partition, expected, head, Vec::new(), &options).await {
+        match self.gateway.core.ports.store.apply_if(&partition, expected, head, Vec::new(), &options).await {
             Ok(CasResult::Applied) => Ok(Some(next)),
             Ok(CasResult::Conflict(_)) => Ok(None),
             // Race: after a lost answer the head itself says whether it has this write.
             Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await? {
-                Some(found) if found == next => Ok(self.gateway.await_sync().await.map(|()| Some(next))?),
+                Some(found) if found == next => {
+                    Ok(self.gateway.blobs.releases.await_sync().await.map(|()| Some(next))?)
+                }
                 _ => Err(error.into()),
             },
             Err(error) => Err(error.into()),

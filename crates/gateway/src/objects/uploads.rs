@@ -58,14 +58,14 @@ impl Objects {
         let acl = self.acl_for(caller, &found, &key, (&metadata.acl, &owner)).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload.
         let guard = self.guard_bucket(&bucket, found.id).await?;
-        let stamp = self.gateway.issue().await?;
-        let id = UploadId::new(stamp, self.gateway.actor);
+        let stamp = self.gateway.issuer.issue().await?;
+        let id = UploadId::new(stamp, self.gateway.core.ports.actor);
         let upload = Upload {
             bucket: found.id,
             key,
             initiator: owner.clone(),
             owner,
-            initiated: self.gateway.now().min(stamp),
+            initiated: self.gateway.core.now().min(stamp),
             headers: metadata.headers,
             meta: metadata.meta,
             tags: metadata.tags,
@@ -125,7 +125,7 @@ impl Objects {
             let range = Range { from: Some(from), to: to.clone() };
             let limit = max.saturating_add(1).min(LISTING_PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let rows = self.gateway.ports.store.read(&partition, &query, &self.options()).await?;
+            let rows = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
             let Some(last) = rows.rows.last().map(|row| row.name.clone()) else { break };
             // Start of the next rows that matter.
             let mut skip: Option<Bytes> = None;

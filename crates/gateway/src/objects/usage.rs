@@ -18,6 +18,7 @@ use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Sto
 use serde::{Deserialize, Serialize};
 
 use super::{Objects, Result};
+use crate::gateway_core::internal_options;
 
 pub use log::UsageLog;
 
@@ -113,7 +114,7 @@ impl UsageRowKey {
 impl Objects {
     /// Counts one request of a user.
     pub fn count_usage(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
-        self.usage.count(key_id, self.gateway.now() / HOUR, operation, counts);
+        self.usage.count(key_id, self.gateway.core.now() / HOUR, operation, counts);
     }
 
     /// Writes the counts that changed since the last flush.
@@ -122,7 +123,7 @@ impl Objects {
     /// Any error of the store; no count is lost.
     pub async fn flush_usage(&self) -> Result<()> {
         let _one = self.usage.flushing.lock().await;
-        let stamp = self.gateway.issue().await?;
+        let stamp = self.gateway.issuer.issue().await?;
         for (key_id, unwritten) in self.usage.unwritten() {
             for lines in unwritten.chunks(ROWS_MAX) {
                 let rows = lines.iter().map(|(hour, operation, counts)| {
@@ -130,11 +131,11 @@ impl Objects {
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
                 let batch = Batch::of(Partition::usage(&key_id), rows.collect());
-                self.gateway.ports.store.apply(batch, &self.gateway.internal_options(ConsistencyLevel::Quorum)).await?;
+                self.gateway.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?;
                 self.usage.mark_written(&key_id, lines);
             }
         }
-        self.usage.forget_before((self.gateway.now() / HOUR).saturating_sub(1));
+        self.usage.forget_before((self.gateway.core.now() / HOUR).saturating_sub(1));
         Ok(())
     }
 
@@ -163,8 +164,8 @@ impl Objects {
     /// # Errors
     /// Any error of the store.
     pub async fn storage_of(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let mut all = BTreeMap::new();
         for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
             all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
@@ -179,8 +180,8 @@ impl Objects {
             loop {
                 let query = ReadQuery::after(last.as_ref(), LISTING_PAGE_ROWS);
                 let (partition, options) =
-                    (Partition::entries(bucket.id, shard), self.gateway.internal_options(ConsistencyLevel::Quorum));
-                let page = self.gateway.ports.store.read(&partition, &query, &options).await?;
+                    (Partition::entries(bucket.id, shard), internal_options(ConsistencyLevel::Quorum));
+                let page = self.gateway.core.ports.store.read(&partition, &query, &options).await?;
                 last = page.rows.last().map(|row| row.name.clone());
                 for row in page.rows {
                     if let Some(object) = ListingEntry::decode(row.value)?.object {
@@ -205,8 +206,8 @@ impl Objects {
         while let Some(begin) = next.take().filter(|begin| Some(begin) < end.as_ref()) {
             let range = Range { from: Some(begin), to: end.clone() };
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
-            let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
-            let page = self.gateway.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
+            let options = internal_options(ConsistencyLevel::Quorum);
+            let page = self.gateway.core.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| [&last.name[..], &[0]].concat().into());
             for row in page.rows {
@@ -217,8 +218,8 @@ impl Objects {
     }
 
     fn usage_row_key(&self, hour: u64, operation: &str) -> UsageRowKey {
-        let node = self.gateway.config.node.clone();
-        UsageRowKey { hour, node, actor: self.gateway.actor, operation: operation.to_owned() }
+        let node = self.gateway.core.config.node.clone();
+        UsageRowKey { hour, node, actor: self.gateway.core.ports.actor, operation: operation.to_owned() }
     }
 }
 

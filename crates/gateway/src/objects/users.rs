@@ -22,6 +22,7 @@ pub use cache::UserCache;
 use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Objects, Result};
+use crate::gateway_core::internal_options;
 
 const ATTEMPTS_MAX: usize = 50;
 const PAGE_ROWS: usize = 1000;
@@ -85,7 +86,7 @@ impl Objects {
     /// # Errors
     /// `UnknownKey`.
     pub async fn user_of_key(&self, key_id: &str) -> Result<Arc<User>> {
-        let miss = match self.users.keys.get(key_id, self.gateway.monotonic()) {
+        let miss = match self.users.keys.get(key_id, self.gateway.core.monotonic()) {
             Ok(user) => return Ok(user),
             Err(miss) => miss,
         };
@@ -122,8 +123,8 @@ impl Objects {
             let range = Range { from: Some(from), to: Some(Bytes::from_static(&[USER + 1])) };
             let limit = (max - users.len()).min(PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
-            let page = self.gateway.ports.store.read(&Partition::users(), &query, &options).await?;
+            let options = internal_options(ConsistencyLevel::Quorum);
+            let page = self.gateway.core.ports.store.read(&Partition::users(), &query, &options).await?;
             for row in &page.rows {
                 users.push(Arc::new(user_of(&row.value)?));
             }
@@ -167,8 +168,8 @@ impl Objects {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             let user = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
-            self.gateway.refresh_catalogue().await?;
-            let catalogue = self.gateway.fresh_catalogue().await?;
+            self.gateway.catalogue.refresh().await?;
+            let catalogue = self.gateway.catalogue.fresh().await?;
             if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);
             }
@@ -225,7 +226,7 @@ impl Objects {
 
     /// The display name of a canonical id: the user's, or the id itself.
     pub async fn display_name(&self, id: &str) -> String {
-        let miss = match self.users.names.get(id, self.gateway.monotonic()) {
+        let miss = match self.users.names.get(id, self.gateway.core.monotonic()) {
             Ok(name) => return name,
             Err(miss) => miss,
         };
@@ -253,7 +254,7 @@ impl Objects {
             display_name: display_name_of(email).to_owned(),
             enabled: true,
             admin,
-            created: self.gateway.now(),
+            created: self.gateway.core.now(),
         }
     }
 
@@ -278,7 +279,7 @@ impl Objects {
 
     fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        (self.gateway.ports.random)(&mut bytes);
+        (self.gateway.core.ports.random)(&mut bytes);
         bytes
     }
 }

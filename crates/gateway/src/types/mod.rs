@@ -35,16 +35,30 @@
 //! number than the copy's is ignored.
 
 mod catalogue;
-mod change;
+mod catalogue_change;
+mod catalogue_copy;
 mod copies;
+mod guards;
+mod lifecycle;
 mod props;
-mod refresh;
 mod shared_map;
+
+use std::sync::Arc;
 
 use larder_model::props::display::PropList;
 
+use crate::gateway_core::GatewayCore;
+use crate::members::Members;
+
 pub(crate) use catalogue::{Catalogue, CatalogueEdit};
-pub(crate) use refresh::LastCheck;
+pub use catalogue_copy::CatalogueCopy;
+
+/// Bucket types and bucket properties: their changes, and what clients see of them.
+pub struct Types {
+    pub(crate) core: Arc<GatewayCore>,
+    pub(crate) catalogue: Arc<CatalogueCopy>,
+    pub(crate) members: Arc<Members>,
+}
 
 /// Why a type's status or activation was refused. Refused properties are [`larder_model::props::PropsError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

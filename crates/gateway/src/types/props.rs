@@ -1,7 +1,5 @@
 //! Properties of types and buckets, as clients read and set them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::props::display::{self, PropList};
@@ -9,21 +7,21 @@ use larder_model::props::{Overrides, TypeRecord, validate};
 use larder_model::rows::CatalogueKey;
 use serde_json::{Map, Value};
 
-use super::{Catalogue, CatalogueEdit};
+use super::{Catalogue, CatalogueEdit, Types};
 use crate::metrics::KvOp;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
-impl Gateway {
+impl Types {
     /// Properties of an active type.
     ///
     /// # Errors
     /// [`Error::UnknownType`] when it does not exist or is not active.
-    pub async fn type_props(&self, name: &Bytes) -> Result<PropList> {
+    pub async fn props(&self, name: &Bytes) -> Result<PropList> {
         let work = async {
-            let catalogue = self.catalogue_for(name).await?;
+            let catalogue = self.catalogue.for_type(name).await?;
             Ok(display::type_props(record(&catalogue, name)?))
         };
-        self.measure(KvOp::Props, work).await
+        self.core.measure(KvOp::Props, work).await
     }
 
     /// Effective properties of a bucket.
@@ -32,12 +30,12 @@ impl Gateway {
     /// [`Error::UnknownType`].
     pub async fn bucket_props(&self, bucket: &BucketAddress) -> Result<PropList> {
         let work = async {
-            let catalogue = self.catalogue_for(&bucket.bucket_type).await?;
+            let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
             let record = record(&catalogue, &bucket.bucket_type)?;
             let name = String::from_utf8_lossy(&bucket.bucket);
             Ok(display::bucket_props(&name, record, &catalogue.own(bucket)))
         };
-        self.measure(KvOp::Props, work).await
+        self.core.measure(KvOp::Props, work).await
     }
 
     /// Sets own properties of a bucket; others keep their value. After the answer, every running node serves with them.
@@ -46,17 +44,16 @@ impl Gateway {
     /// [`Error::UnknownType`], or [`Error::Refused`] with each reason.
     pub async fn set_bucket_props(&self, bucket: &BucketAddress, props: &Map<String, Value>) -> Result<()> {
         let work = async {
-            self.catalogue_for(&bucket.bucket_type).await?;
+            self.catalogue.for_type(&bucket.bucket_type).await?;
             let edit = |catalogue: &Catalogue| {
                 let record = record(catalogue, &bucket.bucket_type)?;
                 let merged = validate::update_bucket(record, &catalogue.own(bucket), props)
                     .map_err(larder_model::props::PropsError::from)?;
                 Ok(own_row(bucket, &merged))
             };
-            let number = self.change_catalogue(edit).await?;
-            self.await_propagation(number).await
+            self.change(edit).await
         };
-        self.measure(KvOp::Props, work).await
+        self.core.measure(KvOp::Props, work).await
     }
 
     /// Removes a bucket's own properties: its type's take effect again.
@@ -65,30 +62,15 @@ impl Gateway {
     /// [`Error::UnknownType`].
     pub async fn reset_bucket_props(&self, bucket: &BucketAddress) -> Result<()> {
         let work = async {
-            self.catalogue_for(&bucket.bucket_type).await?;
+            self.catalogue.for_type(&bucket.bucket_type).await?;
             let edit = |catalogue: &Catalogue| {
                 record(catalogue, &bucket.bucket_type)?;
                 let has_own = !catalogue.own(bucket).is_empty();
                 Ok(if has_own { own_row(bucket, &Overrides::EMPTY) } else { CatalogueEdit::Nothing })
             };
-            let number = self.change_catalogue(edit).await?;
-            self.await_propagation(number).await
+            self.change(edit).await
         };
-        self.measure(KvOp::Props, work).await
-    }
-
-    /// A fresh catalogue in which the type is active; an unknown type causes one refresh.
-    ///
-    /// # Errors
-    /// [`Error::UnknownType`].
-    pub(crate) async fn catalogue_for(&self, bucket_type: &Bytes) -> Result<Arc<Catalogue>> {
-        let catalogue = self.fresh_catalogue().await?;
-        if catalogue.active(bucket_type).is_some() {
-            return Ok(catalogue);
-        }
-        self.refresh_catalogue().await?;
-        let catalogue = self.catalogue.load_full();
-        if catalogue.active(bucket_type).is_some() { Ok(catalogue) } else { Err(unknown(bucket_type)) }
+        self.core.measure(KvOp::Props, work).await
     }
 }
 

@@ -12,8 +12,9 @@ use parking_lot::RwLock;
 
 use super::Listing;
 use super::keys::ExistenceCheck;
+use crate::kv::Kv;
 use crate::metrics::KvOp;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Most bytes of remembered bucket names; above it all are forgotten.
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -56,7 +57,7 @@ impl KnownBuckets {
     }
 }
 
-impl Gateway {
+impl Kv {
     /// A page of the buckets of a type that hold a key, in order.
     ///
     /// # Errors
@@ -68,13 +69,14 @@ impl Gateway {
         timeout: Option<Duration>,
     ) -> Result<Listing> {
         let work = async {
-            self.catalogue_for(bucket_type).await?;
+            self.catalogue.for_type(bucket_type).await?;
             let options = self.listing_options(timeout);
             let query = ReadQuery::after(after.as_ref(), LISTING_PAGE_ROWS);
             let page = self
+                .core
                 .ports
                 .store
-                .read(&Partition::buckets(bucket_type, self.copies_of_type(bucket_type)), &query, &options)
+                .read(&Partition::buckets(bucket_type, self.catalogue.copies_of_type(bucket_type)), &query, &options)
                 .await?;
             let last = page.rows.last().map(|row| row.name.clone());
             let mut names = Vec::with_capacity(page.rows.len());
@@ -85,19 +87,19 @@ impl Gateway {
             }
             Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
         };
-        self.measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
+        self.core.measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
     }
 
     async fn has_key(&self, bucket_type: &Bytes, row: &Row, options: &CallOptions) -> Result<bool> {
         let epochs = BucketRow::decode(row.value.clone()).map_err(|error| Error::Damaged(error.to_string()))?;
         let bucket = BucketAddress { bucket_type: bucket_type.clone(), bucket: row.name.clone() };
-        let props = self.catalogue.load().effective(&bucket);
+        let props = self.catalogue.current().effective(&bucket);
         if let Some(checked) = props.and_then(|props| ExistenceCheck::of(&props)) {
             return self.has_object(&bucket, checked, options).await;
         }
         for (epoch, shard) in epochs.shards() {
-            let partition = Partition::keys(&bucket, epoch, shard, self.copies(&bucket));
-            if !self.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
+            let partition = Partition::keys(&bucket, epoch, shard, self.catalogue.copies(&bucket));
+            if !self.core.ports.store.read(&partition, &ReadQuery::all(1), options).await?.rows.is_empty() {
                 return Ok(true);
             }
         }

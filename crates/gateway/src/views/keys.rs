@@ -13,8 +13,10 @@ use larder_store::{CallOptions, ConsistencyLevel, Partition, Range, ReadQuery, S
 use tokio::time::Instant;
 
 use super::Listing;
+use crate::gateway_core::internal_options;
+use crate::kv::Kv;
 use crate::metrics::KvOp;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Most entries of one key that a delete removes: one per slot, and siblings bound the slots.
 const ROWS_OF_KEY_MAX: usize = 1000;
@@ -41,7 +43,7 @@ struct ShardCursor {
     next: Option<Bytes>,
 }
 
-impl Gateway {
+impl Kv {
     /// A page of the keys of a bucket, in order: each key once, deleted keys not at all.
     ///
     /// # Errors
@@ -53,7 +55,7 @@ impl Gateway {
         timeout: Option<Duration>,
     ) -> Result<Listing> {
         let work = async {
-            let catalogue = self.catalogue_for(&bucket.bucket_type).await?;
+            let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
             let options = self.listing_options(timeout);
             let mut listing = self.merge_shards(bucket, after.clone(), &options).await?;
             if let Some(checked) = catalogue.effective(bucket).and_then(|props| ExistenceCheck::of(&props)) {
@@ -61,7 +63,7 @@ impl Gateway {
             }
             Ok(listing)
         };
-        self.measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
+        self.core.measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
     }
 
     pub(super) async fn merge_shards(
@@ -72,7 +74,7 @@ impl Gateway {
     ) -> Result<Listing> {
         let epochs = BucketRow::default();
         let start = after.map(|after| first_name_after(&after));
-        let copies = self.copies(bucket);
+        let copies = self.catalogue.copies(bucket);
         let mut shards = Vec::new();
         for (epoch, shard) in epochs.shards() {
             let partition = Partition::keys(bucket, epoch, shard, copies);
@@ -102,7 +104,7 @@ impl Gateway {
             let Some(from) = shard.next.take() else { return Ok(()) };
             let range = Range { from: Some(from), to: None };
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: larder_store::ReadOrder::Forward };
-            let page = self.ports.store.read(&shard.partition, &query, options).await?;
+            let page = self.core.ports.store.read(&shard.partition, &query, options).await?;
             for row in &page.rows {
                 let key = key_of_view_row(&row.name).map_err(|error| damaged(&error))?;
                 if shard.keys.back() != Some(&key) {
@@ -119,7 +121,7 @@ impl Gateway {
     /// The shard of the `$key` view that holds an object's entries.
     pub(crate) fn key_view(&self, address: &Address) -> Partition {
         let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-        Partition::keys(&address.bucket, epoch, shard, self.copies(&address.bucket))
+        Partition::keys(&address.bucket, epoch, shard, self.catalogue.copies(&address.bucket))
     }
 
     /// Filters `names` for keys with a live value.
@@ -133,7 +135,7 @@ impl Gateway {
         let mut existing = Vec::with_capacity(names.len());
         for key in names {
             let address = Address { bucket: bucket.clone(), key };
-            let partition = Partition::object(&address, checked.consistent, self.copies(bucket));
+            let partition = Partition::object(&address, checked.consistent, self.catalogue.copies(bucket));
             let rows = self.read_rows(&partition, options).await?;
             let versions = KeyVersions::of(rows, ConflictPolicy::Newest).map_err(|error| damaged(&error))?;
             if !versions.siblings.is_empty() {
@@ -163,7 +165,7 @@ impl Gateway {
         write: &KeyWrite,
         options: &CallOptions,
     ) -> Vec<Change> {
-        let found = self.find_stale_entries(address, write, &self.impatient_options(options)).await;
+        let found = self.find_stale_entries(address, write, &self.core.impatient_options(options)).await;
         found
             .inspect_err(|error| tracing::debug!(%error, "read of stale listing entries failed: they stay"))
             .unwrap_or_default()
@@ -178,7 +180,7 @@ impl Gateway {
         let named: Vec<_> = write.key_view_changes(&address.key).into_iter().filter_map(removed_name).collect();
         let cleared =
             write.superseded.iter().filter(|gone| gone.name == SHARED_SLOT.row_name()).map(|gone| gone.clock).max();
-        let now = self.now();
+        let now = self.core.now();
         // An entry may precede its row. The row exists or never comes if a write cleared all older rows, or a day has passed.
         let is_settled = |entry: &Row| {
             let cleared = cleared.is_some_and(|clock| entry.stamp < clock);
@@ -191,7 +193,9 @@ impl Gateway {
         }
         // Entries are read before rows: a row that arrives in between is found, and keeps its entry.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
-        let rows = self.read_rows(&Partition::object(address, false, self.copies(&address.bucket)), &options).await?;
+        let rows = self
+            .read_rows(&Partition::object(address, false, self.catalogue.copies(&address.bucket)), &options)
+            .await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
         let stale = entries.into_iter().filter(|entry| !stands(entry));
         Ok(stale.map(|entry| Change::Remove { name: entry.name, stamp: entry.stamp }).collect())
@@ -199,13 +203,13 @@ impl Gateway {
 
     async fn entries(&self, address: &Address, options: &CallOptions) -> Result<Vec<Row>> {
         let query = ReadQuery::prefix(view_row_prefix(&address.key), ROWS_OF_KEY_MAX);
-        Ok(self.ports.store.read(&self.key_view(address), &query, options).await?.rows)
+        Ok(self.core.ports.store.read(&self.key_view(address), &query, options).await?.rows)
     }
 
     /// Options of a listing's reads.
     pub(crate) fn listing_options(&self, timeout: Option<Duration>) -> CallOptions {
-        let deadline = Instant::now() + timeout.unwrap_or(self.config.timeout);
-        CallOptions { deadline, ..self.internal_options(ConsistencyLevel::Quorum) }
+        let deadline = Instant::now() + timeout.unwrap_or(self.core.config.timeout);
+        CallOptions { deadline, ..internal_options(ConsistencyLevel::Quorum) }
     }
 }
 

@@ -52,8 +52,8 @@ async fn add_types(cloud: &S3Cluster) {
     for (name, props) in types {
         let (name, props) =
             (Bytes::from_static(name.as_bytes()), serde_json::from_str::<serde_json::Value>(props).unwrap());
-        gateway(cloud, 0).create_type(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway(cloud, 0).activate_type(&name).await.is_err() {
+        gateway(cloud, 0).types.create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway(cloud, 0).types.activate(&name).await.is_err() {
             cloud.advance(100).await;
         }
     }
@@ -75,7 +75,7 @@ async fn put(gateway: Arc<Gateway>, kind: &'static str, text: String, context: O
         return_body: false,
         timeout: None,
     };
-    gateway.put(request).await.map(|_| ())
+    gateway.kv.put(request).await.map(|_| ())
 }
 
 /// Spawns a put; whether it was acknowledged.
@@ -86,7 +86,7 @@ fn spawn(cloud: &S3Cluster, at: usize, kind: &'static str, text: &str, context: 
 
 async fn read(cloud: &S3Cluster, at: usize, kind: &'static str) -> Result<ShownBodies, String> {
     let request = get_of(kind, "k");
-    let found = gateway(cloud, at).get(request).await.map_err(|error| format!("a read: {error}"))?;
+    let found = gateway(cloud, at).kv.get(request).await.map_err(|error| format!("a read: {error}"))?;
     let mut texts = Vec::new();
     for mut body in found.bodies {
         let mut bytes = Vec::new();
@@ -113,7 +113,7 @@ async fn shows(cloud: &S3Cluster, kind: &'static str, wanted: &[&str]) -> Schedu
 }
 
 async fn sweep(cloud: &S3Cluster, at: usize) -> Result<u64, String> {
-    let swept = gateway(cloud, at).sweep_blobs().await.map_err(|error| error.to_string())?;
+    let swept = gateway(cloud, at).kv.sweep_blobs().await.map_err(|error| error.to_string())?;
     if swept.failed == 0 { Ok(swept.removed) } else { Err(format!("{swept:?}")) }
 }
 
@@ -204,11 +204,11 @@ fn a_sweeper_that_finds_a_blob_named_does_not_remove_the_mark_of_another() {
         cloud.leap(2).await;
         let removes = cloud.stop(1, StoreStep::BeforeBlobRemoved);
         let first = gateway(&cloud, 1);
-        let first = tokio::task::spawn_local(async move { first.sweep_blobs().await.is_ok() });
+        let first = tokio::task::spawn_local(async move { first.kv.sweep_blobs().await.is_ok() });
         let go_on_removing = removes.reached().await;
         let misses = cloud.stop(2, StoreStep::AfterRead(Table::Objects));
         let second = gateway(&cloud, 2);
-        let second = tokio::task::spawn_local(async move { second.sweep_blobs().await });
+        let second = tokio::task::spawn_local(async move { second.kv.sweep_blobs().await });
         let go_on_sweeping = misses.reached().await;
         let looks = cloud.stop(0, StoreStep::BeforeRead(Table::GcMarks));
         let _ = go_on_writing.send(());
@@ -271,7 +271,7 @@ async fn walk(seed: u64) -> ScheduleResult {
             6..=7 => {
                 let gateway = gateway(&cloud, dice.below(3));
                 sweeps.push(tokio::task::spawn_local(async move {
-                    let _ = gateway.sweep_blobs().await;
+                    let _ = gateway.kv.sweep_blobs().await;
                 }));
             }
             8 => cloud.advance(dice.below(1_000) as u64).await,

@@ -43,8 +43,8 @@ impl ReplicaCluster {
     async fn add_type(&self, name: &'static str, props: &str) {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let name = Bytes::from_static(name.as_bytes());
-        self.gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
-        self.gateway.activate_type(&name).await.unwrap();
+        self.gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
+        self.gateway.types.activate(&name).await.unwrap();
     }
 
     async fn put(&self, kind: &'static str, text: &str, quorums: Quorums) -> Result<Option<FetchedObject>, Error> {
@@ -59,16 +59,16 @@ impl ReplicaCluster {
             return_body: true,
             timeout: None,
         };
-        Ok(self.gateway.put(request).await?.found)
+        Ok(self.gateway.kv.put(request).await?.found)
     }
 
     async fn get(&self, kind: &'static str, quorums: Quorums) -> Result<Vec<String>, Error> {
         let request = KvGet { address: address(kind, "k"), quorums, bodies: false, timeout: None };
-        Ok(texts(&self.gateway.get(request).await?))
+        Ok(texts(&self.gateway.kv.get(request).await?))
     }
 
     async fn delete(&self, kind: &'static str) -> Result<bool, Error> {
-        Ok(matches!(self.gateway.delete(delete_of(kind, "k", None)).await?, KvDeleteOutcome::Done))
+        Ok(matches!(self.gateway.kv.delete(delete_of(kind, "k", None)).await?, KvDeleteOutcome::Done))
     }
 
     fn stat(&self, name: &str) -> u64 {
@@ -211,7 +211,7 @@ fn a_not_found_read_asks_all_live_replicas() {
         cluster.replicas.kill(2);
         cluster.replicas.revive(0);
         let missing = KvGet { address: address("sib", "none"), quorums: sure, bodies: false, timeout: None };
-        expect(cluster.gateway.get(missing).await.map(|found| texts(&found)), &[])
+        expect(cluster.gateway.kv.get(missing).await.map(|found| texts(&found)), &[])
     });
 }
 
@@ -224,7 +224,7 @@ fn a_changed_n_val_loses_no_data() {
         for n_val in [1, 2, 7] {
             let props = serde_json::json!({ "n_val": n_val });
             let name = Bytes::from_static(b"sib");
-            cluster.gateway.update_type(&name, props.as_object().unwrap()).await.map_err(|error| error.to_string())?;
+            cluster.gateway.types.update(&name, props.as_object().unwrap()).await.map_err(|error| error.to_string())?;
             expect(cluster.get("sib", Quorums::default()).await, &["a"])?;
             expect(cluster.get("sib", one()).await, &["a"])?;
         }
@@ -238,15 +238,15 @@ fn a_new_type_has_no_more_copies_than_there_are_nodes() {
         let cluster = ReplicaCluster::new(1).await;
         let many = serde_json::json!({ "n_val": 4 });
         let name = Bytes::from_static(b"many");
-        let refused = cluster.gateway.create_type(&name, many.as_object().unwrap()).await.unwrap_err();
+        let refused = cluster.gateway.types.create(&name, many.as_object().unwrap()).await.unwrap_err();
         assert_eq!(refused.to_string(), "n_val cannot be greater than the number of nodes that hold data, which is 3");
         cluster.add_type("few", r#"{"n_val":2}"#).await;
         let shown = async |name| {
-            let status = cluster.gateway.type_status(&Bytes::from_static(name)).await.unwrap();
+            let status = cluster.gateway.types.status(&Bytes::from_static(name)).await.unwrap();
             status.props.iter().find(|(name, _)| *name == "copies").map(|(_, copies)| copies.console())
         };
         assert_eq!((shown(b"few").await, shown(b"default").await), (None, None));
-        cluster.gateway.update_type(&Bytes::from_static(b"few"), many.as_object().unwrap()).await.unwrap();
+        cluster.gateway.types.update(&Bytes::from_static(b"few"), many.as_object().unwrap()).await.unwrap();
         assert_eq!(shown(b"few").await.as_deref(), Some("2"));
     });
 }

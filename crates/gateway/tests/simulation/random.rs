@@ -110,13 +110,13 @@ async fn schedule(mut world: SimWorld, mut dice: ScheduleRng) -> Result<(), Stri
             world.nodes[victim].faulty.set_faults(faults);
         }
         if dice.below(20) == 0 {
-            let _ = world.nodes[0].gateway.sweep_blobs().await;
+            let _ = world.nodes[0].gateway.kv.sweep_blobs().await;
         }
         step(&world, &mut dice, &mut records, &mut seen, kind, at).await;
     }
     world.set_faults(StoreFaults::none());
     world.advance(400_000).await;
-    world.nodes[0].gateway.sweep_blobs().await.map_err(|error| error.to_string())?;
+    world.nodes[0].gateway.kv.sweep_blobs().await.map_err(|error| error.to_string())?;
     check_listing(&world, kind).await?;
     for (key, record) in &records {
         check(&world, kind, key, record).await.map_err(|wrong| format!("{kind}/{key}: {wrong}"))?;

@@ -179,8 +179,8 @@ impl SimWorld {
         let name = Bytes::from_static(name.as_bytes());
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let gateway = &self.nodes[0].gateway;
-        gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.activate_type(&name).await.is_err() {
+        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types.activate(&name).await.is_err() {
             self.advance(100).await;
         }
     }
@@ -188,7 +188,7 @@ impl SimWorld {
     /// Sets properties of the bucket all keys are in.
     pub(crate) async fn set_props(&self, at: usize, kind: &'static str, props: &str) -> Result<(), Error> {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
-        self.nodes[at].gateway.set_bucket_props(&bucket(kind), props.as_object().unwrap()).await
+        self.nodes[at].gateway.types.set_bucket_props(&bucket(kind), props.as_object().unwrap()).await
     }
 
     pub(crate) async fn put(
@@ -236,18 +236,18 @@ impl SimWorld {
             return_body,
             timeout: None,
         };
-        Ok(self.nodes[at].gateway.put(request).await?.found)
+        Ok(self.nodes[at].gateway.kv.put(request).await?.found)
     }
 
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<ShownObject, Error> {
-        shown(self.nodes[at].gateway.get(get_of(kind, key)).await?).await
+        shown(self.nodes[at].gateway.kv.get(get_of(kind, key)).await?).await
     }
 
     /// The listed keys and buckets.
     pub(crate) async fn list(&self, at: usize, kind: &'static str) -> Result<(Vec<Bytes>, Vec<Bytes>), Error> {
         let bucket = bucket(kind);
-        let keys = self.nodes[at].gateway.list_keys(&bucket, None, None).await?.names;
-        let buckets = self.nodes[at].gateway.list_buckets(&bucket.bucket_type, None, None).await?.names;
+        let keys = self.nodes[at].gateway.kv.list_keys(&bucket, None, None).await?.names;
+        let buckets = self.nodes[at].gateway.kv.list_buckets(&bucket.bucket_type, None, None).await?.names;
         Ok((keys, buckets))
     }
 
@@ -259,7 +259,7 @@ impl SimWorld {
         key: &str,
         context: Option<&Bytes>,
     ) -> Result<bool, Error> {
-        Ok(matches!(self.nodes[at].gateway.delete(delete_of(kind, key, context)).await?, KvDeleteOutcome::Done))
+        Ok(matches!(self.nodes[at].gateway.kv.delete(delete_of(kind, key, context)).await?, KvDeleteOutcome::Done))
     }
 }
 

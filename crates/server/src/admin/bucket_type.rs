@@ -14,7 +14,7 @@ use super::answer::{reasons, shown};
 use super::table::CommandCall;
 
 pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
-    let types = match call.gateway.list_types().await {
+    let types = match call.gateway.types.list().await {
         Ok(types) => types,
         Err(error) => return AdminAnswer::failed(format!("Error listing bucket types:\n{}", reasons(&error))),
     };
@@ -30,7 +30,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
 
 pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
     let name = call.args[0];
-    let status = match call.gateway.type_status(&bytes(name)).await {
+    let status = match call.gateway.types.status(&bytes(name)).await {
         Ok(status) => status,
         Err(error) => return failed(name, "showing", &error),
     };
@@ -46,7 +46,7 @@ pub(super) async fn activate(call: CommandCall<'_>) -> AdminAnswer {
     if name.as_bytes() == DEFAULT_TYPE {
         return AdminAnswer::done(stage_line(name, TypeStage::Active));
     }
-    match call.gateway.activate_type(&bytes(name)).await {
+    match call.gateway.types.activate(&bytes(name)).await {
         Ok(()) => AdminAnswer::done(format!("{} has been activated", shown(name.as_bytes()))),
         Err(Error::Type(TypeStateError::NotReady)) => AdminAnswer::failed(stage_line(name, TypeStage::Created)),
         Err(error) => failed(name, "activating", &error),
@@ -61,7 +61,7 @@ pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
             return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
         }
     };
-    match call.gateway.create_type(&bytes(name), &props).await {
+    match call.gateway.types.create(&bytes(name), &props).await {
         Ok(()) => AdminAnswer::done(format!("{} created", shown(name.as_bytes()))),
         Err(error) => change_failed(name, "creating", &error),
     }
@@ -83,7 +83,7 @@ pub(super) async fn update(call: CommandCall<'_>) -> AdminAnswer {
             return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
         }
     };
-    match call.gateway.update_type(&bytes(name), &props).await {
+    match call.gateway.types.update(&bytes(name), &props).await {
         Ok(()) => AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))),
         Err(error) => change_failed(name, "updating", &error),
     }

@@ -22,7 +22,7 @@ fn header(title: &str) -> String {
 }
 
 pub(super) async fn member_status(call: CommandCall<'_>) -> AdminAnswer {
-    let members = match call.gateway.cluster().await {
+    let members = match call.gateway.members.cluster().await {
         Ok(cluster) => cluster.members,
         Err(error) => return members_unreadable(&error),
     };
@@ -62,7 +62,7 @@ fn members_unreadable(error: &larder_gateway::Error) -> AdminAnswer {
 
 /// Riak's table: each column as wide as its widest cell, which is centred.
 pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.cluster().await {
+    let cluster = match call.gateway.members.cluster().await {
         Ok(cluster) => cluster,
         Err(error) => return members_unreadable(&error),
     };
@@ -126,12 +126,12 @@ pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
 }
 
 pub(super) async fn ring_status(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.cluster().await {
+    let cluster = match call.gateway.members.cluster().await {
         Ok(cluster) => cluster,
         Err(error) => return members_unreadable(&error),
     };
     let first = cluster.members.first();
-    let claimant = atom(first.map_or(&call.gateway.config().node, |state| &state.member.row.node));
+    let claimant = atom(first.map_or(&call.gateway.core.config().node, |state| &state.member.row.node));
     let status = if first.is_none_or(|state| state.up) { "up" } else { "down" };
     let unreachable = cluster.unreachable();
     let unreachable = match unreachable.is_empty() {
@@ -149,7 +149,7 @@ pub(super) async fn ring_status(call: CommandCall<'_>) -> AdminAnswer {
 }
 
 pub(super) async fn ringready(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.cluster().await {
+    let cluster = match call.gateway.members.cluster().await {
         Ok(cluster) => cluster,
         Err(error) => return AdminAnswer::negative(format!("FALSE {}", reasons(&error))),
     };

@@ -18,7 +18,7 @@ use super::table::CommandCall;
 const BUCKET: &[u8] = b"__riak_client_test__";
 
 pub(super) async fn test(call: CommandCall<'_>) -> AdminAnswer {
-    let node = Value::Node(call.gateway.config().node.clone()).console();
+    let node = Value::Node(call.gateway.core.config().node.clone()).console();
     match round_trip(call.gateway).await {
         Ok(true) => AdminAnswer::done(format!("Successfully completed 1 read/write cycle to {node}")),
         Ok(false) => AdminAnswer::failed(format!("Failed to read test value from {node}: it is not what was written")),
@@ -29,11 +29,12 @@ pub(super) async fn test(call: CommandCall<'_>) -> AdminAnswer {
 }
 
 async fn round_trip(gateway: &Gateway) -> Result<bool> {
-    let key = Bytes::from(gateway.new_key());
+    let key = Bytes::from(gateway.kv.new_key());
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), Bytes::from_static(BUCKET))?;
     let address = Address::new(bucket, key.clone())?;
-    gateway.put(put(&address, key.clone())).await?;
+    gateway.kv.put(put(&address, key.clone())).await?;
     let found = gateway
+        .kv
         .get(KvGet { address: address.clone(), quorums: Quorums::default(), bodies: true, timeout: None })
         .await?;
     let same = match found.bodies.into_iter().next() {
@@ -42,7 +43,7 @@ async fn round_trip(gateway: &Gateway) -> Result<bool> {
     };
     let conditions = Conditions::default();
     let quorums = Quorums::default();
-    gateway.delete(KvDelete { address, context: found.context, conditions, quorums, timeout: None }).await?;
+    gateway.kv.delete(KvDelete { address, context: found.context, conditions, quorums, timeout: None }).await?;
     Ok(same)
 }
 

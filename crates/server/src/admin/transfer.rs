@@ -57,7 +57,7 @@ async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
     let options = ExportOptions {
         dir: dir.to_owned(),
         id: new_id(call.gateway),
-        source: call.gateway.config().node.clone(),
+        source: call.gateway.core.config().node.clone(),
         segment_bytes: SEGMENT_BYTES,
     };
     let out = write(stores, &options, |progress| report_progress(call.reporter, &progress)).await?;
@@ -86,7 +86,7 @@ async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) ->
 /// 32 letters and digits that no other export has.
 fn new_id(gateway: &Gateway) -> [u8; 32] {
     let mut id = [b'0'; 32];
-    let key = gateway.new_key();
+    let key = gateway.kv.new_key();
     id.iter_mut().zip(key.bytes()).for_each(|(to, from)| *to = from);
     id
 }

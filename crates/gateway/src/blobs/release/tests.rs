@@ -31,8 +31,8 @@ async fn world(durable: bool) -> (Arc<VolatileStore>, Arc<Gateway>) {
     for (name, props) in TYPES {
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let name = Bytes::from_static(name.as_bytes());
-        gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.activate_type(&name).await.is_err() {
+        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types.activate(&name).await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -66,13 +66,13 @@ fn put_of(kind: &'static str, body: &Bytes, quorums: Quorums, context: Option<By
 async fn delete(gateway: &Gateway, kind: &'static str, quorums: Quorums) {
     let conditions = Conditions::default();
     let request = KvDelete { address: address(kind), context: None, conditions, quorums, timeout: None };
-    gateway.delete(request).await.unwrap();
+    gateway.kv.delete(request).await.unwrap();
 }
 
 /// The only body of a key, and the context.
 async fn get(gateway: &Gateway, kind: &'static str) -> Result<(Bytes, Option<Bytes>), Error> {
     let request = KvGet { address: address(kind), quorums: Quorums::default(), bodies: true, timeout: None };
-    let mut found = gateway.get(request).await?;
+    let mut found = gateway.kv.get(request).await?;
     assert_eq!(found.bodies.len(), 1);
     let mut body = found.bodies.remove(0);
     let mut bytes = Vec::new();
@@ -93,12 +93,12 @@ fn small() -> Bytes {
 #[tokio::test(start_paused = true)]
 async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced() {
     let (store, gateway) = world(true).await;
-    gateway.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
-    gateway.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
-    gateway.put(put_of("once", &large(2), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
+    gateway.kv.put(put_of("once", &large(2), Quorums::default(), None)).await.unwrap();
     delete(&gateway, "once", buffered()).await;
     assert_eq!(store.state().removed, 0, "a blind overwrite leaves its blob to the sweeper");
-    assert_eq!(gateway.sweep_blobs().await.unwrap(), BlobSweep { removed: 2, failed: 0 });
+    assert_eq!(gateway.kv.sweep_blobs().await.unwrap(), BlobSweep { removed: 2, failed: 0 });
     let state = store.state();
     assert_eq!((state.removed, state.removed_too_early, state.barriers), (2, 0, 1));
 }
@@ -108,9 +108,9 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
     let (store, gateway) = world(false).await;
     for kind in ["sib", "cas"] {
         let before = store.state().barriers;
-        gateway.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, kind).await.unwrap().1;
-        gateway.put(put_of(kind, &large(2), Quorums::default(), context)).await.unwrap();
+        gateway.kv.put(put_of(kind, &large(2), Quorums::default(), context)).await.unwrap();
         assert_eq!((store.state().barriers, store.blobs().await), (before, 2), "{kind}: the answer does not wait");
         tokio::time::sleep(LATER).await;
         assert_eq!((store.state().removed_too_early, store.blobs().await), (0, 1), "{kind}");
@@ -126,10 +126,10 @@ async fn a_blob_is_not_removed_before_the_row_that_replaced_it_is_synced_where_a
 #[tokio::test(start_paused = true)]
 async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
     let (store, gateway) = world(true).await;
-    gateway.put(put_of("cas", &large(1), Quorums::default(), None)).await.unwrap();
+    gateway.kv.put(put_of("cas", &large(1), Quorums::default(), None)).await.unwrap();
     let context = get(&gateway, "cas").await.unwrap().1;
     store.stall_next_swap();
-    gateway.put(put_of("cas", &large(2), Quorums::default(), context)).await.unwrap();
+    gateway.kv.put(put_of("cas", &large(2), Quorums::default(), context)).await.unwrap();
     assert_eq!((store.state().removed, store.state().removed_too_early, store.state().barriers), (1, 0, 1));
 }
 
@@ -137,10 +137,10 @@ async fn a_blob_is_not_removed_because_of_a_head_that_was_only_read_back() {
 async fn a_durable_answer_needs_no_further_barrier() {
     let (store, gateway) = world(true).await;
     for kind in ["sib", "cas"] {
-        gateway.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_of(kind, &large(1), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, kind).await.unwrap().1;
         // A write that removes bytes waits for the disk, whatever it asks for.
-        gateway.put(put_of(kind, &large(2), buffered(), context)).await.unwrap();
+        gateway.kv.put(put_of(kind, &large(2), buffered(), context)).await.unwrap();
         assert_eq!(store.blobs().await, 1, "{kind}");
         delete(&gateway, kind, buffered()).await;
         assert_eq!(store.blobs().await, 0, "{kind}");
@@ -152,15 +152,15 @@ async fn a_durable_answer_needs_no_further_barrier() {
 async fn a_failed_sync_removes_no_bytes() {
     for durable in [true, false] {
         let (store, gateway) = world(durable).await;
-        gateway.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
-        gateway.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
-        gateway.put(put_of("sib", &large(2), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_of("lww", &large(1), Quorums::default(), None)).await.unwrap();
+        gateway.kv.put(put_of("lww", &small(), buffered(), None)).await.unwrap();
+        gateway.kv.put(put_of("sib", &large(2), Quorums::default(), None)).await.unwrap();
         let context = get(&gateway, "sib").await.unwrap().1;
         store.fail_syncs();
-        let put = gateway.put(put_of("sib", &small(), Quorums::default(), context)).await;
+        let put = gateway.kv.put(put_of("sib", &small(), Quorums::default(), context)).await;
         assert_eq!(put.is_err(), durable);
         tokio::time::sleep(LATER).await;
-        assert_eq!(gateway.sweep_blobs().await.unwrap(), BlobSweep { removed: 0, failed: 1 });
+        assert_eq!(gateway.kv.sweep_blobs().await.unwrap(), BlobSweep { removed: 0, failed: 1 });
         assert_eq!((store.state().removed, store.blobs().await), (0, 2));
         assert!(store.state().barriers > 0);
     }
@@ -174,12 +174,12 @@ async fn a_put_that_the_store_carries_out_after_its_client_left_keeps_its_bytes(
         let put = put_of(kind, &large(1), Quorums::default(), None);
         let client = tokio::spawn({
             let gateway = Arc::clone(&gateway);
-            async move { gateway.put(put).await.map(drop) }
+            async move { gateway.kv.put(put).await.map(drop) }
         });
         arrived.await.unwrap();
         client.abort();
         assert!(client.await.unwrap_err().is_cancelled());
-        assert_eq!(gateway.sweep_blobs().await.unwrap(), BlobSweep::default());
+        assert_eq!(gateway.kv.sweep_blobs().await.unwrap(), BlobSweep::default());
         store.resume();
         tokio::time::sleep(LATER).await;
         assert_eq!(get(&gateway, kind).await.unwrap().0, large(1), "{kind}");
@@ -192,11 +192,11 @@ async fn bytes_of_a_put_that_was_never_carried_out_are_swept_after_the_lease() {
     let arrived = store.hold();
     let put = put_of("sib", &large(1), Quorums::default(), None);
     tokio::select! {
-        _ = gateway.put(put) => panic!("the batch is held"),
+        _ = gateway.kv.put(put) => panic!("the batch is held"),
         arrived = arrived => arrived.unwrap(),
     }
-    assert_eq!(gateway.sweep_blobs().await.unwrap().removed, 0);
+    assert_eq!(gateway.kv.sweep_blobs().await.unwrap().removed, 0);
     tokio::time::sleep(Duration::from_secs(301)).await;
-    assert_eq!(gateway.sweep_blobs().await.unwrap().removed, 1);
+    assert_eq!(gateway.kv.sweep_blobs().await.unwrap().removed, 1);
     assert_eq!(store.blobs().await, 0);
 }

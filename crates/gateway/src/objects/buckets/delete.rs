@@ -14,6 +14,7 @@ use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 
 use super::super::{Caller, Error, Objects, Result};
 use super::{check, key_of};
+use crate::gateway_core::internal_options;
 use crate::types::{Catalogue, CatalogueEdit};
 
 /// The time after which a closing bucket counts as abandoned: longer than any wait of its deleter.
@@ -32,8 +33,8 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `BucketNotEmpty`, `OperationAborted` while another request deletes it.
     pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let bucket = catalogue.s3_bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
         check(caller, bucket, "s3:DeleteBucket")?;
         // A bucket that is visibly not empty is not closed: its clients would notice.
@@ -47,8 +48,8 @@ impl Objects {
 
     /// Finishes an abandoned deletion of this name: the bucket is then gone or open.
     pub(in crate::objects) async fn settle_closing(&self, name: &str) -> Result<()> {
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let Some(bucket) = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Closing) else {
             return Ok(());
         };
@@ -65,7 +66,7 @@ impl Objects {
 
     /// Finishes every abandoned deletion.
     pub(in crate::objects) async fn settle_all_closing(&self) -> Result<()> {
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         for name in catalogue.s3_closing().keys() {
             match self.settle_closing(name).await {
                 Ok(()) | Err(Error::OperationAborted) => {}
@@ -77,10 +78,10 @@ impl Objects {
 
     /// Closes an abandoned closing bucket, or an open one unless `abandoned_only`. Returns the version of the change.
     async fn close(&self, name: &str, id: BucketId, abandoned_only: bool) -> Result<Stamp> {
-        let edit = self.gateway.change_catalogue_as(|catalogue| {
+        let edit = self.gateway.catalogue.change(|catalogue| {
             let bucket = same(catalogue, name, id).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             let can_close = match catalogue.s3_closing().get(name) {
-                Some(closed) => self.gateway.now() >= closed.saturating_add(CLOSING_MAX_MICROS),
+                Some(closed) => self.gateway.core.now() >= closed.saturating_add(CLOSING_MAX_MICROS),
                 None => !abandoned_only,
             };
             if !can_close {
@@ -96,7 +97,7 @@ impl Objects {
     async fn end_closing(&self, closed: &ClosedBucket<'_>) -> Result<()> {
         let looked = async {
             // Race: a put that saw the bucket open must end before the scan, or the scan misses its object [invariant 64].
-            self.gateway.await_propagation(closed.number).await?;
+            self.gateway.members.await_propagation(closed.number).await?;
             self.is_empty(closed.id).await
         };
         match looked.await {
@@ -124,7 +125,7 @@ impl Objects {
 
     /// Changes a bucket that is still closed by the same change.
     async fn change_closed(&self, closed: &ClosedBucket<'_>, edit: impl Fn(&Bucket) -> CatalogueEdit) -> Result<()> {
-        let change = self.gateway.change_catalogue_as(|catalogue| {
+        let change = self.gateway.catalogue.change(|catalogue| {
             let bucket = same(catalogue, closed.name, closed.id);
             let own = catalogue.s3_closing().get(closed.name) == Some(&closed.number);
             bucket.filter(|_| own).map(&edit).ok_or(Error::OperationAborted)
@@ -135,9 +136,9 @@ impl Objects {
     /// Whether no key of a bucket has a version or a delete marker.
     async fn is_empty(&self, id: BucketId) -> Result<bool> {
         for shard in 0..KEY_VIEW_SHARDS {
-            let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
+            let options = internal_options(ConsistencyLevel::Quorum);
             let any = ReadQuery::all(1);
-            let page = self.gateway.ports.store.read(&Partition::entries(id, shard), &any, &options).await?;
+            let page = self.gateway.core.ports.store.read(&Partition::entries(id, shard), &any, &options).await?;
             if !page.rows.is_empty() {
                 return Ok(false);
             }

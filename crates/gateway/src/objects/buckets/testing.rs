@@ -13,6 +13,7 @@ use larder_store::memory::MemoryStore;
 use larder_store::{Clock, ConsistencyLevel, DerivedRow, Partition};
 use tokio::time::Instant;
 
+use crate::gateway_core::internal_options;
 use crate::objects::{Caller, Objects, ObjectsConfig};
 use crate::{Config, Gateway, GatewayPorts};
 
@@ -103,13 +104,12 @@ pub(in crate::objects) fn version(stamp: Stamp, null: bool, length: Option<usize
 
 /// Writes the versions of a key, newest first, as a committed change leaves them.
 pub(in crate::objects) async fn write_versions(objects: &Objects, bucket: &Bucket, key: &[u8], versions: &[Version]) {
-    let (partition, options) =
-        (Partition::head(bucket.id, key), objects.gateway.internal_options(ConsistencyLevel::Quorum));
+    let (partition, options) = (Partition::head(bucket.id, key), internal_options(ConsistencyLevel::Quorum));
     let query = larder_store::ReadQuery::all(1000);
-    let page = objects.gateway.ports.store.read(&partition, &query, &options).await.unwrap();
+    let page = objects.gateway.core.ports.store.read(&partition, &query, &options).await.unwrap();
     let expected = page.rows.first().map(|row| row.stamp);
-    objects.gateway.clock.observe(expected.unwrap_or(0) + 1);
-    let stamp = objects.gateway.issue().await.unwrap();
+    objects.gateway.issuer.clock.observe(expected.unwrap_or(0) + 1);
+    let stamp = objects.gateway.issuer.issue().await.unwrap();
     let older = versions.get(1..).unwrap_or_default();
     let head = ObjectHead {
         current: versions.first().cloned(),
@@ -129,6 +129,6 @@ pub(in crate::objects) async fn write_versions(objects: &Objects, bucket: &Bucke
     let gone = gone.map(|old| Change::Remove { name: old.name.clone(), stamp });
     let changes = older.iter().map(put).chain(gone).collect();
     let head = larder_store::HeadWrite { row: row(Bytes::new(), head.encode()), derived: Some(derived) };
-    let swap = objects.gateway.ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
+    let swap = objects.gateway.core.ports.store.apply_if(&partition, expected, head, changes, &options).await.unwrap();
     assert_eq!(swap, larder_store::CasResult::Applied);
 }

@@ -53,7 +53,7 @@ async fn a_catalogue_change_reloads_only_the_changed_bucket() {
     let objects = S3TestStore::new().gateway().await;
     let foo = new_caller(&objects, "foo").await;
     create(&objects, &foo, "tea").await.unwrap();
-    let known = || objects.gateway().catalogue.load().s3_bucket("tea").cloned().unwrap();
+    let known = || objects.gateway().catalogue.current().s3_bucket("tea").cloned().unwrap();
     let first = known();
     create(&objects, &foo, "milk").await.unwrap();
     assert!(Arc::ptr_eq(&first, &known()), "another one was created");

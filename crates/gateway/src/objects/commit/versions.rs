@@ -72,7 +72,7 @@ impl Objects {
         let name = Bytes::copy_from_slice(&id.0);
         let query =
             ReadQuery { range: Range { from: Some(name.clone()), to: None }, limit: 1, order: ReadOrder::Forward };
-        let page = self.gateway.ports.store.read(partition, &query, options).await?;
+        let page = self.gateway.core.ports.store.read(partition, &query, options).await?;
         let row = page.rows.into_iter().next().filter(|row| row.name == name);
         Ok(row.map(|row| Version::decode(row.value)).transpose()?)
     }
@@ -82,10 +82,10 @@ impl CasAttempt<'_> {
     /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`.
     pub(in crate::objects) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
         Version {
-            id: VersionId::new(self.stamp, self.objects.gateway.actor),
+            id: VersionId::new(self.stamp, self.objects.gateway.core.ports.actor),
             null: self.bucket().versioning != Versioning::Enabled,
             // Clients compare `modified` with their own clocks; after a crash stamps may run ahead of all clocks.
-            modified: self.objects.gateway.now().min(self.stamp),
+            modified: self.objects.gateway.core.now().min(self.stamp),
             owner,
             object,
         }
@@ -212,7 +212,7 @@ impl CasAttempt<'_> {
             return Ok(Vec::new());
         }
         let query = ReadQuery::after(Some(&self.current_row_name()), limit);
-        Ok(self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?.rows)
+        Ok(self.objects.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?.rows)
     }
 
     /// Puts into `next.head.release` the bytes that only the versions `gone` reference: versions of one key may share
@@ -234,7 +234,7 @@ impl CasAttempt<'_> {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
-            let page = self.objects.gateway.ports.store.read(&self.partition, &query, &self.options).await?;
+            let page = self.objects.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?;
             for row in page.rows {
                 last = row.name.clone();
                 let version = Version::decode(row.value)?;

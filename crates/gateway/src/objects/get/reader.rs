@@ -131,7 +131,7 @@ impl PartsReader {
 /// Counts a read that finds damage.
 pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
     if matches!(error, Error::Gateway(crate::Error::Damaged(_))) {
-        gateway.count_event(Event::DamageMet);
+        gateway.core.count_event(Event::DamageMet);
     }
 }
 
@@ -142,7 +142,7 @@ fn slice(bytes: &Bytes, from: u64, max: usize) -> Bytes {
 
 /// Opens a blob of this length; `None` when it is gone.
 async fn open(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
-    match gateway.ports.blobs.open(blob).await {
+    match gateway.core.ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),
         Ok(_) => Err(crate::Error::Damaged("a blob is not as long as its object says".into()).into()),
         Err(error) if error.kind == Kind::NoSuchBlob => Ok(None),

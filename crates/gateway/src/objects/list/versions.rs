@@ -96,7 +96,7 @@ impl Objects {
     /// The newest versions of a key: the head and the rows after it.
     async fn first_versions(&self, partition: &Partition) -> Result<VersionChunk> {
         let query = ReadQuery::all(VERSIONS_ROWS);
-        let page = self.gateway.ports.store.read(partition, &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(partition, &query, &self.options()).await?;
         let mut rows = page.rows.into_iter();
         let Some(head) = rows.next().filter(|row| row.name.is_empty()) else { return Ok(VersionChunk::default()) };
         let Some(current) = ObjectHead::decode(head.value)?.current else { return Ok(VersionChunk::default()) };
@@ -116,7 +116,7 @@ impl Objects {
             let observed = self.read_head(partition, &options).await?;
             let Some(id) = marker.id(&observed.head) else { return self.first_versions(partition).await };
             let query = ReadQuery::after(Some(&Bytes::copy_from_slice(&id.0)), VERSIONS_ROWS);
-            let page = self.gateway.ports.store.read(partition, &query, &options).await?;
+            let page = self.gateway.core.ports.store.read(partition, &query, &options).await?;
             if self.read_head(partition, &options).await?.stamp != observed.stamp {
                 continue;
             }

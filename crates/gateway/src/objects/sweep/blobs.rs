@@ -92,7 +92,7 @@ impl Objects {
         Ok(match self.read_upload(upload).await?.map(|head| head.upload.state) {
             Some(UploadState::Open) => BlobUse::OfParts {
                 parts: self.all_parts(upload).await?,
-                replaced_before: self.gateway.now().saturating_sub(REPLACED_MICROS),
+                replaced_before: self.gateway.core.now().saturating_sub(REPLACED_MICROS),
             },
             Some(state) if state.is_alive() => BlobUse::All,
             _ => BlobUse::None,

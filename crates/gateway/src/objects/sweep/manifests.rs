@@ -31,7 +31,7 @@ impl Objects {
     /// Removes the rows of an unreferenced manifest. Its blobs have owners of their own.
     async fn sweep_manifest(&self, partition: Partition) -> Result<bool> {
         let manifest = VersionId(id_of(&partition)?);
-        let page = self.gateway.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };
         if !row.name.is_empty() {
             return Err(crate::Error::Damaged("a manifest has no owner row".into()).into());

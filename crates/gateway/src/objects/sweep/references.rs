@@ -76,7 +76,7 @@ impl Objects {
         loop {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
-            let page = self.gateway.ports.store.read(key, &query, &self.options()).await?;
+            let page = self.gateway.core.ports.store.read(key, &query, &self.options()).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 if row.name.is_empty() {

@@ -8,6 +8,7 @@ use larder_store::memory::MemoryStore;
 use larder_store::{Batch, BlobOwner, Blobs as _, ConsistencyLevel, Durability, ReadQuery, Store as _};
 
 use super::*;
+use crate::gateway_core::internal_options;
 use crate::objects::acl::AclChoice;
 use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller};
 use crate::objects::upload_head::UploadHead;
@@ -32,11 +33,11 @@ async fn left(store: &MemoryStore) -> Vec<u8> {
     store.list(None, 100).await.unwrap().into_iter().map(|blob| blob.id.0[0]).collect()
 }
 
-async fn write_row(store: &MemoryStore, objects: &Objects, partition: Partition, name: &[u8]) {
+async fn write_row(store: &MemoryStore, partition: Partition, name: &[u8]) {
     let row =
         Row { name: Bytes::copy_from_slice(name), value: Bytes::from_static(b"\x01"), stamp: BEGIN, expires: None };
     let batch = Batch::of(partition, vec![Change::Put(row)]);
-    store.apply(batch, &objects.gateway.internal_options(ConsistencyLevel::Quorum)).await.unwrap();
+    store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await.unwrap();
 }
 
 async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadState) -> UploadId {
@@ -84,7 +85,7 @@ async fn blobs_of_replaced_parts_are_swept_before_the_upload_ends() {
         write_blob(&store, id, Partition::head(bucket, b"k"), &[&alive.0[..], &[0, 1]].concat()).await;
     }
     let hours = |count: u64| count * 60 * 60 * 1_000_000;
-    let now = objects.gateway.now();
+    let now = objects.gateway.core.now();
     let part =
         |modified| Part { number: 1, md5: [0; 16], length: 5, blob: Some(BlobId([2; 24])), modified, checksum: None };
     // A completion that runs now may have read the earlier part.
@@ -103,13 +104,13 @@ async fn uploads_of_deleted_buckets_are_aborted_with_their_parts() {
         (upload(&objects, gone, 1, UploadState::Open).await, upload(&objects, bucket, 2, UploadState::Open).await);
     let ended = upload(&objects, bucket, 3, UploadState::Aborted).await;
     for id in [lost, kept, ended, UploadId([9; 16])] {
-        write_row(&store, &objects, Partition::parts(id), &[0, 1]).await;
+        write_row(&store, Partition::parts(id), &[0, 1]).await;
     }
     let swept = objects.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { uploads: 1, rows: 2, ..SweepReport::default() });
     assert_eq!(objects.read_upload(lost).await.unwrap().unwrap().upload.state, UploadState::Aborted);
     for (id, rows) in [(lost, 0), (kept, 1), (ended, 0), (UploadId([9; 16]), 0)] {
-        let options = objects.gateway.internal_options(ConsistencyLevel::Quorum);
+        let options = internal_options(ConsistencyLevel::Quorum);
         let page = store.read(&Partition::parts(id), &ReadQuery::all(10), &options).await.unwrap();
         assert_eq!(page.rows.len(), rows);
     }
@@ -118,8 +119,8 @@ async fn uploads_of_deleted_buckets_are_aborted_with_their_parts() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_item_is_counted_and_the_sweep_goes_on() {
     let (store, objects, bucket) = stores().await;
-    write_row(&store, &objects, Partition::new(Table::Parts, "odd"), &[0, 1]).await;
-    write_row(&store, &objects, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
+    write_row(&store, Partition::new(Table::Parts, "odd"), &[0, 1]).await;
+    write_row(&store, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
     write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, 1).0).await;
     let swept = objects.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { blobs: 1, failed: 2, ..SweepReport::default() });

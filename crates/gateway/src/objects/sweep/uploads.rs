@@ -22,8 +22,8 @@ impl Objects {
                 }
             }
             // Race: refresh after reading the uploads. Their buckets existed when they began, so a missing one is deleted.
-            self.gateway.refresh_catalogue().await?;
-            let catalogue = self.gateway.fresh_catalogue().await?;
+            self.gateway.catalogue.refresh().await?;
+            let catalogue = self.gateway.catalogue.fresh().await?;
             for head in alive {
                 let gone = catalogue.s3_buckets().all(|bucket| bucket.id != head.upload.bucket);
                 match self.sweep_upload(head, gone).await {
@@ -94,10 +94,10 @@ impl Objects {
 
     /// Removes the rows of a partition of a plain table, from any writer's clock. Rows written during the call may stay.
     pub(super) async fn clear_partition(&self, partition: Partition) -> Result<()> {
-        let mut stamp = self.gateway.issue().await?;
-        let page = self.gateway.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
+        let mut stamp = self.gateway.issuer.issue().await?;
+        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
         stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
-        Ok(self.gateway.ports.store.apply(batch, &self.options().reclaiming()).await?)
+        Ok(self.gateway.core.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }
 }

@@ -23,6 +23,7 @@ use super::super::put::{ObjectMetadata, WriteConditions};
 use super::super::upload_head::UploadHead;
 use super::super::{Caller, Objects, ObjectsConfig, Result};
 use super::CreateUpload;
+use crate::gateway_core::internal_options;
 use crate::objects::acl::AclChoice;
 use crate::{Config, Gateway, GatewayPorts};
 
@@ -99,7 +100,7 @@ impl UploadSetup {
 
     /// Number of partitions of a table with rows.
     pub(in crate::objects) async fn partitions(&self, table: Table) -> usize {
-        let options = self.fixture.objects.gateway.internal_options(ConsistencyLevel::Quorum);
+        let options = internal_options(ConsistencyLevel::Quorum);
         let page = self.fixture.stores.store.partitions(table, None, 1000, &options).await.unwrap();
         let mut count = 0;
         for partition in page.partitions {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::{Objects, Result};
 use crate::contention::WriterTurn;
-use crate::gateway::INTERNAL_CALL_TIMEOUT;
+use crate::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
 
 /// Version byte of the rows.
 const VERSION: u8 = 1;
@@ -57,9 +57,14 @@ pub(super) struct UsersTransaction<'a> {
 impl<'a> UsersTransaction<'a> {
     /// Begins an attempt.
     pub(super) async fn begin(objects: &'a Objects) -> Result<Self> {
-        let writer = objects.gateway.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
+        let writer = objects
+            .gateway
+            .core
+            .writer_queues
+            .wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT)
+            .await?;
         let head = objects.user_row(Bytes::new()).await?.map(|row| row.stamp);
-        let stamp = objects.gateway.now().max(head.unwrap_or(0) + 2);
+        let stamp = objects.gateway.core.now().max(head.unwrap_or(0) + 2);
         Ok(Self { objects, _writer: writer, head, stamp, changes: Vec::new() })
     }
 
@@ -98,11 +103,8 @@ impl<'a> UsersTransaction<'a> {
     /// Commits if no other writer changed the users since the beginning; `false`: begin again.
     pub(super) async fn commit(self) -> Result<bool> {
         let head = Row { name: Bytes::new(), value: Bytes::from_static(&[VERSION]), stamp: self.stamp, expires: None };
-        let options = CallOptions {
-            durability: Durability::Disk,
-            ..self.objects.gateway.internal_options(ConsistencyLevel::Quorum)
-        };
-        let store = &self.objects.gateway.ports.store;
+        let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
+        let store = &self.objects.gateway.core.ports.store;
         let swap = store.apply_if(&Partition::users(), self.head, head.into(), self.changes, &options).await;
         // Race: after any outcome the rows may have been written, so cached users are stale.
         self.objects.users.clear();
@@ -134,8 +136,8 @@ impl Objects {
     }
 
     async fn user_row(&self, name: Bytes) -> Result<Option<Row>> {
-        let options = self.gateway.internal_options(ConsistencyLevel::Quorum);
-        let page = self.gateway.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
+        let options = internal_options(ConsistencyLevel::Quorum);
+        let page = self.gateway.core.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
         Ok(page.rows.into_iter().next())
     }
 }

@@ -96,8 +96,8 @@ impl SimRing {
         let name = Bytes::from_static(name.as_bytes());
         let props: serde_json::Value = serde_json::from_str(props).unwrap();
         let gateway = &self.members[0].gateway;
-        gateway.create_type(&name, props.as_object().unwrap()).await.unwrap();
-        while gateway.activate_type(&name).await.is_err() {
+        gateway.types.create(&name, props.as_object().unwrap()).await.unwrap();
+        while gateway.types.activate(&name).await.is_err() {
             self.advance(100).await;
         }
     }
@@ -124,11 +124,11 @@ impl SimRing {
             return_body: false,
             timeout: None,
         };
-        self.members[at].gateway.put(request).await.map(|_| ())
+        self.members[at].gateway.kv.put(request).await.map(|_| ())
     }
 
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<ShownObject, Error> {
-        shown(self.members[at].gateway.get(get_of(kind, key)).await?).await
+        shown(self.members[at].gateway.kv.get(get_of(kind, key)).await?).await
     }
 
     /// Answers whether there was something to delete.
@@ -139,10 +139,10 @@ impl SimRing {
         key: &str,
         context: Option<&Bytes>,
     ) -> Result<bool, Error> {
-        Ok(matches!(self.members[at].gateway.delete(delete_of(kind, key, context)).await?, KvDeleteOutcome::Done))
+        Ok(matches!(self.members[at].gateway.kv.delete(delete_of(kind, key, context)).await?, KvDeleteOutcome::Done))
     }
 
     pub(crate) async fn keys(&self, at: usize, kind: &'static str) -> Result<Vec<Bytes>, Error> {
-        Ok(self.members[at].gateway.list_keys(&bucket(kind), None, None).await?.names)
+        Ok(self.members[at].gateway.kv.list_keys(&bucket(kind), None, None).await?.names)
     }
 }

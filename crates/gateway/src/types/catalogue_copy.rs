@@ -1,16 +1,20 @@
 //! A gateway's copy of the catalogue, kept fresh.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::rows::{Row, Stamp};
-use larder_store::{ConsistencyLevel, Partition, ReadQuery, RowPage, micros_of};
+use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of};
 
 use super::catalogue::{Catalogue, CatalogueEdit};
+use super::guards::CatalogueGuards;
+use crate::gateway_core::{GatewayCore, internal_options};
 use crate::metrics::Event;
-use crate::{Error, Gateway, Result};
+use crate::{Error, Result};
 
 /// Requests are served only from a catalogue whose last check is younger than this.
 const FRESH: Duration = Duration::from_secs(5);
@@ -19,7 +23,7 @@ const READS_MAX: usize = 10;
 
 /// The last check of the catalogue.
 #[derive(Debug)]
-pub(crate) struct LastCheck {
+struct LastCheck {
     /// When it began, in microseconds of the monotonic clock; 0: there was none.
     begun: u64,
     outcome: Result<()>,
@@ -31,7 +35,44 @@ impl Default for LastCheck {
     }
 }
 
-impl Gateway {
+/// A gateway's copy of the catalogue.
+pub struct CatalogueCopy {
+    pub(super) core: Arc<GatewayCore>,
+    current: ArcSwap<Catalogue>,
+    /// Begin of the last catalogue check, in microseconds of the monotonic clock; 0: none yet.
+    checked_at: AtomicU64,
+    refresh_lock: tokio::sync::Mutex<LastCheck>,
+    stale_log: RateLimitedLog,
+    /// The guards of the writes that rely on the copy.
+    pub(crate) guards: CatalogueGuards,
+}
+
+impl CatalogueCopy {
+    /// An empty copy, never checked.
+    pub(crate) fn new(core: Arc<GatewayCore>) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            current: ArcSwap::from_pointee(Catalogue::empty()),
+            checked_at: AtomicU64::new(0),
+            refresh_lock: tokio::sync::Mutex::default(),
+            stale_log: RateLimitedLog::new(),
+            guards: CatalogueGuards::default(),
+        })
+    }
+
+    /// The catalogue as last read, however old.
+    pub(crate) fn current(&self) -> Arc<Catalogue> {
+        self.current.load_full()
+    }
+
+    /// The catalogue number that a heartbeat may show: that of the copy, or of the oldest guard. Every guarded write relies on
+    /// it or a newer one.
+    pub(crate) fn advertisable_number(&self) -> Stamp {
+        // The copy is loaded before the guards: a guard taken after this load is on this number or a newer one.
+        let current = self.current.load().number();
+        self.guards.oldest().map_or(current, |oldest| oldest.min(current))
+    }
+
     /// Number of copies of a bucket's data. It never changes, so any catalogue that knows the type will do.
     pub(crate) fn copies(&self, bucket: &BucketAddress) -> u8 {
         self.copies_of_type(&bucket.bucket_type)
@@ -39,30 +80,48 @@ impl Gateway {
 
     /// Number of copies of a type's data.
     pub(crate) fn copies_of_type(&self, bucket_type: &[u8]) -> u8 {
-        self.catalogue.load().copies(bucket_type)
+        self.current.load().copies(bucket_type)
     }
 
     /// The catalogue to serve from: checked within the last five seconds.
     ///
     /// # Errors
     /// [`Error::NotReady`] when it cannot be checked now.
-    pub(crate) async fn fresh_catalogue(&self) -> Result<Arc<Catalogue>> {
-        let checked = self.catalogue_checked_at();
-        if self.monotonic().saturating_sub(checked) < FRESH {
-            return Ok(self.catalogue.load_full());
+    pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
+        let checked = self.checked_at();
+        if self.core.monotonic().saturating_sub(checked) < FRESH {
+            return Ok(self.current.load_full());
         }
-        self.refresh_catalogue().await.map_err(|error| self.refuse_stale(checked, &error))?;
-        Ok(self.catalogue.load_full())
+        self.refresh().await.map_err(|error| self.refuse_stale(checked, &error))?;
+        Ok(self.current.load_full())
+    }
+
+    /// A fresh catalogue in which the type is active; an unknown type causes one refresh.
+    ///
+    /// # Errors
+    /// [`Error::UnknownType`].
+    pub(crate) async fn for_type(&self, bucket_type: &Bytes) -> Result<Arc<Catalogue>> {
+        let catalogue = self.fresh().await?;
+        if catalogue.active(bucket_type).is_some() {
+            return Ok(catalogue);
+        }
+        self.refresh().await?;
+        let catalogue = self.current();
+        if catalogue.active(bucket_type).is_some() {
+            Ok(catalogue)
+        } else {
+            Err(Error::UnknownType(bucket_type.clone()))
+        }
     }
 
     /// The begin of the last successful check of the catalogue, in monotonic time.
-    pub(crate) fn catalogue_checked_at(&self) -> Duration {
+    pub(crate) fn checked_at(&self) -> Duration {
         Duration::from_micros(self.checked_at.load(Ordering::Acquire))
     }
 
     /// The refusal of a request, logged at a limited rate.
     fn refuse_stale(&self, checked: Duration, error: &Error) -> Error {
-        let now = self.monotonic();
+        let now = self.core.monotonic();
         if let Some(line) = self.stale_log.admit(now) {
             tracing::warn!(
                 %error,
@@ -76,7 +135,7 @@ impl Gateway {
 
     /// Checks the catalogue's number and reads the rows if it grew; never goes back to an older one. Callers that wait for
     /// another caller's check share its outcome, so their waits do not add up.
-    pub(crate) async fn refresh_catalogue(&self) -> Result<()> {
+    pub(crate) async fn refresh(&self) -> Result<()> {
         let asked = self.monotonic_micros();
         let mut last = self.refresh_lock.lock().await;
         // Only a check that began after this call may answer it: an earlier one may miss a change that the caller relies on.
@@ -89,11 +148,11 @@ impl Gateway {
 
     async fn check_catalogue(&self, begun: u64) -> Result<()> {
         let number = self.catalogue_number().await?;
-        if number > self.catalogue.load().number() {
+        if number > self.current.load().number() {
             let rows = self.read_catalogue(number).await?;
-            let read = Catalogue::of(rows, &self.catalogue.load())?;
-            self.metrics.count_event(Event::CatalogueRefreshed);
-            self.catalogue.store(Arc::new(read));
+            let read = Catalogue::of(rows, &self.current.load())?;
+            self.core.metrics.count_event(Event::CatalogueRefreshed);
+            self.current.store(Arc::new(read));
         }
         // The begin counts, not the end: a process suspended in between must not take the copy for fresh.
         self.checked_at.store(begun, Ordering::Release);
@@ -104,20 +163,20 @@ impl Gateway {
     pub(super) async fn install_change(&self, before: &Catalogue, number: Stamp, edit: &CatalogueEdit) -> Result<()> {
         let _one = self.refresh_lock.lock().await;
         // A refresh may have installed this state or a newer one in between.
-        if self.catalogue.load().number() == before.number() {
-            self.catalogue.store(Arc::new(before.changed(number, edit)?));
+        if self.current.load().number() == before.number() {
+            self.current.store(Arc::new(before.changed(number, edit)?));
         }
         Ok(())
     }
 
     /// Monotonic time in microseconds, never 0.
     fn monotonic_micros(&self) -> u64 {
-        micros_of(self.monotonic()).max(1)
+        micros_of(self.core.monotonic()).max(1)
     }
 
     /// The number of the catalogue, from the live replicas: with most of them down it may be an older one.
     async fn catalogue_number(&self) -> Result<Stamp> {
-        let page = self.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
+        let page = self.core.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
         Ok(number_of(&page))
     }
 
@@ -129,9 +188,10 @@ impl Gateway {
             loop {
                 let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
                 let page = self
+                    .core
                     .ports
                     .store
-                    .read(&Partition::catalogue(), &query, &self.internal_options(ConsistencyLevel::Quorum))
+                    .read(&Partition::catalogue(), &query, &internal_options(ConsistencyLevel::Quorum))
                     .await?;
                 let ended = page.stopped == larder_store::Stopped::End;
                 rows.extend(page.rows);
@@ -139,8 +199,8 @@ impl Gateway {
                     break;
                 }
             }
-            let options = self.internal_options(ConsistencyLevel::Quorum);
-            let head = self.ports.store.read(&Partition::catalogue(), &ReadQuery::all(1), &options).await?;
+            let options = internal_options(ConsistencyLevel::Quorum);
+            let head = self.core.ports.store.read(&Partition::catalogue(), &ReadQuery::all(1), &options).await?;
             let after = number_of(&head);
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);

@@ -5,40 +5,18 @@
 //! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
 //! heartbeat expired, so a guarded write ends before that ([`crate::membership_lease`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_model::rows::Stamp;
 use larder_store::{ConsistencyLevel, Partition};
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::commit::read_head_row;
 use super::{Error, Objects, Result};
 use crate::Gateway;
-
-/// Guarded catalogue versions, each with its number of guards.
-#[derive(Debug, Default)]
-pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Stamp, usize>>);
-
-impl CatalogueGuards {
-    /// The oldest guarded version.
-    pub(crate) fn oldest(&self) -> Option<Stamp> {
-        self.0.lock().keys().next().copied()
-    }
-
-    fn release(&self, number: Stamp) {
-        let mut open = self.0.lock();
-        if let Some(count) = open.get_mut(&number) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&number);
-            }
-        }
-    }
-}
+use crate::gateway_core::internal_options;
 
 /// Pause between two reads of a head whose write is in doubt.
 const DECIDE_PAUSE: Duration = Duration::from_secs(1);
@@ -66,11 +44,11 @@ impl CatalogueGuard<'_> {
         tokio::spawn(async move {
             let end = Instant::now() + DECISION_WAIT;
             while Instant::now() < end
-                && read_head_row(&gateway, &head, &gateway.internal_options(ConsistencyLevel::Quorum)).await.is_err()
+                && read_head_row(&gateway, &head, &internal_options(ConsistencyLevel::Quorum)).await.is_err()
             {
                 tokio::time::sleep(DECIDE_PAUSE).await;
             }
-            gateway.catalogue_guards.release(number);
+            gateway.catalogue.guards.release(number);
         });
     }
 }
@@ -78,7 +56,7 @@ impl CatalogueGuard<'_> {
 impl Drop for CatalogueGuard<'_> {
     fn drop(&mut self) {
         if !self.is_detached {
-            self.gateway.catalogue_guards.release(self.number);
+            self.gateway.catalogue.guards.release(self.number);
         }
     }
 }
@@ -89,19 +67,19 @@ impl Objects {
     /// # Errors
     /// [`Error::NoSuchBucket`], and `TimedOut` when the catalogue cannot be checked in the time of a request.
     pub async fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let found = timeout(self.gateway.config.timeout, self.find_bucket(name)).await;
+        let found = timeout(self.gateway.core.config.timeout, self.find_bucket(name)).await;
         found.map_err(|_| crate::Error::TimedOut)?
     }
 
     async fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
         if let Some(bucket) = found {
             return Ok(Arc::clone(bucket));
         }
         // Another gateway may have created it a moment ago.
-        self.gateway.refresh_catalogue().await?;
-        let catalogue = self.gateway.fresh_catalogue().await?;
+        self.gateway.catalogue.refresh().await?;
+        let catalogue = self.gateway.catalogue.fresh().await?;
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
         found.map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
     }
@@ -113,20 +91,15 @@ impl Objects {
     /// fail.
     pub(super) async fn guard_bucket(&self, name: &str, id: BucketId) -> Result<CatalogueGuard<'_>> {
         let gateway = &*self.gateway;
-        let deadline = gateway.await_lease().await?;
-        let (catalogue, number) = {
-            // Race: a heartbeat between the load and the count would advertise a newer version; it takes this lock too.
-            let mut open = gateway.catalogue_guards.0.lock();
-            let catalogue = gateway.catalogue.load_full();
-            let number = catalogue.number();
-            *open.entry(number).or_default() += 1;
-            (catalogue, number)
-        };
+        let deadline = gateway.members.await_lease().await?;
+        let copy = &gateway.catalogue;
+        let catalogue = copy.guards.take(|| copy.current());
+        let number = catalogue.number();
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
         if let Some(bucket) = found {
             return Ok(CatalogueGuard { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
         }
-        gateway.catalogue_guards.release(number);
+        gateway.catalogue.guards.release(number);
         Err(Error::NoSuchBucket(name.to_owned()))
     }
 }

@@ -1,0 +1,110 @@
+//! Issues the clocks of writes, and stores the mark of a lone gateway's clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use larder_model::causality::Clock;
+use larder_model::rows::{Batch, Change, MarkRow, Row, Stamp};
+use larder_store::{ConsistencyLevel, Partition, ReadQuery};
+use tokio::sync::Mutex;
+
+use crate::clock::HybridClock;
+use crate::gateway_core::{GatewayCore, internal_options};
+use crate::metrics::Event;
+use crate::{Error, Result};
+
+/// A gateway whose clock differs from the engine's by more microseconds refuses writes.
+pub(crate) const SKEW_MICROS_MAX: u64 = 500_000;
+
+/// The clock of one gateway, with its stored mark.
+pub struct ClockIssuer {
+    core: Arc<GatewayCore>,
+    /// Observe clocks here; issue them with [`Self::issue`], which keeps the mark ahead.
+    pub(crate) clock: HybridClock,
+    /// Stamp of the stored clock mark. The lock is held during the write: two writers in another order would lower the mark.
+    mark_stamp: Mutex<Stamp>,
+    is_skewed: AtomicBool,
+}
+
+impl ClockIssuer {
+    /// Starts above the mark that the last run of this name stored. Gateways that share an engine store none.
+    ///
+    /// # Errors
+    /// The store's; `Damaged` when the mark cannot be read.
+    pub(crate) async fn load(core: Arc<GatewayCore>) -> Result<Self> {
+        let (clock, stamp) = stored_clock(&core).await?;
+        Ok(Self { core, clock, mark_stamp: Mutex::new(stamp), is_skewed: AtomicBool::new(false) })
+    }
+
+    /// Issues the next clock of this gateway; stores a new mark first if needed.
+    pub(crate) async fn issue(&self) -> Result<Clock> {
+        loop {
+            match self.clock.issue(self.core.now()) {
+                Some(clock) => return Ok(clock),
+                None => self.store_mark().await?,
+            }
+        }
+    }
+
+    /// Stores a mark ahead of the clock, and only then lets the clock run up to it.
+    pub(crate) async fn store_mark(&self) -> Result<()> {
+        let mut stamp = self.mark_stamp.lock().await;
+        // Stored first: after a crash the next run starts above the stored mark, so above every clock issued here.
+        let mark = self.clock.next_mark(self.core.now());
+        self.write_mark(mark, &mut stamp).await?;
+        self.clock.note_stored_mark(mark);
+        Ok(())
+    }
+
+    /// Stores `clock` itself as the mark, at an orderly stop: the next run need not begin at a mark ahead of it.
+    pub(crate) async fn store_exact(&self, clock: Clock) -> Result<()> {
+        let mut stamp = self.mark_stamp.lock().await;
+        self.write_mark(clock, &mut stamp).await
+    }
+
+    async fn write_mark(&self, mark: Clock, stamp: &mut Stamp) -> Result<()> {
+        *stamp += 1;
+        let stamp = *stamp;
+        let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
+        let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
+        let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
+        Ok(self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?)
+    }
+
+    /// Stores a new mark if the clock is near the stored one.
+    pub(crate) async fn renew_mark(&self) -> Result<()> {
+        if self.clock.is_mark_near(self.core.now()) { self.store_mark().await } else { Ok(()) }
+    }
+
+    /// Compares this machine's clock with the engine's; writes are refused while they differ too much.
+    pub(crate) async fn check_skew(&self) -> Result<()> {
+        let engine = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        let is_skewed = engine.abs_diff(self.core.now()) > SKEW_MICROS_MAX;
+        if is_skewed && !self.is_skewed.swap(is_skewed, Ordering::AcqRel) {
+            self.core.metrics.count_event(Event::ClockSkew);
+            tracing::error!(
+                "this machine's clock differs from the engine's by more than 500 ms: writes are refused until it is set"
+            );
+        }
+        self.is_skewed.store(is_skewed, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether this machine's clock was too far off the engine's at the last check.
+    pub(crate) fn is_skewed(&self) -> bool {
+        self.is_skewed.load(Ordering::Acquire)
+    }
+}
+
+/// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
+async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Stamp)> {
+    if !core.config.alone {
+        return Ok((HybridClock::unmarked(), 0));
+    }
+    let query = ReadQuery::one(Bytes::copy_from_slice(core.config.node.as_bytes()));
+    let page = core.ports.store.read(&Partition::marks(), &query, &internal_options(ConsistencyLevel::Quorum)).await?;
+    let Some(row) = page.rows.into_iter().next() else { return Ok((HybridClock::above(0), 0)) };
+    let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
+    Ok((HybridClock::above(found.mark), row.stamp))
+}

@@ -1,0 +1,105 @@
+//! The core that the parts of a gateway share: ports, settings, metrics, admission.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_model::rows::Micros;
+use larder_store::{CallOptions, ConsistencyLevel, Durability};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::contention::WriterQueues;
+use crate::kv::adaptive_timeout::AdaptiveTimeout;
+use crate::metrics::{Event, KvOp, Metrics, RequestOutcome};
+use crate::ports::GatewayPorts;
+use crate::{Config, Error, Result};
+
+/// Timeout of calls that a gateway makes for itself.
+pub(crate) const INTERNAL_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Counts a request as admitted until dropped.
+#[derive(Debug)]
+#[must_use = "the request is admitted as long as this lives"]
+pub struct AdmissionGuard(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+/// The core of one gateway: every part of it holds it.
+pub struct GatewayCore {
+    pub(crate) ports: GatewayPorts,
+    pub(crate) config: Config,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) writer_queues: WriterQueues,
+    pub(crate) replica_timeout: AdaptiveTimeout,
+    admission: Arc<Semaphore>,
+}
+
+impl GatewayCore {
+    /// The core over these ports.
+    pub(crate) fn new(ports: GatewayPorts, config: Config) -> Arc<Self> {
+        Arc::new(Self {
+            metrics: Arc::new(Metrics::new()),
+            writer_queues: WriterQueues::new(ports.random),
+            replica_timeout: AdaptiveTimeout::default(),
+            admission: Arc::new(Semaphore::new(config.requests_max)),
+            ports,
+            config,
+        })
+    }
+
+    /// The settings it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counts an event of an edge, such as a caught panic.
+    pub fn count_event(&self, event: Event) {
+        self.metrics.count_event(event);
+    }
+
+    /// Wall clock in microseconds since 1970.
+    pub fn now(&self) -> Micros {
+        self.ports.clock.now()
+    }
+
+    /// Monotonic time since a fixed moment.
+    pub fn monotonic(&self) -> Duration {
+        self.ports.clock.monotonic()
+    }
+
+    /// Admits a request of an edge that does not go through [`Self::measure`]: `requests_max` at once, over all edges.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub fn admit(&self) -> Result<AdmissionGuard> {
+        let permit = Arc::clone(&self.admission).try_acquire_owned();
+        permit.map(AdmissionGuard).map_err(|_| Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Runs one operation: admits, counts and times it.
+    pub(crate) async fn measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.measure_as(op, |_| RequestOutcome::Ok, work).await
+    }
+
+    /// As [`Self::measure`], for answers that do not all count as [`RequestOutcome::Ok`].
+    pub(crate) async fn measure_as<T>(
+        &self,
+        op: KvOp,
+        outcome: fn(&T) -> RequestOutcome,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Ok(_admitted) = self.admission.try_acquire() else {
+            return Err(Error::Overloaded { retry_after: 1 });
+        };
+        let _active = self.metrics.begin_request(op);
+        let begun = self.ports.clock.monotonic();
+        let result = work.await;
+        let now = self.ports.clock.monotonic();
+        let outcome = result.as_ref().map_or_else(Error::outcome, outcome);
+        self.metrics.record_request(op, now.saturating_sub(begun), outcome, now);
+        result
+    }
+}
+
+/// Options of calls that the gateway makes for itself: they free space or keep gateways running, so a full disk accepts them.
+pub(crate) fn internal_options(level: ConsistencyLevel) -> CallOptions {
+    CallOptions::new(level, Instant::now() + INTERNAL_CALL_TIMEOUT, Durability::Buffered).reclaiming()
+}

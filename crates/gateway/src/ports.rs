@@ -1,0 +1,67 @@
+//! The ports of a gateway: everything outside of it that it uses.
+
+use std::sync::Arc;
+
+use larder_store::{Blobs, Clock, Store};
+
+/// Dependencies of a gateway.
+#[derive(Clone)]
+pub struct GatewayPorts {
+    /// Rows.
+    pub store: Arc<dyn Store>,
+    /// Large bodies.
+    pub blobs: Arc<dyn Blobs>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Random id of this run of this process: never used before, and not 0.
+    pub actor: u64,
+    /// Fills bytes with unguessable randomness, for keys and secrets.
+    pub random: fn(&mut [u8]),
+    /// The engine as operators see it.
+    pub engine: Arc<dyn EngineView>,
+}
+
+/// A node of the engine, where it has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineNode {
+    /// Its address.
+    pub address: String,
+    /// Whether this gateway reaches it.
+    pub up: bool,
+}
+
+/// A metric of the engine: name, value, help.
+pub type Gauge = (&'static str, f64, &'static str);
+
+/// The engine as operators see it.
+pub trait EngineView: Send + Sync {
+    /// Its name, such as `local`.
+    fn name(&self) -> &str;
+
+    /// The disk it writes to: mount point, size in KiB, percent used.
+    fn disk(&self) -> Option<(String, u64, u8)>;
+
+    /// Its own metrics.
+    fn gauges(&self) -> Vec<Gauge>;
+
+    /// Its nodes; none for an engine in this process.
+    fn nodes(&self) -> Vec<EngineNode>;
+}
+
+impl EngineView for &'static str {
+    fn name(&self) -> &str {
+        self
+    }
+
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        None
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+
+    fn nodes(&self) -> Vec<EngineNode> {
+        Vec::new()
+    }
+}
