@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! one partition                           one statement, or one unlogged batch: a single mutation, which is atomic
-//! several, additions elsewhere            one request each as above, concurrently
+//! several, additions elsewhere            one unlogged batch: a gateway that dies has sent all of it or nothing
 //! several, removals elsewhere             one logged batch: once the cluster has it, it applies all of it
-//! too large for one logged batch          additions elsewhere first; then the other partitions, each whole, in logged batches
+//! too large for one batch                 additions elsewhere first; then the other partitions, each whole, in logged batches
 //! removals below a majority               the first partition, then the others: the batch log needs two live nodes
 //! ```
-//! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses logged batches above 50
-//! KiB; a batch that is one mutation has no such limit. Every statement carries its stamp, so sending it again is the
-//! same write.
+//! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses batches of several partitions
+//! above 50 KiB; a batch that is one mutation has no such limit. Every statement carries its stamp, so sending it again is
+//! the same write.
 
 use futures_util::future::try_join_all;
 use larder_model::rows::changes_bytes;
@@ -23,8 +23,8 @@ use crate::encoding::{BoundValue, timestamp, ttl_seconds};
 use crate::metrics::count;
 use crate::statements::RowStatement;
 
-/// Most bytes of a logged batch, by [`logged_bytes`].
-const LOGGED_BYTES_MAX: usize = 40 * 1024;
+/// Most bytes of a batch over several partitions, by [`batch_bytes`].
+const BATCH_BYTES_MAX: usize = 40 * 1024;
 
 /// Most statements that the protocol allows in one batch.
 const STATEMENTS_MAX: usize = u16::MAX as usize;
@@ -36,7 +36,7 @@ pub(crate) struct PartitionShare<'a> {
     pub(crate) changes: Vec<&'a Change>,
 }
 
-/// The partitions of one request. Several partitions make a logged batch.
+/// The partitions of one request. A removal outside the first makes it a logged batch.
 type WriteRequest<'a> = Vec<PartitionShare<'a>>;
 
 impl ClusterClient {
@@ -77,7 +77,7 @@ impl ClusterClient {
         let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
             several => {
-                let kind = if request.len() > 1 { BatchType::Logged } else { BatchType::Unlogged };
+                let kind = if removes_elsewhere(request) { BatchType::Logged } else { BatchType::Unlogged };
                 self.batch(kind, several, consistency, options.deadline).await
             }
         };
@@ -127,23 +127,29 @@ fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
 /// Stages of a batch: sent one after the other, the requests of a stage concurrently. `has_log`: the batch log can be
 /// used.
 fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<WriteRequest<'_>>> {
-    let removes_elsewhere = shares.iter().skip(1).any(has_removals);
+    let removes = removes_elsewhere(&shares);
     shares.retain(|share| !share.changes.is_empty());
     if shares.is_empty() {
         return Vec::new();
     }
-    if !removes_elsewhere {
-        return vec![one_request_each(shares)];
+    let fits = shares.iter().map(batch_bytes).sum::<usize>() <= BATCH_BYTES_MAX;
+    if !removes && fits && have_equal_copies(&shares) {
+        return vec![vec![shares]];
+    }
+    if !removes {
+        // The object last: a crash in between leaves entries that readers check, never an object without an entry.
+        let entries = shares.split_off(1);
+        return [entries, shares].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect();
     }
     if !has_log {
         // Without the log no node finishes the batch after a crash, so the object's own partition goes first.
         let others = shares.split_off(1);
         return [shares, others].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect();
     }
-    if shares.iter().map(logged_bytes).sum::<usize>() <= LOGGED_BYTES_MAX {
+    if fits {
         return vec![vec![shares]];
     }
-    // Additions first: a crash after them leaves entries that readers check, never an object without an entry.
+    // Additions first, for the same reason.
     let first = shares.remove(0);
     let (others, additions): (Vec<_>, Vec<_>) = shares.into_iter().partition(has_removals);
     let mut stages: Vec<Vec<WriteRequest<'_>>> = Vec::new();
@@ -152,8 +158,8 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<Wr
     }
     let mut request = Vec::new();
     for share in std::iter::once(first).chain(others) {
-        let bytes: usize = request.iter().chain([&share]).map(logged_bytes).sum();
-        if bytes > LOGGED_BYTES_MAX && !request.is_empty() {
+        let bytes: usize = request.iter().chain([&share]).map(batch_bytes).sum();
+        if bytes > BATCH_BYTES_MAX && !request.is_empty() {
             stages.push(vec![std::mem::take(&mut request)]);
         }
         request.push(share);
@@ -167,12 +173,22 @@ fn one_request_each(shares: Vec<PartitionShare<'_>>) -> Vec<WriteRequest<'_>> {
     shares.into_iter().map(|share| vec![share]).collect()
 }
 
+/// Whether anything is removed outside the first partition.
+fn removes_elsewhere(shares: &[PartitionShare<'_>]) -> bool {
+    shares.iter().skip(1).any(has_removals)
+}
+
+/// Whether one consistency means the same for all partitions.
+fn have_equal_copies(shares: &[PartitionShare<'_>]) -> bool {
+    shares.iter().all(|share| share.partition.n_val == shares[0].partition.n_val)
+}
+
 fn has_removals(share: &PartitionShare<'_>) -> bool {
     share.changes.iter().any(|change| !matches!(change, Change::Put(_)))
 }
 
 /// Bytes that the cluster may count for a share: names, values and overhead.
-fn logged_bytes(share: &PartitionShare<'_>) -> usize {
+fn batch_bytes(share: &PartitionShare<'_>) -> usize {
     let changes: usize = share.changes.iter().map(|change| changes_bytes(std::slice::from_ref(*change)) + 48).sum();
     share.partition.key.len() + changes + 128
 }
@@ -225,8 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn additions_elsewhere_go_out_at_once() {
-        check(&[&[put(9), remove(9)], &[put(9)], &[put(1 << 20)]], &[&[&[0], &[1], &[2]]]);
+    fn a_gateway_that_died_once_had_sent_an_object_and_not_its_entry() {
+        check(&[&[put(9), remove(9)], &[put(9)], &[put(9)]], &[&[&[0, 1, 2]]]);
+        // Too large for one batch: the entries go first.
+        check(&[&[put(60 << 10)], &[put(9)], &[put(9)]], &[&[&[1], &[2]], &[&[0]]]);
+    }
+
+    #[test]
+    fn additions_to_other_copies_go_out_before_the_object() {
+        let partition = |n_val: u8| Partition { n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
+        let mut batch = Batch::of(partition(1), vec![put(9)]);
+        batch.add(partition(3), vec![put(9)]);
+        let stages = plan_stages(group_by_partition(&batch), true);
+        let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.n_val).collect();
+        assert_eq!(copies, [3, 1]);
     }
 
     #[test]
@@ -246,7 +274,7 @@ mod tests {
     #[test]
     fn without_a_log_the_first_partition_is_sent_first() {
         check_sent(false, &[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0]], &[&[1], &[2]]]);
-        check_sent(false, &[&[remove(9)], &[put(9)]], &[&[&[0], &[1]]]);
+        check_sent(false, &[&[remove(9)], &[put(9)]], &[&[&[0, 1]]]);
         check_sent(false, &[&[], &[remove(9)]], &[&[&[1]]]);
     }
 

@@ -55,10 +55,11 @@ impl Snapshots {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Publishes the group of `seqno`: readers see every entry up to it.
+    /// Publishes the group of `seqno`: readers see every entry up to it. The number never falls: a replay publishes groups that
+    /// are older than the tables.
     pub(crate) fn publish(&self, seqno: u64) {
         // Release: a reader that loads this number sees the inserts before it.
-        self.visible.store(seqno + 1, Ordering::Release);
+        self.visible.fetch_max(seqno + 1, Ordering::Release);
     }
 
     /// The lowest number that a reader may use; versions that only lower numbers see may be dropped.
@@ -94,6 +95,13 @@ mod tests {
         assert_eq!(snapshots.watermark(), 45);
         drop(late);
         assert_eq!(snapshots.watermark(), 51);
+    }
+
+    #[test]
+    fn a_replay_of_an_old_journal_once_hid_rows_of_newer_tables() {
+        let snapshots = Snapshots::new(100);
+        snapshots.publish(40);
+        assert_eq!(snapshots.acquire().seqno, 100);
     }
 
     #[test]
