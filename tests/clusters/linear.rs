@@ -6,10 +6,8 @@ use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{
-    HttpClient, HttpRequest, HttpResponse, LarderNode, Random, RegisterAction, RegisterOperation, RegisterValue,
-    S3Client, Scale, TestCluster, figure, is_linearizable,
-};
+use larder_testkit::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
+use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, Random, S3Client, Scale, TestCluster, figure};
 
 /// Clients of each key.
 const CLIENTS: usize = 5;

@@ -6,7 +6,6 @@
 //! TestEngine    the engine of the servers under test: their own directory, or keyspaces of a cluster
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
 //! HttpClient    HTTP/1.1 over one connection, written by hand so that a test may send any bytes
-//! linear        checks that a history of one register is linearizable
 //! Random        numbers from a seed that is printed
 //! Scale         the length of a run: a test or a soak
 //! Tmpfs         a small disk
@@ -26,7 +25,6 @@
 mod admin;
 mod engine;
 mod http;
-mod linear;
 mod node;
 mod process;
 mod random;
@@ -39,7 +37,6 @@ mod wait;
 pub use admin::KvAdmin;
 pub use engine::{NamedKeyspaces, TestEngine};
 pub use http::{HttpClient, HttpRequest, HttpResponse, connect};
-pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};
 pub use process::{Process, ProcessEnd, raise_own_limit};
 pub use random::Random;

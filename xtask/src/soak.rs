@@ -15,7 +15,7 @@ const FIGURES: &str = ".work/soak-figures.md";
 /// The report for people.
 const REPORT: &str = ".work/soak.md";
 /// The crates whose own tests have a full length: simulation, engines, causality.
-const LONG: &[&str] = &["larder-gateway", "larder-store", "larder-store-local", "larder-model"];
+const LONG: &[&str] = &["larder-gateway", "larder-store", "larder-testkit", "larder-store-local", "larder-model"];
 
 /// Runs the long tests of the crates, then the product tests, and writes the report.
 ///

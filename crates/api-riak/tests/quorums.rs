@@ -10,7 +10,7 @@ use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
-use larder_store::replicas::{ClusterSetup, Replicas};
+use larder_testkit::replicas::{ClusterSetup, Replicas};
 
 use support::{RiakClient, RiakServer};
 

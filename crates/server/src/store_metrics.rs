@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_gateway::{EngineNode, EngineView, Gauge};
-use larder_store::wrappers::metered::{Metered, StoreVerb, VerbCounts};
+use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
 /// An engine's own view, with the metrics of calls to its store.

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::conformance::{ManualClock, blob_conformance};
 use larder_store::{BlobOwner, Blobs, Durability, Kind, ListedBlob, Partition, Table};
 use larder_store_cassandra::blobs::cql::SCHEMA;
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs};
+use larder_testkit::conformance::{ManualClock, blob_conformance};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 

@@ -6,13 +6,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_store::conformance::{ManualClock, conformance};
 use larder_store::{
     Batch, Blobs, CallOptions, CasResult, Change, Clock, ConsistencyLevel, Durability, Kind, Partition, ReadOrder,
     ReadQuery, Row, Stopped, Table,
 };
 use larder_store_cassandra::blobs::{BlobOptions, CassandraBlobs, GRACE, LEASE};
 use larder_store_cassandra::{CassandraStore, ConnectError, ConnectOptions, Replication};
+use larder_testkit::conformance::{ManualClock, conformance};
 use tokio::time::Instant;
 
 /// A store with keyspaces of its own.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use larder_store::conformance::{ManualClock, conformance};
 use larder_store_local::{LocalStore, OpenOptions};
+use larder_testkit::conformance::{ManualClock, conformance};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_embedded_engine_conforms() {

@@ -7,12 +7,12 @@ use larder_model::rows::changes_bytes;
 use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Stamp};
 
 /// Refuses a limit of 0: a reader that follows such pages never ends.
-pub(crate) fn check_limit(limit: usize) -> Result<()> {
+pub fn check_limit(limit: usize) -> Result<()> {
     if limit == 0 { Err(misuse("a page of no rows")) } else { Ok(()) }
 }
 
 /// Refuses a batch that breaks the contract of `apply`.
-pub(crate) fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
+pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
     for one in &batch.partitions {
         if one.partition.table.is_guarded() {
             return Err(misuse(format!("apply on the guarded table {}", one.partition.table.name())));
@@ -26,7 +26,7 @@ pub(crate) fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
 }
 
 /// Refuses a compare-and-set that breaks the contract of `apply_if`. The head is the last of `all`.
-pub(crate) fn check_compare_and_set(
+pub fn check_compare_and_set(
     partition: &Partition,
     expected: Option<Stamp>,
     head: &HeadWrite,

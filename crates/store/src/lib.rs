@@ -6,27 +6,25 @@
 //! apply_if(partition, stamp, head, …)     guarded tables: linearizable compare-and-set on the head row
 //! partitions(table)                       every partition, slowly: for scrubbers and export
 //! ```
-//! All engines make the same promises, and [`conformance`] checks each promise against any engine. There is no downcast
-//! and no capability query: every engine does the same things. [`memory`] is the engine of the simulation and of
-//! `--engine memory`. [`wrappers`] count calls and inject faults behind the same trait. [`derived_rows`] serves engines
+//! All engines make the same promises; the conformance suite of `larder-testkit` checks each promise against any engine.
+//! There is no downcast and no capability query: every engine does the same things. [`memory`] is the engine of the
+//! simulation and of `--engine memory`. [`metered`] counts calls behind the same trait. [`derived_rows`] serves engines
 //! that cannot write a head and its derived row in one commit. [`RateLimitedLog`] is here because every crate above can
 //! reach it.
 
 mod blobs;
 mod clock;
-mod contract;
 mod error;
 mod log_limit;
 mod traits;
 
 pub mod cas_history;
-pub mod conformance;
+pub mod contract;
 pub mod derived_rows;
 pub mod leases;
 pub mod memory;
+pub mod metered;
 pub mod range_bisect;
-pub mod replicas;
-pub mod wrappers;
 
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
 pub use clock::{Clock, SystemClock, micros_of};

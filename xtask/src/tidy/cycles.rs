@@ -17,8 +17,8 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/gateway", 4),
     ("crates/model", 4),
     ("crates/server", 8),
-    ("crates/store", 2),
     ("crates/store-local", 3),
+    ("crates/testkit", 2),
     ("crates/transfer", 2),
 ];
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use super::SourceFile;
 
+/// The crate of test harnesses, which is not counted.
+const TESTKIT: &str = "crates/testkit/";
+
 /// The counted lines of a crate.
 #[derive(Debug, Default, Clone, Copy)]
 struct CommentCount {
@@ -14,7 +17,8 @@ struct CommentCount {
 /// One line: every crate with its comments per 100 lines of code, tests left out.
 pub(super) fn summary(files: &[SourceFile]) -> String {
     let mut crates: BTreeMap<&str, CommentCount> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {
+    let is_product = |file: &&SourceFile| file.is_rust() && !file.is_test() && !file.path.starts_with(TESTKIT);
+    for file in files.iter().filter(is_product) {
         if let Some((folder, _)) = file.path.split_once("/src/") {
             count(file, crates.entry(folder.trim_start_matches("crates/")).or_default());
         }
@@ -53,6 +57,7 @@ mod tests {
         let files = [
             file("crates/a/src/a.rs", &(code + "#[cfg(test)]\nmod tests {\n    // Not counted.\n}\n")),
             file("crates/a/tests/a.rs", "// Not counted.\n"),
+            file("crates/testkit/src/a.rs", "// Not counted.\nfn a() {}\n"),
             file("xtask/src/main.rs", "fn main() {}\n"),
         ];
         assert_eq!(summary(&files), "comments per 100 lines of code: a 3.3, xtask 0.0");

@@ -4,10 +4,11 @@ use toml::{Table, Value};
 
 use super::{SourceFile, TidyProblem};
 
-/// A crate and the crates that it may use; dev-dependencies are free.
+/// A crate and the crates that it may use; dev-dependencies are free. No list has the testkit: it is a dev-dependency only.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["model"]),
+    ("testkit", &["store", "model"]),
     ("store-local", &["store", "model"]),
     ("store-cassandra", &["store", "model"]),
     ("transfer", &["store", "model"]),
@@ -103,6 +104,16 @@ mod tests {
     #[test]
     fn dev_dependencies_are_free() {
         assert_eq!(manifest("api-riak", "[dev-dependencies]\nlarder-store = { workspace = true }\n"), [""; 0]);
+    }
+
+    #[test]
+    fn the_testkit_is_a_dev_dependency_only() {
+        for (name, _) in ALLOWED {
+            let of_tests = manifest(name, "[dev-dependencies]\nlarder-testkit = { workspace = true }\n");
+            assert_eq!(of_tests, [""; 0]);
+            let of_product = manifest(name, "[dependencies]\nlarder-testkit = { workspace = true }\n");
+            assert_eq!(of_product, [format!("crates/{name}/Cargo.toml:4: {name} must not use testkit")]);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Objects of consistent types: writers append to one value by read and put; no acknowledged append may be missing.
 
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 
 use crate::world::{SimWorld, run};
 

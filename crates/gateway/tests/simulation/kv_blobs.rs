@@ -12,7 +12,7 @@ use larder_gateway::{BlobSweep, Error, Gateway};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_store::Table;
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 use tokio::task::JoinHandle;
 
 use crate::random::ScheduleRng;

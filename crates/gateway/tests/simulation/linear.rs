@@ -1,8 +1,8 @@
 //! Consistent types are linearizable: under any faults, the reads and puts of a key fit into one order.
 
 use larder_gateway::Error;
-use larder_store::wrappers::faulty::StoreFaults;
-use larder_tests::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
+use larder_testkit::faulty::StoreFaults;
+use larder_testkit::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 
 use crate::world::{SimWorld, run};
 

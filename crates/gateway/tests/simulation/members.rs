@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_gateway::types::TypeStage;
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 
 use crate::world::{SimWorld, run};
 

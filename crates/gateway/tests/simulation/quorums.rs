@@ -11,7 +11,7 @@ use larder_model::causality::Conditions;
 use larder_model::content::{KvBody, KvContent};
 use larder_model::props::Quorum;
 use larder_store::memory::MemoryStore;
-use larder_store::replicas::{ClusterSetup, NetworkFaults, Replicas};
+use larder_testkit::replicas::{ClusterSetup, NetworkFaults, Replicas};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{ScheduleResult, SimClock, address, delete_of, run};

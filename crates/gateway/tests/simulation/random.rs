@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 
 use crate::world::{ShownObject, SimWorld, run};
 

@@ -7,7 +7,7 @@ mod walk;
 use bytes::Bytes;
 use larder_gateway::Error;
 use larder_gateway::types::{TypeStage, TypeStateError};
-use larder_store::replicas::{ClusterSetup, NetworkFaults};
+use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 use tokio::time::Instant;
 
 use crate::world::run;

@@ -1,7 +1,7 @@
 //! One schedule per rule of the key-value side; it fails under the rule's mutation in `tests/mutants`.
 
 use larder_model::causality::{Context, Dot, DotFlags, Slot};
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 
 use crate::world::{ScheduleResult, SimWorld, address, run};
 

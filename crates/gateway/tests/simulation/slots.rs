@@ -5,8 +5,8 @@ use bytes::Bytes;
 use larder_model::causality::Slot;
 use larder_model::keyspace::Partition;
 use larder_model::rows::{Batch, BucketRow, Change, ObjectRow, Row, view_row_name};
-use larder_store::wrappers::faulty::StoreFaults;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
+use larder_testkit::faulty::StoreFaults;
 use tokio::time::Instant;
 
 use crate::world::{ScheduleResult, SimWorld, address, run};

@@ -12,8 +12,8 @@ use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_store::memory::MemoryStore;
-use larder_store::wrappers::faulty::{Faulty, StoreFaults, StoreHistory};
 use larder_store::{Clock, Micros};
+use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 

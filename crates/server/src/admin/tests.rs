@@ -10,7 +10,7 @@ use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
-use larder_store::wrappers::faulty::{Faulty, StoreHistory};
+use larder_testkit::faulty::{Faulty, StoreHistory};
 
 use super::{AdminAnswer, run};
 

@@ -126,7 +126,7 @@ async fn range(reader: &mut dyn BlobReader, mut offset: u64, mut length: usize) 
 #[tokio::test]
 async fn blobs_conform_as_rows_and_as_files() {
     for sizes in [REAL, BlobSizes { row_max: 0, block: 4096 }] {
-        larder_store::conformance::blob_conformance(Arc::new(fixture(sizes).blobs)).await;
+        larder_testkit::conformance::blob_conformance(Arc::new(fixture(sizes).blobs)).await;
     }
 }
 

@@ -263,6 +263,3 @@ fn check_deadline(options: &CallOptions) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

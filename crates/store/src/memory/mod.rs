@@ -31,7 +31,7 @@ use crate::{
 };
 
 use blobs::BlobMap;
-pub(crate) use rows::{RowMap, page};
+pub use rows::{RowMap, page};
 use shard::MemoryShard;
 
 /// Number of locks; a power of two above the cores of a small machine.
@@ -213,11 +213,11 @@ fn shard_index(partition: &Partition) -> usize {
 }
 
 /// The cursor of a listing after a partition.
-pub(crate) fn encode_cursor(partition: &Partition) -> Bytes {
+fn encode_cursor(partition: &Partition) -> Bytes {
     [&[partition.n_val], &partition.key[..]].concat().into()
 }
 
-pub(crate) fn decode_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
+fn decode_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
     let n_val = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
     Ok(Partition { table, n_val, key: cursor.slice(1..) })
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::{Change, Micros, Range, ReadOrder, ReadQuery, Row, RowPage, Stamp, Stopped};
 
 /// Rows of one partition by name.
-pub(crate) type RowMap = BTreeMap<Bytes, Row>;
+pub type RowMap = BTreeMap<Bytes, Row>;
 
 /// Effect of a change: the rows it removed or replaced, and the row it added.
 #[derive(Default)]
@@ -47,7 +47,8 @@ fn clear(rows: &mut RowMap, stamp: Stamp) -> ChangeEffect {
 }
 
 /// The page of `rows` that `query` reads at `now`.
-pub(crate) fn page(rows: &RowMap, query: &ReadQuery, now: Micros) -> RowPage {
+#[must_use]
+pub fn page(rows: &RowMap, query: &ReadQuery, now: Micros) -> RowPage {
     let Some(bounds) = bounds(&query.range) else {
         return RowPage { rows: Vec::new(), stopped: Stopped::End };
     };

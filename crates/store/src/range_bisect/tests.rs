@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
+use larder_testkit::SplitMix64;
+
 use super::*;
-use crate::wrappers::random::SplitMix64;
 use crate::{Kind, Row};
 
 fn name(random: &mut SplitMix64) -> Bytes {

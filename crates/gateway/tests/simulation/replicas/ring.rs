@@ -11,7 +11,7 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::props::Quorum;
 use larder_store::memory::MemoryStore;
-use larder_store::replicas::{ClusterSetup, Replicas};
+use larder_testkit::replicas::{ClusterSetup, Replicas};
 use tokio::time::Instant;
 
 use crate::world::{ShownObject, SimClock, address, bucket, delete_of, get_of, padded, shown};

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use larder_store::replicas::{ClusterSetup, NetworkFaults};
+use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 
 use super::ring::{SimRing, WriteStrictness};
 use crate::random::{ScheduleRng, first, schedules};

@@ -8,8 +8,8 @@ use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
-use larder_store::wrappers::faulty::{Faulty, LATE_MAX, StoreFaults, StoreHistory};
 use larder_store::{Blobs as _, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, Table};
+use larder_testkit::faulty::{Faulty, LATE_MAX, StoreFaults, StoreHistory};
 use tokio::time::Instant;
 
 use super::client::SimClient;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use larder_gateway::objects::Error;
 use larder_model::objects::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule};
 use larder_model::objects::{Bucket, Versioning};
-use larder_store::wrappers::faulty::StoreFaults;
+use larder_testkit::faulty::StoreFaults;
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 

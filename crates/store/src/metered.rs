@@ -1,0 +1,217 @@
+//! Counts the calls of a store, their errors and their duration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use larder_model::content::BlobId;
+
+use crate::{
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite,
+    ListedBlob, Micros, Partition, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table,
+};
+
+/// The calls of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreVerb {
+    /// [`Store::read`].
+    Read,
+    /// [`Store::apply`].
+    Apply,
+    /// [`Store::apply_if`].
+    ApplyIf,
+    /// [`Store::partitions`].
+    Partitions,
+    /// [`Store::now`].
+    Now,
+    /// [`Blobs::create`].
+    BlobCreate,
+    /// [`Blobs::open`].
+    BlobOpen,
+    /// [`Blobs::remove`].
+    BlobRemove,
+    /// [`Blobs::list`].
+    BlobList,
+}
+
+/// Counts of one verb since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerbCounts {
+    /// Calls started.
+    pub calls: u64,
+    /// Calls that returned an error.
+    pub errors: u64,
+    /// Total duration of finished calls.
+    pub time: Duration,
+}
+
+/// Counts of every verb. They are not a snapshot: calls go on while they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreCounts([VerbCounts; StoreVerb::ALL.len()]);
+
+/// A store that counts its calls and passes them on unchanged.
+pub struct Metered<S: ?Sized> {
+    clock: Arc<dyn Clock>,
+    meters: [Meter; StoreVerb::ALL.len()],
+    inner: Arc<S>,
+}
+
+#[derive(Default)]
+struct Meter {
+    calls: AtomicU64,
+    errors: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl StoreVerb {
+    /// Every verb.
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Apply,
+        Self::ApplyIf,
+        Self::Partitions,
+        Self::Now,
+        Self::BlobCreate,
+        Self::BlobOpen,
+        Self::BlobRemove,
+        Self::BlobList,
+    ];
+
+    /// Name for metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Apply => "apply",
+            Self::ApplyIf => "apply_if",
+            Self::Partitions => "partitions",
+            Self::Now => "now",
+            Self::BlobCreate => "blob_create",
+            Self::BlobOpen => "blob_open",
+            Self::BlobRemove => "blob_remove",
+            Self::BlobList => "blob_list",
+        }
+    }
+}
+
+impl StoreCounts {
+    /// Counts of one verb.
+    #[must_use]
+    pub fn of(&self, verb: StoreVerb) -> VerbCounts {
+        self.0[verb as usize]
+    }
+
+    /// Every verb with its counts.
+    pub fn iter(&self) -> impl Iterator<Item = (StoreVerb, VerbCounts)> + '_ {
+        StoreVerb::ALL.into_iter().zip(self.0)
+    }
+}
+
+impl<S: ?Sized> Metered<S> {
+    /// Counts the calls to `inner`; `clock` measures their duration.
+    #[must_use]
+    pub fn new(inner: Arc<S>, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, meters: Default::default(), inner }
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn counts(&self) -> StoreCounts {
+        StoreCounts(std::array::from_fn(|verb| self.meters[verb].count()))
+    }
+
+    async fn meter<T>(&self, verb: StoreVerb, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let meter = &self.meters[verb as usize];
+        meter.calls.fetch_add(1, Ordering::Relaxed);
+        let start = self.clock.monotonic();
+        let answer = call.await;
+        meter.record(self.clock.monotonic().saturating_sub(start), answer.is_err());
+        answer
+    }
+}
+
+impl Meter {
+    fn record(&self, time: Duration, failed: bool) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+
+    fn count(&self) -> VerbCounts {
+        VerbCounts {
+            calls: self.calls.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Metered<S> {
+    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
+        self.meter(StoreVerb::Read, self.inner.read(partition, query, options)).await
+    }
+
+    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
+        self.meter(StoreVerb::Apply, self.inner.apply(batch, options)).await
+    }
+
+    async fn apply_if(
+        &self,
+        partition: &Partition,
+        expected: Option<Stamp>,
+        head: HeadWrite,
+        changes: Vec<Change>,
+        options: &CallOptions,
+    ) -> Result<CasResult> {
+        self.meter(StoreVerb::ApplyIf, self.inner.apply_if(partition, expected, head, changes, options)).await
+    }
+
+    async fn partitions(
+        &self,
+        table: Table,
+        after: Option<Bytes>,
+        limit: usize,
+        options: &CallOptions,
+    ) -> Result<PartitionPage> {
+        self.meter(StoreVerb::Partitions, self.inner.partitions(table, after, limit, options)).await
+    }
+
+    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+        self.meter(StoreVerb::Now, self.inner.now(options)).await
+    }
+
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+}
+
+#[async_trait]
+impl<S: Blobs + ?Sized> Blobs for Metered<S> {
+    async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
+        self.meter(StoreVerb::BlobCreate, self.inner.create(id, owner)).await
+    }
+
+    async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
+        self.meter(StoreVerb::BlobOpen, self.inner.open(id)).await
+    }
+
+    async fn remove(&self, id: BlobId) -> Result<()> {
+        self.meter(StoreVerb::BlobRemove, self.inner.remove(id)).await
+    }
+
+    async fn list(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<ListedBlob>> {
+        self.meter(StoreVerb::BlobList, self.inner.list(after, limit)).await
+    }
+
+    fn is_ready(&self) -> bool {
+        self.inner.is_ready()
+    }
+}

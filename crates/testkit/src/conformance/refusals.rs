@@ -1,0 +1,206 @@
+//! Promises about refused calls: they write nothing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout};
+
+use super::subject::{GUARDED, PLAIN, StoreSubject, options, put, put_until, remove, row};
+use larder_store::{
+    Batch, CallOptions, CasResult, Change, Kind, Partition, PartitionChanges, ReadQuery, Result, Stamp, Table,
+};
+
+fn bounded(partition: &Partition, changes: Vec<Change>, rows_max: usize) -> Batch {
+    Batch {
+        partitions: vec![PartitionChanges {
+            partition: partition.clone(),
+            changes,
+            rows_max: Some(rows_max),
+            expected_rows: None,
+        }],
+    }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(answer: Result<T>, kind: Kind) {
+    assert_eq!(answer.map_err(|error| error.kind).expect_err("refused"), kind);
+}
+
+pub(super) async fn a_partition_may_be_filled_up_to_rows_max(subject: StoreSubject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        for (rows, name) in (1..).zip(["a", "b", "c"]) {
+            let batch = bounded(&partition, vec![put(name, "v", 1)], 3);
+            subject.apply(batch).await.expect("there is room");
+            assert_eq!(subject.rows(&partition).await.len(), rows, "{table:?}");
+        }
+        subject.change(&partition, vec![put("d", "v", 1)]).await;
+        assert_eq!(subject.rows(&partition).await.len(), 4, "{table:?}: the bound is the batch's, not the partition's");
+    }
+}
+
+pub(super) async fn beyond_rows_max_nothing_is_written(subject: StoreSubject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        subject.change(&partition, vec![put("a", "v", 1), put("b", "v", 1)]).await;
+        let before = subject.rows(&partition).await;
+        let changes = vec![remove("a", 9), put("b", "w", 9), put("c", "w", 9), put("d", "w", 9)];
+        refused(subject.apply(bounded(&partition, changes, 2)).await, Kind::TooManyRows { rows: 3 });
+        assert_eq!(subject.rows(&partition).await, before, "{table:?}");
+        refused(subject.apply(bounded(&partition, vec![put("b", "w", 9)], 1)).await, Kind::TooManyRows { rows: 2 });
+        assert_eq!(subject.rows(&partition).await, before, "{table:?}: it was too full before");
+    }
+}
+
+pub(super) async fn a_batch_that_saw_other_rows_writes_nothing(subject: StoreSubject) {
+    if subject.store.limits().replicated {
+        return;
+    }
+    let partition = subject.partition(Table::Objects);
+    let after = |changes, seen: &[(&'static str, Stamp)]| {
+        let expected_rows = Some(seen.iter().map(|(name, stamp)| (Bytes::from(*name), *stamp)).collect());
+        let partition = partition.clone();
+        Batch { partitions: vec![PartitionChanges { partition, changes, rows_max: None, expected_rows }] }
+    };
+    subject.apply(after(vec![put("a", "v", 1)], &[])).await.expect("nothing is there");
+    refused(subject.apply(after(vec![put("b", "v", 1)], &[])).await, Kind::Changed);
+    refused(subject.apply(after(vec![put("b", "v", 1)], &[("a", 2)])).await, Kind::Changed);
+    subject
+        .apply(after(vec![put_until("b", "v", 3, subject.in_seconds(10))], &[("a", 1)]))
+        .await
+        .expect("the partition holds the rows that were seen");
+    refused(subject.apply(after(vec![put("a", "w", 4)], &[("a", 1)])).await, Kind::Changed);
+    subject
+        .apply(after(vec![put("a", "w", 4)], &[("a", 1), ("b", 3)]))
+        .await
+        .expect("the partition holds the rows that were seen");
+    subject.wait_seconds(11);
+    subject.apply(after(vec![put("c", "v", 5)], &[("a", 4)])).await.expect("an expired row is absent");
+    assert_eq!(subject.rows(&partition).await.len(), 2);
+}
+
+pub(super) async fn rows_that_expire_do_not_count(subject: StoreSubject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        let soon = subject.in_seconds(10);
+        let mut changes: Vec<Change> = (0..5).map(|at: u8| put_until([at], "v", 1, soon)).collect();
+        changes.push(put("a", "v", 1));
+        subject.apply(bounded(&partition, changes, 1)).await.expect("one row stays");
+        assert_eq!(subject.rows(&partition).await.len(), 6, "{table:?}");
+        refused(subject.apply(bounded(&partition, vec![put("b", "v", 1)], 1)).await, Kind::TooManyRows { rows: 2 });
+        subject.wait_seconds(11);
+        refused(subject.apply(bounded(&partition, vec![put("b", "v", 1)], 1)).await, Kind::TooManyRows { rows: 2 });
+        subject
+            .apply(bounded(&partition, vec![put_until("a", "w", 2, subject.in_seconds(10))], 0))
+            .await
+            .expect("none stays");
+    }
+}
+
+pub(super) async fn rows_are_counted_after_the_change(subject: StoreSubject) {
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        subject.change(&partition, vec![put("a", "v", 5), put("b", "v", 5)]).await;
+        let cases = [
+            ("replaced", vec![put("a", "w", 6)]),
+            ("removed", vec![remove("b", 6), put("c", "w", 6)]),
+            ("removal that takes nothing", vec![remove("b", 6), remove("x", 6)]),
+            ("cleared", vec![Change::Clear { stamp: 6 }, put("d", "w", 7), put("e", "w", 7)]),
+        ];
+        for (case, changes) in cases {
+            assert!(subject.apply(bounded(&partition, changes, 2)).await.is_ok(), "{table:?}: {case}");
+        }
+        assert_eq!(subject.names(&partition).await, ["d", "e"], "{table:?}");
+        let kept = vec![remove("d", 6), put("f", "w", 7)];
+        refused(subject.apply(bounded(&partition, kept, 2)).await, Kind::TooManyRows { rows: 3 });
+    }
+}
+
+pub(super) async fn several_partitions_are_all_or_none(subject: StoreSubject) {
+    for full in 0..4 {
+        let partitions: Vec<Partition> =
+            (0..4).map(|at| subject.other(PLAIN[at % 2], format!("{full} {at}"))).collect();
+        for partition in &partitions {
+            subject.change(partition, vec![put("a", "v", 1)]).await;
+        }
+        let changes = |at: usize| PartitionChanges {
+            partition: partitions[at].clone(),
+            changes: vec![remove("a", 0), put("b", "v", 2)],
+            rows_max: (at == full).then_some(1),
+            expected_rows: None,
+        };
+        let batch = Batch { partitions: (0..4).map(changes).collect() };
+        refused(subject.apply(batch).await, Kind::TooManyRows { rows: 2 });
+        for partition in &partitions {
+            assert_eq!(subject.rows(partition).await, [row("a", "v", 1)], "{partition:?}");
+        }
+    }
+}
+
+pub(super) async fn misuse_is_refused(subject: StoreSubject) {
+    for table in GUARDED {
+        let partition = subject.partition(table);
+        let mut batch = Batch::of(subject.partition(Table::Objects), vec![put("a", "v", 1)]);
+        batch.add(partition.clone(), vec![put("a", "v", 1)]);
+        refused(subject.apply(batch).await, Kind::Misuse);
+        assert_eq!(subject.rows(&subject.partition(Table::Objects)).await, [], "{table:?}");
+        assert_eq!(subject.compare_and_set(&partition, None, row("", "v", 5), Vec::new()).await, CasResult::Applied);
+        for stamp in [4, 5] {
+            let changes = vec![put("x", "v", 9)];
+            let answer =
+                subject.store.apply_if(&partition, Some(5), row("", "w", stamp).into(), changes, &options()).await;
+            refused(answer, Kind::Misuse);
+        }
+        assert_eq!(subject.rows(&partition).await, [row("", "v", 5)], "{table:?}");
+    }
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        let answer = subject.store.apply_if(&partition, None, row("", "v", 5).into(), Vec::new(), &options()).await;
+        refused(answer, Kind::Misuse);
+        assert_eq!(subject.rows(&partition).await, [], "{table:?}");
+    }
+}
+
+pub(super) async fn a_batch_above_batch_max_writes_nothing(subject: StoreSubject) {
+    let value = vec![7; subject.store.limits().batch_max];
+    for table in PLAIN {
+        let mut batch = Batch::of(subject.other(table, "small"), vec![put("a", "v", 1)]);
+        batch.add(subject.other(table, "large"), vec![put("a", &value, 1)]);
+        refused(subject.apply(batch).await, Kind::TooLarge);
+        for which in ["small", "large"] {
+            assert_eq!(subject.rows(&subject.other(table, which)).await, [], "{table:?} {which}");
+        }
+    }
+}
+
+pub(super) async fn a_cas_above_batch_max_writes_nothing(subject: StoreSubject) {
+    let value = vec![7; subject.store.limits().batch_max];
+    for table in GUARDED {
+        let partition = subject.partition(table);
+        let changes = vec![put("a", &value, 1)];
+        let answer = subject.store.apply_if(&partition, None, row("", "v", 1).into(), changes, &options()).await;
+        refused(answer, Kind::TooLarge);
+        assert_eq!(subject.rows(&partition).await, [], "{table:?}");
+    }
+}
+
+pub(super) async fn a_deadline_in_the_past_never_hangs(subject: StoreSubject) {
+    let past = CallOptions { deadline: Instant::now(), ..options() };
+    let (plain, guarded) = (subject.partition(Table::Objects), subject.partition(Table::Consistent));
+    let batch = Batch::of(plain.clone(), vec![put("a", "v", 1)]);
+    let store = &subject.store;
+    assert_returns(store.read(&plain, &ReadQuery::all(1), &past)).await;
+    assert_returns(store.apply(batch.clone(), &past)).await;
+    assert_returns(store.apply_if(&guarded, None, row("", "v", 1).into(), Vec::new(), &past)).await;
+    assert_returns(store.partitions(Table::Objects, None, 1, &past)).await;
+    assert_returns(store.now(&past)).await;
+    subject.apply(batch).await.expect("a batch that timed out may be sent again");
+    assert_eq!(subject.rows(&plain).await, [row("a", "v", 1)]);
+}
+
+async fn assert_returns<T>(call: impl Future<Output = Result<T>>) {
+    let answer = timeout(Duration::from_secs(10), call).await.expect("the call hangs");
+    if let Err(error) = answer {
+        assert_eq!(error.kind, Kind::TimedOut, "{error}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Test harnesses that several crates share. No product code uses this crate: it is a dev-dependency only.
+//!
+//! ```text
+//! conformance   every promise of an engine, one check each
+//! replicas      a simulated Cassandra cluster in memory
+//! faulty        a wrapper of a store that injects faults
+//! linear        checks that a history of one register is linearizable
+//! SplitMix64    numbers from a seed
+//! ```
+
+pub mod conformance;
+pub mod faulty;
+pub mod replicas;
+
+mod linear;
+mod random;
+
+pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
+pub use random::SplitMix64;
