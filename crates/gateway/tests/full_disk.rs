@@ -20,10 +20,8 @@ use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_store::memory::MemoryStore;
-use larder_store::{
-    Batch, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, Error as StoreError, HeadWrite, Kind, Micros,
-    Partition, PartitionPage, Purpose, ReadQuery, Result, RowPage, Stamp, Store, Table,
-};
+use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Micros, Purpose, Result, Store};
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::time::Instant;
 
 /// Accepts all writes.
@@ -52,51 +50,22 @@ impl FullStore {
     }
 }
 
-#[async_trait]
-impl Store for FullStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.inner.read(partition, query, options).await
+impl StoreHook for FullStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        if batch.bytes() > 0 {
-            self.check(options)?;
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        let is_barrier = matches!(call, StoreCall::Apply(batch) if batch.bytes() == 0);
+        if call.is_write() && !is_barrier {
+            self.check(&options)?;
         }
-        self.inner.apply(batch, options).await
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        self.check(options)?;
-        self.inner.apply_if(partition, expected, head, changes, options).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        true
+        make(options).await
     }
 }
 
@@ -129,7 +98,7 @@ impl FullDiskWorld {
 
     async fn gateway(&self) -> Arc<Gateway> {
         let ports = GatewayPorts {
-            store: self.store.clone(),
+            store: Arc::new(Hooked(self.store.clone())),
             blobs: self.blobs.clone(),
             clock: self.clock.clone(),
             actor: 7,

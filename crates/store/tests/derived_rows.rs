@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, Clock, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite,
-    Micros, Partition, PartitionPage, ReadQuery, Result, Row, RowPage, Stamp, Stopped, Store, Table,
+    CallOptions, CasResult, Clock, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Partition, ReadQuery, Result,
+    Row, Stamp, Stopped, Store, Table,
 };
 use larder_testkit::SplitMix64;
 use larder_testkit::conformance::{ManualClock, conformance};
 use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -43,57 +43,29 @@ impl SteppedStore {
         self.allowed.add_permits(writes);
         self.done.subscribe().wait_for(|done| *done == end).await.unwrap();
     }
-
-    async fn write<T>(&self, write: impl Future<Output = T> + Send) -> T {
-        self.allowed.acquire().await.unwrap().forget();
-        let answer = write.await;
-        self.done.send_modify(|done| *done += 1);
-        answer
-    }
 }
 
-#[async_trait]
-impl Store for SteppedStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.inner.read(partition, query, options).await
+impl StoreHook for SteppedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        self.write(self.inner.apply(batch, options)).await
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        assert_eq!(head.derived, None, "the wrapped store gets no derived rows");
-        self.write(self.inner.apply_if(partition, expected, head, changes, options)).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        true
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        if let StoreCall::ApplyIf(_, head) = call {
+            assert_eq!(head.derived, None, "the wrapped store gets no derived rows");
+        }
+        if !call.is_write() {
+            return make(options).await;
+        }
+        self.allowed.acquire().await.unwrap().forget();
+        let answer = make(options).await;
+        self.done.send_modify(|done| *done += 1);
+        answer
     }
 }
 
@@ -180,7 +152,7 @@ impl DerivedRowFixture {
 async fn late_confirmation(values: [&'static str; 2]) {
     let fixture = DerivedRowFixture::new();
     let (slow, now) = (SteppedStore::new(&fixture.memory), fixture.clock.now());
-    let writer = fixture.wrap(slow.clone());
+    let writer = fixture.wrap(Arc::new(Hooked(slow.clone())));
     let writer = tokio::spawn(async move { cas(&*writer, None, values[0], now).await });
     slow.step(2).await;
     fixture.wait(1);
@@ -206,7 +178,7 @@ async fn paused_writer(seconds: u64) -> CasResult {
     let now = fixture.clock.now();
     cas(&*fixture.reader(), None, "v0", now).await.unwrap();
     let slow = SteppedStore::new(&fixture.memory);
-    let writer = fixture.wrap(slow.clone());
+    let writer = fixture.wrap(Arc::new(Hooked(slow.clone())));
     let writer = tokio::spawn(async move { cas(&*writer, Some(now), "v1", now + 10).await });
     slow.step(1).await;
     fixture.wait(seconds);
@@ -235,7 +207,7 @@ async fn a_writer_with_a_young_intent_is_not_fenced() {
 async fn the_intent_of_a_writer_that_died_before_its_head_goes_after_a_day() {
     let fixture = DerivedRowFixture::new();
     let (slow, now) = (SteppedStore::new(&fixture.memory), fixture.clock.now());
-    let writer = fixture.wrap(slow.clone());
+    let writer = fixture.wrap(Arc::new(Hooked(slow.clone())));
     let writer = tokio::spawn(async move { cas(&*writer, None, "v", now).await });
     slow.step(1).await;
     writer.abort();
@@ -252,7 +224,7 @@ async fn a_reader_replaces_the_intent_of_a_dead_writer() {
     for value in ["v", "-"] {
         let fixture = DerivedRowFixture::new();
         let (slow, now) = (SteppedStore::new(&fixture.memory), fixture.clock.now());
-        let writer = fixture.wrap(slow.clone());
+        let writer = fixture.wrap(Arc::new(Hooked(slow.clone())));
         let writer = tokio::spawn(async move { cas(&*writer, None, value, now).await });
         slow.step(2).await;
         writer.abort();

@@ -4,12 +4,14 @@
 //! conformance   every promise of an engine, one check each
 //! replicas      a simulated Cassandra cluster in memory
 //! faulty        a wrapper of a store that injects faults
+//! hooked        a wrapper of a store that runs code of a test around its calls
 //! linear        checks that a history of one register is linearizable
 //! SplitMix64    numbers from a seed
 //! ```
 
 pub mod conformance;
 pub mod faulty;
+pub mod hooked;
 pub mod replicas;
 
 mod linear;

@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Micros, Partition, PartitionPage, ReadQuery,
-    Result, Row, RowPage, Stamp, Store, Table,
-};
+use larder_store::{Batch, CallOptions, Change, EngineLimits, Partition, Result, Row, Store, Table};
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use parking_lot::Mutex;
 
 /// Traffic of all gateways together.
@@ -29,8 +26,8 @@ pub(crate) struct RecordingStore {
 }
 
 impl RecordingStore {
-    pub(crate) fn new(inner: Arc<dyn Store>, traffic: Arc<Mutex<StoreTraffic>>) -> Arc<Self> {
-        Arc::new(Self { inner, traffic })
+    pub(crate) fn new(inner: Arc<dyn Store>, traffic: Arc<Mutex<StoreTraffic>>) -> Arc<Hooked<Self>> {
+        Arc::new(Hooked(Arc::new(Self { inner, traffic })))
     }
 }
 
@@ -56,47 +53,24 @@ impl StoreTraffic {
     }
 }
 
-#[async_trait]
-impl Store for RecordingStore {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.inner.read(partition, query, options).await
+impl StoreHook for RecordingStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        self.traffic.lock().note(&batch);
-        self.inner.apply(batch, options).await
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        self.inner.apply_if(partition, expected, head, changes, options).await
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
-        self.inner.now(options).await
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        if let StoreCall::Apply(batch) = call {
+            self.traffic.lock().note(batch);
+        }
+        make(options).await
     }
 
     fn limits(&self) -> EngineLimits {
         EngineLimits { tombstones_slow_reads: true, ..self.inner.limits() }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.inner.is_ready()
     }
 }

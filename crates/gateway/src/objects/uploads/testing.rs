@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::memory::MemoryStore;
-use larder_store::{
-    Batch, CallOptions, CasResult, Change, ConsistencyLevel, Durability, EngineLimits, HeadWrite, Micros, Partition,
-    PartitionPage, ReadQuery, RowPage, Stamp, Store, Table,
-};
+use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
+use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -53,7 +50,7 @@ impl UploadSetup {
         objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         let gate = Arc::new(TrapStore::over(Arc::clone(&stores.store)));
         let ports = GatewayPorts {
-            store: Arc::clone(&gate) as _,
+            store: Arc::new(Hooked(Arc::clone(&gate))),
             blobs: Arc::clone(&stores.store) as _,
             clock: Arc::new(PausedClock(start)),
             actor: 1000,
@@ -199,6 +196,16 @@ impl TrapStore {
         *self.disk.lock() = TrapDisk::Stopping;
     }
 
+    /// Stops a stopping disk; answers whether it did.
+    fn stop_now(&self) -> bool {
+        let mut disk = self.disk.lock();
+        let stops = *disk == TrapDisk::Stopping;
+        if stops {
+            *disk = TrapDisk::Still;
+        }
+        stops
+    }
+
     /// Whether a write waits for a stopped disk.
     fn stands_still(&self, options: &CallOptions) -> bool {
         options.durability > Durability::Buffered && *self.disk.lock() == TrapDisk::Still
@@ -245,70 +252,28 @@ impl TrapStore {
     }
 }
 
-fn answered<T>(lost: bool, answer: larder_store::Result<T>) -> larder_store::Result<T> {
-    let late = || larder_store::Error::new(larder_store::Kind::TimedOut, "the answer is lost");
-    if lost { Err(late()) } else { answer }
-}
-
-#[async_trait]
-impl Store for TrapStore {
-    async fn read(
-        &self,
-        partition: &Partition,
-        query: &ReadQuery,
-        options: &CallOptions,
-    ) -> larder_store::Result<RowPage> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        let (options, lost) = self.pass(options).await;
-        answered(lost, self.inner.read(partition, query, &options).await)
+impl StoreHook for TrapStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> larder_store::Result<()> {
-        let (options, lost) = self.pass(options).await;
-        if self.stands_still(&options) {
-            return answered(true, Ok(()));
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> larder_store::Result<T> {
+        if matches!(call, StoreCall::Partitions | StoreCall::Now) {
+            return make(options).await;
         }
-        answered(lost, self.inner.apply(batch, &options).await)
-    }
-
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> larder_store::Result<CasResult> {
-        let (options, mut lost) = self.pass(options).await;
-        if self.stands_still(&options) {
-            return answered(true, Ok(CasResult::Applied));
+        self.reads.fetch_add(usize::from(matches!(call, StoreCall::Read(_))), Ordering::SeqCst);
+        let (options, lost) = self.pass(&options).await;
+        let late = || larder_store::Error::new(larder_store::Kind::TimedOut, "the answer is lost");
+        if call.is_write() && self.stands_still(&options) {
+            return Err(late());
         }
-        if *self.disk.lock() == TrapDisk::Stopping {
-            *self.disk.lock() = TrapDisk::Still;
-            lost = true;
-        }
-        answered(lost, self.inner.apply_if(partition, expected, head, changes, &options).await)
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> larder_store::Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> larder_store::Result<Micros> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        true
+        let stops = matches!(call, StoreCall::ApplyIf(..)) && self.stop_now();
+        let answer = make(options).await;
+        if lost || stops { Err(late()) } else { answer }
     }
 }

@@ -10,6 +10,7 @@ use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs as _, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, Store as _, Table};
 use larder_testkit::faulty::{Faulty, LATE_MAX, StoreFaults, StoreHistory};
+use larder_testkit::hooked::Hooked;
 use tokio::time::Instant;
 
 use super::client::SimClient;
@@ -75,7 +76,7 @@ impl S3Cluster {
         clock.set_skew(self.leaped + skew);
         let ports = GatewayPorts {
             random: |bytes| bytes.fill(7),
-            store: Arc::new(DerivedRowStore::new(Arc::clone(&gate))),
+            store: Arc::new(DerivedRowStore::new(Arc::new(Hooked(Arc::clone(&gate))))),
             blobs: Arc::clone(&gate) as _,
             clock: Arc::clone(&clock) as _,
             actor: self.actors,

@@ -6,11 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::rows::{Batch, Change, Micros, Stamp};
 use larder_store::{
-    BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Durability, EngineLimits, HeadWrite, ListedBlob,
-    Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table,
+    BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, Durability, ListedBlob, Partition, Result, Store, Table,
 };
+use larder_testkit::hooked::{MakeCall, StoreCall, StoreHook};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -35,7 +34,7 @@ pub(crate) enum StoreStep {
 }
 
 /// A gateway's store with pauses.
-pub(crate) struct GatedStore<S: ?Sized> {
+pub(crate) struct GatedStore<S> {
     armed: Arc<Mutex<Vec<ArmedStop>>>,
     inner: Arc<S>,
 }
@@ -68,7 +67,7 @@ impl Stop {
     }
 }
 
-impl<S: ?Sized> GatedStore<S> {
+impl<S> GatedStore<S> {
     pub(crate) fn new(inner: Arc<S>) -> Arc<Self> {
         Arc::new(Self { armed: Arc::default(), inner })
     }
@@ -81,8 +80,10 @@ impl<S: ?Sized> GatedStore<S> {
         Stop { step, reached: is_reached, go }
     }
 
-    async fn stop_at(&self, step: StoreStep) {
-        stop_at(&self.armed, step).await;
+    async fn stop_at(&self, step: Option<StoreStep>) {
+        if let Some(step) = step {
+            stop_at(&self.armed, step).await;
+        }
     }
 }
 
@@ -98,63 +99,47 @@ async fn stop_at(armed: &Mutex<Vec<ArmedStop>>, step: StoreStep) {
     }
 }
 
-#[async_trait]
-impl<S: Store + ?Sized> Store for GatedStore<S> {
-    async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage> {
-        self.stop_at(StoreStep::BeforeRead(partition.table)).await;
-        let page = self.inner.read(partition, query, options).await;
-        self.stop_at(StoreStep::AfterRead(partition.table)).await;
-        page
+impl<S: Store> StoreHook for GatedStore<S> {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        if let Some(first) = batch.partitions.first() {
-            self.stop_at(StoreStep::BeforeApply(first.partition.table)).await;
+    async fn around<'a, T: Send>(
+        &'a self,
+        call: StoreCall<'a>,
+        mut options: CallOptions,
+        make: MakeCall<'a, T>,
+    ) -> Result<T> {
+        let (before, after) = steps(call);
+        self.stop_at(before).await;
+        if let StoreCall::ApplyIf(..) = call {
+            // A delayed request still arrives, after its sender's deadline too.
+            options.deadline = options.deadline.max(Instant::now() + ARRIVAL);
         }
-        self.inner.apply(batch, options).await
+        let answer = make(options).await;
+        self.stop_at(after).await;
+        answer
     }
+}
 
-    async fn apply_if(
-        &self,
-        partition: &Partition,
-        expected: Option<Stamp>,
-        head: HeadWrite,
-        changes: Vec<Change>,
-        options: &CallOptions,
-    ) -> Result<CasResult> {
-        self.stop_at(StoreStep::BeforeSwap(partition.table)).await;
-        // A delayed request still arrives, after its sender's deadline too.
-        let options = CallOptions { deadline: options.deadline.max(Instant::now() + ARRIVAL), ..*options };
-        let swap = self.inner.apply_if(partition, expected, head, changes, &options).await;
-        self.stop_at(StoreStep::AfterSwap(partition.table)).await;
-        swap
-    }
-
-    async fn partitions(
-        &self,
-        table: Table,
-        after: Option<Bytes>,
-        limit: usize,
-        options: &CallOptions,
-    ) -> Result<PartitionPage> {
-        self.inner.partitions(table, after, limit, options).await
-    }
-
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
-        self.inner.now(options).await
-    }
-
-    fn limits(&self) -> EngineLimits {
-        self.inner.limits()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.inner.is_ready()
+/// The steps before and after a call.
+fn steps(call: StoreCall<'_>) -> (Option<StoreStep>, Option<StoreStep>) {
+    match call {
+        StoreCall::Read(Partition { table, .. }) => {
+            (Some(StoreStep::BeforeRead(*table)), Some(StoreStep::AfterRead(*table)))
+        }
+        StoreCall::ApplyIf(Partition { table, .. }, _) => {
+            (Some(StoreStep::BeforeSwap(*table)), Some(StoreStep::AfterSwap(*table)))
+        }
+        StoreCall::Apply(batch) => {
+            (batch.partitions.first().map(|first| StoreStep::BeforeApply(first.partition.table)), None)
+        }
+        StoreCall::Partitions | StoreCall::Now => (None, None),
     }
 }
 
 #[async_trait]
-impl<S: Blobs + ?Sized> Blobs for GatedStore<S> {
+impl<S: Blobs> Blobs for GatedStore<S> {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
         let inner = self.inner.create(id, owner).await?;
         Ok(Box::new(GatedBlobWriter { armed: self.armed.clone(), inner }))
@@ -165,7 +150,7 @@ impl<S: Blobs + ?Sized> Blobs for GatedStore<S> {
     }
 
     async fn remove(&self, id: BlobId) -> Result<()> {
-        self.stop_at(StoreStep::BeforeBlobRemoved).await;
+        self.stop_at(Some(StoreStep::BeforeBlobRemoved)).await;
         self.inner.remove(id).await
     }
 
