@@ -32,7 +32,7 @@ pub struct S3Call {
     pub query: S3Query,
     /// The request headers.
     pub headers: HeaderMap,
-    /// The caller.
+    /// The caller, with the action of the operation.
     pub caller: Caller,
     /// How the request was signed; `None` if anonymous.
     pub scheme: Option<AuthScheme>,

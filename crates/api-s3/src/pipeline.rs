@@ -152,13 +152,10 @@ impl S3Service {
         let operation = route::route(&parts.method, &target, &head.query, &parts.headers)?;
         trace.tracked = Some(self.objects.track(operation.name));
         trace.operation = Some(operation);
-        if operation.support == Support::NotImplemented {
-            let refused = S3Error::new(Code::NotImplemented, format!("{} is not offered", operation.name));
-            return Err(operation.keys.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key)));
-        }
-        let admitted = match operation.op {
+        let admitted = match operation.support {
+            Support::NotImplemented => return Err(not_offered(operation)),
             // Health checks must succeed while the server is saturated.
-            S3Operation::AdminPing | S3Operation::AdminHeadPing => None,
+            Support::Implemented(S3Operation::AdminPing | S3Operation::AdminHeadPing) => None,
             _ => Some(Arc::new(self.admit()?)),
         };
         // The admission slot is taken before the user is looked up, so that lookups are bounded under load.
@@ -170,9 +167,10 @@ impl S3Service {
         trace.received = body.byte_counter();
         let call = S3Call { admitted, ..self.call(head, operation, target, identity, body) };
         match operation.support {
+            Support::NotImplemented => Err(not_offered(operation)),
             Support::ConfigStub(stub) => unsupported_config::respond(&call, stub).await,
             // Boxed, so that the small futures of most requests do not reserve the size of the largest one.
-            Support::Implemented | Support::NotImplemented => ops::run(&call).boxed().await,
+            Support::Implemented(op) => ops::run(op, &call).boxed().await,
         }
     }
 
@@ -241,7 +239,7 @@ impl S3Service {
             key: target.key,
             query: head.query.clone(),
             headers: head.parts.headers.clone(),
-            caller: Caller { user: identity.user, access_context },
+            caller: Caller { user: identity.user, action: operation.action, access_context },
             scheme,
             host: head.host.clone(),
             virtual_host: matches!(head.addressing, AddressingStyle::VirtualHosted(_)),
@@ -283,6 +281,12 @@ impl S3Service {
         };
         response.map(|body| body.with_accounting(accounting))
     }
+}
+
+/// The error of an operation that is not implemented.
+fn not_offered(operation: &OperationSpec) -> S3Error {
+    let refused = S3Error::new(Code::NotImplemented, format!("{} is not offered", operation.name));
+    operation.keys.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key))
 }
 
 /// Sets the headers that every response has.

@@ -19,6 +19,7 @@ use larder_gateway::{Config, Error, Gateway, GatewayPorts};
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
+use larder_model::objects::S3Action;
 use larder_store::memory::MemoryStore;
 use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Micros, Purpose, Result, Store};
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
@@ -242,7 +243,8 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
     let world = FullDiskWorld::new();
     let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
     let user = objects.create_user("a@example.com", "a", false, None).await.unwrap();
-    let caller = Caller { user: Some(user), ..Caller::default() };
+    // Any action: an owner may do everything.
+    let caller = Caller { user: Some(user), ..Caller::default() }.with_action(S3Action::PutObject);
     objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     put_object(&objects, &caller, "there").await.unwrap();
     let create = CreateUpload {

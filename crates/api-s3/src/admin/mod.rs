@@ -8,43 +8,22 @@
 //! A user may read and change itself; an administrator, every user.
 
 mod document;
-mod status;
-mod usage;
-mod user;
-mod users;
+pub(crate) mod status;
+pub(crate) mod usage;
+pub(crate) mod user;
+pub(crate) mod users;
 
 use hyper::header::{ACCEPT, HeaderMap};
 use larder_gateway::objects::Error;
 
 use crate::call::S3Call;
-use crate::errors::{Code, S3Error};
-use crate::operations::S3Operation;
-use crate::response::S3Response;
+use crate::errors::S3Error;
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DocumentFormat {
     Json,
     Xml,
-}
-
-/// Runs an admin operation.
-///
-/// # Errors
-/// Every S3 error.
-pub(crate) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
-    match call.operation.op {
-        S3Operation::AdminPing | S3Operation::AdminHeadPing => Ok(status::ping(call)),
-        S3Operation::AdminStats => status::stats(call),
-        S3Operation::AdminInfo => status::info(call),
-        S3Operation::AdminCreateUser => user::create(call).await,
-        S3Operation::AdminReadUser | S3Operation::AdminHeadUser => user::read(call).await,
-        S3Operation::AdminUpdateUser => user::update(call).await,
-        S3Operation::AdminDeleteUser => user::delete(call).await,
-        S3Operation::AdminListUsers => users::list(call).await,
-        S3Operation::AdminUsage => usage::report(call).await,
-        _ => Err(Code::NotImplemented.into()),
-    }
 }
 
 /// Refuses callers who are not administrators.

@@ -11,7 +11,7 @@ use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 
 /// Whether requests are served; needs no signature.
-pub(super) fn ping(call: &S3Call) -> S3Response {
+pub(crate) fn ping(call: &S3Call) -> S3Response {
     if !call.objects.gateway().is_ready() {
         return response::empty(StatusCode::SERVICE_UNAVAILABLE);
     }
@@ -19,7 +19,7 @@ pub(super) fn ping(call: &S3Call) -> S3Response {
 }
 
 /// The statistics, including those of Riak KV.
-pub(super) fn stats(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) fn stats(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let stats = call.objects.gateway().stats().into_iter().map(|(name, value)| (name.to_owned(), value));
     let stats = Json::Object(stats.collect::<Map<_, _>>());
@@ -36,7 +36,7 @@ pub(super) fn stats(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 /// Version and uptime.
-pub(super) fn info(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) fn info(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let version = env!("CARGO_PKG_VERSION");
     let info = json!({

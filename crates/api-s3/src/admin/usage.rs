@@ -16,7 +16,7 @@ use crate::xml::XmlWriter;
 use report::UsageReport;
 use request::UsageRequest;
 
-pub(super) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn report(call: &S3Call) -> Result<S3Response, S3Error> {
     let path = String::from_utf8_lossy(&call.key);
     let rest = if call.bucket == USAGE_BUCKET { &*path } else { path.strip_prefix("usage").unwrap_or_default() };
     let format = super::accepted_format(&call.headers, DocumentFormat::Json);

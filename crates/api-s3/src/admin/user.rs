@@ -13,7 +13,7 @@ use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 
-pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     let is_open_to_all = call.settings.anonymous_user_creation && call.caller.user.is_none();
     if !is_open_to_all {
         admin_only(call)?;
@@ -30,12 +30,12 @@ pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     Ok(response)
 }
 
-pub(super) async fn read(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn read(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = requested_user(call).await?;
     Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
 }
 
-pub(super) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = requested_user(call).await.map_err(no_such_user)?;
     let mut fields = read_fields(call).await?;
     if fields.enabled == Some(true) && !call.caller.require_user()?.admin {
@@ -54,7 +54,7 @@ pub(super) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
     Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
 }
 
-pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = requested_user(call).await.map_err(no_such_user)?;
     call.objects.delete_user(&user.key_id).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))

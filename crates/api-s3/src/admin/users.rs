@@ -26,7 +26,7 @@ enum UserListState {
     End,
 }
 
-pub(super) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
     let format = accepted_format(&call.headers, DocumentFormat::Xml);
     let wanted = call.query.non_empty("status").map(str::to_owned);

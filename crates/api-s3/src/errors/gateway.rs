@@ -3,7 +3,7 @@
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
 
-use larder_gateway::objects::{Configuration, Error};
+use larder_gateway::objects::{Configuration, Error, RequestArgument};
 use larder_model::objects::{Etag, VersionId};
 use larder_model::rows::Micros;
 
@@ -15,6 +15,8 @@ use super::{Code, S3Error};
 
 const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
+/// The header with the initiation time that an upload must have.
+pub(crate) const INITIATED: &str = "x-amz-if-match-initiated-time";
 
 impl From<Error> for S3Error {
     fn from(error: Error) -> Self {
@@ -40,6 +42,7 @@ impl From<Error> for S3Error {
                 .with("MaxSizeAllowed", larder_model::limits::S3_KEY_BYTES_MAX.to_string()),
             Error::NoSuchUpload => Code::NoSuchUpload.into(),
             Error::PreconditionFailed(name) => Self::from(Code::PreconditionFailed).with("Condition", name),
+            Error::OtherInitiationTime => Self::from(Code::PreconditionFailed).with("Condition", INITIATED),
             Error::NotModified { etag, modified, version, headers } => not_modified(&etag, modified, version, headers),
             Error::ConditionalConflict => Code::ConditionalRequestConflict.into(),
             Error::InvalidRange { length } => Self::from(Code::InvalidRange)
@@ -65,7 +68,7 @@ impl From<Error> for S3Error {
             }
             Error::InvalidPartOrder => Code::InvalidPartOrder.into(),
             Error::InvalidRequest(message) => Self::invalid(message),
-            Error::InvalidArgument { name, value, message } => Self::argument(name, value, message),
+            Error::InvalidArgument { argument, value, message } => Self::argument(name_of(argument), value, message),
             Error::MalformedPolicy(message) => Self::new(Code::MalformedPolicy, message),
             Error::InvalidTag(message) => Self::new(Code::InvalidTag, message),
             Error::UnknownEmail(email) => Self::from(Code::UnresolvableGrantByEmailAddress).with("EmailAddress", email),
@@ -130,6 +133,17 @@ fn not_configured(what: Configuration) -> Code {
         Configuration::Lifecycle => Code::NoSuchLifecycleConfiguration,
         Configuration::Tags => Code::NoSuchTagSet,
         Configuration::PublicAccess => Code::NoSuchPublicAccessBlockConfiguration,
+    }
+}
+
+/// The name of an argument for clients.
+fn name_of(argument: RequestArgument) -> &'static str {
+    match argument {
+        RequestArgument::CannedAcl => "x-amz-acl",
+        RequestArgument::GranteeId => "CanonicalUser/ID",
+        RequestArgument::GroupUri => "Group/URI",
+        RequestArgument::CopyRange => "x-amz-copy-source-range",
+        RequestArgument::VersionMarker => "version-id-marker",
     }
 }
 

@@ -5,10 +5,8 @@ use hyper::StatusCode;
 use super::{dates, params};
 use crate::call::S3Call;
 use crate::errors::S3Error;
+use crate::errors::gateway::INITIATED;
 use crate::response::{self, S3Response};
-
-/// The initiation time that the upload must have.
-const INITIATED: &str = "x-amz-if-match-initiated-time";
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let upload = call.query.get("uploadId").unwrap_or_default();

@@ -25,7 +25,7 @@ pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, REGION, call.objects.location(&bucket));
     Ok(response)
@@ -37,7 +37,7 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn location(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket, call.operation.action).await?;
+    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
     Ok(response::document(location_of(call.objects.location(&bucket))))
 }
 

@@ -54,22 +54,22 @@ use crate::errors::S3Error;
 use crate::operations::{OperationScope, S3Operation};
 use crate::response::S3Response;
 
-/// Runs an operation. The caller is authenticated; the gateway checks its permissions.
+/// Runs an operation. The caller is authenticated and has the operation's action; the gateway checks its permissions.
 ///
 /// # Errors
 /// Every S3 error.
-pub(crate) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
+pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3Error> {
     // The expected owner is checked before the operation changes anything.
-    if !matches!(call.operation.scope, OperationScope::Admin(_)) && call.operation.op != S3Operation::CreateBucket {
+    if !matches!(call.operation.scope, OperationScope::Admin(_)) && op != S3Operation::CreateBucket {
         owner::check_expected(call, owner::OF_BUCKET, &call.bucket).await?;
     }
-    match call.operation.op {
+    // No wildcard: an operation of the table does not compile until it has a handler here.
+    match op {
         S3Operation::ListBuckets => list_buckets::run(call).await,
 
         S3Operation::CreateBucket => bucket::create(call).await,
         S3Operation::HeadBucket => bucket::head(call).await,
         S3Operation::DeleteBucket => bucket::delete(call).await,
-        S3Operation::GetBucketLocation => bucket::location(call).await,
         S3Operation::ListObjects => list_objects::run_v1(call).await,
         S3Operation::ListObjectsV2 => list_objects::run_v2(call).await,
         S3Operation::ListObjectVersions => list_versions::run(call).await,
@@ -77,32 +77,7 @@ pub(crate) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         S3Operation::DeleteObjects => delete_objects::run(call).await,
         S3Operation::PostObject => post_object::run(call).await,
 
-        S3Operation::GetObject => get_object::get(call).await,
-        S3Operation::HeadObject => get_object::head(call).await,
-        S3Operation::PutObject => put_object::run(call).await,
-        S3Operation::CopyObject => copy_object::run(call).await,
-        S3Operation::DeleteObject => delete_object::run(call).await,
-        S3Operation::GetObjectAcl => acl::get_object(call).await,
-        S3Operation::PutObjectAcl => acl::put_object(call).await,
-        S3Operation::GetObjectTagging => tagging::get_object(call).await,
-        S3Operation::PutObjectTagging => tagging::put_object(call).await,
-        S3Operation::DeleteObjectTagging => tagging::delete_object(call).await,
-        S3Operation::GetObjectAttributes => attributes::run(call).await,
-
-        S3Operation::CreateMultipartUpload => create_upload::run(call).await,
-        S3Operation::UploadPart => upload_part::run(call).await,
-        S3Operation::UploadPartCopy => copy_part::run(call).await,
-        S3Operation::ListParts => list_parts::run(call).await,
-        S3Operation::CompleteMultipartUpload => complete::run(call).await,
-        S3Operation::AbortMultipartUpload => abort::run(call).await,
-
-        _ => configuration(call).await,
-    }
-}
-
-/// Runs the operations on bucket configuration and the admin API.
-async fn configuration(call: &S3Call) -> Result<S3Response, S3Error> {
-    match call.operation.op {
+        S3Operation::GetBucketLocation => bucket::location(call).await,
         S3Operation::GetBucketVersioning => versioning::get(call).await,
         S3Operation::PutBucketVersioning => versioning::put(call).await,
         S3Operation::GetBucketAcl => acl::get_bucket(call).await,
@@ -123,6 +98,34 @@ async fn configuration(call: &S3Call) -> Result<S3Response, S3Error> {
         S3Operation::GetPublicAccessBlock => public_access::get(call).await,
         S3Operation::PutPublicAccessBlock => public_access::put(call).await,
         S3Operation::DeletePublicAccessBlock => public_access::delete(call).await,
-        _ => admin::run(call).await,
+
+        S3Operation::GetObject => get_object::get(call).await,
+        S3Operation::HeadObject => get_object::head(call).await,
+        S3Operation::PutObject => put_object::run(call).await,
+        S3Operation::CopyObject => copy_object::run(call).await,
+        S3Operation::DeleteObject => delete_object::run(call).await,
+        S3Operation::GetObjectAcl => acl::get_object(call).await,
+        S3Operation::PutObjectAcl => acl::put_object(call).await,
+        S3Operation::GetObjectTagging => tagging::get_object(call).await,
+        S3Operation::PutObjectTagging => tagging::put_object(call).await,
+        S3Operation::DeleteObjectTagging => tagging::delete_object(call).await,
+        S3Operation::GetObjectAttributes => attributes::run(call).await,
+
+        S3Operation::CreateMultipartUpload => create_upload::run(call).await,
+        S3Operation::UploadPart => upload_part::run(call).await,
+        S3Operation::UploadPartCopy => copy_part::run(call).await,
+        S3Operation::ListParts => list_parts::run(call).await,
+        S3Operation::CompleteMultipartUpload => complete::run(call).await,
+        S3Operation::AbortMultipartUpload => abort::run(call).await,
+
+        S3Operation::AdminPing | S3Operation::AdminHeadPing => Ok(admin::status::ping(call)),
+        S3Operation::AdminStats => admin::status::stats(call),
+        S3Operation::AdminInfo => admin::status::info(call),
+        S3Operation::AdminCreateUser => admin::user::create(call).await,
+        S3Operation::AdminReadUser | S3Operation::AdminHeadUser => admin::user::read(call).await,
+        S3Operation::AdminUpdateUser => admin::user::update(call).await,
+        S3Operation::AdminDeleteUser => admin::user::delete(call).await,
+        S3Operation::AdminListUsers => admin::users::list(call).await,
+        S3Operation::AdminUsage => admin::usage::report(call).await,
     }
 }

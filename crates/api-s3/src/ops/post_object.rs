@@ -99,11 +99,12 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
     }
     let user = identity::user_of_key(&call.objects, &signature.access_key).await?;
     signature.verify(&user.secret)?;
-    let mut access_context = call.caller.access_context.clone();
-    access_context.keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
+    let user = Some(identity::require_enabled(user)?);
+    let mut caller = Caller { user, ..call.caller.clone() };
+    let keys = &mut caller.access_context.keys;
+    keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
     let version = if signature.region().is_some() { "AWS4-HMAC-SHA256" } else { "AWS" };
-    access_context.keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);
-    let caller = Caller { user: Some(identity::require_enabled(user)?), access_context };
+    keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);
     Ok((caller, Some(PostPolicy::parse(signature.policy())?)))
 }
 

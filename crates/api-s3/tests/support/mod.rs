@@ -172,17 +172,28 @@ fn now() -> u64 {
 
 /// A path-style request signed with version 2. The target is signed as given, so its parameters must be sub-resources.
 pub(crate) fn signed_v2(method: &str, target: &str, headers: &[(&str, &str)], length: Option<usize>) -> String {
+    signed_v2_by((KEY, SECRET), method, target, headers, length)
+}
+
+/// A request signed with version 2 by the user with this key and secret.
+pub(crate) fn signed_v2_by(
+    (key, secret): (&str, &str),
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    length: Option<usize>,
+) -> String {
     let date = larder_api_s3::dates::http(now());
     let header = |name: &str| headers.iter().find(|(one, _)| *one == name).map_or("", |(_, value)| *value);
     let mut amz: Vec<_> = headers.iter().filter(|(name, _)| name.starts_with("x-amz-")).collect();
     amz.sort_unstable();
     let amz: String = amz.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let text = format!("{method}\n\n{}\n{date}\n{amz}{target}", header("content-type"));
-    let mut mac = Hmac::<Sha1>::new_from_slice(SECRET.as_bytes()).unwrap();
+    let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(text.as_bytes());
     let signature = STANDARD.encode(mac.finalize().into_bytes());
     let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nDate: {date}\r\n");
-    head.push_str(&format!("Authorization: AWS {KEY}:{signature}\r\n"));
+    head.push_str(&format!("Authorization: AWS {key}:{signature}\r\n"));
     finish(head, headers, length)
 }
 

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::objects::access::AccessRequest;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{UploadState, VersionId};
 use larder_model::rows::{Batch, Change, Stamp};
@@ -24,7 +23,7 @@ impl Objects {
     /// Aborts an upload and removes its parts. `initiated`: the required start time, in whole seconds since 1970.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload` (also after an earlier abort), `PreconditionFailed`,
+    /// `NoSuchBucket`, `AccessDenied`, `NoSuchUpload` (also after an earlier abort), `OtherInitiationTime`,
     /// `OperationAborted` while a completion runs until the deadline.
     pub async fn abort(
         &self,
@@ -36,17 +35,11 @@ impl Objects {
     ) -> Result<()> {
         let bucket = self.bucket(bucket).await?;
         let head = self.find_live_upload(&bucket, key, upload).await?;
-        let asked = AccessRequest {
-            action: "s3:AbortMultipartUpload",
-            permission: None,
-            key: Some(key.as_ref()),
-            version: None,
-        };
         if !head.is_initiated_by(caller) {
-            caller.check(&bucket, &asked)?;
+            caller.check(&bucket, &caller.action()?.on_key(key))?;
         }
         if initiated.is_some_and(|initiated| initiated != head.upload.initiated / 1_000_000) {
-            return Err(Error::PreconditionFailed("x-amz-if-match-initiated-time"));
+            return Err(Error::OtherInitiationTime);
         }
         if self.abort_upload(head).await? { Ok(()) } else { Err(Error::NoSuchUpload) }
     }

@@ -1,9 +1,9 @@
-//! The caller of a request and its permissions.
+//! The caller of a request, its action and its permissions.
 
 use std::sync::Arc;
 
 use larder_model::objects::access::{AccessContext, AccessRequest, is_allowed};
-use larder_model::objects::{Bucket, User};
+use larder_model::objects::{Bucket, S3Action, User};
 
 use super::{Error, Result};
 
@@ -12,19 +12,31 @@ use super::{Error, Result};
 pub struct Caller {
     /// The user whose signature was checked; `None` for an anonymous caller.
     pub user: Option<Arc<User>>,
+    /// The action of the request, which the caller needs permission for; `None` has permission for nothing in a bucket.
+    pub action: Option<S3Action>,
     /// The request attributes that policy conditions test.
     pub access_context: AccessContext,
 }
 
 impl Caller {
-    /// Refuses an action the caller has no permission for.
-    pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
-        if self.is_allowed(bucket, asked) { Ok(()) } else { Err(Error::AccessDenied) }
+    /// The same caller for another action, which the request needs besides its own.
+    #[must_use]
+    pub fn with_action(&self, action: S3Action) -> Self {
+        Self { action: Some(action), ..self.clone() }
     }
 
-    /// Whether the caller has permission for an action.
-    pub(super) fn is_allowed(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> bool {
-        is_allowed(bucket, self.user.as_deref(), asked, &self.access_context)
+    /// The action of the request.
+    ///
+    /// # Errors
+    /// [`Error::AccessDenied`] without one.
+    pub(super) fn action(&self) -> Result<S3Action> {
+        self.action.ok_or(Error::AccessDenied)
+    }
+
+    /// Refuses an action the caller has no permission for: that of the request, or another one that it needs.
+    pub(super) fn check(&self, bucket: &Bucket, asked: &AccessRequest<'_>) -> Result<()> {
+        let allowed = is_allowed(bucket, self.user.as_deref(), asked, &self.access_context);
+        if allowed { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// Canonical id; empty for an anonymous caller.

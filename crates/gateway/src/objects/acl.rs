@@ -5,24 +5,11 @@ use larder_model::limits::ACL_GRANTS_MAX;
 use larder_model::objects::{Acl, Bucket, Grant, Grantee, Permission};
 
 use super::commit::{ObjectLocation, version_id_text};
-use super::get::{LocatedVersion, ObjectAction, VersionSpec};
-use super::{Caller, Error, Objects, Result};
+use super::get::{LocatedVersion, VersionSpec};
+use super::{Caller, Error, Objects, RequestArgument, Result};
 
 #[cfg(test)]
 mod tests;
-
-/// Read the ACL of an object.
-const READ_ACL: ObjectAction = ObjectAction {
-    current: "s3:GetObjectAcl",
-    versioned: "s3:GetObjectVersionAcl",
-    permission: Some(Permission::ReadAcp),
-};
-/// Replace the ACL of an object.
-const WRITE_ACL: ObjectAction = ObjectAction {
-    current: "s3:PutObjectAcl",
-    versioned: "s3:PutObjectVersionAcl",
-    permission: Some(Permission::WriteAcp),
-};
 
 /// The ACL a request asks for.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +17,7 @@ pub enum AclChoice {
     /// No header: `private`.
     #[default]
     Private,
-    /// A canned ACL, by its name in `x-amz-acl`.
+    /// A canned ACL, by its name.
     Canned(String),
     /// Explicit grants.
     Grants(Vec<(Permission, GranteeRef)>),
@@ -71,7 +58,8 @@ impl Objects {
         let acl = match choice {
             AclChoice::Private => return Ok(None),
             AclChoice::Canned(name) => Acl::canned(name, owner, bucket_owner).ok_or_else(|| {
-                invalid_argument("x-amz-acl", name, "There is no canned access control list of this name.")
+                let message = "There is no canned access control list of this name.";
+                invalid_argument(RequestArgument::CannedAcl, name, message)
             })?,
             AclChoice::Grants(given) => self.resolve_grants(given, owner).await?,
         };
@@ -94,14 +82,15 @@ impl Objects {
             GranteeRef::Id(id) if id == owner => Grantee::User(id.clone()),
             GranteeRef::Id(id) => match self.user_of_id(id).await? {
                 Some(user) => Grantee::User(user.id.clone()),
-                None => return Err(invalid_argument("CanonicalUser/ID", id, "No user has this id.")),
+                None => return Err(invalid_argument(RequestArgument::GranteeId, id, "No user has this id.")),
             },
             GranteeRef::Email(email) => match self.user_of_email(email).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },
-            GranteeRef::Group(uri) => Grantee::from_uri(uri)
-                .ok_or_else(|| invalid_argument("Group/URI", uri, "There is no group of this address."))?,
+            GranteeRef::Group(uri) => Grantee::from_uri(uri).ok_or_else(|| {
+                invalid_argument(RequestArgument::GroupUri, uri, "There is no group of this address.")
+            })?,
         })
     }
 
@@ -110,7 +99,7 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn bucket_acl(&self, caller: &Caller, bucket: &str) -> Result<ShownAcl> {
-        let bucket = self.bucket_for(caller, bucket, "s3:GetBucketAcl").await?;
+        let bucket = self.bucket_for(caller, bucket).await?;
         Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
     }
 
@@ -125,8 +114,7 @@ impl Objects {
         owner: Option<&str>,
         acl: AclChoice,
     ) -> Result<()> {
-        const ACTION: &str = "s3:PutBucketAcl";
-        let found = self.bucket_for(caller, bucket, ACTION).await?;
+        let found = self.bucket_for(caller, bucket).await?;
         check_owner(owner, &found.owner)?;
         let acl = self.resolve_acl(&acl, &found.owner, &found.owner).await?.unwrap_or_default();
         let change = |changed: &mut Bucket| {
@@ -136,7 +124,7 @@ impl Objects {
             changed.acl = acl.clone();
             Ok(())
         };
-        self.configure(caller, bucket, ACTION, change).await
+        self.configure(caller, bucket, change).await
     }
 
     /// The ACL of a version.
@@ -150,7 +138,7 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
     ) -> Result<ShownAcl> {
-        let LocatedVersion { version, .. } = self.locate(caller, bucket, key, version, READ_ACL).await?;
+        let LocatedVersion { version, .. } = self.locate(caller, bucket, key, version).await?;
         let acl = version.object.and_then(|object| object.acl).unwrap_or_default();
         Ok(ShownAcl::of(&version.owner, &acl))
     }
@@ -169,7 +157,7 @@ impl Objects {
         owner: Option<&str>,
         acl: AclChoice,
     ) -> Result<()> {
-        let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version, WRITE_ACL).await?;
+        let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version).await?;
         check_owner(owner, &version.owner)?;
         let acl = self.resolve_acl(&acl, &version.owner, &bucket.owner).await?;
         let (location, named) = (ObjectLocation::of(&bucket, key), VersionSpec::Id(version_id_text(&version)));
@@ -204,6 +192,6 @@ fn check_owner(given: Option<&str>, owner: &str) -> Result<()> {
     if given.is_some_and(|given| given != owner) { Err(Error::AccessDenied) } else { Ok(()) }
 }
 
-fn invalid_argument(name: &'static str, value: &str, message: &str) -> Error {
-    Error::InvalidArgument { name, value: value.to_owned(), message: message.to_owned() }
+fn invalid_argument(argument: RequestArgument, value: &str, message: &str) -> Error {
+    Error::InvalidArgument { argument, value: value.to_owned(), message: message.to_owned() }
 }

@@ -4,25 +4,12 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::access::AccessRequest;
-use larder_model::objects::{ManifestPart, Object, ObjectBody, Permission, Tag, Version, VersionId};
+use larder_model::objects::{ManifestPart, Object, ObjectBody, S3Action, Tag, Version, VersionId};
 
 use super::commit::{ObjectLocation, client_version_id};
-use super::get::{FoundObject, GetObject, ManifestCursor, ObjectAction, VersionSpec};
+use super::get::{FoundObject, GetObject, ManifestCursor, VersionSpec};
 use super::{Caller, Error, Objects, Result};
 
-/// Read tags: no ACL can grant this.
-pub(super) const GET_TAGS: ObjectAction =
-    ObjectAction { current: "s3:GetObjectTagging", versioned: "s3:GetObjectVersionTagging", permission: None };
-/// Replace tags.
-const PUT_TAGS: ObjectAction =
-    ObjectAction { current: "s3:PutObjectTagging", versioned: "s3:PutObjectVersionTagging", permission: None };
-/// Read attributes, in addition to reading the object.
-const ATTRIBUTES: ObjectAction = ObjectAction {
-    current: "s3:GetObjectAttributes",
-    versioned: "s3:GetObjectVersionAttributes",
-    permission: Some(Permission::Read),
-};
 /// Most attempts to read attributes of an object that is being replaced.
 const RETRIES_MAX: usize = 8;
 
@@ -38,12 +25,12 @@ impl Objects {
         key: &Bytes,
         version: &VersionSpec,
     ) -> Result<(Vec<Tag>, Option<String>)> {
-        let located = self.locate(caller, bucket, key, version, GET_TAGS).await?;
+        let located = self.locate(caller, bucket, key, version).await?;
         let shown = client_version_id(&located.bucket, &located.version);
         Ok((located.version.object.map(|object| object.tags).unwrap_or_default(), shown))
     }
 
-    /// Replaces the tags of a version; returns its id for clients.
+    /// Replaces or deletes the tags of a version; returns its id for clients.
     ///
     /// # Errors
     /// As a get of the object.
@@ -55,7 +42,7 @@ impl Objects {
         version: &VersionSpec,
         tags: Vec<Tag>,
     ) -> Result<Option<String>> {
-        let located = self.locate(caller, bucket, key, version, PUT_TAGS).await?;
+        let located = self.locate(caller, bucket, key, version).await?;
         let location = ObjectLocation::of(&located.bucket, key);
         self.rewrite(&location, version, |object, _| object.tags.clone_from(&tags)).await
     }
@@ -89,7 +76,8 @@ impl Objects {
         }
     }
 
-    /// An object and a page of its parts: those with numbers above `after`, at most `max`; whether there are more.
+    /// An object and a page of its parts: those with numbers above `after`, at most `max`; whether there are more. The
+    /// caller needs permission to get the object too.
     ///
     /// # Errors
     /// As a head of the object.
@@ -100,12 +88,12 @@ impl Objects {
         after: u32,
         max: usize,
     ) -> Result<(FoundObject, Vec<ManifestPart>, bool)> {
+        let reader = caller.with_action(S3Action::GetObject);
         for _ in 0..RETRIES_MAX {
-            let found = self.head(caller, request).await?;
+            let found = self.head(&reader, request).await?;
             let bucket = self.bucket(&request.bucket).await?;
-            let (action, permission) = (ATTRIBUTES.action(&request.version), ATTRIBUTES.permission);
-            let asked = AccessRequest { action, permission, key: Some(&request.key), version: Some(&found.version) };
-            caller.check(&bucket, &asked)?;
+            let action = request.version.action(caller.action()?);
+            caller.check(&bucket, &action.on_version(&request.key, Some(&found.version)))?;
             let body = found.version.object.as_ref().map(|object| &object.body);
             let Some(ObjectBody::Parts { manifest, count, .. }) = body else { return Ok((found, Vec::new(), false)) };
             if let Some((parts, more)) = self.parts_page(*manifest, *count, after, max).await? {

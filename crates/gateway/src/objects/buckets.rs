@@ -8,23 +8,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use larder_model::objects::access::AccessRequest;
 use larder_model::objects::bucket::is_valid_bucket_name;
-use larder_model::objects::{Bucket, BucketId, BucketState, Permission};
+use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_model::rows::CatalogueKey;
 
 use super::acl::AclChoice;
 use super::{Caller, Error, Objects, Result};
 use crate::types::CatalogueEdit;
-
-/// The ACL permission that grants each action on a bucket. Any other action is the owner's, unless a policy allows it.
-const GRANTED: &[(&str, Permission)] = &[
-    ("s3:ListBucket", Permission::Read),
-    ("s3:ListBucketVersions", Permission::Read),
-    ("s3:ListBucketMultipartUploads", Permission::Read),
-    ("s3:GetBucketAcl", Permission::ReadAcp),
-    ("s3:PutBucketAcl", Permission::WriteAcp),
-];
 
 /// The region in which creating an own bucket again succeeds.
 const LENIENT_REGION: &str = "us-east-1";
@@ -85,13 +75,13 @@ impl Objects {
         bucket.location.as_deref().unwrap_or(&self.config.region)
     }
 
-    /// The bucket, if the caller may do `action` (a policy action name) on it.
+    /// The bucket, if the caller has permission for its action on it.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
-    pub async fn bucket_for(&self, caller: &Caller, name: &str, action: &'static str) -> Result<Arc<Bucket>> {
+    pub async fn bucket_for(&self, caller: &Caller, name: &str) -> Result<Arc<Bucket>> {
         let bucket = self.bucket(name).await?;
-        check(caller, &bucket, action)?;
+        caller.check(&bucket, &caller.action()?.on_bucket())?;
         Ok(bucket)
     }
 
@@ -120,13 +110,12 @@ impl Objects {
         &self,
         caller: &Caller,
         name: &str,
-        action: &'static str,
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
         let edit = self.gateway.catalogue.change::<Error>(|catalogue| {
             let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
             let before = found.ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
-            check(caller, before, action)?;
+            caller.check(before, &caller.action()?.on_bucket())?;
             let mut bucket = Bucket::clone(before);
             change(&mut bucket)?;
             refuse_public(before, &bucket)?;
@@ -156,12 +145,6 @@ fn regrant(found: &Bucket, wanted: &Bucket) -> Result<CatalogueEdit> {
 /// The catalogue key of a bucket.
 fn key_of(name: &str) -> CatalogueKey {
     CatalogueKey::S3Bucket(name.to_owned().into())
-}
-
-/// Refuses an action the caller may not do on a bucket.
-fn check(caller: &Caller, bucket: &Bucket, action: &'static str) -> Result<()> {
-    let permission = GRANTED.iter().find(|(granted, _)| *granted == action).map(|(_, permission)| *permission);
-    caller.check(bucket, &AccessRequest { action, permission, key: None, version: None })
 }
 
 /// Refuses new public grants that the public access block, after the change, does not allow.

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::PART_BYTES_MAX;
-use larder_model::objects::access::AccessRequest;
-use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, Permission, SystemHeader, Tag, Version};
+use larder_model::objects::{Acl, Algorithm, Bucket, Etag, Object, S3Action, SystemHeader, Tag, Version};
 use parking_lot::Mutex;
 
 use super::acl::{AclChoice, refuse_public};
-use super::attributes::GET_TAGS;
 use super::commit::{ObjectLocation, client_version_id, external_body, version_id_text};
 use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, missing_bytes};
 use super::put::{
@@ -112,11 +110,9 @@ impl Objects {
             return Ok(());
         }
         let GetObject { bucket, key, version, .. } = &request.source;
-        let (action, version) = (GET_TAGS.action(version), Some(&found.version));
-        let read = AccessRequest { action, permission: GET_TAGS.permission, key: Some(key), version };
-        caller.check(&*self.bucket(bucket).await?, &read)?;
-        let (action, key) = ("s3:PutObjectTagging", Some(request.key.as_ref()));
-        caller.check(to, &AccessRequest { action, permission: Some(Permission::Write), key, version: None })
+        let read = version.action(S3Action::GetObjectTagging);
+        caller.check(&*self.bucket(bucket).await?, &read.on_version(key, Some(&found.version)))?;
+        caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
     }
 
     /// The source of a copy and a reader of its bytes.
@@ -129,7 +125,7 @@ impl Objects {
         mut source: GetObject,
     ) -> Result<(FoundObject, ObjectReader)> {
         source.conditions.always_precondition = true;
-        self.get(caller, &source).await.map_err(|error| match error {
+        self.get(&caller.with_action(S3Action::GetObject), &source).await.map_err(|error| match error {
             Error::DeleteMarker { current: true, .. } => Error::NoSuchKey,
             Error::DeleteMarker { .. } => Error::InvalidRequest("The source of a copy is a delete marker.".into()),
             other => other,

@@ -4,20 +4,12 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::access::AccessRequest;
-use larder_model::objects::{Bucket, Permission, Version, Versioning};
+use larder_model::objects::{Bucket, Version, Versioning};
 
 use super::commit::{CasAttempt, ObjectLocation, version_id_text};
-use super::get::{ObjectAction, VersionSpec, matches_etag};
+use super::get::{VersionSpec, matches_etag};
 use super::put::owner_of;
 use super::{Caller, Error, Objects, Result};
-
-/// Delete an object.
-const DELETE: ObjectAction = ObjectAction {
-    current: "s3:DeleteObject",
-    versioned: "s3:DeleteObjectVersion",
-    permission: Some(Permission::Write),
-};
 
 /// The result of a delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,9 +35,7 @@ impl Objects {
         if_match: Option<Vec<String>>,
     ) -> Result<DeletedObject> {
         let bucket = self.bucket(bucket).await?;
-        let action = DELETE.action(version);
-        caller
-            .check(&bucket, &AccessRequest { action, permission: DELETE.permission, key: Some(key), version: None })?;
+        caller.check(&bucket, &version.action(caller.action()?).on_key(key))?;
         version.check()?;
         let location = ObjectLocation::of(&bucket, key);
         let owner = owner_of(caller, &bucket);

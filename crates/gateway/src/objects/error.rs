@@ -21,6 +21,21 @@ pub enum Configuration {
     PublicAccess,
 }
 
+/// An argument of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestArgument {
+    /// The name of a canned ACL.
+    CannedAcl,
+    /// The canonical id of a grantee.
+    GranteeId,
+    /// The URI of a group.
+    GroupUri,
+    /// The range of the source of a copied part.
+    CopyRange,
+    /// The version marker of a listing.
+    VersionMarker,
+}
+
 /// The error of a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -89,6 +104,9 @@ pub enum Error {
     /// A condition fails; its header's name.
     #[error("condition failed: {0}")]
     PreconditionFailed(&'static str),
+    /// The upload was initiated at another time than the request requires.
+    #[error("the upload was initiated at another time")]
+    OtherInitiationTime,
     /// The client already has this version.
     #[error("not modified")]
     NotModified {
@@ -159,8 +177,8 @@ pub enum Error {
     /// An argument is invalid.
     #[error("{message}")]
     InvalidArgument {
-        /// Its name for clients.
-        name: &'static str,
+        /// The argument.
+        argument: RequestArgument,
         /// The given value.
         value: String,
         /// The reason.

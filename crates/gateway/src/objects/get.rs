@@ -14,8 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use larder_model::objects::access::AccessRequest;
-use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, Permission, Version, VersionId};
+use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, S3Action, Version, VersionId};
 use larder_model::rows::Micros;
 use larder_store::Partition;
 
@@ -119,31 +118,6 @@ pub struct FoundPart {
     pub checksum: Option<Checksum>,
 }
 
-/// An action on an object, by its names in policies and ACLs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ObjectAction {
-    /// The action's name for the current version.
-    pub(super) current: &'static str,
-    /// The action's name for a version id.
-    pub(super) versioned: &'static str,
-    /// The ACL permission that grants it; `None` when none does.
-    pub(super) permission: Option<Permission>,
-}
-
-/// Reading an object.
-pub(super) const READ: ObjectAction =
-    ObjectAction { current: "s3:GetObject", versioned: "s3:GetObjectVersion", permission: Some(Permission::Read) };
-
-impl ObjectAction {
-    /// The action's name for this version.
-    pub(super) fn action(&self, spec: &VersionSpec) -> &'static str {
-        match spec {
-            VersionSpec::Current => self.current,
-            VersionSpec::Id(_) => self.versioned,
-        }
-    }
-}
-
 impl FoundPart {
     fn of_many(object: &Object, count: u32, digest: Option<Bytes>) -> Self {
         let algorithm = object.checksum.as_ref().map(|checksum| checksum.algorithm);
@@ -153,6 +127,14 @@ impl FoundPart {
 }
 
 impl VersionSpec {
+    /// The action that `action` is on this version.
+    pub(super) fn action(&self, action: S3Action) -> S3Action {
+        match self {
+            Self::Current => action,
+            Self::Id(_) => action.versioned(),
+        }
+    }
+
     /// Refuses a malformed version id.
     ///
     /// # Errors
@@ -210,7 +192,7 @@ impl Objects {
         Err(missing_bytes())
     }
 
-    /// Finds a version that has an object and that the caller may do `object_action` to.
+    /// Finds a version that has an object and that the caller has permission for.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `NoSuchKey`, `NoSuchVersion`, `BadVersionId`, `DeleteMarker`.
@@ -220,7 +202,6 @@ impl Objects {
         bucket: &str,
         key: &Bytes,
         spec: &VersionSpec,
-        object_action: ObjectAction,
     ) -> Result<LocatedVersion> {
         let bucket = self.bucket(bucket).await?;
         spec.check()?;
@@ -228,7 +209,7 @@ impl Objects {
         let options = self.options();
         let observed = self.read_head(&partition, &options).await?;
         let found = self.find_version(&partition, &observed.head, spec, &options).await?;
-        check_access(caller, &bucket, key, spec, object_action, found.as_ref())?;
+        check_access(caller, &bucket, key, spec, found.as_ref())?;
         let version = match (found, spec) {
             (Some(version), _) if version.object.is_some() => version,
             (Some(marker), _) => return Err(delete_marker_error(&marker, *spec == VersionSpec::Current)),
@@ -247,7 +228,7 @@ impl Objects {
     ) -> Result<(FoundObject, LocatedVersion, Option<Pin>)> {
         for _ in 0..RETRIES_MAX {
             let GetObject { bucket, key, version, .. } = request;
-            let located = self.locate(caller, bucket, key, version, READ).await?;
+            let located = self.locate(caller, bucket, key, version).await?;
             request.conditions.check(&located.bucket, &located.version)?;
             // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
@@ -327,26 +308,20 @@ impl Objects {
     }
 }
 
-/// Refuses a caller without permission for `object_action`. A missing key looks forbidden to a caller that may not list the
+/// Refuses a caller without permission for its action. A missing key looks forbidden to a caller that may not list the
 /// bucket.
 fn check_access(
     caller: &Caller,
     bucket: &Bucket,
     key: &[u8],
     spec: &VersionSpec,
-    object_action: ObjectAction,
     found: Option<&Version>,
 ) -> Result<()> {
-    let action = object_action.action(spec);
-    caller.check(
-        bucket,
-        &AccessRequest { action, permission: object_action.permission, key: Some(key), version: found },
-    )?;
+    caller.check(bucket, &spec.action(caller.action()?).on_version(key, found))?;
     if found.is_some_and(|version| version.object.is_some()) {
         return Ok(());
     }
-    let list = AccessRequest { action: "s3:ListBucket", permission: Some(Permission::Read), key: None, version: None };
-    caller.check(bucket, &list)
+    caller.check(bucket, &S3Action::ListBucket.on_bucket())
 }
 
 fn delete_marker_error(marker: &Version, current: bool) -> Error {

@@ -81,7 +81,7 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn list(&self, caller: &Caller, request: &ListObjects) -> Result<ListingPage<ListingEntry>> {
-        let bucket = self.bucket_for(caller, &request.bucket, "s3:ListBucket").await?;
+        let bucket = self.bucket_for(caller, &request.bucket).await?;
         let mut page = KeyPage::new(request.query(false));
         let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), request.max);
         while let Some(row) = rows.next().await? {
@@ -106,7 +106,7 @@ impl Objects {
     pub async fn list_versions(&self, caller: &Caller, request: &ListVersions) -> Result<VersionsPage> {
         let ListVersions { objects, version } = request;
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
-        let bucket = self.bucket_for(caller, &objects.bucket, "s3:ListBucketVersions").await?;
+        let bucket = self.bucket_for(caller, &objects.bucket).await?;
         let mut page = KeyPage::new(objects.query(marker.is_some()));
         let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), objects.max);
         while let Some(row) = rows.next().await? {

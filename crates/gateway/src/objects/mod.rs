@@ -45,7 +45,7 @@ pub mod users;
 use std::sync::Arc;
 
 pub use access::Caller;
-pub use error::{Configuration, Error, Result};
+pub use error::{Configuration, Error, RequestArgument, Result};
 pub use objects_config::ObjectsConfig;
 pub use tracked_request::TrackedRequest;
 

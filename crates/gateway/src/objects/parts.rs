@@ -4,7 +4,6 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::access::AccessRequest;
 use larder_model::objects::listing::parts_page;
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
@@ -15,7 +14,7 @@ use super::put::{ChecksumWanted, UploadBody};
 use super::receive::{BlobDestination, VerifiedBody};
 use super::upload_head::UploadHead;
 use super::uploads::{AbortDate, abort_date};
-use super::{Caller, Error, Objects, Result};
+use super::{Caller, Error, Objects, RequestArgument, Result};
 
 /// The address of a part.
 #[derive(Debug, Clone)]
@@ -187,10 +186,8 @@ impl Objects {
     pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<UploadPartsPage> {
         let bucket = self.bucket(&request.bucket).await?;
         let head = self.find_live_upload(&bucket, &request.key, &request.upload).await?;
-        let key = Some(request.key.as_ref());
-        let asked = AccessRequest { action: "s3:ListMultipartUploadParts", permission: None, key, version: None };
         if !head.is_initiated_by(caller) {
-            caller.check(&bucket, &asked)?;
+            caller.check(&bucket, &caller.action()?.on_key(&request.key))?;
         }
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
         let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
@@ -227,5 +224,5 @@ fn outside_source(window: &ReadWindow, size: u64) -> Error {
         ReadWindow::Whole | ReadWindow::Part(_) => String::new(),
     };
     let message = format!("The range does not lie within the source object, whose size is {size}.");
-    Error::InvalidArgument { name: "x-amz-copy-source-range", value, message }
+    Error::InvalidArgument { argument: RequestArgument::CopyRange, value, message }
 }

@@ -6,8 +6,7 @@ mod tests;
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::limits::S3_KEY_BYTES_MAX;
-use larder_model::objects::access::AccessRequest;
-use larder_model::objects::{Acl, Algorithm, Bucket, Checksum, Etag, Object, Permission, SystemHeader, Tag, Version};
+use larder_model::objects::{Acl, Algorithm, Bucket, Checksum, Etag, Object, S3Action, SystemHeader, Tag, Version};
 
 use crate::body::ByteStream;
 
@@ -21,7 +20,7 @@ use super::{Caller, Error, Objects, Result};
 pub struct ObjectMetadata {
     /// System headers.
     pub headers: Vec<(SystemHeader, Bytes)>,
-    /// User metadata, names in lower case without `x-amz-meta-`.
+    /// User metadata: names in lower case, without the prefix of their headers.
     pub meta: Vec<(String, Bytes)>,
     /// Tags, checked by the edge.
     pub tags: Vec<Tag>,
@@ -129,10 +128,9 @@ impl Objects {
             return Err(Error::KeyTooLong(key.len()));
         }
         let bucket = self.bucket(bucket).await?;
-        let actions = std::iter::once("s3:PutObject").chain((!tags.is_empty()).then_some("s3:PutObjectTagging"));
-        for action in actions {
-            let write = AccessRequest { action, permission: Some(Permission::Write), key: Some(key), version: None };
-            caller.check(&bucket, &write)?;
+        caller.check(&bucket, &caller.action()?.on_key(key))?;
+        if !tags.is_empty() {
+            caller.check(&bucket, &S3Action::NewObjectTags.on_key(key))?;
         }
         Ok(bucket)
     }
@@ -151,8 +149,7 @@ impl Objects {
     ) -> Result<Option<Acl>> {
         let acl = self.resolve_acl(choice, owner, &bucket.owner).await?;
         if acl.is_some() {
-            let (permission, key) = (Some(Permission::Write), Some(key.as_ref()));
-            caller.check(bucket, &AccessRequest { action: "s3:PutObjectAcl", permission, key, version: None })?;
+            caller.check(bucket, &S3Action::NewObjectAcl.on_key(key))?;
         }
         refuse_public(bucket, acl.as_ref())?;
         Ok(acl)

@@ -7,12 +7,9 @@ mod tests;
 
 use bytes::Bytes;
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::objects::access::AccessRequest;
 use larder_model::objects::entry::{upload_entries_from, upload_entry_name, upload_of_entry_name};
 use larder_model::objects::listing::{self, KeyPage, KeyPageResult, KeyPageStep, KeyQuery};
-use larder_model::objects::{
-    Algorithm, Bucket, BucketId, ChecksumKind, Permission, Upload, UploadEntry, UploadId, UploadState,
-};
+use larder_model::objects::{Algorithm, Bucket, BucketId, ChecksumKind, Upload, UploadEntry, UploadId, UploadState};
 use larder_model::rows::Micros;
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
@@ -89,10 +86,7 @@ impl Objects {
         caller: &Caller,
         request: &ListUploads,
     ) -> Result<(ListingPage<(UploadId, UploadEntry)>, Option<UploadId>)> {
-        let bucket = self.bucket(&request.objects.bucket).await?;
-        let permission = Some(Permission::Read);
-        let asked = AccessRequest { action: "s3:ListBucketMultipartUploads", permission, key: None, version: None };
-        caller.check(&bucket, &asked)?;
+        let bucket = self.bucket_for(caller, &request.objects.bucket).await?;
         let result = self.uploads_page(bucket.id, request).await?;
         let last = match result.listed.last().filter(|_| result.truncated) {
             Some(listing::KeyOrPrefix::Key(_, (id, _))) => Some(*id),

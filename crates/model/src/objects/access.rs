@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::rows::Micros;
 
 use super::acl::{Acl, Permission};
+use super::action::S3Action;
 use super::bucket::Bucket;
 use super::policy::PolicyDecision;
 use super::tags::Tag;
@@ -30,10 +31,8 @@ pub struct AccessContext {
 /// The action and its target, for which a caller needs permission.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessRequest<'a> {
-    /// The action by its name in policies, such as `s3:GetObject`.
-    pub action: &'static str,
-    /// The permission that an ACL has to grant; `None` when only the bucket's owner or a policy can allow the action.
-    pub permission: Option<Permission>,
+    /// The action.
+    pub action: S3Action,
     /// The key of the object; `None` for an action on the bucket itself.
     pub key: Option<&'a [u8]>,
     /// The object's version, when the action reads it or its ACL: its owner and its grants decide. `None` when there is no such
@@ -41,8 +40,29 @@ pub struct AccessRequest<'a> {
     pub version: Option<&'a Version>,
 }
 
+impl S3Action {
+    /// This action on a bucket itself.
+    #[must_use]
+    pub fn on_bucket(self) -> AccessRequest<'static> {
+        AccessRequest { action: self, key: None, version: None }
+    }
+
+    /// This action on a key, whatever version it has.
+    #[must_use]
+    pub fn on_key(self, key: &[u8]) -> AccessRequest<'_> {
+        AccessRequest { action: self, key: Some(key), version: None }
+    }
+
+    /// This action on a version of a key; `None`: there is no such version.
+    #[must_use]
+    pub fn on_version<'a>(self, key: &'a [u8], version: Option<&'a Version>) -> AccessRequest<'a> {
+        AccessRequest { action: self, key: Some(key), version }
+    }
+}
+
 /// Actions that an explicit deny never takes from the owner, who could not correct the policy otherwise.
-const POLICY_ACTIONS: &[&str] = &["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"];
+const POLICY_ACTIONS: &[S3Action] =
+    &[S3Action::GetBucketPolicy, S3Action::PutBucketPolicy, S3Action::DeleteBucketPolicy];
 
 /// Whether `user` (`None`: anonymous) may carry out `request` in `bucket`.
 ///
@@ -86,7 +106,7 @@ fn is_allowed_as_owner(bucket_owner: bool, user: Option<&User>, request: &Access
 
 /// Whether an ACL grants the request: that of the object when its version decides, else that of the bucket.
 fn is_granted(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
-    let Some(permission) = request.permission else { return false };
+    let Some(permission) = request.action.permission() else { return false };
     let id = user.map(|user| user.id.as_str());
     let public = bucket.honours_public_acls();
     match deciding_version(request) {
@@ -103,7 +123,8 @@ fn is_granted(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<'_>)
 fn deciding_version<'a>(request: &AccessRequest<'a>) -> Option<(&'a Version, Option<&'a Acl>)> {
     let version = request.version?;
     let object = version.object.as_ref()?;
-    let decides = matches!(request.permission, Some(Permission::Read | Permission::ReadAcp | Permission::WriteAcp));
+    let decides =
+        matches!(request.action.permission(), Some(Permission::Read | Permission::ReadAcp | Permission::WriteAcp));
     decides.then_some((version, object.acl.as_ref()))
 }
 

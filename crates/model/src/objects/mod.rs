@@ -7,13 +7,15 @@
 //! entry       listing entries of keys and uploads       upload      a multipart upload and its states
 //! part        a part, and the manifest of an object     checksum    the five algorithms, composite and whole
 //! acl policy public_access   permissions                cors lifecycle tags   the other configurations
-//! listing     pages of keys and common prefixes         access      the decision whether a request is allowed
+//! listing     pages of keys and common prefixes         action      the actions that need permission
+//! access      the decision whether a request is allowed
 //! ```
 //! A row begins with a version byte, and an unknown version is an error. Configurations are JSON: they are few, and an operator
 //! who restores a store can read them.
 
 pub mod access;
 pub mod acl;
+pub mod action;
 pub mod bucket;
 pub mod checksum;
 pub mod cors;
@@ -31,6 +33,7 @@ pub mod user;
 pub mod version;
 
 pub use acl::{Acl, Grant, Grantee, Permission};
+pub use action::S3Action;
 pub use bucket::{Bucket, BucketState, Versioning};
 pub use checksum::{Algorithm, Checksum, ChecksumKind};
 pub use entry::{ListingEntry, UploadEntry};

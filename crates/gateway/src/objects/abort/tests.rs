@@ -1,5 +1,6 @@
 //! Aborts of uploads.
 
+use larder_model::objects::S3Action;
 use larder_store::Table;
 
 use super::super::buckets::testing::new_caller;
@@ -51,9 +52,10 @@ fn an_abort_with_another_initiated_time_is_refused() {
         let (objects, owner, key) = (&setup.fixture.objects, &setup.fixture.owner, Bytes::from_static(KEY.as_bytes()));
         let begun = setup.upload(&upload).await.unwrap().upload.initiated / 1_000_000;
         let refused = objects.abort(owner, BUCKET, &key, &upload, Some(begun + 1)).await;
-        assert!(matches!(refused, Err(Error::PreconditionFailed(_))));
+        assert!(matches!(refused, Err(Error::OtherInitiationTime)));
         let stranger = new_caller(objects, "stranger").await;
         for caller in [stranger, Caller::default()] {
+            let caller = caller.with_action(S3Action::AbortMultipartUpload);
             assert!(matches!(objects.abort(&caller, BUCKET, &key, &upload, None).await, Err(Error::AccessDenied)));
         }
         objects.abort(owner, BUCKET, &key, &upload, Some(begun)).await.unwrap();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use larder_model::objects::User;
 use larder_model::objects::public_access::PublicAccessBlock;
+use larder_model::objects::{S3Action, User};
 
 use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
 use super::*;
@@ -40,7 +40,8 @@ async fn grants_name_users_by_id_and_address_and_groups() {
         (Permission::ReadAcp, GranteeRef::Group(all_users)),
     ]);
     objects.put_bucket_acl(&foo, "tea", Some(foo.id()), choice).await.unwrap();
-    let shown = objects.bucket_acl(&bar, "tea").await.unwrap();
+    let reader = bar.with_action(S3Action::GetBucketAcl);
+    let shown = objects.bucket_acl(&reader, "tea").await.unwrap();
     assert_eq!(shown.owner, foo.id());
     let expected = vec![
         (user(&foo), Permission::FullControl),
@@ -49,11 +50,12 @@ async fn grants_name_users_by_id_and_address_and_groups() {
         (Grantee::AllUsers, Permission::ReadAcp),
     ];
     assert_eq!(grants(&shown.acl), expected);
-    assert!(matches!(objects.put_bucket_acl(&bar, "tea", None, AclChoice::Private).await, Err(Error::AccessDenied)));
+    let writer = bar.with_action(S3Action::PutBucketAcl);
+    assert!(matches!(objects.put_bucket_acl(&writer, "tea", None, AclChoice::Private).await, Err(Error::AccessDenied)));
     let other = objects.put_bucket_acl(&foo, "tea", Some(bar.id()), AclChoice::Private).await;
     assert!(matches!(other, Err(Error::AccessDenied)));
     objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private).await.unwrap();
-    assert!(matches!(objects.bucket_acl(&bar, "tea").await, Err(Error::AccessDenied)));
+    assert!(matches!(objects.bucket_acl(&reader, "tea").await, Err(Error::AccessDenied)));
     assert_eq!(grants(&objects.bucket_acl(&foo, "tea").await.unwrap().acl), expected[..1]);
 }
 
@@ -78,6 +80,7 @@ async fn unknown_grantees_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_object_acl_changes_in_the_row_of_its_version() {
     let AclFixture { objects, foo, bar } = fixture().await;
+    let bar = bar.with_action(S3Action::PutObjectAcl);
     let bucket = objects.bucket("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = |stamp| larder_model::objects::Version { owner: foo.id().to_owned(), ..version(stamp, false, Some(3)) };
@@ -118,7 +121,7 @@ async fn the_public_access_block_refuses_grants_to_the_public() {
         bucket.public_access = Some(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() });
         Ok(())
     };
-    objects.configure(&foo, "tea", "s3:PutBucketPublicAccessBlock", block).await.unwrap();
+    objects.configure(&foo, "tea", block).await.unwrap();
     let public = || AclChoice::Canned("public-read".into());
     let current = VersionSpec::Current;
     let of_object = objects.put_object_acl(&foo, "tea", &key, &current, None, public()).await;

@@ -1,5 +1,6 @@
 //! Part listings of object attributes, and permission for tags. The model of deletes tests tags.
 
+use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, run};
 use super::*;
 
@@ -34,10 +35,11 @@ fn tags_need_permission() {
     run(async {
         let fixture = BucketFixture::new().await;
         fixture.put("key", &bytes(1, 10)).await;
-        let (key, anonymous, current) = (Bytes::from_static(b"key"), Caller::default(), VersionSpec::Current);
-        let objects = &fixture.objects;
-        assert!(matches!(objects.object_tags(&anonymous, BUCKET, &key, &current).await, Err(Error::AccessDenied)));
-        let put = objects.put_object_tags(&anonymous, BUCKET, &key, &current, Vec::new()).await;
+        let (key, current, objects) = (Bytes::from_static(b"key"), VersionSpec::Current, &fixture.objects);
+        let reader = anonymous(S3Action::GetObjectTagging);
+        assert!(matches!(objects.object_tags(&reader, BUCKET, &key, &current).await, Err(Error::AccessDenied)));
+        let put =
+            objects.put_object_tags(&anonymous(S3Action::PutObjectTagging), BUCKET, &key, &current, Vec::new()).await;
         assert!(matches!(put, Err(Error::AccessDenied)));
         let missing = Bytes::from_static(b"missing");
         let put = objects.put_object_tags(&fixture.owner, BUCKET, &missing, &current, Vec::new()).await;

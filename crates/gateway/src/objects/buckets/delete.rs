@@ -13,7 +13,7 @@ use larder_model::rows::{Micros, Stamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 
 use super::super::{Caller, Error, Objects, Result};
-use super::{check, key_of};
+use super::key_of;
 use crate::gateway_core::internal_options;
 use crate::types::{Catalogue, CatalogueEdit};
 
@@ -36,7 +36,7 @@ impl Objects {
         self.gateway.catalogue.refresh().await?;
         let catalogue = self.gateway.catalogue.fresh().await?;
         let bucket = catalogue.s3_bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
-        check(caller, bucket, "s3:DeleteBucket")?;
+        caller.check(bucket, &caller.action()?.on_bucket())?;
         // A bucket that is visibly not empty is not closed: its clients would notice.
         if bucket.state == BucketState::Active && !self.is_empty(bucket.id).await? {
             return Err(Error::BucketNotEmpty);

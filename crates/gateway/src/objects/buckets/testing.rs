@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use larder_model::hash::id128;
 use larder_model::keyspace::entry_shard;
-use larder_model::objects::{Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, User, Version, VersionId};
+use larder_model::objects::{
+    Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, S3Action, User, Version, VersionId,
+};
 use larder_model::rows::{Change, Micros, Row, Stamp};
 use larder_store::memory::MemoryStore;
 use larder_store::{Clock, ConsistencyLevel, DerivedRow, Partition};
@@ -77,9 +79,14 @@ impl S3TestStore {
     }
 }
 
-/// The caller for this user.
+/// The caller for this user, for a put. Another action counts only in buckets of others: an owner may do anything.
 pub(in crate::objects) fn caller(user: &Arc<User>) -> Caller {
-    Caller { user: Some(Arc::clone(user)), ..Caller::default() }
+    Caller { user: Some(Arc::clone(user)), ..anonymous(S3Action::PutObject) }
+}
+
+/// The anonymous caller, for this action.
+pub(in crate::objects) fn anonymous(action: S3Action) -> Caller {
+    Caller::default().with_action(action)
 }
 
 /// Creates a user and returns its caller.

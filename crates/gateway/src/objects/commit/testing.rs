@@ -112,7 +112,7 @@ impl BucketFixture {
             bucket.versioning = versioning;
             Ok(())
         };
-        self.objects.configure(&self.owner, BUCKET, "s3:PutBucketVersioning", change).await.unwrap();
+        self.objects.configure(&self.owner, BUCKET, change).await.unwrap();
     }
 
     pub(in crate::objects) async fn location(&self, key: &str) -> ObjectLocation {

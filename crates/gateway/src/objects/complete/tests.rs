@@ -261,8 +261,7 @@ fn a_completed_version_is_the_newest_despite_versioning_changes() {
                         Ok(())
                     };
                     // The change waits for a completion that is paused under a guard.
-                    let set =
-                        setup.fixture.objects.configure(&setup.fixture.owner, BUCKET, "s3:PutBucketVersioning", change);
+                    let set = setup.fixture.objects.configure(&setup.fixture.owner, BUCKET, change);
                     settled &= set.await.is_ok();
                     setup.fixture.put(KEY, &bytes(length, length as usize)).await;
                 }

@@ -28,7 +28,7 @@ async fn bucket(rules: Vec<LifecycleRule>, versioning: Versioning) -> (Arc<Objec
         bucket.lifecycle = Some(Lifecycle { rules: rules.clone() });
         Ok(())
     };
-    objects.configure(&caller, "bucket", "s3:PutLifecycleConfiguration", change).await.unwrap();
+    objects.configure(&caller, "bucket", change).await.unwrap();
     let bucket = objects.bucket("bucket").await.unwrap();
     (objects, caller, bucket)
 }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use larder_model::objects::Bucket;
+use larder_model::objects::{Bucket, S3Action};
 
-use super::super::buckets::testing::{S3TestStore, new_caller, version, write_versions};
+use super::super::buckets::testing::{S3TestStore, anonymous, new_caller, version, write_versions};
 use super::*;
-use crate::objects::Caller;
-use crate::objects::Error;
 use crate::objects::acl::AclChoice;
+use crate::objects::{Caller, Error, RequestArgument};
 
 /// A line: its name, and for keys a text of the version.
 type ListedLine = (Bytes, Option<String>);
@@ -229,14 +228,14 @@ async fn version_markers_are_checked() {
         request.objects.after = after.into();
         request.version = Some(version.into());
         match fixture.objects.list_versions(&fixture.caller, &request).await {
-            Err(Error::InvalidArgument { name, .. }) => Some(name),
+            Err(Error::InvalidArgument { argument, .. }) => Some(argument),
             Err(other) => panic!("{other}"),
             Ok(_) => None,
         }
     };
-    assert_eq!(refused("", "null").await, Some("version-id-marker"));
-    assert_eq!(refused("key", "").await, Some("version-id-marker"));
-    assert_eq!(refused("key", "xyz").await, Some("version-id-marker"));
+    assert_eq!(refused("", "null").await, Some(RequestArgument::VersionMarker));
+    assert_eq!(refused("key", "").await, Some(RequestArgument::VersionMarker));
+    assert_eq!(refused("key", "xyz").await, Some(RequestArgument::VersionMarker));
     assert_eq!(refused("key", "null").await, None);
     assert_eq!(refused("key", &version(1, false, None).id.text()).await, None);
 }
@@ -256,9 +255,10 @@ async fn a_listed_version_has_no_bytes() {
 async fn listings_need_permission() {
     let fixture = ListingFixture::new().await;
     let request = versions_of("").objects;
-    let anonymous = Caller::default();
-    assert!(matches!(fixture.objects.list(&anonymous, &request).await, Err(Error::AccessDenied)));
-    assert!(matches!(fixture.objects.list_versions(&anonymous, &versions_of("")).await, Err(Error::AccessDenied)));
+    let keys = anonymous(S3Action::ListBucket);
+    assert!(matches!(fixture.objects.list(&keys, &request).await, Err(Error::AccessDenied)));
+    let versions = anonymous(S3Action::ListBucketVersions);
+    assert!(matches!(fixture.objects.list_versions(&versions, &versions_of("")).await, Err(Error::AccessDenied)));
     let missing = ListObjects { bucket: "milk".into(), ..request.clone() };
     assert!(matches!(fixture.objects.list(&fixture.caller, &missing).await, Err(Error::NoSuchBucket(_))));
     let none = ListObjects { max: 0, ..request };

@@ -7,7 +7,7 @@ use larder_model::objects::{BucketId, Object, ObjectBody, ObjectHead, SystemHead
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use super::super::commit::version_id_text;
-use super::super::{Error, Objects, Result};
+use super::super::{Error, Objects, RequestArgument, Result};
 use super::ListedVersion;
 
 /// Versions per read: each may hold an inline body.
@@ -28,7 +28,7 @@ impl VersionMarker {
     /// Parses the marker of a request whose key marker is `after`.
     pub(super) fn parse(text: Option<&str>, after: &[u8]) -> Result<Option<Self>> {
         let bad = |text: &str, message: &str| Error::InvalidArgument {
-            name: "version-id-marker",
+            argument: RequestArgument::VersionMarker,
             value: text.to_owned(),
             message: message.to_owned(),
         };

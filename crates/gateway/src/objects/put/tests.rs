@@ -3,6 +3,7 @@
 use larder_model::objects::Versioning;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
 
+use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, get_of, put_of, run, upload_body};
 use super::super::copy::CopyObject;
 use super::super::get::VersionSpec;
@@ -186,7 +187,7 @@ fn a_forbidden_put_is_refused_before_its_body_is_read() {
             },
             ..put_of("key", &Bytes::new())
         };
-        assert!(matches!(fixture.objects.put(&Caller::default(), put()).await, Err(Error::AccessDenied)));
+        assert!(matches!(fixture.objects.put(&anonymous(S3Action::PutObject), put()).await, Err(Error::AccessDenied)));
         let long = PutObject { key: vec![b'k'; 1025].into(), ..put() };
         assert!(matches!(fixture.objects.put(&fixture.owner, long).await, Err(Error::KeyTooLong(1025))));
         let nowhere = PutObject { bucket: "nowhere".into(), ..put() };

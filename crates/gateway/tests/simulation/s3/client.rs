@@ -18,7 +18,7 @@ use larder_gateway::objects::put::{
 };
 use larder_gateway::objects::uploads::{CreateUpload, ListUploads};
 use larder_gateway::objects::{Caller, Error, Objects, Result};
-use larder_model::objects::{Bucket, Etag, User};
+use larder_model::objects::{Bucket, Etag, S3Action, User};
 
 use super::cluster::BUCKET;
 
@@ -77,7 +77,8 @@ fn owner() -> Caller {
         admin: false,
         created: 0,
     };
-    Caller { user: Some(Arc::new(user)), ..Caller::default() }
+    // Any action: an owner may do everything.
+    Caller { user: Some(Arc::new(user)), ..Caller::default() }.with_action(S3Action::PutObject)
 }
 
 impl SimClient {
@@ -98,7 +99,7 @@ impl SimClient {
             change(bucket);
             Ok(())
         };
-        self.objects.configure(&self.caller, BUCKET, "s3:PutBucketVersioning", change).await
+        self.objects.configure(&self.caller, BUCKET, change).await
     }
 
     pub(crate) async fn put(&self, key: &str, text: &str) -> Result<StoredVersion> {

@@ -72,28 +72,24 @@ fn marker(owner: &str) -> Version {
     Version { object: None, ..version(owner, &[]) }
 }
 
-fn on_bucket(action: &'static str, permission: Option<Permission>) -> AccessRequest<'static> {
-    AccessRequest { action, permission, key: None, version: None }
-}
-
-fn on_key(action: &'static str, permission: Option<Permission>) -> AccessRequest<'static> {
-    AccessRequest { key: Some(b"a/b"), ..on_bucket(action, permission) }
-}
-
-fn on<'a>(version: &'a Version, action: &'static str, permission: Permission) -> AccessRequest<'a> {
-    AccessRequest { version: Some(version), ..on_key(action, Some(permission)) }
-}
-
 fn list() -> AccessRequest<'static> {
-    on_bucket("s3:ListBucket", Some(Permission::Read))
+    S3Action::ListBucket.on_bucket()
+}
+
+fn on_key(action: S3Action) -> AccessRequest<'static> {
+    action.on_key(b"a/b")
 }
 
 fn put() -> AccessRequest<'static> {
-    on_key("s3:PutObject", Some(Permission::Write))
+    on_key(S3Action::PutObject)
+}
+
+fn on(version: &Version, action: S3Action) -> AccessRequest<'_> {
+    action.on_version(b"a/b", Some(version))
 }
 
 fn get(version: &Version) -> AccessRequest<'_> {
-    on(version, "s3:GetObject", Permission::Read)
+    on(version, S3Action::GetObject)
 }
 
 /// Checks that exactly the admin and the `expected` ones of [`CALLERS`] are allowed.
@@ -110,12 +106,12 @@ fn without_grants_only_the_owner_uses_a_bucket() {
     for request in [
         list(),
         put(),
-        on_key("s3:DeleteObject", Some(Permission::Write)),
-        on_bucket("s3:GetBucketAcl", Some(Permission::ReadAcp)),
-        on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)),
-        on_bucket("s3:DeleteBucket", None),
-        on_bucket("s3:PutBucketPolicy", None),
-        on_key("s3:GetObject", Some(Permission::Read)),
+        on_key(S3Action::DeleteObject),
+        S3Action::GetBucketAcl.on_bucket(),
+        S3Action::PutBucketAcl.on_bucket(),
+        S3Action::DeleteBucket.on_bucket(),
+        S3Action::PutBucketPolicy.on_bucket(),
+        on_key(S3Action::GetObject),
     ] {
         check_allowed(&bucket(), &request, &["owner"]);
     }
@@ -124,17 +120,12 @@ fn without_grants_only_the_owner_uses_a_bucket() {
 #[test]
 fn the_owner_of_an_object_reads_it_and_the_owner_of_the_bucket_deletes_it() {
     let (own, foreign) = (version("owner", &[]), version("writer", &[]));
-    for (action, permission) in [
-        ("s3:GetObject", Permission::Read),
-        ("s3:GetObjectAcl", Permission::ReadAcp),
-        ("s3:PutObjectAcl", Permission::WriteAcp),
-    ] {
-        check_allowed(&bucket(), &on(&own, action, permission), &["owner"]);
-        check_allowed(&bucket(), &on(&foreign, action, permission), &["writer"]);
+    for action in [S3Action::GetObject, S3Action::GetObjectAcl, S3Action::PutObjectAcl] {
+        check_allowed(&bucket(), &on(&own, action), &["owner"]);
+        check_allowed(&bucket(), &on(&foreign, action), &["writer"]);
     }
-    check_allowed(&bucket(), &on(&foreign, "s3:DeleteObject", Permission::Write), &["owner"]);
-    let tagging = AccessRequest { permission: None, ..get(&foreign) };
-    check_allowed(&bucket(), &tagging, &["owner"]);
+    check_allowed(&bucket(), &on(&foreign, S3Action::DeleteObject), &["owner"]);
+    check_allowed(&bucket(), &on(&foreign, S3Action::GetObjectTagging), &["owner"]);
     check_allowed(&bucket(), &get(&marker("writer")), &["owner"]);
 }
 
@@ -156,33 +147,25 @@ fn grants_of_the_bucket() {
         (Grantee::AllUsers, Permission::Read, list(), &everybody),
         (Grantee::AllUsers, Permission::Read, put(), &["owner"]),
         (Grantee::AllUsers, Permission::Write, put(), &everybody),
-        (Grantee::AllUsers, Permission::Write, on_key("s3:DeleteObject", Some(Permission::Write)), &everybody),
+        (Grantee::AllUsers, Permission::Write, on_key(S3Action::DeleteObject), &everybody),
         (Grantee::AllUsers, Permission::Write, list(), &["owner"]),
         (Grantee::AllUsers, Permission::FullControl, list(), &everybody),
-        (Grantee::AllUsers, Permission::FullControl, on_bucket("s3:DeleteBucket", None), &["owner"]),
+        (Grantee::AllUsers, Permission::FullControl, S3Action::DeleteBucket.on_bucket(), &["owner"]),
         (Grantee::AuthenticatedUsers, Permission::Read, list(), &signed),
         (Grantee::LogDelivery, Permission::FullControl, list(), &["owner"]),
         (to("writer"), Permission::Write, put(), &["owner", "writer"]),
+        (to("writer"), Permission::Write, on_key(S3Action::NewObjectAcl), &["owner", "writer"]),
+        (to("writer"), Permission::Write, on_key(S3Action::PutObjectAcl), &["owner"]),
         (to("writer"), Permission::FullControl, put(), &["owner", "writer"]),
         (to("KEY-writer"), Permission::Write, put(), &["owner"]),
-        (
-            to("writer"),
-            Permission::ReadAcp,
-            on_bucket("s3:GetBucketAcl", Some(Permission::ReadAcp)),
-            &["owner", "writer"],
-        ),
-        (to("writer"), Permission::ReadAcp, on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)), &["owner"]),
-        (
-            to("other"),
-            Permission::WriteAcp,
-            on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)),
-            &["owner", "other"],
-        ),
+        (to("writer"), Permission::ReadAcp, S3Action::GetBucketAcl.on_bucket(), &["owner", "writer"]),
+        (to("writer"), Permission::ReadAcp, S3Action::PutBucketAcl.on_bucket(), &["owner"]),
+        (to("other"), Permission::WriteAcp, S3Action::PutBucketAcl.on_bucket(), &["owner", "other"]),
         // A caller who may list the bucket may learn that an object does not exist.
-        (to("other"), Permission::Read, on_key("s3:GetObject", Some(Permission::Read)), &["owner", "other"]),
-        (to("other"), Permission::Write, on_key("s3:GetObject", Some(Permission::Read)), &["owner"]),
-        (to("other"), Permission::Read, on_key("s3:GetObjectAcl", Some(Permission::ReadAcp)), &["owner", "other"]),
-        (to("other"), Permission::ReadAcp, on_key("s3:GetObjectAcl", Some(Permission::ReadAcp)), &["owner"]),
+        (to("other"), Permission::Read, on_key(S3Action::GetObject), &["owner", "other"]),
+        (to("other"), Permission::Write, on_key(S3Action::GetObject), &["owner"]),
+        (to("other"), Permission::Read, on_key(S3Action::GetObjectAcl), &["owner", "other"]),
+        (to("other"), Permission::ReadAcp, on_key(S3Action::GetObjectAcl), &["owner"]),
     ];
     for (grantee, permission, request, expected) in cases {
         check_allowed(&with_acl(&[(grantee.clone(), *permission)]), request, expected);
@@ -194,31 +177,25 @@ fn grants_of_the_bucket_do_not_open_its_objects() {
     let open = with_acl(&[(Grantee::AllUsers, Permission::FullControl)]);
     let object = version("writer", &[]);
     check_allowed(&open, &get(&object), &["writer"]);
-    check_allowed(&open, &on(&object, "s3:PutObjectAcl", Permission::WriteAcp), &["writer"]);
+    check_allowed(&open, &on(&object, S3Action::PutObjectAcl), &["writer"]);
     check_allowed(&open, &get(&marker("writer")), &["owner", "writer", "other", "anonymous"]);
 }
 
 #[test]
 fn grants_of_the_object() {
     let everybody = ["owner", "writer", "other", "anonymous"];
-    let cases: &[(Grantee, Permission, &str, Permission, &[&str])] = &[
-        (Grantee::AllUsers, Permission::Read, "s3:GetObject", Permission::Read, &everybody),
-        (Grantee::AllUsers, Permission::Read, "s3:GetObjectAcl", Permission::ReadAcp, &["writer"]),
-        (Grantee::AllUsers, Permission::Write, "s3:DeleteObject", Permission::Write, &["owner"]),
-        (
-            Grantee::AuthenticatedUsers,
-            Permission::Read,
-            "s3:GetObject",
-            Permission::Read,
-            &["owner", "writer", "other"],
-        ),
-        (to("owner"), Permission::FullControl, "s3:PutObjectAcl", Permission::WriteAcp, &["owner", "writer"]),
-        (to("other"), Permission::ReadAcp, "s3:GetObjectAcl", Permission::ReadAcp, &["writer", "other"]),
-        (to("other"), Permission::ReadAcp, "s3:GetObject", Permission::Read, &["writer"]),
+    let cases: &[(Grantee, Permission, S3Action, &[&str])] = &[
+        (Grantee::AllUsers, Permission::Read, S3Action::GetObject, &everybody),
+        (Grantee::AllUsers, Permission::Read, S3Action::GetObjectAcl, &["writer"]),
+        (Grantee::AllUsers, Permission::Write, S3Action::DeleteObject, &["owner"]),
+        (Grantee::AuthenticatedUsers, Permission::Read, S3Action::GetObject, &["owner", "writer", "other"]),
+        (to("owner"), Permission::FullControl, S3Action::PutObjectAcl, &["owner", "writer"]),
+        (to("other"), Permission::ReadAcp, S3Action::GetObjectAcl, &["writer", "other"]),
+        (to("other"), Permission::ReadAcp, S3Action::GetObject, &["writer"]),
     ];
-    for (grantee, permission, action, request, expected) in cases {
+    for (grantee, permission, action, expected) in cases {
         let object = version("writer", &[(grantee.clone(), *permission)]);
-        check_allowed(&bucket(), &on(&object, action, *request), expected);
+        check_allowed(&bucket(), &on(&object, *action), expected);
     }
 }
 
@@ -248,7 +225,7 @@ fn policies_allow() {
     check_allowed(&with_policy(json!({"Principal": {"AWS": "other"}})), &put(), &["owner", "other"]);
     check_allowed(
         &with_policy(json!({"Principal": {"AWS": "other"}})),
-        &on_bucket("s3:DeleteBucket", None),
+        &S3Action::DeleteBucket.on_bucket(),
         &["owner", "other"],
     );
     let tagged = json!({"Condition": {"StringEquals": {"s3:ExistingObjectTag/team": "red"}}});
@@ -280,10 +257,10 @@ fn policies_deny_even_owners_and_what_grants_give() {
 #[test]
 fn an_owner_can_always_correct_the_policy() {
     let locked = with_policy(json!({"Effect": "Deny"}));
-    for action in ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"] {
-        check_allowed(&locked, &on_bucket(action, None), &["owner"]);
+    for action in POLICY_ACTIONS {
+        check_allowed(&locked, &action.on_bucket(), &["owner"]);
     }
-    check_allowed(&locked, &on_bucket("s3:PutBucketAcl", Some(Permission::WriteAcp)), &[]);
+    check_allowed(&locked, &S3Action::PutBucketAcl.on_bucket(), &[]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod tests;
 use std::fmt;
 
 use super::access::{AccessContext, AccessRequest};
+use super::action::S3Action;
 use super::user::User;
 
 use condition::PolicyCondition;
@@ -63,7 +64,7 @@ struct PatternSet {
 }
 
 /// Actions with their names in policies of Riak CS.
-const ALIASES: &[(&str, &str)] = &[("s3:ListBucketVersions", "s3:ListObjectVersions")];
+const ALIASES: &[(S3Action, &str)] = &[(S3Action::ListBucketVersions, "s3:ListObjectVersions")];
 
 impl BucketPolicy {
     /// Reads a policy for `bucket`.
@@ -134,10 +135,10 @@ impl PolicyStatement {
             && self.conditions.iter().all(|condition| condition.holds(context))
     }
 
-    fn has_action(&self, action: &str) -> bool {
+    fn has_action(&self, action: S3Action) -> bool {
         let matches = |action: &str| self.actions.patterns.iter().any(|pattern| pattern.matches_action(action));
         let aliases = ALIASES.iter().filter(|(name, _)| *name == action).map(|(_, alias)| *alias);
-        let is_named = std::iter::once(action).chain(aliases).any(matches);
+        let is_named = std::iter::once(action.name()).chain(aliases).any(matches);
         is_named != self.actions.negated
     }
 }

@@ -38,13 +38,13 @@ fn policy(statements: &[Json]) -> BucketPolicy {
     BucketPolicy::parse("tea", &document(statements)).unwrap()
 }
 
-fn request<'a>(action: &'static str, key: Option<&'a str>) -> AccessRequest<'a> {
-    AccessRequest { action, permission: None, key: key.map(str::as_bytes), version: None }
+fn request(action: S3Action, key: Option<&str>) -> AccessRequest<'_> {
+    AccessRequest { action, key: key.map(str::as_bytes), version: None }
 }
 
 /// The decision on a get of the object `a/b` by `alice`.
 fn get(policy: &BucketPolicy, access_context: &AccessContext) -> PolicyDecision {
-    policy.evaluate("tea", Some(&user("alice")), &request("s3:GetObject", Some("a/b")), access_context)
+    policy.evaluate("tea", Some(&user("alice")), &request(S3Action::GetObject, Some("a/b")), access_context)
 }
 
 fn at() -> AccessContext {
@@ -70,7 +70,7 @@ fn a_deny_wins_in_any_order() {
     let (allow, deny) = (statement(json!({})), statement(json!({"Effect": "Deny", "Action": "s3:Get*"})));
     for order in [[allow.clone(), deny.clone()], [deny, allow.clone()]] {
         assert_eq!(get(&policy(&order), &at()), PolicyDecision::Deny);
-        let put = policy(&order).evaluate("tea", None, &request("s3:PutObject", Some("k")), &at());
+        let put = policy(&order).evaluate("tea", None, &request(S3Action::PutObject, Some("k")), &at());
         assert_eq!(put, PolicyDecision::Allow);
     }
     let other = statement(json!({"Action": "s3:PutObject"}));
@@ -84,7 +84,7 @@ fn principals_select_the_callers_that_they_name() {
     let mallory = User { name: "alice@example.com".into(), ..user("mallory") };
     let includes = |principal: Json, who: Option<&User>| {
         let policy = policy(&[statement(json!({"Principal": principal}))]);
-        policy.evaluate("tea", who, &request("s3:GetObject", Some("k")), &at()) == PolicyDecision::Allow
+        policy.evaluate("tea", who, &request(S3Action::GetObject, Some("k")), &at()) == PolicyDecision::Allow
     };
     for everybody in [json!("*"), json!({"AWS": "*"}), json!({"AWS": ["id-bob", "*"]})] {
         assert!(includes(everybody.clone(), None) && includes(everybody, Some(&alice)));
@@ -114,7 +114,7 @@ fn principals_select_the_callers_that_they_name() {
 fn a_deny_with_not_principal_spares_the_named_user() {
     let deny = statement(json!({"Effect": "Deny", "Principal": null, "NotPrincipal": {"AWS": "id-alice"}}));
     let policy = policy(&[statement(json!({})), deny]);
-    let request = request("s3:GetObject", Some("k"));
+    let request = request(S3Action::GetObject, Some("k"));
     assert_eq!(policy.evaluate("tea", Some(&user("alice")), &request, &at()), PolicyDecision::Allow);
     assert_eq!(policy.evaluate("tea", Some(&user("bob")), &request, &at()), PolicyDecision::Deny);
     assert_eq!(policy.evaluate("tea", None, &request, &at()), PolicyDecision::Deny);
@@ -124,7 +124,7 @@ fn a_deny_with_not_principal_spares_the_named_user() {
 fn an_allow_with_not_principal_does_not_let_anonymous_callers_in() {
     let policy = policy(&[statement(json!({"Principal": null, "NotPrincipal": {"AWS": "id-alice"}}))]);
     assert!(policy.has_allow_with_not_principal());
-    let request = request("s3:GetObject", Some("k"));
+    let request = request(S3Action::GetObject, Some("k"));
     for user in [None, Some(&user("alice")), Some(&user("bob"))] {
         assert_eq!(policy.evaluate("tea", user, &request, &at()), PolicyDecision::Neutral);
     }
@@ -132,11 +132,11 @@ fn an_allow_with_not_principal_does_not_let_anonymous_callers_in() {
 
 #[test]
 fn actions_and_resources_select_what_they_name() {
-    let allows = |with: Json, action: &'static str, key: Option<&str>| {
+    let allows = |with: Json, action: S3Action, key: Option<&str>| {
         let policy = policy(&[statement(with)]);
         policy.evaluate("tea", Some(&user("alice")), &request(action, key), &at()) == PolicyDecision::Allow
     };
-    let get = |with: Json| allows(with, "s3:GetObject", Some("a/b"));
+    let get = |with: Json| allows(with, S3Action::GetObject, Some("a/b"));
     for good in [
         json!({"Action": "*"}),
         json!({"Action": "S3:getobject"}),
@@ -162,17 +162,17 @@ fn actions_and_resources_select_what_they_name() {
     ] {
         assert!(!get(bad.clone()), "{bad}");
     }
-    assert!(allows(json!({"Resource": "arn:aws:s3:::tea"}), "s3:ListBucket", None));
-    assert!(!allows(json!({"Resource": "arn:aws:s3:::tea/*"}), "s3:ListBucket", None));
-    assert!(allows(json!({"Action": "s3:ListObjectVersions"}), "s3:ListBucketVersions", None));
-    assert!(!allows(json!({"Action": null, "NotAction": "s3:ListObjectVersions"}), "s3:ListBucketVersions", None));
+    assert!(allows(json!({"Resource": "arn:aws:s3:::tea"}), S3Action::ListBucket, None));
+    assert!(!allows(json!({"Resource": "arn:aws:s3:::tea/*"}), S3Action::ListBucket, None));
+    assert!(allows(json!({"Action": "s3:ListObjectVersions"}), S3Action::ListBucketVersions, None));
+    assert!(!allows(json!({"Action": null, "NotAction": "s3:ListObjectVersions"}), S3Action::ListBucketVersions, None));
 }
 
 #[test]
 fn variables_are_filled_in() {
     let home = statement(json!({"Resource": "arn:aws:s3:::tea/home/${aws:username}/*"}));
     let decision = |policy: &BucketPolicy, who: Option<&User>, key| {
-        policy.evaluate("tea", who, &request("s3:GetObject", Some(key)), &at())
+        policy.evaluate("tea", who, &request(S3Action::GetObject, Some(key)), &at())
     };
     let new = policy(std::slice::from_ref(&home));
     assert_eq!(decision(&new, Some(&user("alice")), "home/alice/x"), PolicyDecision::Allow);

@@ -1,0 +1,247 @@
+//! Every operation needs permission for the action of its row in the table, and for no action besides those listed here.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[allow(dead_code, reason = "each test binary uses a part")]
+mod support;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use larder_api_s3::operations::{OPERATIONS, OperationScope, Support};
+use sha1::{Digest as _, Sha1};
+use support::{S3TestResponse, S3TestServer, signed_v2_by};
+
+const NOTHING: &[(&str, &str)] = &[];
+
+/// An anonymous request: its operation, the actions that it needs without `s3:`, query, header and body. In the last three
+/// `{v}` is a version of the key `k` and `{u}` an upload of it.
+type Attempt = (&'static str, &'static [&'static str], &'static str, &'static str, &'static str);
+
+const VERSIONING: &str = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+const POLICY: &str = r#"{"Statement":[{"Effect":"Deny","Principal":{"AWS":"x"},"Action":"s3:*","Resource":"*"}]}"#;
+const CORS: &str = "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>\
+    </CORSRule></CORSConfiguration>";
+const LIFECYCLE: &str = "<LifecycleConfiguration><Rule><Filter/><Status>Disabled</Status><Expiration><Days>9</Days>\
+    </Expiration></Rule></LifecycleConfiguration>";
+const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+const FORM: &str = "--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nk\r\n\
+    --B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhello\r\n--B--\r\n";
+
+const ATTEMPTS: &[Attempt] = &[
+    ("HeadBucket", &["ListBucket"], "", "", ""),
+    ("DeleteBucket", &["DeleteBucket"], "", "", ""),
+    ("ListObjects", &["ListBucket"], "", "", ""),
+    ("ListObjectsV2", &["ListBucket"], "list-type=2", "", ""),
+    ("ListObjectVersions", &["ListBucketVersions"], "versions", "", ""),
+    ("ListMultipartUploads", &["ListBucketMultipartUploads"], "uploads", "", ""),
+    ("DeleteObjects", &["DeleteObject"], "delete", "", "<Delete><Object><Key>k</Key></Object></Delete>"),
+    (
+        "DeleteObjects",
+        &["DeleteObjectVersion"],
+        "delete",
+        "",
+        "<Delete><Object><Key>k</Key><VersionId>{v}</VersionId></Object></Delete>",
+    ),
+    ("PostObject", &["PutObject"], "", "content-type: multipart/form-data; boundary=B", FORM),
+    ("GetBucketLocation", &["GetBucketLocation"], "location", "", ""),
+    ("GetBucketVersioning", &["GetBucketVersioning"], "versioning", "", ""),
+    ("PutBucketVersioning", &["PutBucketVersioning"], "versioning", "", VERSIONING),
+    ("GetBucketAcl", &["GetBucketAcl"], "acl", "", ""),
+    ("PutBucketAcl", &["PutBucketAcl"], "acl", "x-amz-acl: private", ""),
+    ("GetBucketPolicy", &["GetBucketPolicy"], "policy", "", ""),
+    ("PutBucketPolicy", &["PutBucketPolicy"], "policy", "", POLICY),
+    ("DeleteBucketPolicy", &["DeleteBucketPolicy"], "policy", "", ""),
+    ("GetBucketPolicyStatus", &["GetBucketPolicyStatus"], "policyStatus", "", ""),
+    ("GetBucketCors", &["GetBucketCORS"], "cors", "", ""),
+    ("PutBucketCors", &["PutBucketCORS"], "cors", "", CORS),
+    ("DeleteBucketCors", &["PutBucketCORS"], "cors", "", ""),
+    ("GetBucketLifecycleConfiguration", &["GetLifecycleConfiguration"], "lifecycle", "", ""),
+    ("PutBucketLifecycleConfiguration", &["PutLifecycleConfiguration"], "lifecycle", "", LIFECYCLE),
+    ("DeleteBucketLifecycle", &["PutLifecycleConfiguration"], "lifecycle", "", ""),
+    ("GetBucketTagging", &["GetBucketTagging"], "tagging", "", ""),
+    ("PutBucketTagging", &["PutBucketTagging"], "tagging", "", TAGS),
+    ("DeleteBucketTagging", &["PutBucketTagging"], "tagging", "", ""),
+    ("GetPublicAccessBlock", &["GetBucketPublicAccessBlock"], "publicAccessBlock", "", ""),
+    (
+        "PutPublicAccessBlock",
+        &["PutBucketPublicAccessBlock"],
+        "publicAccessBlock",
+        "",
+        "<PublicAccessBlockConfiguration/>",
+    ),
+    ("DeletePublicAccessBlock", &["PutBucketPublicAccessBlock"], "publicAccessBlock", "", ""),
+    ("GetObject", &["GetObject"], "", "", ""),
+    ("GetObject", &["GetObjectVersion"], "versionId={v}", "", ""),
+    // Without permission to list the bucket, a missing version looks forbidden.
+    ("GetObject", &["GetObjectVersion", "ListBucket"], "versionId=null", "", ""),
+    ("HeadObject", &["GetObject"], "", "", ""),
+    ("HeadObject", &["GetObjectVersion"], "versionId={v}", "", ""),
+    ("PutObject", &["PutObject"], "", "", "hello"),
+    ("PutObject", &["PutObject", "PutObjectTagging"], "", "x-amz-tagging: a=b", "hello"),
+    ("PutObject", &["PutObject", "PutObjectAcl"], "", "x-amz-acl: public-read", "hello"),
+    (
+        "CopyObject",
+        &["PutObject", "GetObject", "GetObjectTagging", "PutObjectTagging"],
+        "",
+        "x-amz-copy-source: /box/source",
+        "",
+    ),
+    (
+        "CopyObject",
+        &["PutObject", "GetObjectVersion", "GetObjectVersionTagging", "PutObjectTagging"],
+        "",
+        "x-amz-copy-source: /box/k?versionId={v}",
+        "",
+    ),
+    ("DeleteObject", &["DeleteObject"], "", "", ""),
+    ("DeleteObject", &["DeleteObjectVersion"], "versionId={v}", "", ""),
+    ("GetObjectAcl", &["GetObjectAcl"], "acl", "", ""),
+    ("GetObjectAcl", &["GetObjectVersionAcl"], "acl&versionId={v}", "", ""),
+    ("PutObjectAcl", &["PutObjectAcl"], "acl", "x-amz-acl: private", ""),
+    ("PutObjectAcl", &["PutObjectVersionAcl"], "acl&versionId={v}", "x-amz-acl: private", ""),
+    ("GetObjectTagging", &["GetObjectTagging"], "tagging", "", ""),
+    ("GetObjectTagging", &["GetObjectVersionTagging"], "tagging&versionId={v}", "", ""),
+    ("PutObjectTagging", &["PutObjectTagging"], "tagging", "", TAGS),
+    ("PutObjectTagging", &["PutObjectVersionTagging"], "tagging&versionId={v}", "", TAGS),
+    ("DeleteObjectTagging", &["DeleteObjectTagging"], "tagging", "", ""),
+    ("DeleteObjectTagging", &["DeleteObjectVersionTagging"], "tagging&versionId={v}", "", ""),
+    ("GetObjectAttributes", &["GetObject", "GetObjectAttributes"], "attributes", "x-amz-object-attributes: ETag", ""),
+    (
+        "GetObjectAttributes",
+        &["GetObjectVersion", "GetObjectVersionAttributes"],
+        "attributes&versionId={v}",
+        "x-amz-object-attributes: ETag",
+        "",
+    ),
+    ("UploadPart", &["PutObject"], "partNumber=1&uploadId={u}", "", "hello"),
+    ("UploadPartCopy", &["PutObject", "GetObject"], "partNumber=1&uploadId={u}", "x-amz-copy-source: /box/source", ""),
+    ("ListParts", &["ListMultipartUploadParts"], "uploadId={u}", "", ""),
+    (
+        "CompleteMultipartUpload",
+        &["PutObject"],
+        "uploadId={u}",
+        "",
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>\"5d41402abc4b2a76b9719d911017c592\"</ETag>\
+         </Part></CompleteMultipartUpload>",
+    ),
+    ("AbortMultipartUpload", &["AbortMultipartUpload"], "uploadId={u}", "", ""),
+];
+
+/// Operations without an anonymous caller: each user creates buckets, and the last test creates an upload.
+const SIGNED: &[&str] = &["CreateBucket", "CreateMultipartUpload"];
+
+/// A server with an empty bucket that has versioning.
+async fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start().await;
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
+    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, VERSIONING.as_bytes()).await.status, 200);
+    server
+}
+
+/// Sets a policy that allows everything that `element` names to everybody.
+async fn allow(server: &S3TestServer, element: &str, actions: &[&str]) {
+    let actions: Vec<_> = actions.iter().map(|action| format!("\"s3:{action}\"")).collect();
+    let policy = format!(
+        r#"{{"Statement":[{{"Effect":"Allow","Principal":"*","{element}":[{}],"Resource":"arn:aws:s3:::box*"}}]}}"#,
+        actions.join(",")
+    );
+    let put = server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes()).await;
+    assert_eq!(put.status, 204, "{put:?}");
+}
+
+/// Sends the request of an attempt to a new version of the key and a new upload.
+async fn send(server: &S3TestServer, attempt: &Attempt) -> S3TestResponse {
+    let (name, _, query, header, body) = attempt;
+    let tagged = &[("x-amz-tagging", "a=b")];
+    assert_eq!(server.ask("PUT", "/box/source", tagged, b"hello").await.status, 200);
+    let version = server.ask("PUT", "/box/k", tagged, b"hello").await;
+    let upload = server.ask("POST", "/box/k?uploads", NOTHING, b"").await;
+    let upload = upload.element("UploadId").unwrap();
+    let part = format!("/box/k?partNumber=1&uploadId={upload}");
+    assert_eq!(server.ask("PUT", &part, NOTHING, b"hello").await.status, 200);
+    let fill = |text: &str| text.replace("{v}", version.header("x-amz-version-id").unwrap()).replace("{u}", upload);
+    let operation = OPERATIONS.iter().find(|operation| operation.name == *name).unwrap();
+    let path = if operation.scope == OperationScope::Object { "/box/k" } else { "/box" };
+    let (method, query, body) = (operation.method.name(), fill(query), fill(body));
+    let header = if header.is_empty() { String::new() } else { format!("{}\r\n", fill(header)) };
+    let digest = STANDARD.encode(Sha1::digest(body.as_bytes()));
+    let digest = if *name == "DeleteObjects" { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };
+    let length = body.len();
+    let head = format!(
+        "{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}{digest}\r\n"
+    );
+    server.ask_text(&head, body.as_bytes()).await
+}
+
+fn is_refused(response: &S3TestResponse) -> bool {
+    response.status == 403 || response.element("Code") == Some("AccessDenied")
+}
+
+#[tokio::test]
+async fn every_operation_needs_the_action_of_its_row() {
+    let server = with_bucket().await;
+    for attempt in ATTEMPTS {
+        let (name, needs, ..) = attempt;
+        for missing in *needs {
+            allow(&server, "NotAction", &[missing]).await;
+            let response = send(&server, attempt).await;
+            assert!(is_refused(&response), "{name} without {missing} of {needs:?}: {response:?}");
+        }
+        allow(&server, "Action", needs).await;
+        let response = send(&server, attempt).await;
+        assert!(!is_refused(&response), "{name} with {needs:?}: {response:?}");
+        assert!(response.status < 400 || matches!(response.status, 404 | 409), "{name}: {response:?}");
+    }
+    server.stop().await;
+}
+
+#[test]
+fn every_row_is_attempted() {
+    for operation in OPERATIONS {
+        let of_bucket = matches!(operation.scope, OperationScope::Bucket | OperationScope::Object);
+        if !of_bucket || !matches!(operation.support, Support::Implemented(_)) || SIGNED.contains(&operation.name) {
+            continue;
+        }
+        let action = operation.action.unwrap();
+        let needs = |needed: &&str| format!("s3:{needed}") == action.name();
+        let attempted = |(name, actions, ..): &Attempt| *name == operation.name && actions.iter().any(needs);
+        assert!(ATTEMPTS.iter().any(attempted), "{}", operation.name);
+        let versioned = |(name, actions, ..): &Attempt| {
+            *name == operation.name && actions.iter().any(|needed| format!("s3:{needed}") == action.versioned().name())
+        };
+        assert!(ATTEMPTS.iter().any(versioned), "{} of a version", operation.name);
+    }
+}
+
+/// Once a delete of tags was authorised as a put of tags.
+#[tokio::test]
+async fn permission_to_put_tags_does_not_delete_them() {
+    let server = with_bucket().await;
+    let current: Attempt = ("DeleteObjectTagging", &[], "tagging", "", "");
+    let versioned: Attempt = ("DeleteObjectTagging", &[], "tagging&versionId={v}", "", "");
+    allow(&server, "Action", &["PutObjectTagging", "PutObjectVersionTagging"]).await;
+    assert_eq!(send(&server, &current).await.status, 403);
+    assert_eq!(send(&server, &versioned).await.status, 403);
+    allow(&server, "Action", &["DeleteObjectTagging"]).await;
+    assert_eq!(send(&server, &current).await.status, 204);
+    assert_eq!(send(&server, &versioned).await.status, 403);
+    allow(&server, "Action", &["DeleteObjectVersionTagging"]).await;
+    assert_eq!(send(&server, &current).await.status, 403);
+    assert_eq!(send(&server, &versioned).await.status, 204);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_is_created_with_permission_to_put() {
+    let server = with_bucket().await;
+    let json = [("content-type", "application/json"), ("accept", "application/json")];
+    let user = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"a@b","name":"Foo"}"#).await.body;
+    let field = |name: &str| user.split_once(&format!("\"{name}\":\"")).unwrap().1.split('"').next().unwrap();
+    let keys = (field("key_id"), field("key_secret"));
+    for (element, status) in [("NotAction", 403), ("Action", 200)] {
+        allow(&server, element, &["PutObject"]).await;
+        let head = signed_v2_by(keys, "POST", "/box/k?uploads", NOTHING, Some(0));
+        assert_eq!(server.ask_text(&head, b"").await.status, status, "{element}");
+    }
+    server.stop().await;
+}
