@@ -42,7 +42,7 @@ pub(crate) async fn authenticate(objects: &Objects, request: &AuthRequest<'_>) -
 /// # Errors
 /// `InvalidAccessKeyId`, and errors of the store.
 pub(crate) async fn user_of_key(objects: &Objects, access_key: &str) -> Result<Arc<User>, S3Error> {
-    match objects.user_of_key(access_key).await {
+    match objects.users.of_key(access_key).await {
         Ok(user) => Ok(user),
         Err(Error::UnknownKey(_)) => Err(auth::unknown_key(access_key)),
         Err(error) => Err(error.into()),

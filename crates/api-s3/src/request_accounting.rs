@@ -47,7 +47,7 @@ impl Drop for RequestAccounting {
         let counts = self.counts();
         self.tracked.add_transferred_bytes(counts.bytes_in, self.sent);
         if let Some((key_id, usage)) = &self.user {
-            self.objects.count_usage(key_id, usage, counts);
+            self.objects.usage.count(key_id, usage, counts);
         }
     }
 }

@@ -242,7 +242,7 @@ fn is_full<T>(answer: larder_gateway::objects::Result<T>) -> bool {
 async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_body() {
     let world = FullDiskWorld::new();
     let objects = Objects::new(world.gateway().await, ObjectsConfig::default());
-    let user = objects.create_user("a@example.com", "a", false, None).await.unwrap();
+    let user = objects.users.create("a@example.com", "a", false, None).await.unwrap();
     // Any action: an owner may do everything.
     let caller = Caller { user: Some(user), ..Caller::default() }.with_action(S3Action::PutObject);
     objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();

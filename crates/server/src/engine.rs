@@ -239,7 +239,7 @@ async fn is_leader(objects: &Objects) -> bool {
 async fn flush_usage(objects: Arc<Objects>) {
     loop {
         tokio::time::sleep(USAGE_PAUSE).await;
-        if let Err(error) = objects.flush_usage().await {
+        if let Err(error) = objects.usage.flush().await {
             tracing::warn!(%error, "usage of S3 users not written: the next flush writes it");
         }
     }

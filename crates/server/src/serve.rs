@@ -87,7 +87,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     drain(&mut listeners, settings.drain_timeout).await;
     // The sweeper stops before the engine closes: a sweep of a closed store would log errors.
     drop(sweeper);
-    if let Err(error) = objects.flush_usage().await {
+    if let Err(error) = objects.usage.flush().await {
         tracing::warn!(%error, "usage of S3 users not written: the last minute is lost");
     }
     // The gateway leaves the members while the store still takes its last write.
@@ -206,7 +206,7 @@ async fn admin_key(settings: &ServerSettings, objects: &Objects) -> Result<Optio
         return Ok(None);
     }
     let failed = |error| ServerFailure(format!("cannot start: the S3 admin: {error}"));
-    let (admin, made) = match objects.ensure_admin(settings.s3_admin.clone()).await {
+    let (admin, made) = match objects.users.ensure_admin(settings.s3_admin.clone()).await {
         Err(larder_gateway::objects::Error::Gateway(larder_gateway::Error::DiskFull)) => {
             tracing::warn!("S3 admin not written: the disk is full; the next start writes it");
             return Ok(None);

@@ -24,7 +24,7 @@ pub(crate) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     };
     let email = fields.email.ok_or_else(|| missing("email"))?;
     let name = fields.name.ok_or_else(|| missing("name"))?;
-    let user = call.objects.create_user(&email, &name, false, None).await?;
+    let user = call.objects.users.create(&email, &name, false, None).await?;
     let mut response = user_response(StatusCode::CREATED, &user, accepted_format(&call.headers, DocumentFormat::Xml));
     response::set(&mut response, LOCATION, "/riak-cs/user");
     Ok(response)
@@ -48,7 +48,8 @@ pub(crate) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
     }
     let user = call
         .objects
-        .update_user(&user.key_id, fields.into_change())
+        .users
+        .update(&user.key_id, fields.into_change())
         .await
         .map_err(|error| no_such_user(error.into()))?;
     Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
@@ -56,7 +57,7 @@ pub(crate) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
     let user = requested_user(call).await.map_err(no_such_user)?;
-    call.objects.delete_user(&user.key_id).await?;
+    call.objects.users.delete(&user.key_id).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -64,7 +65,7 @@ pub(crate) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
 async fn requested_user(call: &S3Call) -> Result<Arc<User>, S3Error> {
     let Some(key_id) = key_of(&call.key) else { return Ok(Arc::clone(call.caller.require_user()?)) };
     self_or_admin(call, &key_id)?;
-    Ok(call.objects.user_of_key(&key_id).await?)
+    Ok(call.objects.users.of_key(&key_id).await?)
 }
 
 /// The access key id after `user/`.

@@ -31,7 +31,7 @@ pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
     let format = accepted_format(&call.headers, DocumentFormat::Xml);
     let wanted = call.query.non_empty("status").map(str::to_owned);
     // The first page is read before the response begins, so that its failure has its own status.
-    let first = call.objects.list_users("", PAGE).await?;
+    let first = call.objects.users.list("", PAGE).await?;
     let boundary = boundary_of(&call.request_id);
     let media = format!("multipart/mixed; boundary={boundary}");
     let objects = Arc::clone(&call.objects);
@@ -43,7 +43,7 @@ pub(crate) async fn list(call: &S3Call) -> Result<S3Response, S3Error> {
                     None => Some((Ok(end(&boundary)), None)),
                     Some(last) => {
                         let piece = part(&boundary, format, &users, wanted.as_deref());
-                        match objects.list_users(&last, PAGE).await {
+                        match objects.users.list(&last, PAGE).await {
                             Ok(more) if more.is_empty() => Some((Ok(piece), Some(UserListState::End))),
                             Ok(more) => Some((Ok(piece), Some(UserListState::Page(more)))),
                             Err(error) => Some((Err(io::Error::other(error)), None)),

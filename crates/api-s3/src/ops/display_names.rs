@@ -15,7 +15,7 @@ impl DisplayNames {
     pub(crate) async fn of(objects: &Objects, ids: HashSet<&str>) -> Self {
         let mut names = HashMap::with_capacity(ids.len());
         for id in ids {
-            names.insert(id.to_owned(), objects.display_name(id).await);
+            names.insert(id.to_owned(), objects.users.display_name(id).await);
         }
         Self(names)
     }

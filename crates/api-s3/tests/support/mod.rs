@@ -50,7 +50,7 @@ impl S3TestServer {
         };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let objects = Objects::new(gateway.clone(), ObjectsConfig::default());
-        objects.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
+        objects.users.ensure_admin(Some((KEY.into(), SECRET.into()))).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();

@@ -80,11 +80,11 @@ impl Objects {
     async fn resolve_grantee(&self, to: &GranteeRef, owner: &str) -> Result<Grantee> {
         Ok(match to {
             GranteeRef::Id(id) if id == owner => Grantee::User(id.clone()),
-            GranteeRef::Id(id) => match self.user_of_id(id).await? {
+            GranteeRef::Id(id) => match self.users.of_id(id).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(invalid_argument(RequestArgument::GranteeId, id, "No user has this id.")),
             },
-            GranteeRef::Email(email) => match self.user_of_email(email).await? {
+            GranteeRef::Email(email) => match self.users.of_email(email).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },

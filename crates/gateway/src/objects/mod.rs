@@ -50,27 +50,26 @@ pub use objects_config::ObjectsConfig;
 pub use tracked_request::TrackedRequest;
 
 use crate::Gateway;
+use usage::Usage;
+use users::Users;
 
 /// The S3 side of a gateway: one per process, next to its [`Gateway`].
 pub struct Objects {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) config: ObjectsConfig,
-    pub(crate) users: users::UserCache,
+    /// The users.
+    pub users: Users,
+    /// The usage of the users.
+    pub usage: Usage,
     pub(crate) pins: release::Pins,
-    pub(crate) usage: usage::UsageLog,
 }
 
 impl Objects {
     /// Creates the S3 side of `gateway`.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
-        Arc::new(Self {
-            gateway,
-            config,
-            users: users::UserCache::default(),
-            pins: release::Pins::default(),
-            usage: usage::UsageLog::default(),
-        })
+        let (users, usage) = (Users::new(&gateway), Usage::new(&gateway));
+        Arc::new(Self { gateway, config, users, usage, pins: release::Pins::default() })
     }
 
     /// The gateway under this S3 side.

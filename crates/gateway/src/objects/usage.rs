@@ -8,6 +8,7 @@ mod log;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, put_ordered, take_ordered};
@@ -17,10 +18,13 @@ use larder_model::rows::{Batch, Change, Micros, Row};
 use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 
-use super::{Objects, Result};
-use crate::gateway_core::internal_options;
+use super::Result;
+use crate::Gateway;
+use crate::clock_issuer::ClockIssuer;
+use crate::gateway_core::{GatewayCore, internal_options};
+use crate::types::CatalogueCopy;
 
-pub use log::UsageLog;
+use log::UsageLog;
 
 /// Version byte of the rows.
 const VERSION: u8 = 1;
@@ -111,31 +115,45 @@ impl UsageRowKey {
     }
 }
 
-impl Objects {
+/// The usage of the S3 interface: counts of requests, and the storage of users.
+pub struct Usage {
+    core: Arc<GatewayCore>,
+    issuer: Arc<ClockIssuer>,
+    catalogue: Arc<CatalogueCopy>,
+    log: UsageLog,
+}
+
+impl Usage {
+    /// The usage in the store of `gateway`.
+    pub(super) fn new(gateway: &Gateway) -> Self {
+        let (core, issuer) = (Arc::clone(&gateway.core), Arc::clone(&gateway.issuer));
+        Self { core, issuer, catalogue: Arc::clone(&gateway.catalogue), log: UsageLog::default() }
+    }
+
     /// Counts one request of a user.
-    pub fn count_usage(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
-        self.usage.count(key_id, self.gateway.core.now() / HOUR, operation, counts);
+    pub fn count(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
+        self.log.count(key_id, self.core.now() / HOUR, operation, counts);
     }
 
     /// Writes the counts that changed since the last flush.
     ///
     /// # Errors
     /// Any error of the store; no count is lost.
-    pub async fn flush_usage(&self) -> Result<()> {
-        let _one = self.usage.flushing.lock().await;
-        let stamp = self.gateway.issuer.issue().await?;
-        for (key_id, unwritten) in self.usage.unwritten() {
+    pub async fn flush(&self) -> Result<()> {
+        let _one = self.log.flushing.lock().await;
+        let stamp = self.issuer.issue().await?;
+        for (key_id, unwritten) in self.log.unwritten() {
             for lines in unwritten.chunks(ROWS_MAX) {
                 let rows = lines.iter().map(|(hour, operation, counts)| {
-                    let name = self.usage_row_key(*hour, operation).row_name();
+                    let name = self.row_key(*hour, operation).row_name();
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
                 let batch = Batch::of(Partition::usage(&key_id), rows.collect());
-                self.gateway.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?;
-                self.usage.mark_written(&key_id, lines);
+                self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?;
+                self.log.mark_written(&key_id, lines);
             }
         }
-        self.usage.forget_before((self.gateway.core.now() / HOUR).saturating_sub(1));
+        self.log.forget_before((self.core.now() / HOUR).saturating_sub(1));
         Ok(())
     }
 
@@ -143,12 +161,12 @@ impl Objects {
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn usage(&self, key_id: &str, from: Micros, to: Micros) -> Result<Vec<UsageSample>> {
+    pub async fn samples(&self, key_id: &str, from: Micros, to: Micros) -> Result<Vec<UsageSample>> {
         let hours = from / HOUR..=to / HOUR;
-        let mut counted = self.read_usage(key_id, from / HOUR, to / HOUR).await?;
+        let mut counted = self.read(key_id, from / HOUR, to / HOUR).await?;
         // Own counts in memory are newer than their rows.
-        let own = self.usage.of(key_id);
-        counted.extend(own.iter().map(|(hour, operation, counts)| (self.usage_row_key(*hour, operation), *counts)));
+        let own = self.log.of(key_id);
+        counted.extend(own.iter().map(|(hour, operation, counts)| (self.row_key(*hour, operation), *counts)));
         let mut samples = BTreeMap::<(String, u64), BTreeMap<String, UsageCounts>>::new();
         for (UsageRowKey { hour, node, operation, .. }, counts) in counted {
             if hours.contains(&hour) {
@@ -164,8 +182,8 @@ impl Objects {
     /// # Errors
     /// Any error of the store.
     pub async fn storage_of(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        self.catalogue.refresh().await?;
+        let catalogue = self.catalogue.fresh().await?;
         let mut all = BTreeMap::new();
         for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
             all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
@@ -181,7 +199,7 @@ impl Objects {
                 let query = ReadQuery::after(last.as_ref(), LISTING_PAGE_ROWS);
                 let (partition, options) =
                     (Partition::entries(bucket.id, shard), internal_options(ConsistencyLevel::Quorum));
-                let page = self.gateway.core.ports.store.read(&partition, &query, &options).await?;
+                let page = self.core.ports.store.read(&partition, &query, &options).await?;
                 last = page.rows.last().map(|row| row.name.clone());
                 for row in page.rows {
                     if let Some(object) = ListingEntry::decode(row.value)?.object {
@@ -199,7 +217,7 @@ impl Objects {
     }
 
     /// The rows of a user from one hour to another, both included.
-    async fn read_usage(&self, key_id: &str, from: u64, to: u64) -> Result<HashMap<UsageRowKey, UsageCounts>> {
+    async fn read(&self, key_id: &str, from: u64, to: u64) -> Result<HashMap<UsageRowKey, UsageCounts>> {
         let mut counted = HashMap::new();
         let mut next = Some(Bytes::copy_from_slice(&from.to_be_bytes()));
         let end = Some(Bytes::copy_from_slice(&to.saturating_add(1).to_be_bytes()));
@@ -207,7 +225,7 @@ impl Objects {
             let range = Range { from: Some(begin), to: end.clone() };
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
             let options = internal_options(ConsistencyLevel::Quorum);
-            let page = self.gateway.core.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
+            let page = self.core.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| [&last.name[..], &[0]].concat().into());
             for row in page.rows {
@@ -217,9 +235,9 @@ impl Objects {
         Ok(counted)
     }
 
-    fn usage_row_key(&self, hour: u64, operation: &str) -> UsageRowKey {
-        let node = self.gateway.core.config.node.clone();
-        UsageRowKey { hour, node, actor: self.gateway.core.ports.actor, operation: operation.to_owned() }
+    fn row_key(&self, hour: u64, operation: &str) -> UsageRowKey {
+        let node = self.core.config.node.clone();
+        UsageRowKey { hour, node, actor: self.core.ports.actor, operation: operation.to_owned() }
     }
 }
 

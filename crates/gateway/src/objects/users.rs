@@ -18,11 +18,13 @@ use larder_model::objects::User;
 use larder_model::objects::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
 use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
-pub use cache::UserCache;
+use cache::UserCache;
 use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
-use super::{Error, Objects, Result};
-use crate::gateway_core::internal_options;
+use super::{Error, Result};
+use crate::Gateway;
+use crate::gateway_core::{GatewayCore, internal_options};
+use crate::types::CatalogueCopy;
 
 const ATTEMPTS_MAX: usize = 50;
 const PAGE_ROWS: usize = 1000;
@@ -46,12 +48,25 @@ pub struct UserChange {
     pub new_secret: bool,
 }
 
-impl Objects {
+/// The users of the S3 interface.
+pub struct Users {
+    core: Arc<GatewayCore>,
+    catalogue: Arc<CatalogueCopy>,
+    cache: UserCache,
+}
+
+impl Users {
+    /// The users in the store of `gateway`.
+    pub(super) fn new(gateway: &Gateway) -> Self {
+        let (core, catalogue) = (Arc::clone(&gateway.core), Arc::clone(&gateway.catalogue));
+        Self { core, catalogue, cache: UserCache::default() }
+    }
+
     /// Creates a user with a new key. `key`: access key id and secret to use instead of random ones.
     ///
     /// # Errors
     /// `UserExists`, `InvalidUser`.
-    pub async fn create_user(
+    pub async fn create(
         &self,
         email: &str,
         name: &str,
@@ -85,13 +100,13 @@ impl Objects {
     ///
     /// # Errors
     /// `UnknownKey`.
-    pub async fn user_of_key(&self, key_id: &str) -> Result<Arc<User>> {
-        let miss = match self.users.keys.get(key_id, self.gateway.core.monotonic()) {
+    pub async fn of_key(&self, key_id: &str) -> Result<Arc<User>> {
+        let miss = match self.cache.keys.get(key_id, self.core.monotonic()) {
             Ok(user) => return Ok(user),
             Err(miss) => miss,
         };
-        let user = Arc::new(user_with_key(self.find_user(KEY, key_id).await?, key_id)?);
-        self.users.keys.insert(key_id, miss, Arc::clone(&user));
+        let user = Arc::new(user_with_key(self.find(KEY, key_id).await?, key_id)?);
+        self.cache.keys.insert(key_id, miss, Arc::clone(&user));
         Ok(user)
     }
 
@@ -99,23 +114,23 @@ impl Objects {
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn user_of_id(&self, id: &str) -> Result<Option<Arc<User>>> {
-        Ok(self.find_user(USER, id).await?.map(Arc::new))
+    pub async fn of_id(&self, id: &str) -> Result<Option<Arc<User>>> {
+        Ok(self.find(USER, id).await?.map(Arc::new))
     }
 
     /// The user of an e-mail address.
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn user_of_email(&self, email: &str) -> Result<Option<Arc<User>>> {
-        Ok(self.find_user(EMAIL, email).await?.filter(|user| user.email == email).map(Arc::new))
+    pub async fn of_email(&self, email: &str) -> Result<Option<Arc<User>>> {
+        Ok(self.find(EMAIL, email).await?.filter(|user| user.email == email).map(Arc::new))
     }
 
     /// A page of users after this canonical id, at most `max`.
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn list_users(&self, after: &str, max: usize) -> Result<Vec<Arc<User>>> {
+    pub async fn list(&self, after: &str, max: usize) -> Result<Vec<Arc<User>>> {
         let mut users: Vec<Arc<User>> = Vec::new();
         while users.len() < max {
             let after = users.last().map_or(after, |user| &user.id);
@@ -124,7 +139,7 @@ impl Objects {
             let limit = (max - users.len()).min(PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
             let options = internal_options(ConsistencyLevel::Quorum);
-            let page = self.gateway.core.ports.store.read(&Partition::users(), &query, &options).await?;
+            let page = self.core.ports.store.read(&Partition::users(), &query, &options).await?;
             for row in &page.rows {
                 users.push(Arc::new(user_of(&row.value)?));
             }
@@ -139,7 +154,7 @@ impl Objects {
     ///
     /// # Errors
     /// `UnknownKey`, `UserExists`, `InvalidUser`.
-    pub async fn update_user(&self, key_id: &str, change: UserChange) -> Result<Arc<User>> {
+    pub async fn update(&self, key_id: &str, change: UserChange) -> Result<Arc<User>> {
         change.email.as_deref().map_or(Ok(()), check_email)?;
         change.name.as_deref().map_or(Ok(()), check_name)?;
         for _ in 0..ATTEMPTS_MAX {
@@ -164,12 +179,12 @@ impl Objects {
     ///
     /// # Errors
     /// `UnknownKey`, `UserHasBuckets`.
-    pub async fn delete_user(&self, key_id: &str) -> Result<()> {
+    pub async fn delete(&self, key_id: &str) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             let user = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
-            self.gateway.catalogue.refresh().await?;
-            let catalogue = self.gateway.catalogue.fresh().await?;
+            self.catalogue.refresh().await?;
+            let catalogue = self.catalogue.fresh().await?;
             if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);
             }
@@ -226,14 +241,14 @@ impl Objects {
 
     /// The display name of a canonical id: the user's, or the id itself.
     pub async fn display_name(&self, id: &str) -> String {
-        let miss = match self.users.names.get(id, self.gateway.core.monotonic()) {
+        let miss = match self.cache.names.get(id, self.core.monotonic()) {
             Ok(name) => return name,
             Err(miss) => miss,
         };
-        match self.find_user(USER, id).await {
+        match self.find(USER, id).await {
             Ok(found) => {
                 let name = found.map_or_else(|| id.to_owned(), |user| user.display_name);
-                self.users.names.insert(id, miss, name.clone());
+                self.cache.names.insert(id, miss, name.clone());
                 name
             }
             Err(error) => {
@@ -254,7 +269,7 @@ impl Objects {
             display_name: display_name_of(email).to_owned(),
             enabled: true,
             admin,
-            created: self.gateway.core.now(),
+            created: self.core.now(),
         }
     }
 
@@ -279,7 +294,7 @@ impl Objects {
 
     fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        (self.gateway.core.ports.random)(&mut bytes);
+        (self.core.ports.random)(&mut bytes);
         bytes
     }
 }

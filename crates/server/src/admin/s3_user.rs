@@ -15,7 +15,7 @@ use super::table::CommandCall;
 const PAGE_USERS: usize = 1000;
 
 pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
-    match call.objects.create_user(call.args[0], call.args[1], false, None).await {
+    match call.objects.users.create(call.args[0], call.args[1], false, None).await {
         Ok(user) => with_secret(&user, call.json),
         Err(error) => failed("creating", call.args[0], &error),
     }
@@ -25,7 +25,7 @@ pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
     let mut users = Vec::new();
     loop {
         let after = users.last().map_or("", |user: &Arc<User>| &user.id).to_owned();
-        match call.objects.list_users(&after, PAGE_USERS).await {
+        match call.objects.users.list(&after, PAGE_USERS).await {
             Ok(page) if page.is_empty() => break,
             Ok(page) => users.extend(page),
             Err(error) => return AdminAnswer::failed(format!("Error listing S3 users:\n{error}")),
@@ -79,14 +79,14 @@ async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> 
 
 async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, Error> {
     let user = find(call.objects, call.args[0]).await?;
-    call.objects.update_user(&user.key_id, change).await
+    call.objects.users.update(&user.key_id, change).await
 }
 
 /// The user with this access key or e-mail address.
 async fn find(objects: &Objects, word: &str) -> Result<Arc<User>, Error> {
-    match objects.user_of_email(word).await? {
+    match objects.users.of_email(word).await? {
         Some(user) => Ok(user),
-        None => objects.user_of_key(word).await,
+        None => objects.users.of_key(word).await,
     }
 }
 

@@ -91,7 +91,7 @@ pub(in crate::objects) fn anonymous(action: S3Action) -> Caller {
 
 /// Creates a user and returns its caller.
 pub(in crate::objects) async fn new_caller(objects: &Objects, name: &str) -> Caller {
-    caller(&objects.create_user(&format!("{name}@example.com"), name, false, None).await.unwrap())
+    caller(&objects.users.create(&format!("{name}@example.com"), name, false, None).await.unwrap())
 }
 
 /// A version of `stamp`: an object of `length` bytes, or a delete marker.

@@ -80,7 +80,7 @@ async fn the_bucket_limit_of_a_user_holds() {
     assert!(matches!(refused, Err(Error::TooManyBuckets { current: 3, allowed: 3 })));
     objects.delete_bucket(&foo, "one").await.unwrap();
     create(&objects, &foo, "four").await.unwrap();
-    let admin = caller(&objects.ensure_admin(None).await.unwrap().0);
+    let admin = caller(&objects.users.ensure_admin(None).await.unwrap().0);
     for name in ["a-1", "a-2", "a-3", "a-4"] {
         create(&objects, &admin, name).await.unwrap();
     }
@@ -296,10 +296,10 @@ async fn calls_can_be_sent_between_threads() {
     assert_send(&objects.list_versions(&foo, &versions));
     assert_send(&objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private));
     assert_send(&objects.put_object_acl(&foo, "tea", &"key".into(), &Default::default(), None, AclChoice::Private));
-    assert_send(&objects.update_user("K", Default::default()));
-    assert_send(&objects.delete_user("K"));
-    assert_send(&objects.ensure_admin(None));
-    assert_send(&objects.flush_usage());
-    assert_send(&objects.usage("K", 0, 1));
-    assert_send(&objects.storage_of("id"));
+    assert_send(&objects.users.update("K", Default::default()));
+    assert_send(&objects.users.delete("K"));
+    assert_send(&objects.users.ensure_admin(None));
+    assert_send(&objects.usage.flush());
+    assert_send(&objects.usage.samples("K", 0, 1));
+    assert_send(&objects.usage.storage_of("id"));
 }

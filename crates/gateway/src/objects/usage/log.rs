@@ -14,7 +14,7 @@ pub(super) type UsageLine = (u64, &'static str, UsageCounts);
 
 /// The usage counts of this process.
 #[derive(Debug, Default)]
-pub struct UsageLog {
+pub(super) struct UsageLog {
     counted: Mutex<UsageCounters>,
     /// Held during a flush: a later write never has smaller totals.
     pub(super) flushing: tokio::sync::Mutex<()>,

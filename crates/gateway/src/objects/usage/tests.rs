@@ -26,24 +26,27 @@ async fn counts_of_all_processes_add_up_by_node_and_hour() {
     let stores = S3TestStore::new();
     let (one, two) = (stores.gateway().await, stores.gateway().await);
     let hour = BEGIN / HOUR * HOUR;
-    one.count_usage("K", "KeyWrite", counts(1, 10));
-    one.count_usage("K", "KeyRead", counts(1, 0));
-    one.count_usage("other", "KeyRead", counts(1, 0));
-    two.count_usage("K", "KeyWrite", counts(2, 20));
-    assert_eq!(samples(&two.usage("K", BEGIN, BEGIN).await.unwrap()), [("g2", hour, vec![("KeyWrite", 2, 20)])]);
+    one.usage.count("K", "KeyWrite", counts(1, 10));
+    one.usage.count("K", "KeyRead", counts(1, 0));
+    one.usage.count("other", "KeyRead", counts(1, 0));
+    two.usage.count("K", "KeyWrite", counts(2, 20));
+    assert_eq!(
+        samples(&two.usage.samples("K", BEGIN, BEGIN).await.unwrap()),
+        [("g2", hour, vec![("KeyWrite", 2, 20)])]
+    );
     for _ in 0..2 {
-        one.flush_usage().await.unwrap();
-        two.flush_usage().await.unwrap();
+        one.usage.flush().await.unwrap();
+        two.usage.flush().await.unwrap();
     }
-    one.count_usage("K", "KeyWrite", counts(5, 50));
+    one.usage.count("K", "KeyWrite", counts(5, 50));
     let here =
         vec![("g1", hour, vec![("KeyRead", 1, 0), ("KeyWrite", 6, 60)]), ("g2", hour, vec![("KeyWrite", 2, 20)])];
-    assert_eq!(samples(&one.usage("K", BEGIN, BEGIN).await.unwrap()), here);
-    let there = two.usage("K", BEGIN, BEGIN).await.unwrap();
+    assert_eq!(samples(&one.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
+    let there = two.usage.samples("K", BEGIN, BEGIN).await.unwrap();
     assert_eq!(samples(&there)[0].2, [("KeyRead", 1, 0), ("KeyWrite", 1, 10)]);
-    one.flush_usage().await.unwrap();
-    assert_eq!(samples(&two.usage("K", BEGIN, BEGIN).await.unwrap()), here);
-    assert!(one.usage("nobody", 0, Micros::MAX).await.unwrap().is_empty());
+    one.usage.flush().await.unwrap();
+    assert_eq!(samples(&two.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
+    assert!(one.usage.samples("nobody", 0, Micros::MAX).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,19 +55,19 @@ async fn hours_stay_apart_and_leave_memory_once_written() {
     let objects = stores.gateway().await;
     let first = BEGIN / HOUR * HOUR;
     for _ in 0..5 {
-        objects.count_usage("K", "KeyRead", counts(1, 0));
+        objects.usage.count("K", "KeyRead", counts(1, 0));
         tokio::time::sleep(Duration::from_secs(3600)).await;
     }
-    let all = objects.usage("K", 0, Micros::MAX).await.unwrap();
+    let all = objects.usage.samples("K", 0, Micros::MAX).await.unwrap();
     assert_eq!(all.len(), 5);
-    objects.flush_usage().await.unwrap();
-    assert_eq!(objects.usage.of("K").len(), 1);
-    assert_eq!(objects.usage("K", 0, Micros::MAX).await.unwrap(), all);
-    let two = objects.usage("K", first + HOUR, first + 2 * HOUR).await.unwrap();
+    objects.usage.flush().await.unwrap();
+    assert_eq!(objects.usage.log.of("K").len(), 1);
+    assert_eq!(objects.usage.samples("K", 0, Micros::MAX).await.unwrap(), all);
+    let two = objects.usage.samples("K", first + HOUR, first + 2 * HOUR).await.unwrap();
     assert_eq!(two, all[1..3]);
-    objects.count_usage("K", "KeyRead", counts(1, 0));
-    objects.flush_usage().await.unwrap();
-    assert_eq!(objects.usage("K", 0, Micros::MAX).await.unwrap().len(), 6);
+    objects.usage.count("K", "KeyRead", counts(1, 0));
+    objects.usage.flush().await.unwrap();
+    assert_eq!(objects.usage.samples("K", 0, Micros::MAX).await.unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +83,7 @@ async fn storage_counts_no_deleted_objects() {
         write_versions(&objects, &tea, format!("key{at}").as_bytes(), &[version(9, true, Some(at as usize))]).await;
     }
     write_versions(&objects, &tea, b"key1", &[version(10, false, None), version(9, true, Some(1))]).await;
-    let stored = objects.storage_of(foo.id()).await.unwrap();
+    let stored = objects.usage.storage_of(foo.id()).await.unwrap();
     let expected =
         [("milk", 0, 0), ("tea", 9, 44)].map(|(name, objects, bytes)| (name.to_owned(), Storage { objects, bytes }));
     assert_eq!(stored, BTreeMap::from(expected));

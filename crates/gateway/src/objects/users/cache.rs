@@ -14,7 +14,7 @@ const ENTRIES_MAX: usize = 10_000;
 
 /// Users by access key id and their names by canonical id, each with the time of the lookup.
 #[derive(Debug, Default)]
-pub struct UserCache {
+pub(super) struct UserCache {
     pub(super) keys: TimedCache<Arc<User>>,
     pub(super) names: TimedCache<String>,
 }

@@ -7,7 +7,8 @@ use larder_model::rows::{Change, Row, Stamp};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
 use tokio::time::Instant;
 
-use super::super::{Objects, Result};
+use super::super::Result;
+use super::Users;
 use crate::contention::WriterTurn;
 use crate::gateway_core::{INTERNAL_CALL_TIMEOUT, internal_options};
 
@@ -46,7 +47,7 @@ const NAME_BYTES_MAX: usize = 1024;
 
 /// Reads and changes that commit if no other writer changed the users.
 pub(super) struct UsersTransaction<'a> {
-    objects: &'a Objects,
+    users: &'a Users,
     /// The place of this writer in the queue of the users' writers in this gateway.
     _writer: WriterTurn<'a>,
     head: Option<Stamp>,
@@ -56,21 +57,17 @@ pub(super) struct UsersTransaction<'a> {
 
 impl<'a> UsersTransaction<'a> {
     /// Begins an attempt.
-    pub(super) async fn begin(objects: &'a Objects) -> Result<Self> {
-        let writer = objects
-            .gateway
-            .core
-            .writer_queues
-            .wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT)
-            .await?;
-        let head = objects.user_row(Bytes::new()).await?.map(|row| row.stamp);
-        let stamp = objects.gateway.core.now().max(head.unwrap_or(0) + 2);
-        Ok(Self { objects, _writer: writer, head, stamp, changes: Vec::new() })
+    pub(super) async fn begin(users: &'a Users) -> Result<Self> {
+        let writer =
+            users.core.writer_queues.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
+        let head = users.row(Bytes::new()).await?.map(|row| row.stamp);
+        let stamp = users.core.now().max(head.unwrap_or(0) + 2);
+        Ok(Self { users, _writer: writer, head, stamp, changes: Vec::new() })
     }
 
     /// The user that a row of this kind names.
     pub(super) async fn find(&self, kind: u8, of: &str) -> Result<Option<User>> {
-        self.objects.find_user(kind, of).await
+        self.users.find(kind, of).await
     }
 
     /// Writes a user and its index rows; `before`: the old version.
@@ -104,10 +101,10 @@ impl<'a> UsersTransaction<'a> {
     pub(super) async fn commit(self) -> Result<bool> {
         let head = Row { name: Bytes::new(), value: Bytes::from_static(&[VERSION]), stamp: self.stamp, expires: None };
         let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
-        let store = &self.objects.gateway.core.ports.store;
+        let store = &self.users.core.ports.store;
         let swap = store.apply_if(&Partition::users(), self.head, head.into(), self.changes, &options).await;
         // Race: after any outcome the rows may have been written, so cached users are stale.
-        self.objects.users.clear();
+        self.users.cache.clear();
         Ok(swap? == CasResult::Applied)
     }
 
@@ -121,23 +118,23 @@ impl<'a> UsersTransaction<'a> {
     }
 }
 
-impl Objects {
+impl Users {
     /// The user that a row of this kind names. The two rows are read one after the other, without a snapshot.
-    pub(super) async fn find_user(&self, kind: u8, of: &str) -> Result<Option<User>> {
+    pub(super) async fn find(&self, kind: u8, of: &str) -> Result<Option<User>> {
         if of.len() > NAME_BYTES_MAX {
             return Ok(None);
         }
-        let Some(row) = self.user_row(row_name(kind, of)).await? else { return Ok(None) };
+        let Some(row) = self.row(row_name(kind, of)).await? else { return Ok(None) };
         if kind == USER {
             return user_of(&row.value).map(Some);
         }
         let name = [&[USER], &content(&row.value)?[..]].concat().into();
-        self.user_row(name).await?.map(|row| user_of(&row.value)).transpose()
+        self.row(name).await?.map(|row| user_of(&row.value)).transpose()
     }
 
-    async fn user_row(&self, name: Bytes) -> Result<Option<Row>> {
+    async fn row(&self, name: Bytes) -> Result<Option<Row>> {
         let options = internal_options(ConsistencyLevel::Quorum);
-        let page = self.gateway.core.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
+        let page = self.core.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
         Ok(page.rows.into_iter().next())
     }
 }
