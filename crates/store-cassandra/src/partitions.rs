@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use larder_store::{CallOptions, Error, Kind, Partition, PartitionPage, ReadQuery, Result, Table};
+use larder_store::{CallOptions, Error, Kind, Partition, PartitionPage, ReadQuery, Result, Table, contract};
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::BoundValue;
@@ -28,9 +28,7 @@ impl ClusterClient {
         limit: usize,
         options: &CallOptions,
     ) -> Result<PartitionPage> {
-        if limit == 0 {
-            return Err(Error::new(Kind::Misuse, "a page of no partitions"));
-        }
+        contract::check_limit(limit)?;
         check_deadline(options, table.name())?;
         let (first, mut after) = after.map_or(Ok((0, None)), decode_cursor)?;
         let mut partitions = Vec::new();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use larder_store::cas_history::CasHistory;
 use larder_store::range_bisect::RangeBisect;
 use larder_store::{
-    CallOptions, Error, Kind, Micros, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped,
+    CallOptions, Error, Kind, Micros, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, contract,
 };
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
@@ -48,9 +48,7 @@ impl ClusterClient {
         query: &ReadQuery,
         options: &CallOptions,
     ) -> Result<RowPage> {
-        if query.limit == 0 {
-            return Err(Error::new(Kind::Misuse, "a page of no rows"));
-        }
+        contract::check_limit(query.limit)?;
         let what = partition.table.name();
         check_deadline(options, what)?;
         self.ensure(partition, options.deadline).await?;

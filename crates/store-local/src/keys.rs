@@ -14,6 +14,9 @@ use larder_store::{Partition, Table};
 /// Longest key that lsm-tree takes, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
+// The longest key of the contract fits, with its table's byte and its length.
+const _: () = assert!(larder_store::contract::KEY_BYTES_MAX + 4 <= KEY_BYTES_MAX);
+
 /// Table byte of bulk rows.
 const BULK: u8 = 0x40;
 

@@ -15,7 +15,7 @@ use crate::{entry, keys};
 /// # Errors
 /// `Damaged`, `Io`.
 pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Micros) -> Result<RowPage> {
-    let mut page = PageBuilder { rows: Vec::new(), limit: query.limit.max(1), stopped: Stopped::End, now };
+    let mut page = PageBuilder { rows: Vec::new(), limit: query.limit, stopped: Stopped::End, now };
     match partition.table.layout() {
         Layout::Packed => packed_page(trees, partition, query, &mut page)?,
         Layout::Wide => wide_page(trees, partition, query, &mut page)?,
@@ -117,7 +117,7 @@ pub(crate) fn read_partitions(
     while let Some(partition) = next_partition(trees, &from, &end, now)? {
         from = keys::prefix_end(&keys::partition_key(&partition));
         found.push(partition);
-        if found.len() >= limit.max(1) {
+        if found.len() >= limit {
             let next = found.last().map(|last: &Partition| last.key.clone());
             return Ok(PartitionPage { partitions: found, next });
         }

@@ -7,10 +7,9 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
-use larder_model::rows::changes_bytes;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Micros,
-    Partition, PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Stamp, Store, Table,
+    Partition, PartitionPage, Purpose, ReadQuery, Result, RowPage, Stamp, Store, Table, contract,
 };
 use parking_lot::Mutex;
 
@@ -272,15 +271,12 @@ impl Drop for LocalStoreInner {
 #[async_trait]
 impl Store for LocalStore {
     async fn read(&self, partition: &Partition, query: &ReadQuery, _options: &CallOptions) -> Result<RowPage> {
+        contract::check_limit(query.limit)?;
         read::read_page(self.trees(), partition, query, self.clock().now())
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {
-        for part in &batch.partitions {
-            check_table(part.partition.table, false)?;
-            check_keys(&part.partition, &part.changes)?;
-        }
-        let bytes = check_bytes(batch.bytes())?;
+        let bytes = contract::check_batch(&batch, BATCH_BYTES_MAX)?;
         batch.partitions.iter().for_each(|part| self.prefetch(&part.partition));
         self.write(WriteCommand::Apply(batch), bytes, options).await.map(drop)
     }
@@ -293,16 +289,7 @@ impl Store for LocalStore {
         changes: Vec<Change>,
         options: &CallOptions,
     ) -> Result<CasResult> {
-        check_table(partition.table, true)?;
-        head.check(expected)?;
-        check_keys(partition, &changes)?;
-        check_key(partition, &head.row.name)?;
-        let mut bytes = partition.key.len() + head.row.name.len() + head.row.value.len() + changes_bytes(&changes);
-        if let Some(derived) = &head.derived {
-            check_key(&derived.partition, &derived.name)?;
-            bytes += derived.bytes();
-        }
-        let bytes = check_bytes(bytes)?;
+        let bytes = contract::check_compare_and_set(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         self.prefetch(partition);
         let work =
             WriteCommand::CompareAndSet { partition: partition.clone(), expected, head: Box::new(head), changes };
@@ -319,6 +306,7 @@ impl Store for LocalStore {
         limit: usize,
         _options: &CallOptions,
     ) -> Result<PartitionPage> {
+        contract::check_limit(limit)?;
         read::read_partitions(self.trees(), table, after, limit, self.clock().now())
     }
 
@@ -346,35 +334,4 @@ impl Store for LocalStore {
 /// Number of compactors: all cores but one, which is left to requests; four at most.
 fn compactors() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4))
-}
-
-fn check_table(table: Table, guarded: bool) -> Result<()> {
-    if table.is_guarded() == guarded {
-        return Ok(());
-    }
-    let verb = if guarded { "apply_if on a plain table" } else { "apply on a guarded table" };
-    Err(Error::new(Kind::Misuse, format!("{verb}: {}", table.name())))
-}
-
-fn check_bytes(bytes: usize) -> Result<usize> {
-    if bytes > BATCH_BYTES_MAX {
-        return Err(Error::new(Kind::TooLarge, format!("a batch of {bytes} bytes, {BATCH_BYTES_MAX} are taken")));
-    }
-    Ok(bytes)
-}
-
-fn check_keys(partition: &Partition, changes: &[Change]) -> Result<()> {
-    check_key(partition, &[])?;
-    changes.iter().try_for_each(|change| match change {
-        Change::Put(Row { name, .. }) | Change::Remove { name, .. } => check_key(partition, name),
-        Change::Clear { .. } => Ok(()),
-    })
-}
-
-fn check_key(partition: &Partition, name: &[u8]) -> Result<()> {
-    let name = if partition.table.layout() == Layout::Wide { name.len() } else { 0 };
-    if partition.key.len() + name + 4 > keys::KEY_BYTES_MAX {
-        return Err(Error::new(Kind::TooLarge, format!("a key of {} bytes", partition.key.len() + name)));
-    }
-    Ok(())
 }

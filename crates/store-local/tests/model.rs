@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use common::{SteppedClock, call, clock, open};
@@ -43,11 +43,22 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// Changes that name no row twice, as the contract requires.
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    proptest::collection::vec(change(), 1..4).prop_map(|mut changes| {
+        let mut names = BTreeSet::new();
+        changes.retain(|change| match change {
+            Change::Put(Row { name, .. }) | Change::Remove { name, .. } => names.insert(name.clone()),
+            Change::Clear { .. } => true,
+        });
+        changes
+    })
+}
+
 fn step() -> impl Strategy<Value = ModelStep> {
-    let part =
-        (partition(), proptest::collection::vec(change(), 1..4), proptest::option::weighted(0.2, 1..4_usize)).prop_map(
-            |(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, expected_rows: None },
-        );
+    let part = (partition(), changes(), proptest::option::weighted(0.2, 1..4_usize)).prop_map(
+        |(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, expected_rows: None },
+    );
     prop_oneof![
         16 => proptest::collection::vec(part, 1..3).prop_map(ModelStep::Apply),
         2 => (1..10_u64).prop_map(ModelStep::AdvanceClock),

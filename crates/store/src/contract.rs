@@ -1,18 +1,27 @@
-//! Checks of the caller's side of the [`crate::Store`] contract, made before a call does anything.
+//! Checks of the caller's side of the [`crate::Store`] contract, which every engine makes before a call does anything.
 
-use std::collections::BTreeSet;
+use bytes::Bytes;
 
 use larder_model::rows::changes_bytes;
 
-use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Stamp};
+use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Row, Stamp};
+
+/// Longest key of a packed partition; in a wide table, of a partition and the name of its row together.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize - 4;
 
 /// Refuses a limit of 0: a reader that follows such pages never ends.
+///
+/// # Errors
+/// `Misuse`.
 pub fn check_limit(limit: usize) -> Result<()> {
-    if limit == 0 { Err(misuse("a page of no rows")) } else { Ok(()) }
+    if limit == 0 { Err(misuse("a page with the limit zero")) } else { Ok(()) }
 }
 
-/// Refuses a batch that breaks the contract of `apply`.
-pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
+/// Refuses a batch that breaks the contract of `apply`. Answers the bytes of the batch.
+///
+/// # Errors
+/// `Misuse`, `TooLarge`.
+pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<usize> {
     for one in &batch.partitions {
         if one.partition.table.is_guarded() {
             return Err(misuse(format!("apply on the guarded table {}", one.partition.table.name())));
@@ -20,49 +29,69 @@ pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<()> {
         if one.expected_rows.is_some() && one.partition.table.layout() != Layout::Packed {
             return Err(misuse(format!("rows seen in the wide table {}", one.partition.table.name())));
         }
-        check_changes(&one.changes)?;
+        check_changes(&one.partition, &one.changes, None)?;
     }
     check_size(batch.bytes(), bytes_max)
 }
 
-/// Refuses a compare-and-set that breaks the contract of `apply_if`. The head is the last of `all`.
+/// Refuses a compare-and-set that breaks the contract of `apply_if`. Answers the bytes of its rows.
+///
+/// # Errors
+/// `Misuse`, `TooLarge`.
 pub fn check_compare_and_set(
     partition: &Partition,
     expected: Option<Stamp>,
     head: &HeadWrite,
-    all: &[Change],
+    changes: &[Change],
     bytes_max: usize,
-) -> Result<()> {
+) -> Result<usize> {
     if !partition.table.is_guarded() {
         return Err(misuse(format!("apply_if on the plain table {}", partition.table.name())));
     }
     head.check(expected)?;
-    check_changes(all)?;
+    check_changes(partition, changes, Some(&head.row))?;
+    if let Some(derived) = &head.derived {
+        check_key(&derived.partition, derived.name.len())?;
+    }
     let derived = head.derived.as_ref().map_or(0, DerivedRow::bytes);
-    check_size(partition.key.len() + changes_bytes(all) + derived, bytes_max)
+    check_size(partition.key.len() + changes_bytes(changes) + head.row.bytes() + derived, bytes_max)
 }
 
-fn check_changes(changes: &[Change]) -> Result<()> {
-    let mut names = BTreeSet::new();
-    for change in changes {
-        let name = match change {
-            Change::Put(row) if row.stamp == 0 => return Err(misuse("a row with the stamp zero")),
-            Change::Put(row) => &row.name,
-            Change::Remove { name, .. } => name,
-            Change::Clear { .. } => continue,
-        };
-        if !names.insert(name) {
-            return Err(misuse(format!("two changes to the row {name:?}")));
-        }
+/// Refuses changes that write one row twice, or a row that no removal can take, or under too long a key.
+fn check_changes(partition: &Partition, changes: &[Change], head: Option<&Row>) -> Result<()> {
+    let puts = changes.iter().filter_map(|change| if let Change::Put(row) = change { Some(row) } else { None });
+    if puts.chain(head).any(|row| row.stamp == 0) {
+        return Err(misuse("a row with the stamp zero"));
     }
-    Ok(())
+    let mut names: Vec<&Bytes> = changes.iter().filter_map(changed_name).chain(head.map(|row| &row.name)).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(misuse(format!("two changes to the row {:?}", pair[0])));
+    }
+    check_key(partition, names.iter().map(|name| name.len()).max().unwrap_or(0))
 }
 
-fn check_size(bytes: usize, bytes_max: usize) -> Result<()> {
+fn changed_name(change: &Change) -> Option<&Bytes> {
+    match change {
+        Change::Put(Row { name, .. }) | Change::Remove { name, .. } => Some(name),
+        Change::Clear { .. } => None,
+    }
+}
+
+fn check_key(partition: &Partition, name_bytes: usize) -> Result<()> {
+    let name_bytes = if partition.table.layout() == Layout::Wide { name_bytes } else { 0 };
+    check_at_most("a key", partition.key.len() + name_bytes, KEY_BYTES_MAX).map(drop)
+}
+
+fn check_size(bytes: usize, bytes_max: usize) -> Result<usize> {
+    check_at_most("a batch", bytes, bytes_max)
+}
+
+fn check_at_most(what: &str, bytes: usize, bytes_max: usize) -> Result<usize> {
     if bytes > bytes_max {
-        return Err(Error::new(Kind::TooLarge, format!("a batch of {bytes} bytes; {bytes_max} at most")));
+        return Err(Error::new(Kind::TooLarge, format!("{what} of {bytes} bytes; {bytes_max} at most")));
     }
-    Ok(())
+    Ok(bytes)
 }
 
 fn misuse(context: impl Into<String>) -> Error {

@@ -12,8 +12,11 @@ use bytes::Bytes;
 
 use crate::{Error, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped};
 
-/// Most reads for one page: enough to bisect a range of the longest names down to a single name.
-const READS_MAX: usize = 200_000;
+/// Most reads for one page before the last split: enough to reach a single name among S3's longest, with two reads for
+/// each bit of a name. A page that needs more ends in an error, not in hours of reads.
+const READS_MAX: usize = 20_000;
+
+const _: () = assert!(2 * 8 * larder_model::limits::S3_KEY_BYTES_MAX < READS_MAX);
 
 /// Assembles one page from reads of smaller and smaller ranges.
 ///
@@ -74,9 +77,13 @@ impl RangeBisect {
     /// The engine failed to read a piece: its two halves are read instead.
     ///
     /// # Errors
-    /// `error`, when the piece cannot be divided.
+    /// `error`, when the piece cannot be divided; `error` with a note after so many reads that the page is given up.
     pub fn split(&mut self, piece: &ReadQuery, error: Error) -> Result<()> {
-        let Some((low, high)) = halves(&piece.range).filter(|_| self.reads < READS_MAX) else { return Err(error) };
+        let Some((low, high)) = halves(&piece.range) else { return Err(error) };
+        if self.reads >= READS_MAX {
+            let context = format!("a page is given up after {READS_MAX} reads of smaller ranges: {error}");
+            return Err(Error { context, ..error });
+        }
         // `rest` is a stack: the half that comes first in the page goes on top.
         self.rest.extend(if self.order == ReadOrder::Forward { [high, low] } else { [low, high] });
         Ok(())

@@ -58,19 +58,6 @@ async fn a_long_walk_matches_the_model() {
 }
 
 #[tokio::test]
-async fn a_call_that_breaks_the_contract_is_misuse() {
-    let (store, _) = engine();
-    let partition = Partition::marks();
-    let twice = vec![put("a", 1), Change::Remove { name: "a".into(), stamp: 5 }];
-    for changes in [twice, vec![put("a", 0)]] {
-        let answer = store.apply(Batch::of(partition.clone(), changes), &options()).await;
-        assert_eq!(answer.unwrap_err().kind, Kind::Misuse);
-    }
-    let answer = store.read(&partition, &ReadQuery::all(0), &options()).await;
-    assert_eq!(answer.unwrap_err().kind, Kind::Misuse);
-}
-
-#[tokio::test]
 async fn a_partition_named_twice_in_a_batch_is_counted_once() {
     let (store, _) = engine();
     let one = |name, rows_max| PartitionChanges {

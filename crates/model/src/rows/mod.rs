@@ -45,6 +45,12 @@ impl Row {
         self.expires.is_none_or(|expires| expires > now)
     }
 
+    /// Bytes of the row, as a batch counts them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.value.len() + 16
+    }
+
     /// Whether this write wins over another write to the same name: by the greater stamp, then by the greater value.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {
@@ -119,7 +125,7 @@ pub fn changes_bytes(changes: &[Change]) -> usize {
     changes
         .iter()
         .map(|change| match change {
-            Change::Put(row) => row.name.len() + row.value.len() + 16,
+            Change::Put(row) => row.bytes(),
             Change::Remove { name, .. } => name.len() + 16,
             Change::Clear { .. } => 16,
         })

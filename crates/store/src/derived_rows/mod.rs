@@ -172,13 +172,10 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
         partition: &Partition,
         expected: Option<Stamp>,
         head: HeadWrite,
-        mut changes: Vec<Change>,
+        changes: Vec<Change>,
         options: &CallOptions,
     ) -> Result<CasResult> {
-        // The check counts the head as one of the changes.
-        changes.push(Change::Put(head.row.clone()));
         contract::check_compare_and_set(partition, expected, &head, &changes, self.limits().batch_max)?;
-        changes.pop();
         let HeadWrite { row, derived } = head;
         let (name, stamp) = (row.name.clone(), row.stamp);
         let row = Row { value: format::encode_guarded(&row.value, derived.as_ref()), ..row };

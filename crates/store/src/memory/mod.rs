@@ -128,9 +128,9 @@ impl Store for MemoryStore {
         options: &CallOptions,
     ) -> Result<CasResult> {
         check_deadline(options)?;
+        contract::check_compare_and_set(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         // The head goes last, so that a `Clear` among the changes does not remove it.
         changes.push(Change::Put(head.row.clone()));
-        contract::check_compare_and_set(partition, expected, &head, &changes, BATCH_BYTES_MAX)?;
         let mut batch = Batch::of(partition.clone(), changes);
         if let Some((derived, change)) = head.derived_change() {
             batch.add(derived, vec![change]);

@@ -151,3 +151,18 @@ fn a_range_of_one_name_fails_when_its_read_fails() {
     let error = read_in_pieces(&one, |piece| engine(&BTreeSet::new(), &dead, 0, piece)).unwrap_err();
     assert_eq!(error.kind, Kind::Io);
 }
+
+/// Reads a range of two dead names that differ after `common` bytes, from an engine that fails over more than one.
+fn bisect_between(common: usize) -> Result<RowPage> {
+    let name = |last: u8| [vec![b'a'; common], vec![last]].concat().into();
+    let dead = BTreeSet::from([name(b'x'), name(b'y')]);
+    read_in_pieces(&ReadQuery::all(9), |piece| engine(&BTreeSet::new(), &dead, 1, piece))
+}
+
+#[test]
+fn a_page_is_given_up_after_a_bounded_number_of_reads() {
+    assert_eq!(bisect_between(larder_model::limits::S3_KEY_BYTES_MAX - 1).unwrap().rows, []);
+    let error = bisect_between(4 * larder_model::limits::S3_KEY_BYTES_MAX).unwrap_err();
+    assert_eq!(error.kind, Kind::Io);
+    assert_eq!(error.context, "a page is given up after 20000 reads of smaller ranges: too many tombstones");
+}

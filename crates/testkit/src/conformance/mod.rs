@@ -2,8 +2,8 @@
 //!
 //! Each promise is one function, named after the sentence it checks. Each runs on partitions of its own, so the suite
 //! may run on a store in use. Engines may differ in these cases, so the suite does not check them: an older put after a
-//! removal, a clear or an expiry; two writes with the same stamp and value and different expiries; two changes of one
-//! row in one batch; a derived row that a plain write changes too.
+//! removal, a clear or an expiry; two writes with the same stamp and value and different expiries; a derived row that a
+//! plain write changes too.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -126,6 +126,7 @@ const STORE: &[Promise<StoreSubject>] = promises![
     races::exactly_one_of_many_racing_cas_wins,
     races::no_increment_is_lost_between_racing_cas,
     races::concurrent_writes_all_arrive,
+    refusals::misuse_is_refused_with_the_same_words,
     listing::every_partition_is_listed_once,
     listing::an_emptied_partition_is_not_listed,
     listing::a_listing_names_one_table,

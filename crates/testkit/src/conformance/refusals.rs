@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
+use larder_store::contract::KEY_BYTES_MAX;
+
 use super::subject::{GUARDED, PLAIN, StoreSubject, options, put, put_until, remove, row};
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Kind, Partition, PartitionChanges, ReadQuery, Result, Stamp, Table,
@@ -158,6 +160,31 @@ pub(super) async fn misuse_is_refused(subject: StoreSubject) {
         let answer = subject.store.apply_if(&partition, None, row("", "v", 5).into(), Vec::new(), &options()).await;
         refused(answer, Kind::Misuse);
         assert_eq!(subject.rows(&partition).await, [], "{table:?}");
+    }
+}
+
+pub(super) async fn misuse_is_refused_with_the_same_words(subject: StoreSubject) {
+    let words = |answer: Result<()>| answer.map_err(|error| (error.kind, error.context)).expect_err("refused");
+    for table in PLAIN {
+        let partition = subject.partition(table);
+        let change = async |changes| words(subject.apply(Batch::of(partition.clone(), changes)).await);
+        let twice = (Kind::Misuse, "two changes to the row b\"a\"".to_owned());
+        assert_eq!(change(vec![put("a", "v", 1), put("b", "v", 1), remove("a", 5)]).await, twice, "{table:?}");
+        let zero = (Kind::Misuse, "a row with the stamp zero".to_owned());
+        assert_eq!(change(vec![put("a", "v", 0)]).await, zero, "{table:?}");
+        let limit = (Kind::Misuse, "a page with the limit zero".to_owned());
+        let read = subject.store.read(&partition, &ReadQuery::all(0), &options()).await;
+        assert_eq!(words(read.map(drop)), limit, "{table:?}");
+        let listed = subject.store.partitions(table, None, 0, &options()).await;
+        assert_eq!(words(listed.map(drop)), limit, "{table:?}");
+        let long = subject.other(table, vec![7; KEY_BYTES_MAX]);
+        refused(subject.apply(Batch::of(long, vec![put("a", "v", 1)])).await, Kind::TooLarge);
+        assert_eq!(subject.rows(&partition).await, [], "{table:?}");
+    }
+    for table in GUARDED {
+        let (partition, head) = (subject.partition(table), row("", "v", 5));
+        let answer = subject.store.apply_if(&partition, None, head.into(), vec![put("", "w", 6)], &options()).await;
+        assert_eq!(words(answer.map(drop)), (Kind::Misuse, "two changes to the row b\"\"".to_owned()), "{table:?}");
     }
 }
 

@@ -53,16 +53,14 @@ impl Store for Replicas {
         partition: &Partition,
         expected: Option<Stamp>,
         head: HeadWrite,
-        mut changes: Vec<Change>,
+        changes: Vec<Change>,
         options: &CallOptions,
     ) -> Result<CasResult> {
         check_deadline(options)?;
         if head.derived.is_some() {
             return Err(Error::new(Kind::Misuse, "this engine keeps no derived rows"));
         }
-        changes.push(Change::Put(head.row.clone()));
         contract::check_compare_and_set(partition, expected, &head, &changes, self.limits().batch_max)?;
-        changes.pop();
         // Both delays are drawn now: a simulation with one seed draws the same numbers, whatever other calls do
         // between.
         let (there, back) = {
