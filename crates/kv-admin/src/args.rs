@@ -1,15 +1,16 @@
 //! The command line: options are taken out, files are read, the other arguments go to the server.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use larder_admin_frame::AdminRequest;
 
 /// The environment variable that names the socket, as `--socket` does.
 pub(crate) const SOCKET_VARIABLE: &str = "LARDER_ADMIN_SOCKET";
 
 const SOCKET_DEFAULT: &str = "./data/admin.sock";
 const SOCKET_FLAG: &str = "--socket";
-/// `bucket-type`, `create` or `update`, the name: later arguments may name a file.
-const ARGS_BEFORE_PROPERTIES: usize = 3;
 
 /// The action that the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub(crate) enum AdminInvocation {
     Command {
         /// The server's socket.
         socket: PathBuf,
-        /// The command and its arguments.
-        args: Vec<String>,
+        /// The command, its arguments, and the files that they may name.
+        request: AdminRequest,
     },
 }
 
@@ -54,25 +55,21 @@ pub(crate) fn read(
         [] => Ok(AdminInvocation::Usage),
         ["help" | "--help" | "-h"] => Ok(AdminInvocation::Help),
         ["version" | "--version" | "-V"] => Ok(AdminInvocation::Version),
-        _ => Ok(AdminInvocation::Command { socket, args: insert_files(args)? }),
+        _ => Ok(AdminInvocation::Command { socket, request: request(args) }),
     }
 }
 
-/// Replaces `@FILE` by the file's content, where properties are given.
-fn insert_files(args: Vec<String>) -> Result<Vec<String>, String> {
-    let is_change = matches!(
-        args.iter().map(String::as_str).collect::<Vec<_>>()[..],
-        ["bucket-type" | "bucket_type", "create" | "update", ..]
-    );
-    let content = |(at, arg): (usize, String)| match arg.strip_prefix('@') {
-        Some(file) if is_change && at >= ARGS_BEFORE_PROPERTIES => read_content(Path::new(file)),
-        _ => Ok(arg),
-    };
-    args.into_iter().enumerate().map(content).collect()
-}
-
-fn read_content(file: &Path) -> Result<String, String> {
-    std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+/// The request with the files of its arguments `@FILE`: the server knows which of them name files.
+fn request(args: Vec<String>) -> AdminRequest {
+    let (mut files, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
+    for arg in &args {
+        let Some(file) = arg.strip_prefix('@') else { continue };
+        match std::fs::read_to_string(file) {
+            Ok(text) => files.insert(arg.clone(), text),
+            Err(error) => unreadable.insert(arg.clone(), format!("cannot read {file}: {error}")),
+        };
+    }
+    AdminRequest { args, files, unreadable, progress: true }
 }
 
 #[cfg(test)]
@@ -85,7 +82,8 @@ mod tests {
 
     fn command(socket: &str, args: &str) -> Result<AdminInvocation, String> {
         let args = args.split_whitespace().map(str::to_owned).collect();
-        Ok(AdminInvocation::Command { socket: socket.into(), args })
+        let request = AdminRequest { args, progress: true, ..AdminRequest::default() };
+        Ok(AdminInvocation::Command { socket: socket.into(), request })
     }
 
     #[test]
@@ -107,23 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn properties_may_come_from_a_file() {
+    fn files_are_read_for_every_argument_that_may_name_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f.json");
         std::fs::write(&file, "{\"props\": {}}\n").unwrap();
-        let args = |line: String| match read_line(&line, None) {
-            Ok(AdminInvocation::Command { args, .. }) => args,
+        let word = format!("@{}", file.display());
+        let request = match read_line(&format!("bucket-type create @t {word}"), None) {
+            Ok(AdminInvocation::Command { request, .. }) => request,
             other => panic!("{other:?}"),
         };
-        let name = file.display();
-        assert_eq!(args(format!("bucket-type create t @{name}"))[3], "{\"props\": {}}\n");
-        assert_eq!(
-            args(format!("bucket-type create @{name}"))[2],
-            format!("@{name}"),
-            "a type's name may begin with @"
-        );
-        assert_eq!(args(format!("bucket-type status t @{name}"))[3], format!("@{name}"));
-        let missing = read_line("bucket-type update t @/no/such/file", None).unwrap_err();
-        assert!(missing.starts_with("cannot read /no/such/file: No such file"), "{missing}");
+        assert_eq!(request.args, ["bucket-type", "create", "@t", &word]);
+        assert_eq!(request.files, BTreeMap::from([(word, "{\"props\": {}}\n".to_owned())]));
+        let missing = &request.unreadable["@t"];
+        assert!(missing.starts_with("cannot read t: No such file"), "{missing}");
+        assert_eq!(request.unreadable.len(), 1);
     }
 }

@@ -8,7 +8,7 @@ const LINE_SECONDS: f64 = 10.0;
 const WIDTH: usize = 24;
 
 /// The progress of a command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Progress {
     /// Seconds since the command began.
     pub seconds: f64,

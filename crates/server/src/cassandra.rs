@@ -9,7 +9,7 @@ use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
 
-use crate::serve::ServerFailure;
+use crate::failure::ServerFailure;
 use crate::settings::CassandraSettings;
 
 /// A connected cluster.

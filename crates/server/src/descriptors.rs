@@ -10,7 +10,7 @@ use larder_http_edge::REFUSALS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::admin::socket::COMMANDS_MAX;
-use crate::serve::ServerFailure;
+use crate::failure::ServerFailure;
 use crate::settings::{EngineKind, ServerSettings, table};
 
 /// Descriptors besides those of the engine and of connections: standard streams, the runtime and its signals, listeners,

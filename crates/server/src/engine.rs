@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::cassandra;
 use crate::engine_metrics::LocalEngineMetrics;
+use crate::failure::ServerFailure;
 use crate::memory::MemoryPlan;
 use crate::node_watch::watch_nodes;
-use crate::serve::ServerFailure;
 use crate::settings::{self, DurabilitySetting, ServerSettings, table};
 use crate::store_metrics::StoreMetrics;
 

@@ -9,12 +9,13 @@
 //! ```
 //! This crate alone depends on every other one; it holds no logic of the product.
 
-pub mod admin;
+mod admin;
 mod banner;
 mod cassandra;
 pub mod descriptors;
 mod engine;
 mod engine_metrics;
+mod failure;
 pub mod inspect;
 pub mod log;
 mod memory;
@@ -26,4 +27,5 @@ mod signals;
 mod store_metrics;
 
 pub use engine::{OpenEngine, Sweeper};
-pub use serve::{ServerFailure, serve};
+pub use failure::ServerFailure;
+pub use serve::serve;

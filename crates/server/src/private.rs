@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 
-use crate::serve::ServerFailure;
+use crate::failure::ServerFailure;
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

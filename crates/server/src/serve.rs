@@ -21,16 +21,12 @@ use crate::admin::socket::{AdminSocket, check_path};
 use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
+use crate::failure::ServerFailure;
 use crate::memory::{EngineWithClients, MemoryPlan};
 use crate::private::check_private;
 use crate::settings::table::{self, Setting};
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
 use crate::signals;
-
-/// The reason why the server did not start, or did not end in order: one line.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ServerFailure(pub(crate) String);
 
 /// Serves until SIGTERM or SIGINT, then ends in order. At most `files_max` files and sockets may be open at a time.
 ///
@@ -73,10 +69,12 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let shared = SharedAdmission { connections: ConnectionLimit::new(connections), memory: clients };
     let mut listeners = JoinSet::new();
     if let Some((listener, _)) = http {
-        listeners.spawn(serve_http(listener, gateway.clone(), http_settings(settings, &shared), shutdown.clone()));
+        let http = http_settings(settings, &shared);
+        listeners.spawn(larder_api_riak::http::serve(listener, gateway.clone(), http, ended(shutdown.clone())));
     }
     if let Some((listener, address)) = s3 {
-        listeners.spawn(serve_s3(listener, objects.clone(), s3_settings(settings, &shared, address), shutdown.clone()));
+        let s3 = s3_settings(settings, &shared, address);
+        listeners.spawn(larder_api_s3::serve(listener, objects.clone(), s3, ended(shutdown.clone())));
     }
     listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
     let kv_admin = LaunchContext::current().kv_admin(&settings.admin_socket);
@@ -248,17 +246,6 @@ fn s3_settings(settings: &ServerSettings, shared: &SharedAdmission, address: Soc
     }
 }
 
-fn serve_s3(
-    listener: TcpListener,
-    objects: Arc<Objects>,
-    s3: S3Settings,
-    mut shutdown: watch::Receiver<bool>,
-) -> impl Future<Output = ()> {
-    larder_api_s3::serve(listener, objects, s3, async move {
-        let _ = shutdown.wait_for(|down| *down).await;
-    })
-}
-
 /// The listener's host in the settings, and its address.
 fn own_names(settings: &ServerSettings, address: SocketAddr) -> Vec<String> {
     let name = match &settings.s3 {
@@ -277,15 +264,9 @@ fn http_settings(settings: &ServerSettings, shared: &SharedAdmission) -> HttpSet
     }
 }
 
-fn serve_http(
-    listener: TcpListener,
-    gateway: Arc<Gateway>,
-    http: HttpSettings,
-    mut shutdown: watch::Receiver<bool>,
-) -> impl Future<Output = ()> {
-    larder_api_riak::http::serve(listener, gateway, http, async move {
-        let _ = shutdown.wait_for(|down| *down).await;
-    })
+/// Waits until the server is to end.
+async fn ended(mut shutdown: watch::Receiver<bool>) {
+    let _ = shutdown.wait_for(|down| *down).await;
 }
 
 #[cfg(test)]

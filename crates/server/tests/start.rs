@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use larder_admin_frame::{AdminAnswer, AdminReply, AdminRequest};
 use tempfile::TempDir;
 
 const END_TIME_MAX: Duration = Duration::from_secs(20);
@@ -101,11 +102,11 @@ fn a_server_without_listeners_answers_kv_admin() {
     let server = LarderProcess::start(dir.path(), &["--http", "off", "--engine", "memory"]);
     assert_eq!(server.line("Riak HTTP"), "off");
     let mut stream = UnixStream::connect(dir.path().join("data/admin.sock")).unwrap();
-    std::io::Write::write_all(&mut stream, b"\0\0\0\x08[\"ping\"]").unwrap();
+    let request = AdminRequest { args: vec!["ping".to_owned()], ..AdminRequest::default() };
+    std::io::Write::write_all(&mut stream, &request.encode().unwrap()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&answer[4..]).unwrap();
-    assert_eq!(json, serde_json::json!({ "stdout": "pong\n", "stderr": "", "exit": 0 }));
+    assert_eq!(AdminReply::decode(&answer[4..]), Ok(AdminReply::Answer(AdminAnswer::done("pong"))));
     assert_eq!(server.end("-TERM").code(), Some(0));
 }
 

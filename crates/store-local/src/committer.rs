@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use larder_store::{CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, PartitionChanges, Result, Stamp};
+use larder_store::{Batch, CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, Result, Stamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Journal, JournalError, WriteGroup};
@@ -202,7 +202,10 @@ impl Committer {
         }
         let mut draft = BatchDraft::new(&self.trees, group, self.clock.now());
         let done = match work {
-            WriteCommand::Apply(batch) => apply(&mut draft, &batch.partitions)?,
+            WriteCommand::Apply(batch) => {
+                draft.apply(&batch)?;
+                CommitReply::Written
+            }
             WriteCommand::CompareAndSet { partition, expected, head, changes } => {
                 compare_and_set(&mut draft, partition, expected, *head, changes)?
             }
@@ -294,13 +297,6 @@ fn send_replies(replies: Vec<(oneshot::Sender<Result<CommitReply>>, Result<Commi
     }
 }
 
-fn apply(draft: &mut BatchDraft<'_>, parts: &[PartitionChanges]) -> Result<CommitReply> {
-    for part in parts {
-        draft.apply(part)?;
-    }
-    Ok(CommitReply::Written)
-}
-
 fn compare_and_set(
     draft: &mut BatchDraft<'_>,
     partition: Partition,
@@ -314,10 +310,11 @@ fn compare_and_set(
     }
     let derived = head.derived_change();
     changes.push(Change::Put(head.row));
-    draft.change(&partition, &changes, None)?;
+    let mut batch = Batch::of(partition, changes);
     if let Some((partition, change)) = derived {
-        draft.change(&partition, &[change], None)?;
+        batch.add(partition, vec![change]);
     }
+    draft.apply(&batch)?;
     Ok(CommitReply::CompareAndSet(CasResult::Applied))
 }
 

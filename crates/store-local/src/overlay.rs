@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use larder_store::{Change, Error, Kind, Layout, Micros, Partition, PartitionChanges, Result, Row, Stamp};
+use larder_store::{Batch, Change, Error, Kind, Layout, Micros, Partition, PartitionChanges, Result, Row, Stamp};
 
 use crate::merge;
 use crate::trees::{TreeId, Trees, damaged};
@@ -112,27 +112,22 @@ impl<'a> BatchDraft<'a> {
         self.own
     }
 
-    /// Applies changes to a partition.
+    /// Applies a batch.
     ///
     /// # Errors
     /// `TooManyRows`, `Changed`, `Damaged`, `Io`: the draft is half applied and must be dropped.
-    pub(crate) fn change(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
-        match partition.table.layout() {
-            Layout::Packed => self.change_packed(partition, changes, rows_max),
-            Layout::Wide => self.change_wide(partition, changes, rows_max),
+    pub(crate) fn apply(&mut self, batch: &Batch) -> Result<()> {
+        for PartitionChanges { partition, changes, rows_max, expected_rows } in &batch.partitions {
+            // The committer is the only writer, so no change comes between this check and the group.
+            if let Some(expected) = expected_rows {
+                self.check_expected(partition, expected)?;
+            }
+            match partition.table.layout() {
+                Layout::Packed => self.change_packed(partition, changes, *rows_max)?,
+                Layout::Wide => self.change_wide(partition, changes, *rows_max)?,
+            }
         }
-    }
-
-    /// Applies one part of a batch.
-    ///
-    /// # Errors
-    /// As [`Self::change`].
-    pub(crate) fn apply(&mut self, part: &PartitionChanges) -> Result<()> {
-        // The committer is the only writer, so no change comes between this check and the group.
-        if let Some(expected) = &part.expected_rows {
-            self.check_expected(&part.partition, expected)?;
-        }
-        self.change(&part.partition, &part.changes, part.rows_max)
+        Ok(())
     }
 
     /// The live row of this name.

@@ -16,7 +16,6 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/api-s3", 2),
     ("crates/gateway", 4),
     ("crates/model", 4),
-    ("crates/server", 8),
     ("crates/store-local", 3),
     ("crates/testkit", 2),
     ("crates/transfer", 2),

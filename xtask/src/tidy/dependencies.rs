@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("api-riak", &["admission", "gateway", "model", "http-edge"]),
     ("api-s3", &["admission", "gateway", "model", "http-edge"]),
     ("progress-bar", &[]),
+    ("admin-frame", &["progress-bar"]),
     (
         "server",
         &[
@@ -31,10 +32,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "store-local",
             "store-cassandra",
             "model",
+            "admin-frame",
             "progress-bar",
         ],
     ),
-    ("kv-admin", &["progress-bar"]),
+    ("kv-admin", &["admin-frame", "progress-bar"]),
 ];
 
 /// The prefix of our crates' names.

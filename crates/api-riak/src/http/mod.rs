@@ -34,15 +34,12 @@ mod server;
 mod stats;
 mod type_props;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 
-use larder_gateway::metrics::Event;
-use larder_gateway::{Error, Gateway};
+use larder_gateway::Gateway;
 use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 
 pub use body::RiakBody;
@@ -52,7 +49,7 @@ pub use server::{HttpSettings, serve};
 use call::RiakCall;
 use path::Segments;
 use query::QueryParams;
-use reply::{RiakFault, page};
+use reply::RiakFault;
 use routes::{Resource, Route, RouteMatch};
 
 /// Answers requests over one gateway.
@@ -69,29 +66,7 @@ pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
 }
 
 impl HttpService {
-    /// Answers one request, and turns a panic into a 500.
-    pub async fn answer(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
-        match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(fault)) => {
-                if let RiakFault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_))) = &fault {
-                    tracing::error!(%error, "request failed: the client gets an error of the server");
-                }
-                fault.into_reply()
-            }
-            Err(panic) => {
-                let reason =
-                    panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-                tracing::error!(
-                    reason = reason.unwrap_or("unknown"),
-                    "request panicked: the client gets 500, this is a bug"
-                );
-                self.gateway.core.count_event(Event::Panicked);
-                page(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        }
-    }
-
+    /// Answers one request.
     async fn dispatch(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<RiakResponse, RiakFault> {
         let (request, body) = request.into_parts();
         let body = ArrivingBody::new(PacedIncoming::new(body), requester);

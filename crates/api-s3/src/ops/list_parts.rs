@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::header::HeaderName;
-use larder_gateway::objects::parts::{ListParts, UploadPartsPage};
+use larder_gateway::objects::parts::{ListParts, ListedParts};
 use larder_gateway::objects::uploads::AbortDate;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
@@ -22,11 +22,11 @@ const ABORT_RULE: HeaderName = HeaderName::from_static("x-amz-abort-rule-id");
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let (request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
-    let page = call.objects.list_parts(&call.caller, &request).await?;
-    let ids = [page.upload.initiator.as_str(), page.upload.owner.as_str()];
+    let listed = call.objects.list_parts(&call.caller, &request).await?;
+    let ids = [listed.upload.initiator.as_str(), listed.upload.owner.as_str()];
     let names = DisplayNames::of(&call.objects, ids.into_iter().collect()).await;
-    let mut response = response::document(document(&request, encoding, &page, &names));
-    write_abort_date(&mut response, &page.abort_date);
+    let mut response = response::document(document(&request, encoding, &listed, &names));
+    write_abort_date(&mut response, &listed.abort_date);
     Ok(response)
 }
 
@@ -55,8 +55,8 @@ fn decode(bucket: &str, key: &Bytes, query: &S3Query) -> Result<(ListParts, Enco
     Ok((request, EncodingType::of(query.get("encoding-type"))?))
 }
 
-fn document(request: &ListParts, encoding: EncodingType, page: &UploadPartsPage, names: &DisplayNames) -> Bytes {
-    let upload = &page.upload;
+fn document(request: &ListParts, encoding: EncodingType, listed: &ListedParts, names: &DisplayNames) -> Bytes {
+    let ListedParts { upload, page, .. } = listed;
     let mut xml = XmlWriter::new("ListPartsResult");
     xml.text("Bucket", &request.bucket).text("Key", encoding.of_key(&request.key)).text("UploadId", &request.upload);
     names.write(&mut xml, "Initiator", &upload.initiator);
@@ -84,6 +84,7 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::objects::listing::PartsPage;
     use larder_model::objects::{BucketId, ChecksumKind, UploadState};
     use proptest::prelude::*;
 
@@ -93,7 +94,7 @@ mod tests {
         decode("b", &Bytes::from_static(b"k"), &S3Query::parse(Some(query)))
     }
 
-    fn page(checksum: Option<(Algorithm, ChecksumKind)>) -> UploadPartsPage {
+    fn listed(checksum: Option<(Algorithm, ChecksumKind)>) -> ListedParts {
         let upload = Upload {
             bucket: BucketId([1; 16]),
             key: Bytes::from_static(b"a b/c"),
@@ -115,14 +116,15 @@ mod tests {
             modified: 1_289_422_114_123_456,
             checksum: checksum.map(|_| Bytes::from_static(&[0, 0, 0, 1])),
         };
-        UploadPartsPage { upload, parts: vec![part(2), part(3)], truncated: true, next_marker: 3, abort_date: None }
+        let page = PartsPage { parts: vec![part(2), part(3)], truncated: true, next_marker: 3 };
+        ListedParts { upload, page, abort_date: None }
     }
 
-    fn text(query: &str, page: &UploadPartsPage) -> String {
+    fn text(query: &str, listed: &ListedParts) -> String {
         let key = Bytes::from_static(b"a b/c");
         let (request, encoding) = decode("example-bucket", &key, &S3Query::parse(Some(query))).unwrap();
         let names = DisplayNames::fixed(&[("i", "tea"), ("o", "milk")]);
-        String::from_utf8(document(&request, encoding, page, &names).to_vec()).unwrap()
+        String::from_utf8(document(&request, encoding, listed, &names).to_vec()).unwrap()
     }
 
     #[test]
@@ -138,12 +140,12 @@ mod tests {
             <ETag>&quot;11111111111111111111111111111111&quot;</ETag><Size>5242880</Size></Part>\
             <Part><PartNumber>3</PartNumber><LastModified>2010-11-10T20:48:34.123Z</LastModified>\
             <ETag>&quot;11111111111111111111111111111111&quot;</ETag><Size>5242880</Size></Part></ListPartsResult>";
-        assert_eq!(text("uploadId=U&max-parts=2&part-number-marker=1", &page(None)), expected);
+        assert_eq!(text("uploadId=U&max-parts=2&part-number-marker=1", &listed(None)), expected);
     }
 
     #[test]
     fn checksum_elements_stand_between_is_truncated_and_the_parts() {
-        let text = text("uploadId=U&encoding-type=url", &page(Some((Algorithm::Crc32, ChecksumKind::Composite))));
+        let text = text("uploadId=U&encoding-type=url", &listed(Some((Algorithm::Crc32, ChecksumKind::Composite))));
         assert!(text.contains("<Key>a%20b/c</Key>"), "{text}");
         assert!(
             text.contains(
@@ -157,8 +159,8 @@ mod tests {
 
     #[test]
     fn an_empty_page_has_next_marker_0() {
-        let page = UploadPartsPage { parts: vec![], truncated: false, next_marker: 0, ..page(None) };
-        let text = text("uploadId=U&part-number-marker=77", &page);
+        let page = PartsPage { parts: vec![], truncated: false, next_marker: 0 };
+        let text = text("uploadId=U&part-number-marker=77", &ListedParts { page, ..listed(None) });
         assert!(
             text.contains(
                 "<PartNumberMarker>77</PartNumberMarker><NextPartNumberMarker>0</NextPartNumberMarker>\

@@ -4,7 +4,7 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::listing::parts_page;
+use larder_model::objects::listing::{PartsPage, parts_page};
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
 
@@ -38,17 +38,13 @@ pub struct StoredPart {
     pub checksum: Option<Checksum>,
 }
 
-/// A page of parts.
+/// An upload and a page of its parts.
 #[derive(Debug, Clone)]
-pub struct UploadPartsPage {
+pub struct ListedParts {
     /// The upload.
     pub upload: Upload,
-    /// Parts with numbers above the marker, ascending.
-    pub parts: Vec<Part>,
-    /// Whether there are more.
-    pub truncated: bool,
-    /// Number of the last part of this page, 0 for an empty one.
-    pub next_marker: u16,
+    /// Parts with numbers above the marker.
+    pub page: PartsPage,
     /// When, and by which rule, the lifecycle will abort the upload.
     pub abort_date: AbortDate,
 }
@@ -183,7 +179,7 @@ impl Objects {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
-    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<UploadPartsPage> {
+    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
         let bucket = self.bucket(&request.bucket).await?;
         let head = self.find_live_upload(&bucket, &request.key, &request.upload).await?;
         if !head.is_initiated_by(caller) {
@@ -191,10 +187,8 @@ impl Objects {
         }
         let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
         let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
-        let page = parts_page(parts, request.max);
         let abort_date = abort_date(&bucket, &head.upload);
-        let (truncated, next_marker) = (page.truncated, page.next_marker);
-        Ok(UploadPartsPage { upload: head.upload, parts: page.parts, truncated, next_marker, abort_date })
+        Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
     }
 }
 

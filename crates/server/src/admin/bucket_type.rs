@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 
+use larder_admin_frame::AdminAnswer;
 use larder_gateway::Error;
 use larder_gateway::types::{TypeStage, TypeStateError, TypeStatus};
 use larder_model::props::set::props_of;
 use larder_model::props::types::DEFAULT_TYPE;
 use larder_model::props::{PropsBodyError, display};
 
-use super::AdminAnswer;
-use super::answer::{reasons, shown};
-use super::table::CommandCall;
+use super::command::CommandCall;
+use super::text::{reasons, shown};
 
 pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
     let types = match call.gateway.types.list().await {
@@ -54,12 +54,10 @@ pub(super) async fn activate(call: CommandCall<'_>) -> AdminAnswer {
 }
 
 pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
-    let (name, words) = (call.args[0], &call.args[1..]);
-    let props = match props(words) {
+    let name = call.args[0];
+    let props = match props(&call, "Cannot create bucket type") {
         Ok(props) => props,
-        Err(reason) => {
-            return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
-        }
+        Err(refused) => return refused,
     };
     match call.gateway.types.create(&bytes(name), &props).await {
         Ok(()) => AdminAnswer::done(format!("{} created", shown(name.as_bytes()))),
@@ -68,20 +66,10 @@ pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
 }
 
 pub(super) async fn update(call: CommandCall<'_>) -> AdminAnswer {
-    const INVALID_JSON: &str = PropsBodyError::InvalidJson.text();
-    let (name, words) = (call.args[0], &call.args[1..]);
-    let props = match props(words) {
+    let name = call.args[0];
+    let props = match props(&call, "Cannot update bucket type:") {
         Ok(props) => props,
-        // Both texts are Riak's own, with its extra colon and its wrong verb.
-        Err(INVALID_JSON) => {
-            return AdminAnswer::failed(format!(
-                "Cannot update bucket type: {}: {INVALID_JSON}",
-                shown(name.as_bytes())
-            ));
-        }
-        Err(reason) => {
-            return AdminAnswer::failed(format!("Cannot create bucket type {}: {reason}", shown(name.as_bytes())));
-        }
+        Err(refused) => return refused,
     };
     match call.gateway.types.update(&bytes(name), &props).await {
         Ok(()) => AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))),
@@ -89,12 +77,23 @@ pub(super) async fn update(call: CommandCall<'_>) -> AdminAnswer {
     }
 }
 
-/// The properties in the arguments after a type's name: JSON that the shell may have split. No argument means no property.
-fn props(words: &[&str]) -> Result<Map<String, Json>, &'static str> {
+/// The properties in the arguments after a type's name: JSON that the shell may have split, or files. No argument means no
+/// property. A refusal of invalid JSON begins with `invalid`.
+fn props(call: &CommandCall<'_>, invalid: &str) -> Result<Map<String, Json>, AdminAnswer> {
+    let (name, words) = (call.args[0], &call.args[1..]);
     if words.is_empty() {
         return Ok(Map::new());
     }
-    props_of(words.join(" ").as_bytes()).map_err(PropsBodyError::text)
+    let texts: Result<Vec<&str>, &String> = words.iter().map(|word| call.content(word)).collect();
+    let text = texts.map_err(AdminAnswer::failed)?.join(" ");
+    props_of(text.as_bytes()).map_err(|error| {
+        let begin = match error {
+            PropsBodyError::InvalidJson => invalid,
+            // Also for an update: the text is Riak's own.
+            PropsBodyError::NoProps => "Cannot create bucket type",
+        };
+        AdminAnswer::failed(format!("{begin} {}: {}", shown(name.as_bytes()), error.text()))
+    })
 }
 
 fn status_text(name: &str, status: &TypeStatus) -> String {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use larder_admin_frame::AdminAnswer;
 use larder_gateway::{ClusterState, MemberState};
 use larder_model::props::Value;
 
-use super::AdminAnswer;
-use super::answer::{reasons, shown};
-use super::table::CommandCall;
+use super::command::CommandCall;
+use super::text::{reasons, shown};
 
 /// The services that other programs wait for.
 const SERVICES: [&str; 2] = ["riak_kv", "riak_pipe"];

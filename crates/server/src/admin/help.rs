@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::AdminAnswer;
-use super::table::{AdminCommand, COMMANDS, CommandCall};
+use super::command::AdminCommand;
 
 const COLUMN: usize = 31;
 
@@ -22,15 +21,14 @@ Exit code 0: done. Exit code 1: not done, standard error says why.
 ";
 
 /// The text of `kv-admin help`.
-#[must_use]
-pub fn help() -> String {
-    let commands: String = COMMANDS.iter().map(|command| line(command, command.usage)).collect();
+pub(super) fn all(commands: &[AdminCommand]) -> String {
+    let commands: String = commands.iter().map(|command| line(command, command.usage)).collect();
     format!("Usage: kv-admin [--socket PATH] <command> [--json]\n\nCommands:\n{commands}\n{TAIL}")
 }
 
 /// The text of `kv-admin bucket-type` without a command.
-pub(super) fn bucket_type() -> String {
-    let family = COMMANDS.iter().filter(|command| command.words[0] == "bucket-type");
+pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
+    let family = commands.iter().filter(|command| command.words[0] == "bucket-type");
     let commands: String = family.map(|command| line(command, &command.usage["bucket-type ".len()..])).collect();
     format!(
         "Usage: kv-admin bucket-type <command>\n\n\
@@ -39,14 +37,10 @@ pub(super) fn bucket_type() -> String {
 }
 
 /// The text of `kv-admin s3` without a command.
-pub(super) fn s3_user() -> String {
-    let family = COMMANDS.iter().filter(|command| command.words[0] == "s3");
+pub(super) fn s3_user(commands: &[AdminCommand]) -> String {
+    let family = commands.iter().filter(|command| command.words[0] == "s3");
     let commands: String = family.map(|command| line(command, &command.usage["s3 user ".len()..])).collect();
     format!("Usage: kv-admin s3 user <command>\n\nThe users of the S3 interface:\n\n{commands}")
-}
-
-pub(super) async fn answer(_: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done(help())
 }
 
 fn line(command: &AdminCommand, usage: &str) -> String {
@@ -62,22 +56,24 @@ fn line(command: &AdminCommand, usage: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::{COMMANDS, help_text};
+
     #[test]
     fn kv_admin_prints_the_same_help_without_a_server() {
-        assert_eq!(super::help(), include_str!("../../../kv-admin/src/help.txt"));
+        assert_eq!(help_text(), include_str!("../../../kv-admin/src/help.txt"));
     }
 
     #[test]
     fn the_manual_shows_the_same_help() {
         assert!(
-            include_str!("../../../../docs/manual.md").contains(&super::help()),
+            include_str!("../../../../docs/manual.md").contains(&help_text()),
             "put `kv-admin help` into docs/manual.md"
         );
     }
 
     #[test]
     fn the_help_names_every_command_with_a_json_form() {
-        let with: Vec<_> = super::COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
+        let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
         let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
         assert_eq!(
             with,

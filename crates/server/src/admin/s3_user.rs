@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use larder_admin_frame::AdminAnswer;
 use larder_gateway::objects::users::UserChange;
 use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 use serde_json::json;
 
-use super::AdminAnswer;
-use super::answer::shown;
-use super::table::CommandCall;
+use super::command::CommandCall;
+use super::text::shown;
 
 /// Users per page.
 const PAGE_USERS: usize = 1000;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use larder_admin_frame::AdminAnswer;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_gateway::{Gateway, Result};
@@ -10,9 +11,8 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::props::Value;
 
-use super::AdminAnswer;
-use super::answer::reasons;
-use super::table::CommandCall;
+use super::command::CommandCall;
+use super::text::reasons;
 
 /// Riak's name for the bucket of this command.
 const BUCKET: &[u8] = b"__riak_client_test__";

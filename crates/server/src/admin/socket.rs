@@ -5,35 +5,25 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use larder_gateway::objects::Objects;
 use larder_http_edge::Acceptor;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
 
-use super::progress::{self, ProgressReport, ProgressReporter};
-use super::{AdminAnswer, frame, run_reporting};
+use super::connection;
 
 /// Longest path a Unix socket can have, in bytes.
-pub const PATH_BYTES_MAX: usize = 107;
+pub(crate) const PATH_BYTES_MAX: usize = 107;
 /// Most commands at a time; further ones wait.
 pub(crate) const COMMANDS_MAX: usize = 32;
 const BACKLOG: u32 = 64;
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest silence of a command; a command that reports progress may take any time.
-const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long the rest of a malformed request is read.
-const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why there is no admin socket, as one line.
 #[derive(Debug, thiserror::Error)]
-pub enum SocketError {
+pub(crate) enum SocketError {
     /// The path does not fit into a socket address.
     #[error(
         "the path of the admin socket has {bytes} bytes, more than {PATH_BYTES_MAX}: {}; set a shorter one with --admin-socket",
@@ -65,7 +55,7 @@ pub enum SocketError {
 ///
 /// # Errors
 /// [`SocketError::LongPath`].
-pub fn check_path(path: &Path) -> Result<(), SocketError> {
+pub(crate) fn check_path(path: &Path) -> Result<(), SocketError> {
     match path.as_os_str().as_bytes().len() {
         bytes if bytes > PATH_BYTES_MAX => Err(SocketError::LongPath { path: path.to_owned(), bytes }),
         _ => Ok(()),
@@ -74,7 +64,7 @@ pub fn check_path(path: &Path) -> Result<(), SocketError> {
 
 /// A bound socket; dropping it removes its file.
 #[derive(Debug)]
-pub struct AdminSocket {
+pub(crate) struct AdminSocket {
     listener: UnixListener,
     path: PathBuf,
     inode: u64,
@@ -85,7 +75,7 @@ impl AdminSocket {
     ///
     /// # Errors
     /// [`SocketError`].
-    pub async fn bind(path: &Path) -> Result<Self, SocketError> {
+    pub(crate) async fn bind(path: &Path) -> Result<Self, SocketError> {
         check_path(path)?;
         let io = |source| SocketError::Io { path: path.to_owned(), source };
         remove_stale(path).await?;
@@ -99,7 +89,7 @@ impl AdminSocket {
     }
 
     /// Answers commands until `shutdown` turns true, then finishes the running ones.
-    pub async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, objects: Arc<Objects>, mut shutdown: watch::Receiver<bool>) {
         let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
         let mut acceptor = Acceptor::new("admin socket");
         let mut commands = JoinSet::new();
@@ -111,7 +101,7 @@ impl AdminSocket {
             while commands.try_join_next().is_some() {}
             let (objects, shutdown) = (objects.clone(), shutdown.clone());
             commands.spawn(async move {
-                answer(&objects, stream, shutdown).await;
+                connection::serve(&objects, stream, shutdown).await;
                 drop(permit);
             });
         }
@@ -151,61 +141,6 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
         // Only a refused connection proves that no server listens: other errors leave the file alone.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(io),
         Err(error) => Err(io(error)),
-    }
-}
-
-/// Serves one connection: reads its command, runs it and answers. Each step has a deadline.
-async fn answer(objects: &Objects, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
-    let request = timeout(REQUEST_TIME_MAX, frame::read_request(&mut stream)).await;
-    let is_whole = matches!(request, Ok(Ok(_)));
-    let answer = match request {
-        Ok(Ok(args)) => match execute(objects, &args, &mut stream, shutdown).await {
-            Some(answer) => answer,
-            None => return tracing::info!(command = args.first(), "command given up: kv-admin closed its connection"),
-        },
-        Ok(Err(bad)) => AdminAnswer::failed(bad.to_string()),
-        Err(_) => AdminAnswer::failed("no request came in time"),
-    };
-    match timeout(ANSWER_TIME_MAX, frame::write_answer(&mut stream, &answer)).await {
-        Ok(Ok(())) if is_whole => {}
-        Ok(Ok(())) => drop(timeout(REST_TIME_MAX, frame::skip_rest(&mut stream)).await),
-        Ok(Err(error)) => tracing::debug!(%error, "answer not written: kv-admin closed its connection"),
-        Err(_) => tracing::debug!("answer not written: kv-admin did not read it in time"),
-    }
-}
-
-/// Runs a command and sends its reports, if the client asked for them; `None` if that client hung up.
-async fn execute(
-    objects: &Objects,
-    args: &[String],
-    stream: &mut UnixStream,
-    mut shutdown: watch::Receiver<bool>,
-) -> Option<AdminAnswer> {
-    let asked = args.iter().any(|arg| arg == progress::FLAG);
-    let (reporter, mut reports) = ProgressReporter::new();
-    let mut doing = pin!(run_reporting(objects, args, &reporter));
-    let (mut from, mut to) = stream.split();
-    let mut wait_for_hangup = pin!(frame::wait_for_hangup(&mut from));
-    let mut moved = Instant::now();
-    loop {
-        tokio::select! {
-            biased;
-            answer = &mut doing => return Some(answer),
-            () = async { drop(shutdown.wait_for(|down| *down).await) }, if asked => {
-                return Some(AdminAnswer::failed("the server is being stopped: give the same command again to go on"));
-            }
-            () = &mut wait_for_hangup, if asked => return None,
-            _ = reports.changed() => {
-                moved = Instant::now();
-                let report: ProgressReport = reports.borrow_and_update().clone();
-                if asked && !matches!(timeout(ANSWER_TIME_MAX, frame::write_progress(&mut to, &report)).await, Ok(Ok(()))) {
-                    return None;
-                }
-            }
-            () = sleep_until(moved + COMMAND_TIME_MAX) => {
-                return Some(AdminAnswer::failed("timeout: it may or may not have been done"));
-            }
-        }
     }
 }
 

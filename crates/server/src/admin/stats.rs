@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value as Json};
 
+use larder_admin_frame::AdminAnswer;
 use larder_model::props::Value;
 
-use super::table::CommandCall;
-use super::{AdminAnswer, erlang};
+use super::command::CommandCall;
+use super::erlang;
 
 pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
     let stats = call.gateway.stats();

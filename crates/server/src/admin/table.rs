@@ -1,63 +1,21 @@
 //! The table of commands: the interpreter, the usage lines and the help are made from it.
 
-use std::future::Future;
-use std::pin::Pin;
+use larder_admin_frame::AdminAnswer;
 
-use larder_gateway::Gateway;
-use larder_gateway::objects::Objects;
-
-use super::progress::ProgressReporter;
-use super::{AdminAnswer, bucket_type, cluster, help, s3_user, self_test, stats, transfer, unsupported};
-
-/// A running command.
-pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = AdminAnswer> + Send + 'a>>;
-
-/// The arguments of a handler.
-pub(super) struct CommandCall<'a> {
-    /// The gateway.
-    pub(super) gateway: &'a Gateway,
-    /// Its S3 side.
-    pub(super) objects: &'a Objects,
-    /// The arguments after the command's own words.
-    pub(super) args: &'a [&'a str],
-    /// Whether the client wants JSON.
-    pub(super) json: bool,
-    /// The receiver of progress.
-    pub(super) reporter: &'a ProgressReporter,
-}
-
-/// One command.
-pub struct AdminCommand {
-    /// Its words.
-    pub words: &'static [&'static str],
-    /// Fewest and most arguments after the words.
-    pub args: (usize, usize),
-    /// Its usage line.
-    pub usage: &'static str,
-    /// A short description.
-    pub help: &'static str,
-    /// Whether it has a JSON form.
-    pub json: bool,
-    handler: for<'a> fn(CommandCall<'a>) -> RunningCommand<'a>,
-}
-
-impl std::fmt::Debug for AdminCommand {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Command({})", self.words.join(" "))
-    }
-}
+use super::command::{AdminCommand, CommandCall};
+use super::{bucket_type, cluster, help, s3_user, self_test, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
 macro_rules! command {
     ([$($word:literal),+], $args:expr, $usage:literal, $json:expr, $help:literal, $handler:path) => {
-        AdminCommand { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json,
+        AdminCommand { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json, reports: false,
             handler: |call| Box::pin($handler(call)) }
     };
 }
 
 /// All commands, in the order of the help.
-pub static COMMANDS: &[AdminCommand] = &[
+pub(super) static COMMANDS: &[AdminCommand] = &[
     command!(
         ["bucket-type", "list"],
         (0, 0),
@@ -161,45 +119,41 @@ pub static COMMANDS: &[AdminCommand] = &[
         "Wait until a service is up, a minute at most",
         cluster::wait_for_service
     ),
-    command!(
-        ["export"],
-        (1, 2),
-        "export <directory>",
-        false,
-        "Copy everything into a directory of the server's machine",
-        transfer::export
-    ),
-    command!(
-        ["import"],
-        (1, 2),
-        "import <directory>",
-        false,
-        "Bring an export into this empty server, and verify it",
-        transfer::import
-    ),
+    AdminCommand {
+        reports: true,
+        ..command!(
+            ["export"],
+            (1, 2),
+            "export <directory>",
+            false,
+            "Copy everything into a directory of the server's machine",
+            transfer::export
+        )
+    },
+    AdminCommand {
+        reports: true,
+        ..command!(
+            ["import"],
+            (1, 2),
+            "import <directory>",
+            false,
+            "Bring an export into this empty server, and verify it",
+            transfer::import
+        )
+    },
     command!(["test"], (0, 0), "test", false, "Write, read and delete one object", self_test::test),
     command!(["ping"], (0, 0), "ping", false, "Whether the server answers", cluster::ping),
     command!(["version"], (0, 0), "version", false, "The version", cluster::version),
-    command!(["help"], (0, ANY), "help", false, "This text", help::answer),
+    command!(["help"], (0, ANY), "help", false, "This text", answer_help),
 ];
 
-impl AdminCommand {
-    /// Runs the command, if the number of arguments fits.
-    pub(super) async fn run(
-        &self,
-        objects: &Objects,
-        args: &[&str],
-        json: bool,
-        reporter: &ProgressReporter,
-    ) -> AdminAnswer {
-        if args.len() < self.args.0 || args.len() > self.args.1 {
-            return AdminAnswer::usage(self.usage);
-        }
-        if json && !self.json {
-            return AdminAnswer::failed(format!("{} has no JSON form", self.words.join(" ")));
-        }
-        (self.handler)(CommandCall { gateway: objects.gateway(), objects, args, json, reporter }).await
-    }
+/// The text of `kv-admin help`.
+pub(super) fn help_text() -> String {
+    help::all(COMMANDS)
+}
+
+async fn answer_help(_: CommandCall<'_>) -> AdminAnswer {
+    AdminAnswer::done(help_text())
 }
 
 /// The result of a lookup.
@@ -213,7 +167,7 @@ pub(super) enum CommandLookup<'a> {
 /// Looks up a command. In its first word `_` stands for `-`, as in `riak-admin`.
 pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
     let Some(verb) = words.first().map(|verb| verb.replace('_', "-")) else {
-        return CommandLookup::Other(AdminAnswer::failed(help::help()));
+        return CommandLookup::Other(AdminAnswer::failed(help_text()));
     };
     let is = |command: &&AdminCommand| {
         let own = command.words;
@@ -223,10 +177,10 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         return CommandLookup::Command(command, &words[command.words.len()..]);
     }
     CommandLookup::Other(match verb.as_str() {
-        "bucket-type" => AdminAnswer::failed(help::bucket_type()),
-        "s3" => AdminAnswer::failed(help::s3_user()),
+        "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
+        "s3" => AdminAnswer::failed(help::s3_user(COMMANDS)),
         "cluster" => cluster::refuse_membership_change(words),
-        "--help" | "-h" => AdminAnswer::done(help::help()),
+        "--help" | "-h" => AdminAnswer::done(help_text()),
         "--version" => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         _ => unsupported::refuse(&verb, words),
     })

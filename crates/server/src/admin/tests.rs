@@ -6,13 +6,14 @@ mod wire;
 
 use std::sync::Arc;
 
-use larder_gateway::objects::{Objects, ObjectsConfig};
+use larder_gateway::objects::ObjectsConfig;
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreHistory};
 
-use super::{AdminAnswer, run};
+use super::progress::ProgressReporter;
+use super::*;
 
 /// A gateway and its faulty connection to the shared store.
 struct TestNode {
@@ -55,7 +56,11 @@ impl TestNode {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        run(&self.objects, &words.collect::<Vec<_>>()).await
+        self.run_request(&AdminRequest { args: words.collect(), ..AdminRequest::default() }).await
+    }
+
+    async fn run_request(&self, request: &AdminRequest) -> AdminAnswer {
+        run(&self.objects, request, &ProgressReporter::new().0).await
     }
 
     /// Checks a transcript: lines with `$` are commands, the others their output. A line with `! ` is standard error of a
@@ -283,6 +288,21 @@ async fn names_print_as_text_and_json_may_be_split_by_the_shell() {
     [{"name":"default","active":true},{"name":"пример","active":false}]"#,
         )
         .await;
+}
+
+#[tokio::test]
+async fn properties_may_come_from_a_file() {
+    let node = node().await;
+    let (name, missing) = ("@f".to_owned(), "@g".to_owned());
+    let content = "{\"props\": {\"n_val\": 2}}\n".to_owned();
+    let (files, unreadable) = ([(name.clone(), content)], [(missing.clone(), "cannot read g".to_owned())]);
+    let mut request = AdminRequest { files: files.into(), unreadable: unreadable.into(), ..AdminRequest::default() };
+    // A type's name may begin with @.
+    request.args = ["bucket-type", "create", &name, &name].map(str::to_owned).into();
+    assert_eq!(node.run_request(&request).await, AdminAnswer::done("@f created"));
+    assert!(node.run("bucket-type status @f").await.stdout.contains("\nn_val: 2\n"));
+    request.args = ["bucket_type", "create", &name, &missing].map(str::to_owned).into();
+    assert_eq!(node.run_request(&request).await, AdminAnswer::failed("cannot read g"));
 }
 
 #[tokio::test]

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use larder_admin_frame::AdminAnswer;
 use larder_gateway::Gateway;
+use larder_progress_bar::Progress;
 use larder_transfer::{
     Error, ExportOptions, SEGMENT_BYTES, StorePair, Totals, TransferProgress, export as write, import as read,
 };
 use larder_transfer::{Phase, verify};
 use tokio::sync::Semaphore;
 
-use super::AdminAnswer;
-use super::answer::reasons;
-use super::progress::{ProgressReport, ProgressReporter};
-use super::table::CommandCall;
+use super::command::CommandCall;
+use super::progress::ProgressReporter;
+use super::text::reasons;
 
 /// The argument that asks for a comparison only.
 const VERIFY: &str = "--verify";
@@ -117,6 +118,6 @@ fn report_progress(reporter: &ProgressReporter, progress: &TransferProgress) {
         let percent = fraction.map(|fraction| (fraction * 100.0).clamp(0.0, 100.0) as u8);
         let phase = Phase::name(*phase);
         let text = format!("{phase} {table}: {rows} rows, {blobs} large bodies, {megabytes:.1} MB");
-        ProgressReport { seconds, percent, text }
+        Progress { seconds, percent, text }
     });
 }

@@ -1,6 +1,6 @@
 //! Commands of `riak-admin` that this server refuses by name: a script must not take silence for success.
 
-use super::AdminAnswer;
+use larder_admin_frame::AdminAnswer;
 
 /// The reason why a command of Riak is refused.
 enum UnsupportedReason {
@@ -54,7 +54,7 @@ pub(super) fn refuse(verb: &str, words: &[&str]) -> AdminAnswer {
         Some((name, NotYet(feature))) => format!("{name} is not available yet: {feature}"),
         Some((name, Never(reason))) => format!("{name} is not supported: {reason}"),
         None => {
-            let word = super::answer::shown(words.first().unwrap_or(&verb).as_bytes());
+            let word = super::text::shown(words.first().unwrap_or(&verb).as_bytes());
             format!("{word} is not a command; `kv-admin help` lists them")
         }
     })
@@ -62,7 +62,7 @@ pub(super) fn refuse(verb: &str, words: &[&str]) -> AdminAnswer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::COMMANDS;
+    use super::super::table::COMMANDS;
     use super::*;
 
     #[test]

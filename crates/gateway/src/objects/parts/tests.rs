@@ -25,7 +25,7 @@ fn pages_of_parts_match_a_model() {
         }
         for max in [0, 1, 2, 5, 10, 1000] {
             for after in [0, 1, 2, 7, 11, 12, 5000, 9999, 10_000, 10_001, u32::from(u16::MAX), u32::MAX] {
-                let page = setup.parts(&upload, after, max).await.unwrap();
+                let page = setup.parts(&upload, after, max).await.unwrap().page;
                 let following: Vec<_> =
                     model.range(after.min(20_000) as u16..).filter(|(n, _)| u32::from(**n) > after).collect();
                 let expected: Vec<_> = following.iter().take(max).map(|(_, part)| (*part).clone()).collect();
@@ -63,7 +63,7 @@ fn a_replaced_part_keeps_its_bytes_until_the_upload_ends() {
         let upload = setup.begin().await;
         let first = setup.part(&upload, 1, &bytes(1, 50)).await;
         let second = setup.part(&upload, 1, &bytes(2, 60)).await;
-        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().parts, std::slice::from_ref(&second));
+        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().page.parts, std::slice::from_ref(&second));
         assert_ne!(first.blob, second.blob);
         assert_eq!(setup.fixture.blobs().await.len(), 2, "a running completion may use the first one");
         assert!(matches!(setup.complete(&upload, &[&first]).await, Err(Error::InvalidPart { number: 1, .. })));
@@ -90,7 +90,7 @@ fn of_two_parts_the_one_finished_last_wins() {
         };
         let (slow, fast) = tokio::join!(slow, fast);
         slow.unwrap();
-        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().parts, [fast]);
+        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().page.parts, [fast]);
     });
 }
 
@@ -210,7 +210,7 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         let StoredPart { part, checksum } = put(|it| it.md5 = Some(Md5Hasher::of(&bytes(1, 30)))).await.unwrap();
         assert_eq!(checksum, Some(ChecksumHasher::of(Algorithm::Crc32, &body)));
         assert_eq!(part.checksum, checksum.map(|checksum| checksum.digest));
-        assert_eq!(setup.parts(&upload, 0, 1).await.unwrap().parts, [part]);
+        assert_eq!(setup.parts(&upload, 0, 1).await.unwrap().page.parts, [part]);
     });
 }
 
@@ -269,8 +269,8 @@ fn the_bucket_owner_and_the_initiator_list_parts() {
         let upload = objects.create_upload(&initiator, create_of(KEY)).await.unwrap().0.text();
         put_part(objects, &initiator, &upload, 1, &bytes(1, 10)).await.unwrap();
         let list = parts_of(&upload, 0, 10);
-        assert_eq!(objects.list_parts(&initiator, &list).await.unwrap().parts.len(), 1);
-        assert_eq!(objects.list_parts(&setup.fixture.owner, &list).await.unwrap().parts.len(), 1);
+        assert_eq!(objects.list_parts(&initiator, &list).await.unwrap().page.parts.len(), 1);
+        assert_eq!(objects.list_parts(&setup.fixture.owner, &list).await.unwrap().page.parts.len(), 1);
         for caller in [stranger, anonymous(S3Action::PutObject)] {
             let lister = caller.with_action(S3Action::ListMultipartUploadParts);
             assert!(matches!(objects.list_parts(&lister, &list).await, Err(Error::AccessDenied)));

@@ -270,7 +270,7 @@ fn a_live_completion_is_waited_for_and_a_dead_one_taken_back() {
         let state = UploadState::Completing { version, list: [0; 20], since };
         setup.fixture.objects.cas_upload_state(&open, state).await.unwrap().unwrap();
         assert!(matches!(setup.complete(&upload, &[&part]).await, Err(Error::OperationAborted)), "60 s are not 90 s");
-        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().parts.len(), 1, "its parts stay listed");
+        assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().page.parts.len(), 1, "its parts stay listed");
         assert!(matches!(setup.state(&upload).await, Some(UploadState::Completing { .. })));
         setup.complete(&upload, &[&part]).await.unwrap();
         assert!(matches!(setup.state(&upload).await, Some(UploadState::Done { .. })));

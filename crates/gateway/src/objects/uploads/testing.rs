@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::super::buckets::testing::{PausedClock, S3TestStore, new_caller};
 use super::super::commit::testing::{BUCKET, BucketFixture, upload_body};
 use super::super::complete::{CompleteUpload, CompletedUpload, ListedPart};
-use super::super::parts::{ListParts, PartAddress, UploadPartsPage};
+use super::super::parts::{ListParts, ListedParts, PartAddress};
 use super::super::put::{ObjectMetadata, WriteConditions};
 use super::super::upload_head::UploadHead;
 use super::super::{Caller, Objects, ObjectsConfig, Result};
@@ -75,7 +75,7 @@ impl UploadSetup {
         put_part(&self.fixture.objects, &self.fixture.owner, upload, number, body).await.unwrap()
     }
 
-    pub(in crate::objects) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<UploadPartsPage> {
+    pub(in crate::objects) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<ListedParts> {
         self.fixture.objects.list_parts(&self.fixture.owner, &parts_of(upload, after, max)).await
     }
 

@@ -1,12 +1,11 @@
 //! Export and import over the memory store, and clients that hang up during them.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::super::progress::ProgressReport;
+use super::super::is_transferring;
 use super::super::socket::AdminSocket;
-use super::super::{frame, is_transferring};
 use super::*;
 
 /// One test at a time: a process runs one transfer at a time.
@@ -68,10 +67,10 @@ async fn a_hangup_ends_an_export_and_lets_another_begin() {
     std::fs::create_dir(&target).unwrap();
     let lock = std::fs::File::create(target.join("lock")).unwrap();
     lock.lock().unwrap();
-    let words = serde_json::json!(["export", target.to_str().unwrap(), "--progress"]).to_string();
+    let args = vec!["export".to_owned(), target.to_str().unwrap().to_owned()];
+    let request = AdminRequest { args, progress: true, ..AdminRequest::default() };
     let mut stream = UnixStream::connect(&path).await.unwrap();
-    stream.write_u32(u32::try_from(words.len()).unwrap()).await.unwrap();
-    stream.write_all(words.as_bytes()).await.unwrap();
+    stream.write_all(&request.encode().unwrap()).await.unwrap();
     while !is_transferring() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -83,16 +82,4 @@ async fn a_hangup_ends_an_export_and_lets_another_begin() {
     drop(lock);
     down.send_replace(true);
     serving.await.unwrap();
-}
-
-#[tokio::test]
-async fn progress_has_a_frame_of_its_own() {
-    let report = ProgressReport { seconds: 1.5, percent: None, text: "export keys".to_owned() };
-    let mut bytes = Vec::new();
-    frame::write_progress(&mut bytes, &report).await.unwrap();
-    let mut rest = &bytes[..];
-    assert_eq!(rest.read_u32().await.unwrap() as usize, rest.len());
-    let json: serde_json::Value = serde_json::from_slice(rest).unwrap();
-    let wanted = serde_json::json!({ "progress": { "seconds": 1.5, "percent": null, "text": "export keys" } });
-    assert_eq!(json.to_string(), wanted.to_string());
 }

@@ -1,5 +1,6 @@
 //! The socket in front of a gateway: a malformed request gets an answer, and other clients are served at the same time.
 
+use larder_admin_frame::AdminReply;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -7,7 +8,7 @@ use tokio::sync::watch;
 use super::super::socket::AdminSocket;
 use super::*;
 
-async fn ask(path: &std::path::Path, bytes: &[u8]) -> serde_json::Value {
+async fn ask(path: &std::path::Path, bytes: &[u8]) -> AdminAnswer {
     let mut stream = UnixStream::connect(path).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -15,11 +16,23 @@ async fn ask(path: &std::path::Path, bytes: &[u8]) -> serde_json::Value {
     stream.read_to_end(&mut answer).await.unwrap();
     let length = usize::try_from(u32::from_be_bytes(answer[..4].try_into().unwrap())).unwrap();
     assert_eq!(answer.len(), 4 + length);
-    serde_json::from_slice(&answer[4..]).unwrap()
+    match AdminReply::decode(&answer[4..]) {
+        Ok(AdminReply::Answer(answer)) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn request(word: &str) -> Vec<u8> {
+    AdminRequest { args: vec![word.to_owned()], ..AdminRequest::default() }.encode().unwrap()
 }
 
 #[tokio::test]
 async fn every_malformed_request_gets_an_answer() {
+    const OTHER_VERSION: &str = concat!(
+        "the request cannot be read: does kv-admin have the version of this server, ",
+        env!("CARGO_PKG_VERSION"),
+        "?\n"
+    );
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("admin.sock");
     let socket = AdminSocket::bind(&path).await.unwrap();
@@ -28,16 +41,15 @@ async fn every_malformed_request_gets_an_answer() {
 
     let silent = UnixStream::connect(&path).await.unwrap();
     for (bytes, stderr) in [
-        (&b"\0\0\0\x08[\"ping\"]"[..], ""),
+        (&request("ping")[..], ""),
         (b"", "the request broke off\n"),
         (b"\0\0\0\x09[\"ping\"]", "the request broke off\n"),
         (b"GET / HTTP/1.1\r\n\r\n", "the request has 1195725856 bytes, more than 1048576\n"),
-        (b"\0\0\0\x02{}", "the request is not a JSON array of strings\n"),
-        (b"\0\0\0\x0c[\"nonsense\"]", "nonsense is not a command; `kv-admin help` lists them\n"),
+        (b"\0\0\0\x08[\"ping\"]", OTHER_VERSION),
+        (&request("nonsense"), "nonsense is not a command; `kv-admin help` lists them\n"),
     ] {
         let answer = ask(&path, bytes).await;
-        assert_eq!(answer["stderr"], stderr);
-        assert_eq!(answer["exit"], u8::from(!stderr.is_empty()));
+        assert_eq!((answer.stderr.as_str(), answer.exit), (stderr, u8::from(!stderr.is_empty())));
     }
     drop(silent);
     down.send_replace(true);
