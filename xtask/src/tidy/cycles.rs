@@ -14,7 +14,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/admission", 2),
     ("crates/api-riak", 2),
     ("crates/api-s3", 2),
-    ("crates/gateway", 4),
+    ("crates/gateway", 2),
     ("crates/model", 4),
     ("crates/store-local", 3),
     ("crates/testkit", 2),
