@@ -28,7 +28,7 @@ type WriterQueue = Arc<tokio::sync::Mutex<()>>;
 /// The writer queues of a gateway: one per partition with writers.
 #[derive(Debug)]
 pub(crate) struct WriterQueues {
-    queues: Mutex<HashMap<Partition, WriterQueue>>,
+    by_partition: Mutex<HashMap<Partition, WriterQueue>>,
     random: fn(&mut [u8]),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct WriterTurn<'a> {
 impl WriterQueues {
     /// No queues yet; pauses are spread by `random`.
     pub(crate) fn new(random: fn(&mut [u8])) -> Self {
-        Self { queues: Mutex::default(), random }
+        Self { by_partition: Mutex::default(), random }
     }
 
     /// Waits until no other request of this gateway writes the partition. Hold the turn from the read that a compare-and-set
@@ -78,7 +78,7 @@ impl WriterQueues {
     }
 
     fn join(&self, partition: &Partition) -> WriterTurn<'_> {
-        let queue = Arc::clone(self.queues.lock().entry(partition.clone()).or_default());
+        let queue = Arc::clone(self.by_partition.lock().entry(partition.clone()).or_default());
         WriterTurn { queues: self, partition: partition.clone(), queue: Some(queue), held: None, waited: false }
     }
 }
@@ -99,7 +99,7 @@ impl WriterTurn<'_> {
 impl Drop for WriterTurn<'_> {
     fn drop(&mut self) {
         (self.held, self.queue) = (None, None);
-        let mut queues = self.queues.queues.lock();
+        let mut queues = self.queues.by_partition.lock();
         // Writers join a queue under this lock only: a queue that only the map holds is empty.
         if queues.get(&self.partition).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             queues.remove(&self.partition);
@@ -132,7 +132,7 @@ mod tests {
         let begun = Instant::now();
         tokio::join!(writer(0), writer(1), writer(2));
         assert_eq!((order.into_inner(), begun.elapsed()), (vec![0, 1, 2], Duration::from_secs(3)));
-        assert!(queues.queues.lock().is_empty(), "an empty queue is dropped");
+        assert!(queues.by_partition.lock().is_empty(), "an empty queue is dropped");
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,10 +145,10 @@ mod tests {
         let mut other = queues.join(&partition("l"));
         assert!(other.wait(Instant::now()).await, "another key has its own queue");
         drop((late, other));
-        assert_eq!(queues.queues.lock().len(), 1);
+        assert_eq!(queues.by_partition.lock().len(), 1);
         let mut gone = queues.join(&partition("k"));
         let _ = tokio::time::timeout(Duration::from_secs(1), gone.wait(Instant::now() + Duration::from_secs(9))).await;
         drop((gone, first));
-        assert!(queues.queues.lock().is_empty());
+        assert!(queues.by_partition.lock().is_empty());
     }
 }

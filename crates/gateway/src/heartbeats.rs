@@ -21,6 +21,7 @@ const CATALOGUE_POLL: Duration = Duration::from_millis(500);
 const POLLS_PER_HEARTBEAT: u32 = 4;
 /// Failures per warning: the first one is logged, then one a minute.
 const FAILURES_PER_WARNING: u32 = 30;
+
 /// Spawns the task that writes heartbeats, until the members are dropped or the task aborted.
 pub(crate) fn spawn_heartbeats(members: &Arc<Members>) -> JoinHandle<()> {
     let mut watch = WallClockWatch::new(members.core.now(), members.core.monotonic());

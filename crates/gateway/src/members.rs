@@ -19,16 +19,17 @@ use crate::{Error, Result};
 
 /// Lifetime of a heartbeat.
 const LIFETIME: Duration = Duration::from_secs(10);
+/// Most gateways that are read.
 pub(crate) const MEMBERS_MAX: usize = 1000;
 /// A gateway without heartbeat for this many microseconds is dead or unable to write.
 const SILENT_MICROS: u64 = 3_000_000;
 /// Interval in which a starting gateway checks for another one of its name.
 const NAME_POLL: Duration = Duration::from_millis(250);
-
 /// Pause between two looks at a lapsed lease.
 const LEASE_POLL: Duration = Duration::from_millis(50);
-/// How long a change waits for the other gateways, and the pause between two looks.
+/// Longest wait of a change for the other gateways.
 const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause between two looks at the numbers that they show.
 const PROPAGATION_POLL: Duration = Duration::from_millis(50);
 
 /// A running gateway, from its heartbeat.
@@ -64,6 +65,7 @@ impl Members {
         })
     }
 
+    /// Keeps the names of the gateways, as a heartbeat found them.
     pub(crate) fn note_names(&self, names: Vec<String>) {
         self.known_names.store(names.into());
     }

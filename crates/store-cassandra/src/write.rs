@@ -4,7 +4,8 @@
 //! one partition                           one statement, or one unlogged batch: a single mutation, which is atomic
 //! several, additions elsewhere            one unlogged batch: a gateway that dies has sent all of it or nothing
 //! several, removals elsewhere             one logged batch: once the cluster has it, it applies all of it
-//! too large for one batch                 additions elsewhere first; then the other partitions, each whole, in logged batches
+//! the same, too large or of other copies  additions elsewhere first, then the first partition
+//! too large for one logged batch          additions elsewhere first; then the other partitions, each whole, in logged batches
 //! removals below a majority               the first partition, then the others: the batch log needs two live nodes
 //! ```
 //! "Elsewhere" is outside the first partition, which is the object's own. The cluster refuses batches of several partitions
@@ -36,7 +37,7 @@ pub(crate) struct PartitionShare<'a> {
     pub(crate) changes: Vec<&'a Change>,
 }
 
-/// The partitions of one request. A removal outside the first makes it a logged batch.
+/// The partitions of one request.
 type WriteRequest<'a> = Vec<PartitionShare<'a>>;
 
 impl ClusterClient {
@@ -49,19 +50,20 @@ impl ClusterClient {
         let shares = group_by_partition(batch);
         // Counted before anything is sent: a refused batch writes nothing.
         self.refuse_too_many_rows(batch, &shares, options).await?;
-        let stages = plan_stages(shares, options.level >= ConsistencyLevel::Quorum);
+        let removes = removes_elsewhere(&shares);
+        let stages = plan_stages(shares, removes, options.level >= ConsistencyLevel::Quorum);
         if stages.len() > 1 {
             count(&self.counters.batches_split);
         }
         // A crash between two stages leaves additions without the removals, or the first partition without the others.
         for stage in stages {
             // The requests of a stage are concurrent; the next stage starts after all of them are answered.
-            try_join_all(stage.iter().map(|request| self.send(request, options))).await?;
+            try_join_all(stage.iter().map(|request| self.send(request, removes, options))).await?;
         }
         Ok(())
     }
 
-    async fn send(&self, request: &WriteRequest<'_>, options: &CallOptions) -> Result<()> {
+    async fn send(&self, request: &WriteRequest<'_>, removes: bool, options: &CallOptions) -> Result<()> {
         let now = self.clock.now();
         let mut bounds = Vec::with_capacity(request.iter().map(|share| share.changes.len()).sum());
         for share in request {
@@ -76,10 +78,7 @@ impl ClusterClient {
         let consistency = self.consistency_of(request, options.level);
         let sent: std::result::Result<_, RequestFailure> = match &bounds[..] {
             [one] => self.execute(one, consistency, options.deadline).await,
-            several => {
-                let kind = if removes_elsewhere(request) { BatchType::Logged } else { BatchType::Unlogged };
-                self.batch(kind, several, consistency, options.deadline).await
-            }
+            several => self.batch(batch_type(request, removes), several, consistency, options.deadline).await,
         };
         Ok(sent.map(drop)?)
     }
@@ -124,10 +123,9 @@ fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
     shares
 }
 
-/// Stages of a batch: sent one after the other, the requests of a stage concurrently. `has_log`: the batch log can be
-/// used.
-fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<WriteRequest<'_>>> {
-    let removes = removes_elsewhere(&shares);
+/// Stages of a batch: sent one after the other, the requests of a stage concurrently. `removes`: it removes outside its first
+/// partition. `has_log`: the batch log can be used.
+fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool) -> Vec<Vec<WriteRequest<'_>>> {
     shares.retain(|share| !share.changes.is_empty());
     if shares.is_empty() {
         return Vec::new();
@@ -139,12 +137,12 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<Wr
     if !removes {
         // The object last: a crash in between leaves entries that readers check, never an object without an entry.
         let entries = shares.split_off(1);
-        return [entries, shares].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect();
+        return one_after_the_other(entries, shares);
     }
     if !has_log {
         // Without the log no node finishes the batch after a crash, so the object's own partition goes first.
         let others = shares.split_off(1);
-        return [shares, others].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect();
+        return one_after_the_other(shares, others);
     }
     if fits {
         return vec![vec![shares]];
@@ -166,6 +164,19 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, has_log: bool) -> Vec<Vec<Wr
     }
     stages.push(vec![request]);
     stages
+}
+
+/// A stage for each list, unless it is empty.
+fn one_after_the_other<'a>(
+    first: Vec<PartitionShare<'a>>,
+    second: Vec<PartitionShare<'a>>,
+) -> Vec<Vec<WriteRequest<'a>>> {
+    [first, second].map(one_request_each).into_iter().filter(|stage| !stage.is_empty()).collect()
+}
+
+/// The batch log finishes a request over several partitions whose batch removes elsewhere; a crash may cut the others short.
+fn batch_type(request: &WriteRequest<'_>, removes: bool) -> BatchType {
+    if request.len() > 1 && removes { BatchType::Logged } else { BatchType::Unlogged }
 }
 
 /// A request for each share.
@@ -220,7 +231,9 @@ mod tests {
             let partition = Partition::new(Table::Keys, Bytes::from(vec![number as u8]));
             batch.partitions.extend(Batch::of(partition, changes.to_vec()).partitions);
         }
-        let stages = plan_stages(group_by_partition(&batch), has_log);
+        let shares = group_by_partition(&batch);
+        let removes = removes_elsewhere(&shares);
+        let stages = plan_stages(shares, removes, has_log);
         let numbers =
             |request: &WriteRequest<'_>| request.iter().map(|share| usize::from(share.partition.key[0])).collect();
         let found: Vec<Vec<Vec<usize>>> = stages.iter().map(|stage| stage.iter().map(numbers).collect()).collect();
@@ -252,7 +265,7 @@ mod tests {
         let partition = |n_val: u8| Partition { n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
         let mut batch = Batch::of(partition(1), vec![put(9)]);
         batch.add(partition(3), vec![put(9)]);
-        let stages = plan_stages(group_by_partition(&batch), true);
+        let stages = plan_stages(group_by_partition(&batch), false, true);
         let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.n_val).collect();
         assert_eq!(copies, [3, 1]);
     }
@@ -262,6 +275,18 @@ mod tests {
         check(&[&[put(9)], &[put(9), remove(9)], &[put(9)]], &[&[&[0, 1, 2]]]);
         check(&[&[put(16 << 10)], &[remove(9)]], &[&[&[0, 1]]]);
         check(&[&[], &[remove(9)]], &[&[&[1]]]);
+    }
+
+    #[test]
+    fn a_removal_behind_an_empty_first_partition_is_logged() {
+        let partition = |key: &'static str| Partition::new(Table::Keys, key);
+        let mut batch = Batch::of(partition("own"), Vec::new());
+        batch.add(partition("a"), vec![remove(9)]);
+        batch.add(partition("b"), vec![put(9)]);
+        let shares = group_by_partition(&batch);
+        let removes = removes_elsewhere(&shares);
+        let stages = plan_stages(shares, removes, true);
+        assert!(matches!(batch_type(&stages[0][0], removes), BatchType::Logged));
     }
 
     #[test]
