@@ -90,7 +90,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway().kv.new_key();
+        let id = self.objects.gateway().core.new_name();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -105,7 +105,7 @@ impl S3Service {
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
-            id: gateway.kv.new_key(),
+            id: gateway.core.new_name(),
             now: gateway.core.now(),
             source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
             addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),

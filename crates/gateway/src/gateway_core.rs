@@ -1,6 +1,7 @@
 //! The core that the parts of a gateway share: ports, settings, metrics, admission.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_model::rows::Micros;
@@ -30,6 +31,7 @@ pub struct GatewayCore {
     pub(crate) writer_queues: WriterQueues,
     pub(crate) replica_timeout: AdaptiveTimeout,
     admission: Arc<Semaphore>,
+    names_made: AtomicU64,
 }
 
 impl GatewayCore {
@@ -40,6 +42,7 @@ impl GatewayCore {
             writer_queues: WriterQueues::new(ports.random),
             replica_timeout: AdaptiveTimeout::default(),
             admission: Arc::new(Semaphore::new(config.requests_max)),
+            names_made: AtomicU64::new(0),
             ports,
             config,
         })
@@ -65,6 +68,15 @@ impl GatewayCore {
         self.ports.clock.monotonic()
     }
 
+    /// A unique name, for an object put without a key or for a request: 160 bits in base 62.
+    pub fn new_name(&self) -> String {
+        let unique = self.names_made.fetch_add(1, Ordering::Relaxed);
+        let word =
+            |salt: u8| larder_model::hash::id128(&[&self.ports.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
+        let head = larder_model::hash::base62(word(0));
+        let tail = larder_model::hash::base62(word(1) >> 96);
+        format!("{head}{tail}")
+    }
     /// Admits a request of an edge that does not go through [`Self::measure`]: `requests_max` at once, over all edges.
     ///
     /// # Errors

@@ -13,7 +13,6 @@ mod request_plan;
 pub(crate) mod slots;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,7 +39,6 @@ pub struct Kv {
     pub(crate) blobs: Arc<BlobCollector>,
     pub(crate) known_buckets: KnownBuckets,
     pub(crate) slots: SlotAllocator,
-    keys_made: AtomicU64,
 }
 
 impl Kv {
@@ -52,20 +50,9 @@ impl Kv {
         blobs: Arc<BlobCollector>,
     ) -> Self {
         let slots = SlotAllocator::for_engine(&core.ports.store.limits(), core.config.siblings_max);
-        let (known_buckets, keys_made) = (KnownBuckets::default(), AtomicU64::new(0));
-        Self { core, issuer, catalogue, blobs, known_buckets, slots, keys_made }
+        Self { core, issuer, catalogue, blobs, known_buckets: KnownBuckets::default(), slots }
     }
 
-    /// A unique key for an object put without one: 160 bits in base 62.
-    pub fn new_key(&self) -> String {
-        let unique = self.keys_made.fetch_add(1, Ordering::Relaxed);
-        let word = |salt: u8| {
-            larder_model::hash::id128(&[&self.core.ports.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]])
-        };
-        let head = larder_model::hash::base62(word(0));
-        let tail = larder_model::hash::base62(word(1) >> 96);
-        format!("{head}{tail}")
-    }
     /// Checks every blob of the key-value side once. Safe beside any traffic of this gateway and others. Failures are logged,
     /// counted and left to the next pass. With an S3 side, [`crate::objects::Objects::sweep`] does this too.
     ///
