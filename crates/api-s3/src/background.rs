@@ -1,5 +1,6 @@
 //! Tasks that continue after their client disconnects. Shutdown waits for them.
 
+use larder_model::ActorId;
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -81,7 +82,7 @@ mod tests {
             store: store.clone(),
             blobs: store,
             clock,
-            actor: 7,
+            actor: ActorId(7),
             engine: Arc::new("memory"),
         };
         BackgroundTasks::new(Gateway::start(ports, Config::default()).await.unwrap())

@@ -1,12 +1,12 @@
 //! A decoded and authenticated request, as its operation receives it.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
 use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Objects};
-use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
 use crate::S3Settings;
@@ -43,7 +43,7 @@ pub struct S3Call {
     /// The request id, for the `x-amz-request-id` header and error documents.
     pub request_id: String,
     /// Arrival time.
-    pub now: Micros,
+    pub now: Timestamp,
     /// Its admission slot; work that outlives the connection keeps it.
     pub(crate) admitted: Option<Arc<AdmissionGuard>>,
     /// Runs work that outlives the connection.

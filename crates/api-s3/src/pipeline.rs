@@ -1,6 +1,7 @@
 //! The steps of a request: host and path, operation, signature, body, operation. No byte of the body is read before the
 //! signature is verified and the length is accepted.
 
+use larder_model::Timestamp;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
 use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
-use larder_model::rows::Micros;
 use parking_lot::Mutex;
 
 use crate::auth::{self, AuthScheme, Payload};
@@ -55,7 +55,7 @@ pub struct S3Service {
 struct RequestHead {
     parts: Parts,
     id: String,
-    now: Micros,
+    now: Timestamp,
     source: RequestSource,
     host: String,
     addressing: AddressingStyle,

@@ -5,11 +5,9 @@
 //! restarted gateway is a new actor to the others (decision 12). A clock is issued before its write is sent, and stays issued
 //! even if the write fails.
 
+use larder_model::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use larder_model::causality::Clock;
-use larder_model::rows::Micros;
 
 /// How far ahead of the wall clock the mark is stored, in microseconds.
 pub(crate) const MARK_AHEAD_MICROS: u64 = 10_000_000;
@@ -25,45 +23,46 @@ pub(crate) struct HybridClock {
 
 impl HybridClock {
     /// A clock that begins above `mark`, the stored high-water mark.
-    pub(crate) fn above(mark: Clock) -> Self {
-        Self { last: AtomicU64::new(mark), mark: AtomicU64::new(mark) }
+    pub(crate) fn above(mark: Timestamp) -> Self {
+        Self { last: AtomicU64::new(mark.0), mark: AtomicU64::new(mark.0) }
     }
 
     /// A clock that needs no stored mark.
     pub(crate) fn unmarked() -> Self {
-        Self { last: AtomicU64::new(0), mark: AtomicU64::new(Clock::MAX) }
+        Self { last: AtomicU64::new(0), mark: AtomicU64::new(Timestamp::MAX.0) }
     }
 
     /// Issues the next clock; `None` when it would exceed the stored mark: store a higher mark first.
-    pub(crate) fn issue(&self, now: Micros) -> Option<Clock> {
+    pub(crate) fn issue(&self, now: Timestamp) -> Option<Timestamp> {
         let mark = self.mark.load(Ordering::Acquire);
-        let step = |last: u64| Some(now.max(last + 1)).filter(|next| *next <= mark);
-        self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).ok().map(|last| now.max(last + 1))
+        let next = |last: u64| now.0.max(last + 1);
+        let step = |last| Some(next(last)).filter(|&next| next <= mark);
+        self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).ok().map(|last| Timestamp(next(last)))
     }
 
     /// Observes a clock from a context or a row: later clocks are above it.
-    pub(crate) fn observe(&self, seen: Clock) {
-        self.last.fetch_max(seen, Ordering::AcqRel);
+    pub(crate) fn observe(&self, seen: Timestamp) {
+        self.last.fetch_max(seen.0, Ordering::AcqRel);
     }
 
     /// The current time of this clock.
-    pub(crate) fn current(&self, now: Micros) -> Clock {
-        now.max(self.last.load(Ordering::Acquire))
+    pub(crate) fn current(&self, now: Timestamp) -> Timestamp {
+        now.max(Timestamp(self.last.load(Ordering::Acquire)))
     }
 
     /// The mark to store next.
-    pub(crate) fn next_mark(&self, now: Micros) -> Clock {
+    pub(crate) fn next_mark(&self, now: Timestamp) -> Timestamp {
         (now + MARK_AHEAD_MICROS).max(self.current(now) + MARK_STEP_MICROS)
     }
 
     /// Whether a new mark should be stored soon.
-    pub(crate) fn is_mark_near(&self, now: Micros) -> bool {
-        self.mark.load(Ordering::Acquire) < self.current(now).saturating_add(MARK_AHEAD_MICROS / 2)
+    pub(crate) fn is_mark_near(&self, now: Timestamp) -> bool {
+        Timestamp(self.mark.load(Ordering::Acquire)) < self.current(now).saturating_add(MARK_AHEAD_MICROS / 2)
     }
 
     /// Notes that `mark` is stored.
-    pub(crate) fn note_stored_mark(&self, mark: Clock) {
-        self.mark.fetch_max(mark, Ordering::AcqRel);
+    pub(crate) fn note_stored_mark(&self, mark: Timestamp) {
+        self.mark.fetch_max(mark.0, Ordering::AcqRel);
     }
 }
 
@@ -73,19 +72,19 @@ const JUMP_MICROS_MIN: u64 = 1_000_000;
 /// Detects jumps of this machine's wall clock.
 #[derive(Debug)]
 pub(crate) struct WallClockWatch {
-    wall: Micros,
+    wall: Timestamp,
     passed: Duration,
 }
 
 impl WallClockWatch {
     /// Starts with the current readings of both clocks.
-    pub(crate) fn new(wall: Micros, passed: Duration) -> Self {
+    pub(crate) fn new(wall: Timestamp, passed: Duration) -> Self {
         Self { wall, passed }
     }
 
     /// The jump of the wall clock since the last check, in microseconds; negative: back.
-    pub(crate) fn check(&mut self, wall: Micros, passed: Duration) -> Option<i128> {
-        let went = i128::from(wall) - i128::from(self.wall);
+    pub(crate) fn check(&mut self, wall: Timestamp, passed: Duration) -> Option<i128> {
+        let went = i128::from(wall.0) - i128::from(self.wall.0);
         let jump = went - passed.saturating_sub(self.passed).as_micros() as i128;
         *self = Self::new(wall, passed);
         (jump.unsigned_abs() >= u128::from(JUMP_MICROS_MIN)).then_some(jump)
@@ -99,22 +98,22 @@ mod tests {
     #[test]
     fn a_jump_of_the_wall_clock_is_reported_once() {
         let second = Duration::from_secs(1);
-        let mut watch = WallClockWatch::new(1_000_000, second);
-        assert_eq!(watch.check(2_400_000, second * 2), None, "drift is no jump");
-        assert_eq!(watch.check(33_400_000, second * 3), Some(30_000_000));
-        assert_eq!(watch.check(34_400_000, second * 4), None);
-        assert_eq!(watch.check(400_000, second * 5), Some(-35_000_000));
-        assert_eq!(watch.check(1_400_000, second * 6), None);
+        let mut watch = WallClockWatch::new(Timestamp(1_000_000), second);
+        assert_eq!(watch.check(Timestamp(2_400_000), second * 2), None, "drift is no jump");
+        assert_eq!(watch.check(Timestamp(33_400_000), second * 3), Some(30_000_000));
+        assert_eq!(watch.check(Timestamp(34_400_000), second * 4), None);
+        assert_eq!(watch.check(Timestamp(400_000), second * 5), Some(-35_000_000));
+        assert_eq!(watch.check(Timestamp(1_400_000), second * 6), None);
     }
 
     #[test]
     fn quick_restarts_do_not_drive_the_clock_ahead() {
         let (now, mut mark) = (1_000_000_000, 0);
         for _ in 0..100 {
-            let clock = HybridClock::above(mark);
-            mark = clock.next_mark(now);
-            clock.note_stored_mark(mark);
-            assert!(clock.issue(now).is_some());
+            let clock = HybridClock::above(Timestamp(mark));
+            mark = (clock.next_mark(Timestamp(now))).0;
+            clock.note_stored_mark(Timestamp(mark));
+            assert!(clock.issue(Timestamp(now)).is_some());
         }
         assert!(mark <= now + MARK_AHEAD_MICROS + 100 * MARK_STEP_MICROS, "{mark}");
     }
@@ -122,21 +121,21 @@ mod tests {
     #[test]
     fn a_clock_without_mark_never_asks_for_one() {
         let clock = HybridClock::unmarked();
-        assert_eq!(clock.issue(50), Some(50));
-        assert!(!clock.is_mark_near(1 << 62));
-        assert_eq!(clock.issue(1 << 62), Some(1 << 62));
+        assert_eq!(clock.issue(Timestamp(50)), Some(Timestamp(50)));
+        assert!(!clock.is_mark_near(Timestamp(1 << 62)));
+        assert_eq!(clock.issue(Timestamp(1 << 62)), Some(Timestamp(1 << 62)));
     }
 
     #[test]
     fn clocks_are_never_issued_twice_and_never_fall_back() {
-        let clock = HybridClock::above(100);
-        assert_eq!(clock.issue(50), None, "nothing is issued above the mark");
-        clock.note_stored_mark(1000);
-        assert_eq!(clock.issue(50), Some(101));
-        assert_eq!(clock.issue(200), Some(200));
-        assert_eq!(clock.issue(200), Some(201));
-        clock.observe(300);
-        assert_eq!(clock.issue(200), Some(301));
-        assert_eq!(clock.issue(1001), None);
+        let clock = HybridClock::above(Timestamp(100));
+        assert_eq!(clock.issue(Timestamp(50)), None, "nothing is issued above the mark");
+        clock.note_stored_mark(Timestamp(1000));
+        assert_eq!(clock.issue(Timestamp(50)), Some(Timestamp(101)));
+        assert_eq!(clock.issue(Timestamp(200)), Some(Timestamp(200)));
+        assert_eq!(clock.issue(Timestamp(200)), Some(Timestamp(201)));
+        clock.observe(Timestamp(300));
+        assert_eq!(clock.issue(Timestamp(200)), Some(Timestamp(301)));
+        assert_eq!(clock.issue(Timestamp(1001)), None);
     }
 }

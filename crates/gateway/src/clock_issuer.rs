@@ -1,11 +1,11 @@
 //! Issues the clocks of writes, and stores the mark of a lone gateway's clock.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use larder_model::causality::Clock;
-use larder_model::rows::{Batch, Change, MarkRow, Row, Stamp};
+use larder_model::rows::{Batch, Change, MarkRow, Row};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 use tokio::sync::Mutex;
 
@@ -23,7 +23,7 @@ pub struct ClockIssuer {
     /// Observe clocks here; issue them with [`Self::issue`], which keeps the mark ahead.
     pub(crate) clock: HybridClock,
     /// Stamp of the stored clock mark. The lock is held during the write: two writers in another order would lower the mark.
-    mark_stamp: Mutex<Stamp>,
+    mark_stamp: Mutex<Timestamp>,
     is_skewed: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ impl ClockIssuer {
     }
 
     /// Issues the next clock of this gateway; stores a new mark first if needed.
-    pub(crate) async fn issue(&self) -> Result<Clock> {
+    pub(crate) async fn issue(&self) -> Result<Timestamp> {
         loop {
             match self.clock.issue(self.core.now()) {
                 Some(clock) => return Ok(clock),
@@ -58,12 +58,12 @@ impl ClockIssuer {
     }
 
     /// Stores `clock` itself as the mark, at an orderly stop: the next run need not begin at a mark ahead of it.
-    pub(crate) async fn store_exact(&self, clock: Clock) -> Result<()> {
+    pub(crate) async fn store_exact(&self, clock: Timestamp) -> Result<()> {
         let mut stamp = self.mark_stamp.lock().await;
         self.write_mark(clock, &mut stamp).await
     }
 
-    async fn write_mark(&self, mark: Clock, stamp: &mut Stamp) -> Result<()> {
+    async fn write_mark(&self, mark: Timestamp, stamp: &mut Timestamp) -> Result<()> {
         *stamp += 1;
         let stamp = *stamp;
         let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
@@ -98,13 +98,15 @@ impl ClockIssuer {
 }
 
 /// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
-async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Stamp)> {
+async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
     if !core.config.alone {
-        return Ok((HybridClock::unmarked(), 0));
+        return Ok((HybridClock::unmarked(), Timestamp::ZERO));
     }
     let query = ReadQuery::one(Bytes::copy_from_slice(core.config.node.as_bytes()));
     let page = core.ports.store.read(&Partition::marks(), &query, &internal_options(ConsistencyLevel::Quorum)).await?;
-    let Some(row) = page.rows.into_iter().next() else { return Ok((HybridClock::above(0), 0)) };
+    let Some(row) = page.rows.into_iter().next() else {
+        return Ok((HybridClock::above(Timestamp::ZERO), Timestamp::ZERO));
+    };
     let found = MarkRow::decode(row.value).map_err(|error| Error::Damaged(format!("a clock mark: {error}")))?;
     Ok((HybridClock::above(found.mark), row.stamp))
 }

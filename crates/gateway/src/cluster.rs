@@ -1,6 +1,8 @@
 //! The cluster as operators see it: running gateways and the engine's nodes. All commands that show it read it here, so they
 //! agree.
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use larder_store::{ConsistencyLevel, ReadQuery};
 
 use crate::gateway_core::internal_options;
@@ -61,7 +63,7 @@ impl Members {
         let rows = self.core.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let state = |row: larder_model::rows::Row| {
-            let up = now.saturating_sub(row.stamp) <= UNHEARD_MICROS;
+            let up = now.since(row.stamp) <= UNHEARD_MICROS;
             Ok(MemberState { member: decode_member(row)?, up })
         };
         let members = rows.into_iter().map(state).collect::<Result<Vec<_>>>()?;
@@ -78,8 +80,13 @@ mod tests {
     use super::*;
 
     fn member(node: &str, catalogue: u64, up: bool) -> MemberState {
-        let row = MemberRow { node: node.into(), address: String::new(), version: String::new(), catalogue };
-        MemberState { member: Member { actor: 1, row }, up }
+        let row = MemberRow {
+            node: node.into(),
+            address: String::new(),
+            version: String::new(),
+            catalogue: Timestamp(catalogue),
+        };
+        MemberState { member: Member { actor: ActorId(1), row }, up }
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Gateway {
             members: &self.members.known_names(),
             engine: EngineInfo { name: engine.name(), disks: &disks },
             ready: self.is_ready(),
-            catalogue: self.catalogue.current().number(),
+            catalogue: self.catalogue.current().number().0,
             process: ProcessStats::read(),
             extra: &engine.gauges(),
         })

@@ -1,10 +1,10 @@
 //! The core that the parts of a gateway share: ports, settings, metrics, admission.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_model::rows::Micros;
 use larder_store::{CallOptions, ConsistencyLevel, Durability};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -59,7 +59,7 @@ impl GatewayCore {
     }
 
     /// Wall clock in microseconds since 1970.
-    pub fn now(&self) -> Micros {
+    pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
     }
 
@@ -72,7 +72,7 @@ impl GatewayCore {
     pub fn new_name(&self) -> String {
         let unique = self.names_made.fetch_add(1, Ordering::Relaxed);
         let word =
-            |salt: u8| larder_model::hash::id128(&[&self.ports.actor.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
+            |salt: u8| larder_model::hash::id128(&[&self.ports.actor.0.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);
         let head = larder_model::hash::base62(word(0));
         let tail = larder_model::hash::base62(word(1) >> 96);
         format!("{head}{tail}")

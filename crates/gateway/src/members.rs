@@ -1,13 +1,14 @@
 //! Membership: the gateways that run, from their heartbeats ([`crate::heartbeats`] writes them).
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use larder_model::causality::Clock;
-use larder_model::rows::{Batch, Change, MemberRow, Row, Stamp};
+use larder_model::rows::{Batch, Change, MemberRow, Row};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
 use tokio::time::Instant;
 
@@ -36,7 +37,7 @@ const PROPAGATION_POLL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The id of its run.
-    pub actor: u64,
+    pub actor: ActorId,
     /// Its heartbeat.
     pub row: MemberRow,
 }
@@ -77,7 +78,7 @@ impl Members {
 
     /// Writes a heartbeat now if the last one shows an older number than it may.
     pub(crate) async fn advertise_catalogue(&self) -> Result<()> {
-        if self.catalogue.advertisable_number() > self.advertised_number.load(Ordering::Acquire) {
+        if self.catalogue.advertisable_number() > Timestamp(self.advertised_number.load(Ordering::Acquire)) {
             self.write_heartbeat().await
         } else {
             Ok(())
@@ -105,7 +106,7 @@ impl Members {
                     "a gateway named {name} runs already: give each its own --node-name"
                 )));
             }
-            if now.saturating_sub(last) > SILENT_MICROS {
+            if now.since(last) > SILENT_MICROS {
                 return Ok(());
             }
             tokio::time::sleep(NAME_POLL).await;
@@ -113,7 +114,7 @@ impl Members {
     }
 
     /// Stamp of the newest heartbeat of another process under this name.
-    async fn namesake_heartbeat(&self) -> Result<Option<Stamp>> {
+    async fn namesake_heartbeat(&self) -> Result<Option<Timestamp>> {
         let page = self.member_rows().await?.into_iter().map(|row| Ok((row.stamp, decode_member(row)?)));
         let members = page.collect::<Result<Vec<_>>>()?;
         let other = |member: &Member| member.actor != self.core.ports.actor && member.row.node == self.core.config.node;
@@ -149,12 +150,12 @@ impl Members {
     }
 
     /// Waits until every running node serves from a catalogue of this number and no guarded write relies on an older one.
-    pub(crate) async fn await_propagation(&self, number: Stamp) -> Result<()> {
+    pub(crate) async fn await_propagation(&self, number: Timestamp) -> Result<()> {
         if self.is_propagated_within(number, PROPAGATION_TIMEOUT).await? { Ok(()) } else { Err(Error::TimedOut) }
     }
 
     /// As [`Self::await_propagation`], but gives up after `within`: `false`.
-    pub(crate) async fn is_propagated_within(&self, number: Stamp, within: Duration) -> Result<bool> {
+    pub(crate) async fn is_propagated_within(&self, number: Timestamp, within: Duration) -> Result<bool> {
         let deadline = Instant::now() + within;
         loop {
             // The last guarded write on an older catalogue may have ended since the last heartbeat: no wait for the next one.
@@ -170,7 +171,7 @@ impl Members {
     }
 
     /// Whether the heartbeats of all running gateways show this number.
-    pub(crate) async fn is_propagated(&self, number: Stamp) -> Result<bool> {
+    pub(crate) async fn is_propagated(&self, number: Timestamp) -> Result<bool> {
         Ok(self.list().await?.iter().all(|member| member.row.catalogue >= number))
     }
 
@@ -187,15 +188,15 @@ impl Members {
             catalogue,
         };
         let row = Row {
-            name: Bytes::copy_from_slice(&self.core.ports.actor.to_be_bytes()),
+            name: Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes()),
             value: row.encode(),
-            stamp: self.issuer.clock.current(self.core.now()).max(now),
+            stamp: self.issuer.clock.current(self.core.now()).max(now).max(Timestamp(1)),
             expires: Some(now + micros_of(LIFETIME)),
         };
         let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
         self.core.write_internal_table(batch).await?;
         self.lease.extend(begun, self.core.monotonic(), LIFETIME);
-        self.advertised_number.fetch_max(catalogue, Ordering::AcqRel);
+        self.advertised_number.fetch_max(catalogue.0, Ordering::AcqRel);
         Ok(())
     }
 
@@ -230,7 +231,7 @@ impl Members {
     /// Deletes the heartbeat. A lone gateway also stores its exact clock, so that the next start need not jump ahead to the
     /// mark.
     pub(crate) async fn delete_heartbeat(&self) -> Result<()> {
-        let name = Bytes::copy_from_slice(&self.core.ports.actor.to_be_bytes());
+        let name = Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes());
         let clock = self.issuer.clock.current(self.core.now());
         // Newer than every heartbeat, which may carry the stamp of an engine with a faster clock; else it would stay.
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
@@ -248,8 +249,8 @@ impl Members {
         let others: Vec<_> =
             self.list().await?.into_iter().filter(|member| member.actor != self.core.ports.actor).collect();
         let gone = |member: &Member| Change::Remove {
-            name: Bytes::copy_from_slice(&member.actor.to_be_bytes()),
-            stamp: Clock::MAX,
+            name: Bytes::copy_from_slice(&member.actor.0.to_be_bytes()),
+            stamp: Timestamp::MAX,
         };
         let changes: Vec<_> = others.iter().map(gone).collect();
         if !changes.is_empty() {
@@ -266,5 +267,5 @@ impl Members {
 pub(crate) fn decode_member(row: Row) -> Result<Member> {
     let damaged = |error: &dyn std::fmt::Display| Error::Damaged(format!("a heartbeat: {error}"));
     let actor = row.name.as_ref().try_into().map(u64::from_be_bytes).map_err(|error| damaged(&error))?;
-    Ok(Member { actor, row: MemberRow::decode(row.value).map_err(|error| damaged(&error))? })
+    Ok(Member { actor: ActorId(actor), row: MemberRow::decode(row.value).map_err(|error| damaged(&error))? })
 }

@@ -1,5 +1,6 @@
 //! The ports of a gateway: everything outside of it that it uses.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_store::{Blobs, Clock, Store};
@@ -14,7 +15,7 @@ pub struct GatewayPorts {
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Random id of this run of this process: never used before, and not 0.
-    pub actor: u64,
+    pub actor: ActorId,
     /// Fills bytes with unguessable randomness, for keys and secrets.
     pub random: fn(&mut [u8]),
     /// The engine as operators see it.

@@ -1,8 +1,8 @@
 //! Access of export and import: the gateway's stores, and moving its clock past imported rows.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 
-use larder_model::rows::Stamp;
 use larder_store::{Blobs, Store};
 
 use crate::{Gateway, Result};
@@ -18,7 +18,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The store's.
-    pub async fn adopt_imported_rows(&self, greatest: Stamp) -> Result<()> {
+    pub async fn adopt_imported_rows(&self, greatest: Timestamp) -> Result<()> {
         self.issuer.clock.observe(greatest);
         self.issuer.store_mark().await?;
         self.catalogue.refresh().await

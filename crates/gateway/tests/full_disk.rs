@@ -1,6 +1,7 @@
 //! A store that refuses writes like a full disk: first puts, then also deletes. Nothing of a refused write stays.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::objects::S3Action;
 use larder_store::memory::MemoryStore;
-use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Micros, Purpose, Result, Store};
+use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose, Result, Store, Timestamp};
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::time::Instant;
 
@@ -74,8 +75,8 @@ impl StoreHook for FullStore {
 struct VirtualClock(Instant);
 
 impl Clock for VirtualClock {
-    fn now(&self) -> Micros {
-        1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64
+    fn now(&self) -> Timestamp {
+        Timestamp(1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64)
     }
 
     fn monotonic(&self) -> Duration {
@@ -102,7 +103,7 @@ impl FullDiskWorld {
             store: Arc::new(Hooked(self.store.clone())),
             blobs: self.blobs.clone(),
             clock: self.clock.clone(),
-            actor: 7,
+            actor: ActorId(7),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
         };

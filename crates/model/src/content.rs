@@ -1,5 +1,6 @@
 //! One value of the key-value store: its bytes and the metadata that the client sent with them.
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
@@ -107,18 +108,18 @@ impl KvBody {
 impl BlobId {
     /// The blob of the row `name`@`stamp` in the partition with this key.
     #[must_use]
-    pub fn of(partition: &[u8], name: &[u8], stamp: u64) -> Self {
+    pub fn of(partition: &[u8], name: &[u8], stamp: Timestamp) -> Self {
         let mut id = [0; 24];
         let owner = crate::hash::id128(&[partition, name]);
         id[..16].copy_from_slice(&owner.to_be_bytes());
-        id[16..].copy_from_slice(&stamp.to_be_bytes());
+        id[16..].copy_from_slice(&stamp.0.to_be_bytes());
         Self(id)
     }
 
     /// The stamp of its owner: the time at which its body began to arrive, in microseconds since 1970.
     #[must_use]
-    pub fn stamp(&self) -> u64 {
-        self.0[16..].iter().fold(0, |stamp, &byte| (stamp << 8) | u64::from(byte))
+    pub fn stamp(&self) -> Timestamp {
+        Timestamp(self.0[16..].iter().fold(0, |stamp, &byte| (stamp << 8) | u64::from(byte)))
     }
 
     /// Lower-case hexadecimal, as used for file names.
@@ -271,7 +272,7 @@ mod tests {
     #[test]
     fn the_id_of_a_blob_holds_its_stamp() {
         for stamp in [0, 1, 1_800_000_000_000_000, u64::MAX] {
-            assert_eq!(BlobId::of(b"partition", b"row", stamp).stamp(), stamp);
+            assert_eq!(BlobId::of(b"partition", b"row", Timestamp(stamp)).stamp(), Timestamp(stamp));
         }
     }
 }

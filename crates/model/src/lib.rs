@@ -20,3 +20,6 @@ pub mod limits;
 pub mod objects;
 pub mod props;
 pub mod rows;
+mod timestamp;
+
+pub use timestamp::{ActorId, Timestamp};

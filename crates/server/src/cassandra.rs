@@ -1,5 +1,6 @@
 //! A cluster of Cassandra or ScyllaDB as this server's engine.
 
+use larder_model::ActorId;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,14 +34,14 @@ pub(crate) struct OpenedCluster {
 pub(crate) async fn open(
     settings: &CassandraSettings,
     clock: &Arc<dyn Clock>,
-    actor: u64,
+    actor: ActorId,
 ) -> Result<OpenedCluster, ServerFailure> {
     let nodes = settings.nodes.join(",");
     tracing::info!(nodes, "connecting to the cluster; a first start makes tables there, which takes some 20 seconds");
     let store = CassandraStore::connect(options(settings)?).await;
     let store = store.map_err(|error| ServerFailure(format!("cannot use the engine cassandra: {error}")))?;
     let (grace, lease) = (blobs::GRACE, blobs::LEASE);
-    let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor };
+    let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor.0 };
     let blobs =
         CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::DEFAULT_N_VAL), options).await;
     let blobs =

@@ -1,5 +1,6 @@
 //! The engine that stores the data: it is opened, swept and closed here.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ impl OpenEngine {
         settings: &ServerSettings,
         memory: &MemoryPlan,
         clock: Arc<dyn Clock>,
-        actor: u64,
+        actor: ActorId,
     ) -> Result<Self, ServerFailure> {
         match (settings.engine, &settings.cassandra) {
             (settings::EngineKind::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
@@ -99,7 +100,7 @@ impl OpenEngine {
     async fn cassandra(
         cluster: &settings::CassandraSettings,
         clock: Arc<dyn Clock>,
-        actor: u64,
+        actor: ActorId,
     ) -> Result<Self, ServerFailure> {
         let opened = cassandra::open(cluster, &clock, actor).await?;
         let metrics = StoreMetrics::new(opened.view, opened.store, opened.blobs.clone(), clock);

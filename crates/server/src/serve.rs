@@ -1,5 +1,6 @@
 //! The composition root: it opens everything in order, serves, and closes in the reverse order.
 
+use larder_model::ActorId;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -44,7 +45,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let actor = actor(&*clock);
     let engine = tokio::select! {
         biased;
-        opened = OpenEngine::open(settings, &memory, clock.clone(), actor) => opened?,
+        opened = OpenEngine::open(settings, &memory, clock.clone(), ActorId(actor)) => opened?,
         // A cluster may delay the start for minutes; a signal ends the wait.
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
@@ -60,7 +61,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     let name = node_name(settings, at);
     let clients = memory.budget();
     let connections = budget.connections;
-    let started = GatewayStart { name: name.clone(), actor, clock, address: at.http, connections };
+    let started = GatewayStart { name: name.clone(), actor: ActorId(actor), clock, address: at.http, connections };
     let gateway = start(settings, &engine, clients.clone(), started).await?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
@@ -147,7 +148,7 @@ fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
 /// The identity of a gateway, besides its settings.
 struct GatewayStart {
     name: String,
-    actor: u64,
+    actor: ActorId,
     clock: Arc<dyn Clock>,
     address: Option<SocketAddr>,
     connections: usize,

@@ -8,6 +8,7 @@
     reason = "a measurement, not the product"
 )]
 
+use larder_store::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -72,25 +73,28 @@ async fn work(store: Arc<dyn Store>, verb: Workload, task: u64, done: Arc<Atomic
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         let options = CallOptions::new(ConsistencyLevel::Quorum, deadline, Durability::Buffered);
         let object = Partition::new(Table::Objects, key.clone());
-        let batch = Batch::of(object.clone(), vec![Change::Put(row("slot".into(), value.clone(), 1))]);
+        let batch = Batch::of(object.clone(), vec![Change::Put(row("slot".into(), value.clone(), Timestamp(1)))]);
         match verb {
             Workload::Put => store.apply(batch, &options).await.unwrap(),
             Workload::PutWithKey => {
                 let mut batch = batch;
-                batch.add(Partition::new(Table::Keys, "bucket"), vec![Change::Put(row(key, Bytes::new(), 1))]);
+                batch.add(
+                    Partition::new(Table::Keys, "bucket"),
+                    vec![Change::Put(row(key, Bytes::new(), Timestamp(1)))],
+                );
                 store.apply(batch, &options).await.unwrap();
             }
             Workload::Get => drop(store.read(&object, &ReadQuery::all(100), &options).await.unwrap()),
             Workload::CasNew => {
                 let key = Bytes::copy_from_slice(&at.to_be_bytes());
-                let head = row(Bytes::new(), value, 1).into();
+                let head = row(Bytes::new(), value, Timestamp(1)).into();
                 store
                     .apply_if(&Partition::new(Table::Consistent, key), None, head, Vec::new(), &options)
                     .await
                     .unwrap();
             }
             Workload::CasAgain => {
-                let next = stamp.unwrap_or(0) + 1;
+                let next: Timestamp = stamp.unwrap_or_default() + 1;
                 let key = Bytes::copy_from_slice(&[task.to_be_bytes(), [1; 8]].concat());
                 let at = Partition::new(Table::Consistent, key);
                 let result =

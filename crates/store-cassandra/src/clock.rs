@@ -18,7 +18,7 @@ use scylla::statement::unprepared::Statement as Text;
 use scylla::value::CqlTimestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use larder_store::{Clock, Error, Kind, Micros, Result, SystemClock};
+use larder_store::{Clock, Error, Kind, Result, SystemClock, Timestamp};
 
 use crate::errors;
 use crate::statements::TIME;
@@ -86,9 +86,9 @@ impl ClusterClock {
 }
 
 impl Clock for ClusterClock {
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         let counted = i64::try_from(self.machine.monotonic().as_micros()).unwrap_or(i64::MAX);
-        u64::try_from(counted.saturating_add(self.offset.load(Ordering::Acquire))).unwrap_or(0)
+        Timestamp(u64::try_from(counted.saturating_add(self.offset.load(Ordering::Acquire))).unwrap_or(0))
     }
 
     fn monotonic(&self) -> Duration {
@@ -138,7 +138,7 @@ mod tests {
             ClusterClock { machine: SystemClock::default(), offset: AtomicI64::new(0), samples: Mutex::default() };
         clock.add_sample(1_700_000_000_000_000);
         let before = clock.now();
-        assert!(before >= 1_700_000_000_000_000);
+        assert!(before >= Timestamp(1_700_000_000_000_000));
         assert!(clock.now() >= before && clock.monotonic() < Duration::from_secs(60));
     }
 }

@@ -23,9 +23,7 @@ use scylla::value::{CqlValue, Row as CqlRow};
 use tokio::time::{Instant, sleep_until};
 
 use larder_store::cas_history::{CasHistory, CasOutcome};
-use larder_store::{
-    CallOptions, CasResult, Change, ConsistencyLevel, Error, Kind, Micros, Partition, Result, Row, Stamp,
-};
+use larder_store::{CallOptions, CasResult, Change, ConsistencyLevel, Error, Kind, Partition, Result, Row, Timestamp};
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
 use crate::encoding::{BoundValue, timestamp, ttl_seconds};
@@ -43,7 +41,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// One compare-and-set, with all its attempts.
 struct CasRequest<'a> {
     partition: &'a Partition,
-    expected: Option<Stamp>,
+    expected: Option<Timestamp>,
     head: &'a Row,
     changes: &'a [Change],
     options: &'a CallOptions,
@@ -58,7 +56,7 @@ struct CasRequest<'a> {
 /// The stamp that the head must have, and the history of the head that is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CasGuard {
-    stamp: Option<Stamp>,
+    stamp: Option<Timestamp>,
     history: CasHistory,
 }
 
@@ -84,7 +82,7 @@ impl ClusterClient {
     pub(crate) async fn compare_and_set(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: &Row,
         changes: &[Change],
         options: &CallOptions,
@@ -197,7 +195,7 @@ impl ClusterClient {
             BoundValue::Blob(&history),
             key,
             BoundValue::Blob(&head.name),
-            BoundValue::Stamp(guard.stamp.map(timestamp).transpose()?),
+            BoundValue::Timestamp(guard.stamp.map(timestamp).transpose()?),
         ];
         all.push(BoundStatement { statement: RowStatement::CompareAndSet, partition, values });
         for change in changes {
@@ -270,7 +268,7 @@ impl ClusterClient {
 }
 
 /// Decides a compare-and-set from the stored head.
-fn decide(request: &CasRequest<'_>, stored: Option<&StoredRow>, now: Micros) -> CasDecision {
+fn decide(request: &CasRequest<'_>, stored: Option<&StoredRow>, now: Timestamp) -> CasDecision {
     let history = stored.and_then(|stored| stored.history).unwrap_or_default();
     let head = live_row(stored, now);
     let unchanged = head.map(|row| row.stamp) == request.expected;
@@ -284,7 +282,7 @@ fn decide(request: &CasRequest<'_>, stored: Option<&StoredRow>, now: Micros) -> 
     }
 }
 
-fn bind_change<'a>(partition: &'a Partition, change: &'a Change, now: Micros) -> Result<BoundStatement<'a>> {
+fn bind_change<'a>(partition: &'a Partition, change: &'a Change, now: Timestamp) -> Result<BoundStatement<'a>> {
     let key = BoundValue::Blob(&partition.key);
     let (statement, values) = match change {
         Change::Put(row) => {
@@ -357,23 +355,23 @@ mod tests {
     use larder_store::{Durability, Table};
     use scylla::errors::WriteType;
 
-    fn head(stamp: Stamp, expires: Option<Micros>, ids: &[u64]) -> StoredRow {
+    fn head(stamp: Timestamp, expires: Option<Timestamp>, ids: &[u64]) -> StoredRow {
         let history = ids.iter().fold(CasHistory::default(), |history, id| history.followed_by(*id));
         StoredRow { row: Row { name: "".into(), value: "v".into(), stamp, expires }, history: Some(history) }
     }
 
     #[track_caller]
-    fn check(expected: Option<Stamp>, stored: Option<&StoredRow>, decision: CasDecision) {
+    fn check(expected: Option<Timestamp>, stored: Option<&StoredRow>, decision: CasDecision) {
         check_after(0, expected, stored, decision);
     }
 
     /// The decision after `unanswered` attempts to replace a head with the history 1, 2.
     #[track_caller]
-    fn check_after(unanswered: u32, expected: Option<Stamp>, stored: Option<&StoredRow>, decision: CasDecision) {
+    fn check_after(unanswered: u32, expected: Option<Timestamp>, stored: Option<&StoredRow>, decision: CasDecision) {
         let options = CallOptions::new(ConsistencyLevel::Quorum, Instant::now(), Durability::Disk);
         let partition = Partition::new(Table::Heads, "p");
-        let new = head(100, None, &[]).row;
-        let replaced = head(5, None, &[1, 2]).history.unwrap();
+        let new = head(Timestamp(100), None, &[]).row;
+        let replaced = head(Timestamp(5), None, &[1, 2]).history.unwrap();
         let (changes, id) = (&[], 7);
         let request = CasRequest {
             partition: &partition,
@@ -385,17 +383,17 @@ mod tests {
             unanswered,
             replaced,
         };
-        assert_eq!(decide(&request, stored, 50), decision);
+        assert_eq!(decide(&request, stored, Timestamp(50)), decision);
     }
 
     #[test]
     fn the_stored_head_decides_a_compare_and_set() {
         let send = |stored: &StoredRow| CasGuard { stamp: Some(stored.row.stamp), history: stored.history.unwrap() };
         let nothing = CasGuard { stamp: None, history: CasHistory::default() };
-        let (old, other) = (head(5, None, &[1, 2]), head(6, None, &[1, 2, 3]));
-        check(Some(5), Some(&old), CasDecision::Send(send(&old)));
-        check(Some(5), Some(&other), CasDecision::Conflict(Some(other.row.clone())));
-        check(Some(5), None, CasDecision::Conflict(None));
+        let (old, other) = (head(Timestamp(5), None, &[1, 2]), head(Timestamp(6), None, &[1, 2, 3]));
+        check(Some(Timestamp(5)), Some(&old), CasDecision::Send(send(&old)));
+        check(Some(Timestamp(5)), Some(&other), CasDecision::Conflict(Some(other.row.clone())));
+        check(Some(Timestamp(5)), None, CasDecision::Conflict(None));
         check(None, None, CasDecision::Send(nothing));
         check(None, Some(&old), CasDecision::Conflict(Some(old.row.clone())));
     }
@@ -404,7 +402,7 @@ mod tests {
     fn a_write_whose_head_was_replaced_counts_as_applied() {
         for since in 0..32 {
             let ids: Vec<u64> = [1, 2, 7].into_iter().chain(100..100 + since).collect();
-            check_after(1, Some(5), Some(&head(200, None, &ids)), CasDecision::Applied);
+            check_after(1, Some(Timestamp(5)), Some(&head(Timestamp(200), None, &ids)), CasDecision::Applied);
         }
     }
 
@@ -412,10 +410,15 @@ mod tests {
     fn an_unanswered_write_conflicts_only_if_it_certainly_was_not_applied() {
         for since in [5, 31, 32, 60] {
             let ids: Vec<u64> = [1, 2].into_iter().chain(100..100 + since).collect();
-            let later = head(200, None, &ids);
+            let later = head(Timestamp(200), None, &ids);
             let conflict = || CasDecision::Conflict(Some(later.row.clone()));
-            check_after(0, Some(5), Some(&later), conflict());
-            check_after(1, Some(5), Some(&later), if since < 32 { conflict() } else { CasDecision::Unknown });
+            check_after(0, Some(Timestamp(5)), Some(&later), conflict());
+            check_after(
+                1,
+                Some(Timestamp(5)),
+                Some(&later),
+                if since < 32 { conflict() } else { CasDecision::Unknown },
+            );
         }
     }
 
@@ -436,10 +439,14 @@ mod tests {
 
     #[test]
     fn an_expired_head_is_absent_and_its_stamp_is_still_the_guard() {
-        let expired = head(5, Some(50), &[1]);
-        check(Some(5), Some(&expired), CasDecision::Conflict(None));
-        check(None, Some(&expired), CasDecision::Send(CasGuard { stamp: Some(5), history: expired.history.unwrap() }));
-        let is_live = head(5, Some(51), &[1]);
+        let expired = head(Timestamp(5), Some(Timestamp(50)), &[1]);
+        check(Some(Timestamp(5)), Some(&expired), CasDecision::Conflict(None));
+        check(
+            None,
+            Some(&expired),
+            CasDecision::Send(CasGuard { stamp: Some(Timestamp(5)), history: expired.history.unwrap() }),
+        );
+        let is_live = head(Timestamp(5), Some(Timestamp(51)), &[1]);
         check(None, Some(&is_live), CasDecision::Conflict(Some(is_live.row.clone())));
     }
 }

@@ -17,7 +17,7 @@ use scylla::errors::SerializationError;
 use scylla::serialize::value::SerializeValue;
 use scylla::serialize::writers::{CellWriter, WrittenCellProof};
 
-use larder_store::{Error, Kind, Micros, Result};
+use larder_store::{Error, Kind, Result, Timestamp};
 
 const NEVER: u8 = 0;
 const EXPIRES: u8 = 1;
@@ -35,13 +35,13 @@ pub(crate) enum BoundValue<'a> {
     /// A name or a key.
     Blob(&'a [u8]),
     /// A row's value with its expiry.
-    Stored(&'a Bytes, Option<Micros>),
+    Stored(&'a Bytes, Option<Timestamp>),
     /// A TTL or a limit.
     Int(i32),
     /// A stamp.
     BigInt(i64),
     /// A stamp that may be absent.
-    Stamp(Option<i64>),
+    Timestamp(Option<i64>),
 }
 
 impl SerializeValue for BoundValue<'_> {
@@ -54,14 +54,14 @@ impl SerializeValue for BoundValue<'_> {
             Self::Blob(bytes) => bytes.serialize(column, writer),
             Self::Int(number) => number.serialize(column, writer),
             Self::BigInt(number) => number.serialize(column, writer),
-            Self::Stamp(stamp) => stamp.serialize(column, writer),
+            Self::Timestamp(stamp) => stamp.serialize(column, writer),
             Self::Stored(value, expires) => {
                 let mut cell = writer.into_value_builder();
                 cell.append_bytes(value);
                 match expires {
                     None => cell.append_bytes(&[NEVER]),
                     Some(expires) => {
-                        cell.append_bytes(&expires.to_be_bytes());
+                        cell.append_bytes(&expires.0.to_be_bytes());
                         cell.append_bytes(&[EXPIRES]);
                     }
                 }
@@ -75,7 +75,7 @@ impl SerializeValue for BoundValue<'_> {
 ///
 /// # Errors
 /// `Damaged`.
-pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)> {
+pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Timestamp>)> {
     match stored.last() {
         Some(&NEVER) => {
             stored.truncate(stored.len() - 1);
@@ -84,28 +84,28 @@ pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Micros>)>
         Some(&EXPIRES) if stored.len() >= 9 => {
             let expires = stored.slice(stored.len() - 9..).get_u64();
             stored.truncate(stored.len() - 9);
-            Ok((stored, Some(expires)))
+            Ok((stored, Some(Timestamp(expires))))
         }
         _ => Err(Error::new(Kind::Damaged, "a stored value without a known end")),
     }
 }
 
 /// The TTL of a row written `now`, in seconds; 0 for none.
-pub(crate) fn ttl_seconds(expires: Option<Micros>, now: Micros) -> i32 {
+pub(crate) fn ttl_seconds(expires: Option<Timestamp>, now: Timestamp) -> i32 {
     let Some(expires) = expires else { return 0 };
-    let end = (expires.max(now)).div_ceil(1_000_000).saturating_add(MARGIN_SECONDS);
+    let end = expires.max(now).0.div_ceil(1_000_000).saturating_add(MARGIN_SECONDS);
     if end > END_SECONDS_MAX {
         return 0;
     }
-    i32::try_from(end.saturating_sub(now / 1_000_000)).unwrap_or(0)
+    i32::try_from(end.saturating_sub(now.0 / 1_000_000)).unwrap_or(0)
 }
 
 /// A stamp as Cassandra's timestamp.
 ///
 /// # Errors
 /// `Misuse` beyond 63 bits.
-pub(crate) fn timestamp(stamp: u64) -> Result<i64> {
-    i64::try_from(stamp).map_err(|_| Error::new(Kind::Misuse, format!("the stamp {stamp} has more than 63 bits")))
+pub(crate) fn timestamp(stamp: Timestamp) -> Result<i64> {
+    i64::try_from(stamp.0).map_err(|_| Error::new(Kind::Misuse, format!("the stamp {stamp} has more than 63 bits")))
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
     use scylla::cluster::metadata::NativeType;
 
-    fn stored(value: &[u8], expires: Option<Micros>) -> Bytes {
+    fn stored(value: &[u8], expires: Option<Timestamp>) -> Bytes {
         let (value, mut cell) = (Bytes::copy_from_slice(value), Vec::new());
         let column = ColumnType::Native(NativeType::Blob);
         BoundValue::Stored(&value, expires).serialize(&column, CellWriter::new(&mut cell)).unwrap();
@@ -125,6 +125,7 @@ mod tests {
     proptest! {
         #[test]
         fn stored_values_decode_to_themselves(value: Vec<u8>, expires: Option<u64>) {
+            let expires = expires.map(Timestamp);
             prop_assert_eq!(decode_value(stored(&value, expires)).unwrap(), (Bytes::from(value), expires));
         }
 
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn golden_values_decode() {
         assert_eq!(stored(b"v", None), &b"v\0"[..]);
-        assert_eq!(stored(b"v", Some(0x0102)), &b"v\0\0\0\0\0\0\x01\x02\x01"[..]);
+        assert_eq!(stored(b"v", Some(Timestamp(0x0102))), &b"v\0\0\0\0\0\0\x01\x02\x01"[..]);
         for damaged in [&b""[..], b"v\x02", b"\0\0\0\0\0\0\0\x01"] {
             let kind = decode_value(Bytes::copy_from_slice(damaged)).unwrap_err().kind;
             assert_eq!(kind, Kind::Damaged, "{damaged:?}");
@@ -155,20 +156,20 @@ mod tests {
     #[test]
     fn a_ttl_ends_after_the_expiry_never_before() {
         let now = 1_700_000_000_400_000;
-        assert_eq!(ttl_seconds(None, now), 0);
-        assert_eq!(ttl_seconds(Some(now), now), 61);
-        assert_eq!(ttl_seconds(Some(now - 50_000_000), now), 61, "born expired");
-        assert_eq!(ttl_seconds(Some(0), now), 61);
-        assert_eq!(ttl_seconds(Some(now + 10_000_000), now), 71);
-        assert_eq!(ttl_seconds(Some(now + 1), now + 600_000), 60, "from a whole second on");
-        assert_eq!(ttl_seconds(Some(u64::MAX), now), 0, "beyond the last TTL of Cassandra: no TTL");
-        assert_eq!(ttl_seconds(Some(2_200_000_000_000_000), now), 0);
-        assert!(ttl_seconds(Some(2_146_000_000_000_000), now) > 400_000_000);
+        assert_eq!(ttl_seconds(None, Timestamp(now)), 0);
+        assert_eq!(ttl_seconds(Some(Timestamp(now)), Timestamp(now)), 61);
+        assert_eq!(ttl_seconds(Some(Timestamp(now - 50_000_000)), Timestamp(now)), 61, "born expired");
+        assert_eq!(ttl_seconds(Some(Timestamp::ZERO), Timestamp(now)), 61);
+        assert_eq!(ttl_seconds(Some(Timestamp(now + 10_000_000)), Timestamp(now)), 71);
+        assert_eq!(ttl_seconds(Some(Timestamp(now + 1)), Timestamp(now + 600_000)), 60, "from a whole second on");
+        assert_eq!(ttl_seconds(Some(Timestamp::MAX), Timestamp(now)), 0, "beyond the last TTL of Cassandra: no TTL");
+        assert_eq!(ttl_seconds(Some(Timestamp(2_200_000_000_000_000)), Timestamp(now)), 0);
+        assert!(ttl_seconds(Some(Timestamp(2_146_000_000_000_000)), Timestamp(now)) > 400_000_000);
     }
 
     #[test]
     fn a_stamp_beyond_63_bits_is_misuse() {
-        assert_eq!(timestamp(1 << 50).unwrap(), 1 << 50);
-        assert_eq!(timestamp(1 << 63).unwrap_err().kind, Kind::Misuse);
+        assert_eq!(timestamp(Timestamp(1 << 50)).unwrap(), 1 << 50);
+        assert_eq!(timestamp(Timestamp(1 << 63)).unwrap_err().kind, Kind::Misuse);
     }
 }

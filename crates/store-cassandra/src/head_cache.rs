@@ -13,7 +13,7 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 
 use larder_store::cas_history::CasHistory;
-use larder_store::{Micros, Partition, Stamp};
+use larder_store::{Partition, Timestamp};
 
 /// Heads in the cache, about 400 bytes each.
 const HEADS_MAX: usize = 20_000;
@@ -21,8 +21,8 @@ const HEADS_MAX: usize = 20_000;
 /// The parts of a head that a compare-and-set needs to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownHead {
-    pub(crate) stamp: Stamp,
-    pub(crate) expires: Option<Micros>,
+    pub(crate) stamp: Timestamp,
+    pub(crate) expires: Option<Timestamp>,
     pub(crate) history: CasHistory,
 }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_cached_head_belongs_to_one_partition() {
         let (heads, known) =
-            (HeadCache::default(), KnownHead { stamp: 5, expires: None, history: CasHistory::default() });
+            (HeadCache::default(), KnownHead { stamp: Timestamp(5), expires: None, history: CasHistory::default() });
         let at = |n_val| Partition { table: larder_store::Table::Heads, n_val, key: "p".into() };
         heads.put(&at(3), &"".into(), known);
         assert_eq!(heads.get(&at(3), &"".into()), Some(known));

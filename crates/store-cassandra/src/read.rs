@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use larder_store::cas_history::CasHistory;
 use larder_store::range_bisect::RangeBisect;
 use larder_store::{
-    CallOptions, Error, Kind, Micros, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, contract,
+    CallOptions, Error, Kind, Partition, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Timestamp,
+    contract,
 };
 
 use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
@@ -204,7 +205,10 @@ fn decode_row(
     let (Some(value), Some(stamp)) = (value, stamp) else { return Ok(None) };
     let (value, expires) = decode_value(value)?;
     let stamp = u64::try_from(stamp).map_err(|_| Error::new(Kind::Damaged, "a stamp below zero"))?;
-    Ok(Some(StoredRow { row: Row { name, value, stamp, expires }, history: history.map(CasHistory::decode) }))
+    Ok(Some(StoredRow {
+        row: Row { name, value, stamp: Timestamp(stamp), expires },
+        history: history.map(CasHistory::decode),
+    }))
 }
 
 /// Whether a range holds no name.
@@ -227,7 +231,7 @@ fn is_decisive(consistency: Consistency) -> bool {
 }
 
 /// The row, unless it has expired.
-pub(crate) fn live_row(stored: Option<&StoredRow>, now: Micros) -> Option<&Row> {
+pub(crate) fn live_row(stored: Option<&StoredRow>, now: Timestamp) -> Option<&Row> {
     stored.map(|stored| &stored.row).filter(|row| row.is_live(now))
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use larder_store::{Batch, CallOptions, Change, Error, Kind, ReadQuery, Result, Row, Stamp, Stopped};
+use larder_store::{Batch, CallOptions, Change, Error, Kind, ReadQuery, Result, Row, Stopped, Timestamp};
 
 use crate::client::ClusterClient;
 use crate::write::PartitionShare;
@@ -54,7 +54,7 @@ impl ClusterClient {
 struct RowCounter<'a> {
     changes: &'a [&'a Change],
     named: BTreeMap<&'a Bytes, Option<Row>>,
-    cleared: Stamp,
+    cleared: Timestamp,
     others: usize,
 }
 
@@ -66,10 +66,10 @@ impl<'a> RowCounter<'a> {
                 Change::Put(Row { name, .. }) | Change::Remove { name, .. } => {
                     named.insert(name, None);
                 }
-                Change::Clear { stamp } => cleared = cleared.max(*stamp),
+                Change::Clear { stamp } => cleared = cleared.max((*stamp).0),
             }
         }
-        Self { changes, named, cleared, others: 0 }
+        Self { changes, named, cleared: Timestamp(cleared), others: 0 }
     }
 
     fn add(&mut self, row: Row) {
@@ -98,7 +98,7 @@ impl<'a> RowCounter<'a> {
     }
 }
 
-fn take(row: &mut Option<Row>, stamp: Stamp) {
+fn take(row: &mut Option<Row>, stamp: Timestamp) {
     row.take_if(|row| row.stamp <= stamp);
 }
 
@@ -106,8 +106,8 @@ fn take(row: &mut Option<Row>, stamp: Stamp) {
 mod tests {
     use super::*;
 
-    fn row(name: &str, stamp: Stamp, expires: Option<u64>) -> Row {
-        Row { name: Bytes::copy_from_slice(name.as_bytes()), value: "v".into(), stamp, expires }
+    fn row(name: &str, stamp: Timestamp, expires: Option<u64>) -> Row {
+        Row { name: Bytes::copy_from_slice(name.as_bytes()), value: "v".into(), stamp, expires: expires.map(Timestamp) }
     }
 
     #[track_caller]
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn rows_are_counted_as_after_the_batch() {
-        let current = [row("a", 5, None), row("b", 5, None), row("soon", 5, Some(9))];
+        let current = [row("a", Timestamp(5), None), row("b", Timestamp(5), None), row("soon", Timestamp(5), Some(9))];
         let put = |name, stamp| Change::Put(row(name, stamp, None));
         let remove = |name: &'static str, stamp| Change::Remove { name: name.into(), stamp };
         check(&current, &[], 2);
-        check(&current, &[put("a", 6), put("c", 1)], 3);
-        check(&current, &[remove("a", 4), remove("b", 5), remove("x", 9)], 1);
-        check(&current, &[Change::Clear { stamp: 5 }, put("c", 6)], 1);
-        check(&current, &[Change::Clear { stamp: 4 }], 2);
-        check(&current, &[put("soon", 6)], 3);
-        check(&current, &[put("soon", 4)], 2);
-        check(&current, &[Change::Put(row("a", 6, Some(9)))], 1);
+        check(&current, &[put("a", Timestamp(6)), put("c", Timestamp(1))], 3);
+        check(&current, &[remove("a", Timestamp(4)), remove("b", Timestamp(5)), remove("x", Timestamp(9))], 1);
+        check(&current, &[Change::Clear { stamp: Timestamp(5) }, put("c", Timestamp(6))], 1);
+        check(&current, &[Change::Clear { stamp: Timestamp(4) }], 2);
+        check(&current, &[put("soon", Timestamp(6))], 3);
+        check(&current, &[put("soon", Timestamp(4))], 2);
+        check(&current, &[Change::Put(row("a", Timestamp(6), Some(9)))], 1);
     }
 }

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Micros, Partition, PartitionPage, ReadQuery,
-    Result, RowPage, Stamp, Store, Table,
+    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
+    RowPage, Store, Table, Timestamp,
 };
 
 use crate::client::{ClusterClient, check_deadline};
@@ -114,7 +114,7 @@ impl Store for ClusterClient {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -132,7 +132,7 @@ impl Store for ClusterClient {
         self.list(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         check_deadline(options, "the time")?;
         Ok(self.clock.now())
     }

@@ -14,6 +14,7 @@
 
 use futures_util::future::try_join_all;
 use larder_model::rows::changes_bytes;
+use larder_store::Timestamp;
 use scylla::statement::Consistency;
 use scylla::statement::batch::BatchType;
 
@@ -68,7 +69,7 @@ impl ClusterClient {
         let mut bounds = Vec::with_capacity(request.iter().map(|share| share.changes.len()).sum());
         for share in request {
             for change in &share.changes {
-                bounds.push(bind(share.partition, change, now)?);
+                bounds.push(bind(share.partition, change, now.0)?);
             }
         }
         if bounds.len() > STATEMENTS_MAX {
@@ -99,7 +100,7 @@ fn bind<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<Bo
     let (statement, values) = match change {
         Change::Put(row) => {
             let stamp = BoundValue::BigInt(timestamp(row.stamp)?);
-            let ttl = BoundValue::Int(ttl_seconds(row.expires, now));
+            let ttl = BoundValue::Int(ttl_seconds(row.expires, Timestamp(now)));
             let value = BoundValue::Stored(&row.value, row.expires);
             (RowStatement::Put, vec![stamp, ttl, value, key, BoundValue::Blob(&row.name)])
         }
@@ -211,11 +212,11 @@ mod tests {
     use larder_store::{Row, Table};
 
     fn put(bytes: usize) -> Change {
-        Change::Put(Row { name: "n".into(), value: vec![7; bytes].into(), stamp: 2, expires: None })
+        Change::Put(Row { name: "n".into(), value: vec![7; bytes].into(), stamp: Timestamp(2), expires: None })
     }
 
     fn remove(bytes: usize) -> Change {
-        Change::Remove { name: vec![7; bytes].into(), stamp: 1 }
+        Change::Remove { name: vec![7; bytes].into(), stamp: Timestamp(1) }
     }
 
     #[track_caller]

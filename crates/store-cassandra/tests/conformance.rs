@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a test says what it expects by failing")]
 
+use larder_store::Timestamp;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn options() -> CallOptions {
 }
 
 fn row(name: impl Into<bytes::Bytes>, value: &'static str, stamp: u64) -> Row {
-    Row { name: name.into(), value: value.into(), stamp, expires: None }
+    Row { name: name.into(), value: value.into(), stamp: Timestamp(stamp), expires: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +173,7 @@ async fn a_range_full_of_tombstones_is_read_in_pieces() {
     let (store, partition) = (subject.store.rows(), Partition::new(Table::Keys, "p"));
     let name = |at: u32| format!("user/{at:08}");
     for page in 0..120 {
-        let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: 1 });
+        let changes = (0..1000).map(|at| Change::Remove { name: name(page * 1000 + at).into(), stamp: Timestamp(1) });
         store.apply(Batch::of(partition.clone(), changes.collect()), &options()).await.expect("removals are taken");
     }
     let last = [row("user/zzz", "v", 2), row("z", "v", 2)];
@@ -197,7 +198,7 @@ async fn a_cas_sees_heads_that_another_gateway_wrote() {
         let head = row("", "v", stamp);
         store
             .rows()
-            .apply_if(&at, expected, head.into(), Vec::new(), &options())
+            .apply_if(&at, expected.map(Timestamp), head.into(), Vec::new(), &options())
             .await
             .expect("a compare-and-set is answered")
     };

@@ -8,6 +8,7 @@
     reason = "a measurement, not the product"
 )]
 
+use larder_store::Timestamp;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +89,7 @@ fn store(writers: u64, time: Duration) -> (u64, String) {
 async fn write(store: LocalStore, keys: Arc<AtomicU64>, end: Instant) {
     while Instant::now() < end {
         let key = bytes::Bytes::copy_from_slice(&keys.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        let row = |name, value| Row { name, value, stamp: 1, expires: None };
+        let row = |name, value| Row { name, value, stamp: Timestamp(1), expires: None };
         let object = Partition::new(Table::Objects, key.clone());
         let mut batch = Batch::of(object, vec![Change::Put(row("slot".into(), vec![7; 1024].into()))]);
         let view = Partition::new(Table::Keys, "bucket");

@@ -9,6 +9,7 @@
     reason = "a measurement, not the product"
 )]
 
+use larder_store::Timestamp;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ async fn fill(store: &LocalStore, partitions: u64) {
     for first in (0..partitions).step_by(500) {
         let mut batch = Batch::default();
         for number in first..(first + 500).min(partitions) {
-            let row = Row { name: "part".into(), value: value.clone(), stamp: 1, expires: None };
+            let row = Row { name: "part".into(), value: value.clone(), stamp: Timestamp(1), expires: None };
             batch.add(partition(2 * number), vec![Change::Put(row)]);
         }
         store.apply(batch, &options()).await.unwrap();

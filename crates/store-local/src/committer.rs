@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use larder_store::{Batch, CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, Result, Stamp};
+use larder_store::{Batch, CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Journal, JournalError, WriteGroup};
@@ -300,7 +300,7 @@ fn send_replies(replies: Vec<(oneshot::Sender<Result<CommitReply>>, Result<Commi
 fn compare_and_set(
     draft: &mut BatchDraft<'_>,
     partition: Partition,
-    expected: Option<Stamp>,
+    expected: Option<Timestamp>,
     head: HeadWrite,
     mut changes: Vec<Change>,
 ) -> Result<CommitReply> {

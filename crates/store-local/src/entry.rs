@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_store::{Micros, Row};
+use larder_store::{Row, Timestamp};
 
 /// The version that this build writes and reads; it refuses any other.
 const VERSION: u8 = 1;
@@ -24,7 +24,7 @@ pub(crate) fn encode_packed(rows: &[Row]) -> Bytes {
     entry.u8(VERSION);
     for row in rows {
         entry.bytes(&row.name);
-        entry.u64(row.stamp);
+        entry.u64(row.stamp.0);
         put_expiry(&mut entry, row.expires);
         entry.bytes(&row.value);
     }
@@ -47,7 +47,7 @@ pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
         if rows.last().is_some_and(|last| last.name >= name) {
             return Err(DecodeError::Invalid("order of rows"));
         }
-        rows.push(Row { name, value, stamp, expires });
+        rows.push(Row { name, value, stamp: Timestamp(stamp), expires });
     }
     Ok(rows)
 }
@@ -56,7 +56,7 @@ pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
 pub(crate) fn encode_wide(row: &Row) -> Bytes {
     let mut entry = FieldEncoder::with_capacity(row.value.len() + ROW_OVERHEAD);
     entry.u8(VERSION);
-    entry.u64(row.stamp);
+    entry.u64(row.stamp.0);
     put_expiry(&mut entry, row.expires);
     entry.raw(&row.value);
     entry.finish()
@@ -71,23 +71,23 @@ pub(crate) fn decode_wide(name: Bytes, entry: Bytes) -> Result<Row, DecodeError>
     rest.version(VERSION)?;
     let stamp = rest.u64()?;
     let expires = take_expiry(&mut rest)?;
-    Ok(Row { name, value: rest.rest(), stamp, expires })
+    Ok(Row { name, value: rest.rest(), stamp: Timestamp(stamp), expires })
 }
 
-fn put_expiry(entry: &mut FieldEncoder, expires: Option<Micros>) {
+fn put_expiry(entry: &mut FieldEncoder, expires: Option<Timestamp>) {
     match expires {
         None => entry.u8(0),
         Some(expires) => {
             entry.u8(1);
-            entry.u64(expires);
+            entry.u64(expires.0);
         }
     }
 }
 
-fn take_expiry(rest: &mut FieldDecoder) -> Result<Option<Micros>, DecodeError> {
+fn take_expiry(rest: &mut FieldDecoder) -> Result<Option<Timestamp>, DecodeError> {
     match rest.u8()? {
         0 => Ok(None),
-        1 => Ok(Some(rest.u64()?)),
+        1 => Ok(Some(Timestamp(rest.u64()?))),
         _ => Err(DecodeError::Invalid("expiry")),
     }
 }
@@ -102,8 +102,8 @@ mod tests {
         (bytes(), bytes(), any::<u64>(), any::<Option<u64>>()).prop_map(|(name, value, stamp, expires)| Row {
             name: name.into(),
             value: value.into(),
-            stamp,
-            expires,
+            stamp: Timestamp(stamp),
+            expires: expires.map(Timestamp),
         })
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn values_share_the_memory_of_the_entry() {
-        let row = Row { name: "n".into(), value: vec![7; 1000].into(), stamp: 1, expires: None };
+        let row = Row { name: "n".into(), value: vec![7; 1000].into(), stamp: Timestamp(1), expires: None };
         let entry = encode_packed(&[row]);
         let rows = decode_packed(entry.clone()).unwrap();
         assert!(entry.as_ptr_range().contains(&rows[0].value.as_ptr()));

@@ -8,6 +8,7 @@
 //! ```
 //! Requests of one round are in flight together, so no client sees an order between them.
 
+use larder_store::Timestamp;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -113,7 +114,7 @@ mod tests {
 
     /// A batch that leaves an entry of so many bytes.
     fn batch(key: &'static str, bytes: usize) -> GroupOverlay {
-        let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: 1, expires: None };
+        let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: Timestamp(1), expires: None };
         GroupOverlay::of_packed(keys::partition_key(&partition(key)), vec![row])
     }
 

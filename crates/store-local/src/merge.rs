@@ -1,6 +1,6 @@
 //! Applies changes to rows: pure, the one place that compares stamps (last write wins).
 
-use larder_store::{Change, Micros, Row, Stamp};
+use larder_store::{Change, Row, Timestamp};
 
 /// Applies a change to the rows of a packed partition, which stay sorted by name. Returns whether a row changed.
 pub(crate) fn apply_change(rows: &mut Vec<Row>, change: &Change) -> bool {
@@ -18,12 +18,12 @@ pub(crate) fn apply_change(rows: &mut Vec<Row>, change: &Change) -> bool {
 }
 
 /// Removes expired rows. Returns whether there were any.
-pub(crate) fn drop_expired(rows: &mut Vec<Row>, now: Micros) -> bool {
+pub(crate) fn drop_expired(rows: &mut Vec<Row>, now: Timestamp) -> bool {
     retain(rows, |row| row.is_live(now))
 }
 
 /// Whether a removal at `stamp` removes this row; the removal wins a tie.
-pub(crate) fn is_removed_by(row: &Row, stamp: Stamp) -> bool {
+pub(crate) fn is_removed_by(row: &Row, stamp: Timestamp) -> bool {
     row.stamp <= stamp
 }
 
@@ -51,7 +51,7 @@ fn retain(rows: &mut Vec<Row>, keep: impl Fn(&Row) -> bool) -> bool {
 mod tests {
     use super::*;
 
-    fn row(name: &'static str, stamp: Stamp, value: &'static str) -> Row {
+    fn row(name: &'static str, stamp: Timestamp, value: &'static str) -> Row {
         Row { name: name.into(), value: value.into(), stamp, expires: None }
     }
 
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn the_newer_stamp_wins_and_then_the_greater_value() {
-        let (old, new, greater) = (row("a", 1, "z"), row("a", 2, "b"), row("a", 2, "c"));
+        let (old, new, greater) =
+            (row("a", Timestamp(1), "z"), row("a", Timestamp(2), "b"), row("a", Timestamp(2), "c"));
         let mut orders = [old, new, greater.clone()].map(Change::Put).to_vec();
         for _ in 0..3 {
             orders.rotate_left(1);
@@ -75,10 +76,10 @@ mod tests {
 
     #[test]
     fn a_removal_wins_a_tie_and_spares_newer_rows() {
-        let put = Change::Put(row("a", 5, "x"));
-        assert!(after(&[put.clone(), Change::Remove { name: "a".into(), stamp: 5 }]).is_empty());
-        assert_eq!(after(&[put.clone(), Change::Remove { name: "a".into(), stamp: 4 }]).len(), 1);
-        assert!(after(&[put.clone(), Change::Clear { stamp: 5 }]).is_empty());
-        assert_eq!(after(&[put, Change::Clear { stamp: 4 }]).len(), 1);
+        let put = Change::Put(row("a", Timestamp(5), "x"));
+        assert!(after(&[put.clone(), Change::Remove { name: "a".into(), stamp: Timestamp(5) }]).is_empty());
+        assert_eq!(after(&[put.clone(), Change::Remove { name: "a".into(), stamp: Timestamp(4) }]).len(), 1);
+        assert!(after(&[put.clone(), Change::Clear { stamp: Timestamp(5) }]).is_empty());
+        assert_eq!(after(&[put, Change::Clear { stamp: Timestamp(4) }]).len(), 1);
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Error, Kind, Layout, Micros, Partition, PartitionChanges, Result, Row, Stamp};
+use larder_store::{Batch, Change, Error, Kind, Layout, Partition, PartitionChanges, Result, Row, Timestamp};
 
 use crate::merge;
 use crate::trees::{TreeId, Trees, damaged};
@@ -98,12 +98,12 @@ pub(crate) struct BatchDraft<'a> {
     trees: &'a Trees,
     group: &'a GroupOverlay,
     own: GroupOverlay,
-    now: Micros,
+    now: Timestamp,
 }
 
 impl<'a> BatchDraft<'a> {
     /// An empty draft. Rows that are expired at `now` count as absent.
-    pub(crate) fn new(trees: &'a Trees, group: &'a GroupOverlay, now: Micros) -> Self {
+    pub(crate) fn new(trees: &'a Trees, group: &'a GroupOverlay, now: Timestamp) -> Self {
         Self { trees, group, own: GroupOverlay::default(), now }
     }
 
@@ -179,7 +179,7 @@ impl<'a> BatchDraft<'a> {
     }
 
     /// Refuses a change whose writer read other live rows than the packed partition holds now.
-    fn check_expected(&self, partition: &Partition, expected: &[(Bytes, Stamp)]) -> Result<()> {
+    fn check_expected(&self, partition: &Partition, expected: &[(Bytes, Timestamp)]) -> Result<()> {
         let packed = self.packed(&keys::partition_key(partition))?;
         let live = packed.rows.iter().filter(|row| row.is_live(self.now));
         match live.map(|row| (&row.name, row.stamp)).eq(expected.iter().map(|(name, stamp)| (name, *stamp))) {
@@ -228,7 +228,7 @@ impl<'a> BatchDraft<'a> {
         Ok(())
     }
 
-    fn remove_wide(&mut self, key: Bytes, name: &Bytes, stamp: Stamp) -> Result<()> {
+    fn remove_wide(&mut self, key: Bytes, name: &Bytes, stamp: Timestamp) -> Result<()> {
         if self.wide(&key, name)?.is_some_and(|row| merge::is_removed_by(&row, stamp)) {
             self.own.wide.insert(key, None);
         }
@@ -236,7 +236,7 @@ impl<'a> BatchDraft<'a> {
     }
 
     /// Reads the whole partition; the cost grows with its size.
-    fn clear_wide(&mut self, partition: &Partition, stamp: Stamp) -> Result<()> {
+    fn clear_wide(&mut self, partition: &Partition, stamp: Timestamp) -> Result<()> {
         let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| merge::is_removed_by(row, stamp));
         self.own.wide.extend(falling.map(|(key, _)| (key, None)));
         Ok(())

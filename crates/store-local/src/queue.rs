@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use larder_store::{Batch, CasResult, Change, Error, HeadWrite, Kind, Partition, Result, Stamp};
+use larder_store::{Batch, CasResult, Change, Error, HeadWrite, Kind, Partition, Result, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -25,7 +25,7 @@ pub(crate) enum WriteCommand {
         /// The partition.
         partition: Partition,
         /// The stamp that the head row must have; `None`: there must be no head row.
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         /// The new head.
         head: Box<HeadWrite>,
         /// Changes written with the head.

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use larder_store::{
-    Kind, Layout, Micros, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
+    Kind, Layout, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
+    Timestamp,
 };
 
 use crate::trees::{TreeId, Trees, damaged};
@@ -14,7 +15,7 @@ use crate::{entry, keys};
 ///
 /// # Errors
 /// `Damaged`, `Io`.
-pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Micros) -> Result<RowPage> {
+pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Timestamp) -> Result<RowPage> {
     let mut page = PageBuilder { rows: Vec::new(), limit: query.limit, stopped: Stopped::End, now };
     match partition.table.layout() {
         Layout::Packed => packed_page(trees, partition, query, &mut page)?,
@@ -27,7 +28,7 @@ struct PageBuilder {
     rows: Vec<Row>,
     limit: usize,
     stopped: Stopped,
-    now: Micros,
+    now: Timestamp,
 }
 
 impl PageBuilder {
@@ -109,7 +110,7 @@ pub(crate) fn read_partitions(
     table: Table,
     after: Option<Bytes>,
     limit: usize,
-    now: Micros,
+    now: Timestamp,
 ) -> Result<PartitionPage> {
     let (first, end) = keys::table_bounds(table);
     let mut from = after.map_or(first, |key| keys::prefix_end(&keys::partition_key(&Partition::new(table, key))));
@@ -126,7 +127,7 @@ pub(crate) fn read_partitions(
 }
 
 /// The first partition from this key on that has a live row.
-fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Micros) -> Result<Option<Partition>> {
+fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> Result<Option<Partition>> {
     let Some(table) = from.first().copied().and_then(Table::from_code) else { return Ok(None) };
     let tree_id = match table.layout() {
         Layout::Packed => TreeId::Packed,
@@ -146,7 +147,7 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Micros) -> Resu
     Ok(None)
 }
 
-fn is_live(tree_id: TreeId, name: Bytes, value: Bytes, now: Micros) -> Result<bool> {
+fn is_live(tree_id: TreeId, name: Bytes, value: Bytes, now: Timestamp) -> Result<bool> {
     let live = match tree_id {
         TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| row.is_live(now))),
         TreeId::Wide | TreeId::Bulk => entry::decode_wide(name, value).map(|row| row.is_live(now)),
@@ -163,7 +164,7 @@ pub(crate) fn find_expired(
     tree_id: TreeId,
     from: &Bytes,
     limit: usize,
-    now: Micros,
+    now: Timestamp,
 ) -> Result<ExpiredEntries> {
     let mut found = ExpiredEntries { keys: Vec::new(), seen: 0, next: None };
     let mut last = from.clone();
@@ -201,7 +202,7 @@ pub(crate) struct ExpiredEntries {
     pub(crate) next: Option<Bytes>,
 }
 
-fn has_expired(tree_id: TreeId, value: Bytes, now: Micros) -> Result<bool> {
+fn has_expired(tree_id: TreeId, value: Bytes, now: Timestamp) -> Result<bool> {
     let expired = match tree_id {
         TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| !row.is_live(now))),
         TreeId::Wide | TreeId::Bulk => entry::decode_wide(Bytes::new(), value).map(|row| !row.is_live(now)),

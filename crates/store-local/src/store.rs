@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Micros,
-    Partition, PartitionPage, Purpose, ReadQuery, Result, RowPage, Stamp, Store, Table, contract,
+    Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
+    PartitionPage, Purpose, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
 };
 use parking_lot::Mutex;
 
@@ -284,7 +284,7 @@ impl Store for LocalStore {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -310,7 +310,7 @@ impl Store for LocalStore {
         read::read_partitions(self.trees(), table, after, limit, self.clock().now())
     }
 
-    async fn now(&self, _options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, _options: &CallOptions) -> Result<Timestamp> {
         Ok(self.clock().now())
     }
 

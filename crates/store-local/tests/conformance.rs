@@ -1,5 +1,6 @@
 //! The conformance suite of the store, run against this engine.
 
+use larder_store::Timestamp;
 use std::sync::Arc;
 
 use larder_store_local::{LocalStore, OpenOptions};
@@ -8,7 +9,7 @@ use larder_testkit::conformance::{ManualClock, conformance};
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_embedded_engine_conforms() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
+    let clock = Arc::new(ManualClock::new(Timestamp(1_700_000_000_000_000)));
     let store = LocalStore::open(OpenOptions {
         dir: dir.path().to_owned(),
         cache_bytes: 16 << 20,

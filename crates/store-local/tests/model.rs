@@ -3,6 +3,7 @@
 
 mod common;
 
+use larder_store::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -34,12 +35,13 @@ fn name() -> impl Strategy<Value = Bytes> {
 
 fn change() -> impl Strategy<Value = Change> {
     let expires = prop_oneof![3 => Just(None), 1 => (0..40_u64).prop_map(|at| Some(1_000_000 + at))];
-    let put = (name(), 1..20_u64, 0..3_u8, expires)
-        .prop_map(|(name, stamp, value, expires)| Change::Put(Row { name, value: vec![value].into(), stamp, expires }));
+    let put = (name(), 1..20_u64, 0..3_u8, expires).prop_map(|(name, stamp, value, expires)| {
+        Change::Put(Row { name, value: vec![value].into(), stamp: Timestamp(stamp), expires: expires.map(Timestamp) })
+    });
     prop_oneof![
         6 => put,
-        2 => (name(), 1..20_u64).prop_map(|(name, stamp)| Change::Remove { name, stamp }),
-        1 => (1..20_u64).prop_map(|stamp| Change::Clear { stamp }),
+        2 => (name(), 1..20_u64).prop_map(|(name, stamp)| Change::Remove { name, stamp: Timestamp(stamp) }),
+        1 => (1..20_u64).prop_map(|stamp| Change::Clear { stamp: Timestamp(stamp) }),
     ]
 }
 
@@ -71,10 +73,12 @@ fn model_apply(model: &MapModel, parts: &[PartitionChanges], now: u64) -> Option
     let mut model = model.clone();
     for part in parts {
         let rows = model.entry(part.partition.clone()).or_default();
-        rows.retain(|_, row| row.is_live(now));
+        rows.retain(|_, row| row.is_live(Timestamp(now)));
         for change in &part.changes {
             match change {
-                Change::Put(row) if rows.get(&row.name).is_none_or(|old| row.supersedes(old) || !old.is_live(now)) => {
+                Change::Put(row)
+                    if rows.get(&row.name).is_none_or(|old| row.supersedes(old) || !old.is_live(Timestamp(now))) =>
+                {
                     rows.insert(row.name.clone(), row.clone());
                 }
                 Change::Put(_) => {}
@@ -91,7 +95,8 @@ fn model_apply(model: &MapModel, parts: &[PartitionChanges], now: u64) -> Option
 }
 
 fn expected_rows(model: &MapModel, partition: &Partition, query: &ReadQuery, now: u64) -> Vec<Row> {
-    let rows = model.get(partition).into_iter().flat_map(|rows| rows.values()).filter(|row| row.is_live(now));
+    let rows =
+        model.get(partition).into_iter().flat_map(|rows| rows.values()).filter(|row| row.is_live(Timestamp(now)));
     let from = query.range.from.clone().unwrap_or_default();
     let mut rows: Vec<Row> = rows
         .filter(|row| row.name >= from && query.range.to.as_ref().is_none_or(|to| row.name < *to))

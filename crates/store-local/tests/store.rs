@@ -3,6 +3,7 @@
 
 mod common;
 
+use larder_store::Timestamp;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,11 +36,16 @@ async fn rows_of_many_writers_survive_a_reopen() {
             for stamp in 1..20_u64 {
                 let mut batch = Batch::of(
                     partition(Table::Objects, writer.to_be_bytes()),
-                    vec![Change::Put(row("s", stamp, b"v"))],
+                    vec![Change::Put(row("s", Timestamp(stamp), b"v"))],
                 );
-                batch.add(partition(Table::Keys, "all"), vec![Change::Put(row(writer.to_be_bytes(), stamp, b""))]);
-                batch
-                    .add(partition(Table::Objects, "shared"), vec![Change::Put(row(writer.to_be_bytes(), stamp, b""))]);
+                batch.add(
+                    partition(Table::Keys, "all"),
+                    vec![Change::Put(row(writer.to_be_bytes(), Timestamp(stamp), b""))],
+                );
+                batch.add(
+                    partition(Table::Objects, "shared"),
+                    vec![Change::Put(row(writer.to_be_bytes(), Timestamp(stamp), b""))],
+                );
                 let durability = if writer % 2 == 0 { Durability::Disk } else { Durability::Buffered };
                 store.apply(batch, &call(durability)).await.unwrap();
             }
@@ -55,7 +61,7 @@ async fn rows_of_many_writers_survive_a_reopen() {
     assert!(!store.is_ready());
     assert_eq!(
         store
-            .apply(Batch::of(partition(Table::Objects, "x"), vec![Change::Clear { stamp: 1 }]), &call(DISK))
+            .apply(Batch::of(partition(Table::Objects, "x"), vec![Change::Clear { stamp: Timestamp(1) }]), &call(DISK))
             .await
             .unwrap_err()
             .kind,
@@ -68,7 +74,7 @@ async fn rows_of_many_writers_survive_a_reopen() {
         let all = partition(table, if table == Table::Keys { "all" } else { "shared" });
         let rows = rows(&store, &all).await;
         assert_eq!(rows.len(), 32);
-        assert!(rows.iter().all(|row| row.stamp == 19));
+        assert!(rows.iter().all(|row| row.stamp == Timestamp(19)));
     }
     assert_eq!(store.partitions(Table::Objects, None, 10, &call(DISK)).await.unwrap().partitions.len(), 10);
 }
@@ -83,13 +89,20 @@ async fn racing_compare_and_sets_of_a_head_apply_once() {
             let (store, place) = (store.clone(), place.clone());
             async move { store.apply_if(&place, expected, row("head", stamp, b"h").into(), changes, &call(DISK)).await }
         };
-        let other = || vec![Change::Put(row("other", 1, b"o"))];
-        assert_eq!(swap(None, 5, other()).await.unwrap(), CasResult::Applied);
-        assert_eq!(swap(None, 6, vec![]).await.unwrap(), CasResult::Conflict(Some(row("head", 5, b"h"))));
-        assert_eq!(swap(Some(4), 6, vec![]).await.unwrap(), CasResult::Conflict(Some(row("head", 5, b"h"))));
-        assert_eq!(swap(Some(5), 5, vec![]).await.unwrap_err().kind, Kind::Misuse);
-        assert_eq!(swap(Some(5), 7, vec![]).await.unwrap(), CasResult::Applied);
-        let racing = (0..20).map(|at| swap(Some(7), 8 + at, vec![])).map(tokio::spawn).collect::<Vec<_>>();
+        let other = || vec![Change::Put(row("other", Timestamp(1), b"o"))];
+        assert_eq!(swap(None, Timestamp(5), other()).await.unwrap(), CasResult::Applied);
+        assert_eq!(
+            swap(None, Timestamp(6), vec![]).await.unwrap(),
+            CasResult::Conflict(Some(row("head", Timestamp(5), b"h")))
+        );
+        assert_eq!(
+            swap(Some(Timestamp(4)), Timestamp(6), vec![]).await.unwrap(),
+            CasResult::Conflict(Some(row("head", Timestamp(5), b"h")))
+        );
+        assert_eq!(swap(Some(Timestamp(5)), Timestamp(5), vec![]).await.unwrap_err().kind, Kind::Misuse);
+        assert_eq!(swap(Some(Timestamp(5)), Timestamp(7), vec![]).await.unwrap(), CasResult::Applied);
+        let racing =
+            (0..20).map(|at| swap(Some(Timestamp(7)), Timestamp(8 + at), vec![])).map(tokio::spawn).collect::<Vec<_>>();
         let mut applied = 0;
         for attempt in racing {
             applied += usize::from(attempt.await.unwrap().unwrap() == CasResult::Applied);
@@ -107,7 +120,8 @@ async fn a_refused_batch_changes_no_partition() {
     let store = open(dir.path(), &clock());
     for table in [Table::Objects, Table::Keys] {
         let (one, other) = (partition(table, "one"), partition(table, "other"));
-        let puts = |names: &[&str]| names.iter().map(|name| Change::Put(row(name, 1, b""))).collect::<Vec<_>>();
+        let puts =
+            |names: &[&str]| names.iter().map(|name| Change::Put(row(name, Timestamp(1), b""))).collect::<Vec<_>>();
         let mut batch = Batch::of(one.clone(), puts(&["a", "b"]));
         batch.add(other.clone(), puts(&["a", "b", "c"]));
         batch.partitions[1].rows_max = Some(2);
@@ -118,9 +132,9 @@ async fn a_refused_batch_changes_no_partition() {
         store.apply(batch, &call(DISK)).await.unwrap();
         assert_eq!(rows(&store, &other).await.len(), 3);
     }
-    let large = Batch::of(partition(Table::Keys, "large"), vec![Change::Put(row("a", 1, vec![0; 3 << 20]))]);
+    let large = Batch::of(partition(Table::Keys, "large"), vec![Change::Put(row("a", Timestamp(1), vec![0; 3 << 20]))]);
     assert_eq!(store.apply(large, &call(DISK)).await.unwrap_err().kind, Kind::TooLarge);
-    let long = Batch::of(partition(Table::Keys, vec![0; 70_000]), vec![Change::Put(row("a", 1, b""))]);
+    let long = Batch::of(partition(Table::Keys, vec![0; 70_000]), vec![Change::Put(row("a", Timestamp(1), b""))]);
     assert_eq!(store.apply(long, &call(DISK)).await.unwrap_err().kind, Kind::TooLarge);
 }
 
@@ -129,7 +143,7 @@ async fn a_passed_deadline_answers_timed_out() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &clock());
     let past = CallOptions { deadline: tokio::time::Instant::now() - Duration::from_secs(1), ..call(DISK) };
-    let batch = Batch::of(partition(Table::Objects, "a"), vec![Change::Put(row("a", 1, b""))]);
+    let batch = Batch::of(partition(Table::Objects, "a"), vec![Change::Put(row("a", Timestamp(1), b""))]);
     assert_eq!(store.apply(batch, &past).await.unwrap_err().kind, Kind::TimedOut);
 }
 
@@ -138,10 +152,14 @@ async fn expired_rows_are_swept() {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock();
     let store = open(dir.path(), &clock);
-    let expiring = |name: &str, at| Change::Put(Row { expires: Some(at), ..row(name, 1, b"v") });
+    let expiring = |name: &str, at| Change::Put(Row { expires: Some(at), ..row(name, Timestamp(1), b"v") });
     for table in [Table::Keys, Table::Objects] {
         for key in ["p", "q", "r"] {
-            let changes = vec![expiring("a", 1_000_010), expiring("b", 1_000_020), Change::Put(row("c", 1, b"v"))];
+            let changes = vec![
+                expiring("a", Timestamp(1_000_010)),
+                expiring("b", Timestamp(1_000_020)),
+                Change::Put(row("c", Timestamp(1), b"v")),
+            ];
             store.apply(Batch::of(partition(table, key), changes), &call(DISK)).await.unwrap();
         }
     }
@@ -170,11 +188,11 @@ async fn a_row_written_expired_does_not_hide_later_writes() {
     let store = open(dir.path(), &clock());
     for table in [Table::Keys, Table::Objects] {
         let place = partition(table, "p");
-        let expired = Row { expires: Some(5), ..row("a", 10, b"expired") };
-        for written in [expired.clone(), row("a", 5, b"v")] {
+        let expired = Row { expires: Some(Timestamp(5)), ..row("a", Timestamp(10), b"expired") };
+        for written in [expired.clone(), row("a", Timestamp(5), b"v")] {
             store.apply(Batch::of(place.clone(), vec![Change::Put(written)]), &call(DISK)).await.unwrap();
         }
-        assert_eq!(rows(&store, &place).await, vec![row("a", 5, b"v")], "{table:?}");
+        assert_eq!(rows(&store, &place).await, vec![row("a", Timestamp(5), b"v")], "{table:?}");
         store.apply(Batch::of(place.clone(), vec![Change::Put(expired)]), &call(DISK)).await.unwrap();
         assert!(rows(&store, &place).await.is_empty(), "{table:?}");
     }
@@ -235,7 +253,7 @@ async fn an_interrupted_creation_starts_again() {
 async fn a_directory_with_data_and_without_format_is_refused() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let store = open(dir.path(), &clock);
-    let put = Batch::of(partition(Table::Objects, "p"), vec![Change::Put(row("r", 1, "v"))]);
+    let put = Batch::of(partition(Table::Objects, "p"), vec![Change::Put(row("r", Timestamp(1), "v"))]);
     store.apply(put, &call(DISK)).await.unwrap();
     drop(store);
     for more in ["format", "manifest"] {
@@ -258,7 +276,7 @@ async fn a_reader_sees_no_head_before_its_derived_row_and_no_old_head_after_it()
             let read = async move |partition: &Partition| {
                 let query = ReadQuery::one(Bytes::new());
                 let page = store.read(partition, &query, &call(DISK)).await.unwrap();
-                page.rows.first().map_or(0, |row| row.stamp)
+                page.rows.first().map_or(0, |row| row.stamp.0)
             };
             tokio::spawn(async move {
                 let mut head = 0;
@@ -276,10 +294,10 @@ async fn a_reader_sees_no_head_before_its_derived_row_and_no_old_head_after_it()
         let mut expected = None;
         for stamp in (2..=LAST).step_by(2) {
             let derived = DerivedRow { partition: derived_rows.clone(), name: Bytes::new(), value: Some(Bytes::new()) };
-            let head = HeadWrite { row: row("", stamp, "v"), derived: Some(derived) };
+            let head = HeadWrite { row: row("", Timestamp(stamp), "v"), derived: Some(derived) };
             let swap = store.apply_if(&at, expected, head, Vec::new(), &call(Durability::Buffered)).await.unwrap();
             assert_eq!(swap, CasResult::Applied);
-            expected = Some(stamp);
+            expected = Some(Timestamp(stamp));
         }
         reader.await.unwrap();
     }

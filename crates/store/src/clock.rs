@@ -1,13 +1,12 @@
 //! The clock, passed in by the caller, so that the simulation controls time.
 
+use larder_model::Timestamp;
 use std::time::Duration;
-
-use larder_model::rows::Micros;
 
 /// A source of wall-clock and monotonic time.
 pub trait Clock: Send + Sync {
     /// Wall clock in microseconds since 1970. An operator may set it back.
-    fn now(&self) -> Micros;
+    fn now(&self) -> Timestamp;
 
     /// Time since a fixed moment. It never goes back, and it runs on while the process is stopped.
     fn monotonic(&self) -> Duration;
@@ -21,7 +20,7 @@ pub struct SystemClock {
 
 /// A duration in whole microseconds, saturating.
 #[must_use]
-pub fn micros_of(time: Duration) -> Micros {
+pub fn micros_of(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -34,9 +33,9 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "every other component gets its time from this clock")]
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, micros_of)
+        since.map_or(Timestamp::ZERO, |since| Timestamp(micros_of(since)))
     }
 
     fn monotonic(&self) -> Duration {

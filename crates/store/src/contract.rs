@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use larder_model::rows::changes_bytes;
 
-use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Row, Stamp};
+use crate::{Batch, Change, DerivedRow, Error, HeadWrite, Kind, Layout, Partition, Result, Row, Timestamp};
 
 /// Longest key of a packed partition; in a wide table, of a partition and the name of its row together.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize - 4;
@@ -40,7 +40,7 @@ pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<usize> {
 /// `Misuse`, `TooLarge`.
 pub fn check_compare_and_set(
     partition: &Partition,
-    expected: Option<Stamp>,
+    expected: Option<Timestamp>,
     head: &HeadWrite,
     changes: &[Change],
     bytes_max: usize,
@@ -60,7 +60,7 @@ pub fn check_compare_and_set(
 /// Refuses changes that write one row twice, or a row that no removal can take, or under too long a key.
 fn check_changes(partition: &Partition, changes: &[Change], head: Option<&Row>) -> Result<()> {
     let puts = changes.iter().filter_map(|change| if let Change::Put(row) = change { Some(row) } else { None });
-    if puts.chain(head).any(|row| row.stamp == 0) {
+    if puts.chain(head).any(|row| row.stamp == Timestamp::ZERO) {
         return Err(misuse("a row with the stamp zero"));
     }
     let mut names: Vec<&Bytes> = changes.iter().filter_map(changed_name).chain(head.map(|row| &row.name)).collect();

@@ -29,8 +29,9 @@ pub mod range_bisect;
 pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
 pub use clock::{Clock, SystemClock, micros_of};
 pub use error::{Error, Kind, Result};
+pub use larder_model::Timestamp;
 pub use larder_model::keyspace::{Layout, Partition, Table};
-pub use larder_model::rows::{Batch, Change, Micros, PartitionChanges, Row, Stamp};
+pub use larder_model::rows::{Batch, Change, PartitionChanges, Row};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
     CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite, PartitionPage, Purpose,

@@ -11,7 +11,7 @@ use larder_model::content::BlobId;
 
 use crate::{
     Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, EngineLimits, HeadWrite,
-    ListedBlob, Micros, Partition, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table,
+    ListedBlob, Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
 };
 
 /// The calls of a store.
@@ -162,7 +162,7 @@ impl<S: Store + ?Sized> Store for Metered<S> {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -180,7 +180,7 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         self.meter(StoreVerb::Partitions, self.inner.partitions(table, after, limit, options)).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         self.meter(StoreVerb::Now, self.inner.now(options)).await
     }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{Batch, Change, Error, Kind, Micros, Partition, Result, Row, Stamp, Table};
+use crate::{Batch, Change, Error, Kind, Partition, Result, Row, Table, Timestamp};
 
 /// How many replicas must answer, as in Cassandra. On one machine every level is met by that machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,9 +181,9 @@ impl HeadWrite {
     ///
     /// # Errors
     /// `Misuse`.
-    pub fn check(&self, expected: Option<Stamp>) -> Result<()> {
+    pub fn check(&self, expected: Option<Timestamp>) -> Result<()> {
         let step = if self.derived.is_some() { 2 } else { 1 };
-        if self.row.stamp < expected.map_or(step, |expected| expected.saturating_add(step)) {
+        if self.row.stamp < expected.map_or(Timestamp(step), |expected| expected.saturating_add(step)) {
             return Err(Error::new(Kind::Misuse, "a head that is not newer than the one it replaces"));
         }
         match &self.derived {
@@ -330,7 +330,7 @@ pub trait Store: Send + Sync {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -352,7 +352,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::read`].
-    async fn now(&self, options: &CallOptions) -> Result<Micros>;
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp>;
 
     /// Limits and properties of the engine.
     fn limits(&self) -> EngineLimits;

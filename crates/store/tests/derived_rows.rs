@@ -10,7 +10,7 @@ use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     CallOptions, CasResult, Clock, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Partition, ReadQuery, Result,
-    Row, Stamp, Stopped, Store, Table,
+    Row, Stopped, Store, Table, Timestamp,
 };
 use larder_testkit::SplitMix64;
 use larder_testkit::conformance::{ManualClock, conformance};
@@ -82,7 +82,7 @@ fn entries() -> Partition {
 }
 
 /// A head whose derived row has the same value; `-` for an absent row.
-fn head(value: &str, stamp: Stamp) -> HeadWrite {
+fn head(value: &str, stamp: Timestamp) -> HeadWrite {
     let text = Bytes::copy_from_slice(value.as_bytes());
     let expected = (value != "-").then(|| text.clone());
     HeadWrite {
@@ -91,7 +91,7 @@ fn head(value: &str, stamp: Stamp) -> HeadWrite {
     }
 }
 
-async fn cas(store: &impl Store, expected: Option<Stamp>, value: &str, stamp: Stamp) -> Result<CasResult> {
+async fn cas(store: &impl Store, expected: Option<Timestamp>, value: &str, stamp: Timestamp) -> Result<CasResult> {
     store.apply_if(&at(), expected, head(value, stamp), Vec::new(), &options()).await
 }
 
@@ -100,7 +100,7 @@ async fn read_row(store: &impl Store, partition: &Partition) -> Result<Option<Ro
 }
 
 /// A value and its stamp; `None` when absent.
-type StampedValue = Option<(String, Stamp)>;
+type StampedValue = Option<(String, Timestamp)>;
 
 /// Whether both have the same text, which is all that a listing shows.
 fn has_same_text(one: &StampedValue, other: &StampedValue) -> bool {
@@ -268,7 +268,7 @@ async fn random_faults(seed: u64) -> bool {
                 clock.advance(Duration::from_millis(random.below(20_000)));
                 let Ok(current) = read_row(&*store, &at()).await else { continue };
                 let expected = current.map(|row| row.stamp);
-                let stamp = clock.now().max(expected.unwrap_or(0) + 2);
+                let stamp = clock.now().max(expected.unwrap_or(Timestamp::ZERO) + 2);
                 let value = if random.chance(250) { "-".to_owned() } else { format!("{writer} {round}") };
                 let _ = cas(&*store, expected, &value, stamp).await;
                 let (before, reads) = head_and_derived_row(&*reader).await;

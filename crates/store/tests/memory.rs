@@ -8,7 +8,7 @@ use larder_model::content::BlobId;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     Batch, BlobOwner, Blobs, CallOptions, Change, ConsistencyLevel, Durability, Kind, ListedBlob, Partition,
-    PartitionChanges, ReadQuery, Row, Stamp, Store,
+    PartitionChanges, ReadQuery, Row, Store, Timestamp,
 };
 use larder_testkit::conformance::{ManualClock, blob_conformance, conformance, random_changes_match_the_model};
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ fn options() -> CallOptions {
     CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered)
 }
 
-fn put(name: &'static str, stamp: Stamp) -> Change {
+fn put(name: &'static str, stamp: Timestamp) -> Change {
     Change::Put(Row { name: name.into(), value: Bytes::new(), stamp, expires: None })
 }
 
@@ -62,7 +62,7 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
     let (store, _) = engine();
     let one = |name, rows_max| PartitionChanges {
         partition: Partition::marks(),
-        changes: vec![put(name, 1)],
+        changes: vec![put(name, Timestamp(1))],
         rows_max,
         expected_rows: None,
     };
@@ -75,7 +75,7 @@ async fn a_partition_named_twice_in_a_batch_is_counted_once() {
 async fn a_write_after_its_deadline_is_refused() {
     let (store, _) = engine();
     let past = CallOptions { deadline: Instant::now(), ..options() };
-    let answer = store.apply(Batch::of(Partition::marks(), vec![put("a", 1)]), &past).await;
+    let answer = store.apply(Batch::of(Partition::marks(), vec![put("a", Timestamp(1))]), &past).await;
     assert_eq!(answer.unwrap_err().kind, Kind::TimedOut);
     let page = store.read(&Partition::marks(), &ReadQuery::all(1), &options()).await.unwrap();
     assert_eq!(page.rows, []);
@@ -94,7 +94,7 @@ async fn another_process_sees_rows_and_blobs_but_no_leases() {
     assert_eq!(other.list(None, 9).await.unwrap(), listed(false));
     drop(lease);
     assert_eq!(one.list(None, 9).await.unwrap(), listed(false));
-    one.apply(Batch::of(Partition::marks(), vec![put("a", 1)]), &options()).await.unwrap();
+    one.apply(Batch::of(Partition::marks(), vec![put("a", Timestamp(1))]), &options()).await.unwrap();
     let page = other.read(&Partition::marks(), &ReadQuery::one("a".into()), &options()).await.unwrap();
     assert_eq!(page.rows.len(), 1);
 }

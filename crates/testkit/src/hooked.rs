@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Micros, Partition, PartitionPage, ReadQuery,
-    Result, RowPage, Stamp, Store, Table,
+    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Partition, PartitionPage, ReadQuery, Result,
+    RowPage, Store, Table, Timestamp,
 };
 
 /// A call of a store, as a hook sees it.
@@ -81,7 +81,7 @@ impl<H: StoreHook> Store for Hooked<H> {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -106,7 +106,7 @@ impl<H: StoreHook> Store for Hooked<H> {
         self.0.around(StoreCall::Partitions, *options, make).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         let inner = self.0.inner();
         let make: MakeCall<'_, _> = Box::new(move |options| Box::pin(async move { inner.now(&options).await }));
         self.0.around(StoreCall::Now, *options, make).await

@@ -2,7 +2,7 @@
 //! writes it only after the segments it counts are on disk.
 
 use bytes::Bytes;
-use larder_store::{Batch, Change, Partition, ReadQuery, Row, Stamp, Table};
+use larder_store::{Batch, Change, Partition, ReadQuery, Row, Table, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::retry::{read, with_durable_retries};
@@ -21,13 +21,18 @@ pub(crate) struct ImportCheckpoint {
     /// Whether all segments are there.
     pub(crate) complete: bool,
     #[serde(skip)]
-    stamp: Stamp,
+    stamp: Timestamp,
 }
 
 impl ImportCheckpoint {
     /// The checkpoint of a new import; it replaces `before`.
     pub(crate) fn new(id: &str, before: Option<&Self>) -> Self {
-        Self { id: id.to_owned(), segments: 0, complete: false, stamp: before.map_or(0, |before| before.stamp) }
+        Self {
+            id: id.to_owned(),
+            segments: 0,
+            complete: false,
+            stamp: before.map_or(Timestamp::ZERO, |before| before.stamp),
+        }
     }
 
     /// The target's checkpoint, if it has one.

@@ -1,5 +1,6 @@
 //! Exports a store into a folder.
 
+use larder_model::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +111,12 @@ async fn begin(stores: &StorePair, folder: &ExportFolder, options: &ExportOption
     let store = &stores.store;
     let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
     let name = bytes::Bytes::copy_from_slice(&options.id);
-    let mark = Row { name, value: bytes::Bytes::from_static(&[1]), stamp: now.max(1), expires: Some(now + RESUMABLE) };
+    let mark = Row {
+        name,
+        value: bytes::Bytes::from_static(&[1]),
+        stamp: now.max(Timestamp(1)),
+        expires: Some(now + RESUMABLE),
+    };
     let batch = Batch::of(exports(), vec![Change::Put(mark)]);
     let batch = &batch;
     with_durable_retries("noting the export", |options| async move { store.apply(batch.clone(), &options).await })
@@ -125,7 +131,7 @@ async fn begin(stores: &StorePair, folder: &ExportFolder, options: &ExportOption
 
 fn complete_export_text(folder: &ExportFolder, manifest: &ExportManifest) -> String {
     let (dir, ExportManifest { id, source, .. }) = (folder.dir.display(), manifest);
-    let begun = OffsetDateTime::from_unix_timestamp_nanos(i128::from(manifest.begun) * 1000);
+    let begun = OffsetDateTime::from_unix_timestamp_nanos(i128::from(manifest.begun.0) * 1000);
     let begun = begun.unwrap_or(OffsetDateTime::UNIX_EPOCH).truncate_to_second().format(&Rfc3339).unwrap_or_default();
     format!(
         "{dir} holds a complete export already: {id} of {source}, begun {begun}; export into another directory, or add \

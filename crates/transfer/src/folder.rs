@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_store::Micros;
+use larder_store::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::segment::{self, ExportId};
@@ -36,7 +36,7 @@ pub(crate) struct ExportManifest {
     /// Identity of the export: 32 letters and digits.
     pub(crate) id: String,
     /// Start of the export, in microseconds since 1970.
-    pub(crate) begun: Micros,
+    pub(crate) begun: Timestamp,
     /// The exported node's name, for people.
     pub(crate) source: String,
     /// The contents, once the export is complete.
@@ -65,7 +65,7 @@ pub(crate) struct TypeCopies {
 
 impl ExportManifest {
     /// The manifest of a new export.
-    pub(crate) fn new(id: &ExportId, begun: Micros, source: String) -> Self {
+    pub(crate) fn new(id: &ExportId, begun: Timestamp, source: String) -> Self {
         let id = String::from_utf8_lossy(id).into_owned();
         Self { format: FORMAT, id, begun, source, complete: None }
     }

@@ -4,7 +4,7 @@
 //! stamp, or a greater one, marks a finished partition.
 
 use bytes::Bytes;
-use larder_store::{CasResult, Change, HeadWrite, Kind, Partition, ReadQuery, Row, Stamp};
+use larder_store::{CasResult, Change, HeadWrite, Kind, Partition, ReadQuery, Row, Timestamp};
 
 use crate::derived::head_with_derived_row;
 use crate::record::{GuardPosition, PartitionRows};
@@ -34,7 +34,7 @@ pub(crate) async fn put(stores: &StorePair, record: PartitionRows, batch_max: us
     let last = if head.is_some() { changes.pop().unwrap_or_default() } else { Vec::new() };
     // A crash in this loop leaves a provisional head: readers reject the partition, and the next run writes it again.
     for part in changes {
-        let provisional = |current: Option<Stamp>| HeadWrite::from(provisional_head(current));
+        let provisional = |current: Option<Timestamp>| HeadWrite::from(provisional_head(current));
         current = Some(compare_and_set(stores, &partition, current, part, &provisional).await?);
     }
     if let Some(head) = head {
@@ -47,18 +47,18 @@ pub(crate) async fn put(stores: &StorePair, record: PartitionRows, batch_max: us
 }
 
 /// A head that readers reject: no value has format 0.
-fn provisional_head(current: Option<Stamp>) -> Row {
-    Row { name: Bytes::new(), value: Bytes::from_static(&[0]), stamp: current.unwrap_or(0) + 2, expires: None }
+fn provisional_head(current: Option<Timestamp>) -> Row {
+    Row { name: Bytes::new(), value: Bytes::from_static(&[0]), stamp: current.unwrap_or_default() + 2, expires: None }
 }
 
 /// Tries until the partition has the wanted head, and returns its stamp.
 async fn compare_and_set(
     stores: &StorePair,
     partition: &Partition,
-    mut expected: Option<Stamp>,
+    mut expected: Option<Timestamp>,
     changes: Vec<Change>,
-    head: &(dyn Fn(Option<Stamp>) -> HeadWrite + Send + Sync),
-) -> Result<Stamp> {
+    head: &(dyn Fn(Option<Timestamp>) -> HeadWrite + Send + Sync),
+) -> Result<Timestamp> {
     for _ in 0..ATTEMPTS {
         let next = head(expected);
         let (store, sent, rows) = (&stores.store, &next, &changes);
@@ -85,7 +85,7 @@ async fn compare_and_set(
 }
 
 /// The stamp of a partition's head, if it has one.
-pub(crate) async fn head_stamp(stores: &StorePair, partition: &Partition, name: &Bytes) -> Result<Option<Stamp>> {
+pub(crate) async fn head_stamp(stores: &StorePair, partition: &Partition, name: &Bytes) -> Result<Option<Timestamp>> {
     let page = read(stores, partition, &ReadQuery::one(name.clone())).await?;
     Ok(page.rows.first().map(|row| row.stamp))
 }

@@ -1,5 +1,6 @@
 //! Imports an export's folder into a store.
 
+use larder_model::Timestamp;
 use std::path::Path;
 
 use larder_store::{Row, Table};
@@ -105,7 +106,7 @@ fn refuse_types(stores: &StorePair, complete: &ExportContents) -> Result<()> {
 async fn refuse_future(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let store = &stores.store;
     let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
-    let ahead = complete.totals.greatest.saturating_sub(now);
+    let ahead = complete.totals.greatest.since(now);
     if ahead <= CLOCK_AHEAD_MAX {
         return Ok(());
     }

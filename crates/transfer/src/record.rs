@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use larder_model::content::BlobId;
-use larder_store::{BlobOwner, Partition, Row, Stamp, Table};
+use larder_store::{BlobOwner, Partition, Row, Table, Timestamp};
 
 const ROWS: u8 = 1;
 const BLOB: u8 = 2;
@@ -50,7 +50,7 @@ pub(crate) struct PartitionRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardPosition {
     /// The stamp of the partition's head.
-    pub(crate) head: Stamp,
+    pub(crate) head: Timestamp,
     /// Whether these are the first rows of the partition.
     pub(crate) first: bool,
     /// Whether these are the last rows of the partition; the first of them is then its head.
@@ -114,7 +114,7 @@ impl PartitionRows {
             None => out.u8(0),
             Some(GuardPosition { head, first, last }) => {
                 out.u8(1);
-                out.u64(head);
+                out.u64(head.0);
                 out.u8(u8::from(first) * FIRST + u8::from(last) * LAST);
             }
         }
@@ -122,8 +122,8 @@ impl PartitionRows {
         for row in &self.rows {
             out.bytes(&row.name);
             out.bytes(&row.value);
-            out.u64(row.stamp);
-            out.u64(row.expires.unwrap_or(0));
+            out.u64(row.stamp.0);
+            out.u64(row.expires.unwrap_or_default().0);
         }
         out.finish()
     }
@@ -133,7 +133,7 @@ impl PartitionRows {
         let guard = match rest.u8()? {
             0 => None,
             1 => Some((rest.u64()?, rest.u8()?)).map(|(head, flags)| GuardPosition {
-                head,
+                head: Timestamp(head),
                 first: flags & FIRST != 0,
                 last: flags & LAST != 0,
             }),
@@ -145,7 +145,12 @@ impl PartitionRows {
         let count = rest.count(ROWS_MAX)?;
         let row = |_| {
             let (name, value, stamp) = (rest.bytes()?, rest.bytes()?, rest.u64()?);
-            Ok(Row { name, value, stamp, expires: Some(rest.u64()?).filter(|&expires| expires != 0) })
+            Ok(Row {
+                name,
+                value,
+                stamp: Timestamp(stamp),
+                expires: Some(Timestamp(rest.u64()?)).filter(|&expires| expires != Timestamp::ZERO),
+            })
         };
         let rows = (0..count).map(row).collect::<Result<Vec<_>, DecodeError>>()?;
         if guard.is_some_and(|guard| guard.last && rows.is_empty()) {
@@ -195,8 +200,9 @@ mod tests {
     }
 
     fn row() -> impl Strategy<Value = Row> {
-        (text(), text(), any::<u64>(), proptest::option::of(1..u64::MAX))
-            .prop_map(|(name, value, stamp, expires)| Row { name, value, stamp, expires })
+        (text(), text(), any::<u64>(), proptest::option::of(1..u64::MAX)).prop_map(|(name, value, stamp, expires)| {
+            Row { name, value, stamp: Timestamp(stamp), expires: expires.map(Timestamp) }
+        })
     }
 
     fn record() -> impl Strategy<Value = SegmentRecord> {
@@ -209,7 +215,8 @@ mod tests {
         };
         let rows = (partition(), any::<(u64, bool, bool)>(), vec(row(), 1..5)).prop_map(
             |(partition, (head, first, last), rows)| {
-                let guard = partition.table.is_guarded().then_some(GuardPosition { head, first, last });
+                let guard =
+                    partition.table.is_guarded().then_some(GuardPosition { head: Timestamp(head), first, last });
                 SegmentRecord::Rows(PartitionRows { partition, guard, rows })
             },
         );
@@ -243,10 +250,10 @@ mod tests {
     #[test]
     fn the_encoding_of_records_does_not_change() {
         let partition = Partition { table: Table::Heads, n_val: 3, key: "k".into() };
-        let head = Row { name: Bytes::new(), value: "v".into(), stamp: 9, expires: None };
+        let head = Row { name: Bytes::new(), value: "v".into(), stamp: Timestamp(9), expires: None };
         let rows = PartitionRows {
             partition: partition.clone(),
-            guard: Some(GuardPosition { head: 9, first: true, last: true }),
+            guard: Some(GuardPosition { head: Timestamp(9), first: true, last: true }),
             rows: vec![head],
         };
         let golden = b"\x01\x08\x03\x01k\x01\0\0\0\0\0\0\0\x09\x03\x01\0\x01v\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0";

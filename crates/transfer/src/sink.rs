@@ -1,7 +1,7 @@
 //! Writes records into the target store, with many calls at once and few bytes waiting.
 
 use bytes::Bytes;
-use larder_store::{Batch, BlobWriter, Durability, Micros, Partition, Row, Table};
+use larder_store::{Batch, BlobWriter, Durability, Partition, Row, Table, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::guarded::{self, into_batches};
@@ -21,7 +21,7 @@ pub(crate) struct RecordSink {
     stores: StorePair,
     batch_max: usize,
     /// The target's time; rows that expired before it are left out.
-    pub(crate) now: Micros,
+    pub(crate) now: Timestamp,
     tasks: JoinSet<Result<()>>,
     batch: Batch,
     bytes: usize,
@@ -37,7 +37,7 @@ struct IncomingBlob {
 }
 
 impl RecordSink {
-    pub(crate) fn new(stores: StorePair, now: Micros) -> Self {
+    pub(crate) fn new(stores: StorePair, now: Timestamp) -> Self {
         let batch_max = stores.store.limits().batch_max;
         Self { stores, batch_max, now, tasks: JoinSet::new(), batch: Batch::default(), bytes: 0, blob: None }
     }

@@ -12,21 +12,21 @@ use larder_model::objects::{BucketId, ObjectHead};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, BlobOwner, CallOptions, Change, Clock, ConsistencyLevel, Durability, HeadWrite, Micros, Partition,
-    ReadQuery, Row, Table,
+    Batch, BlobOwner, CallOptions, Change, Clock, ConsistencyLevel, Durability, HeadWrite, Partition, ReadQuery, Row,
+    Table, Timestamp,
 };
 use tokio::time::Instant;
 
 use crate::{Error, ExportOptions, Exported, StorePair, Totals, derived, export, import, verify};
 
-const NOW: Micros = 1_700_000_000_000_000;
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 const VERSIONS: usize = 60;
 
 #[derive(Default)]
 struct TransferClock(AtomicU64);
 
 impl Clock for TransferClock {
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         NOW + self.0.load(Ordering::Relaxed)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_model::content::BlobId;
-use larder_store::{BlobOwner, Partition, Row, Stamp, Table};
+use larder_store::{BlobOwner, Partition, Row, Table, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -31,7 +31,7 @@ pub struct Totals {
     /// The total of the blobs.
     pub blobs: TableTotal,
     /// The greatest stamp of any row.
-    pub greatest: Stamp,
+    pub greatest: Timestamp,
     /// Partitions read.
     pub partitions: u64,
 }
@@ -115,14 +115,14 @@ fn difference(name: &str, wanted: TableTotal, found: TableTotal) -> Option<Strin
 
 /// The digest of a row and its address. It leaves out the number of copies, which follows from the type.
 fn digest_of(partition: &Partition, row: &Row) -> u128 {
-    let stamp = if scope::keeps_stamps(partition.table) { row.stamp } else { 0 };
+    let stamp = if scope::keeps_stamps(partition.table) { row.stamp } else { Timestamp::ZERO };
     let mut digest = Sha256::new();
     digest.update([partition.table.code()]);
     for text in [&partition.key, &row.name, &row.value] {
         digest.update((text.len() as u64).to_be_bytes());
         digest.update(text);
     }
-    digest.update(stamp.to_be_bytes());
+    digest.update(stamp.0.to_be_bytes());
     front(&digest.finalize())
 }
 
@@ -175,8 +175,8 @@ mod hex {
 mod tests {
     use super::*;
 
-    fn row(name: &'static str, value: &'static str, stamp: Stamp, expires: Option<u64>) -> Row {
-        Row { name: name.into(), value: value.into(), stamp, expires }
+    fn row(name: &'static str, value: &'static str, stamp: Timestamp, expires: Option<u64>) -> Row {
+        Row { name: name.into(), value: value.into(), stamp, expires: expires.map(Timestamp) }
     }
 
     fn totals<'a>(table: Table, rows: impl IntoIterator<Item = &'a Row>) -> Totals {
@@ -187,20 +187,25 @@ mod tests {
 
     #[test]
     fn a_checksum_ignores_the_order_and_sees_every_other_change() {
-        let rows = [row("a", "1", 1, None), row("b", "2", 2, None)];
+        let rows = [row("a", "1", Timestamp(1), None), row("b", "2", Timestamp(2), None)];
         let whole = totals(Table::Objects, &rows);
         assert_eq!(whole, totals(Table::Objects, rows.iter().rev()));
-        for other in [row("b", "3", 2, None), row("c", "2", 2, None), row("b", "2", 3, None), row("a", "1", 1, None)] {
+        for other in [
+            row("b", "3", Timestamp(2), None),
+            row("c", "2", Timestamp(2), None),
+            row("b", "2", Timestamp(3), None),
+            row("a", "1", Timestamp(1), None),
+        ] {
             let found = totals(Table::Objects, [&rows[0], &other]);
             assert_eq!(whole.differences(&found).len(), 1, "{other:?}");
         }
         assert_eq!(whole.differences(&totals(Table::Keys, &rows)).len(), 2, "another table");
-        assert_eq!(whole.greatest, 2);
+        assert_eq!(whole.greatest, Timestamp(2));
     }
 
     #[test]
     fn expiring_rows_are_counted_and_not_compared() {
-        let (stays, goes) = (row("a", "1", 1, None), row("b", "2", 2, Some(9)));
+        let (stays, goes) = (row("a", "1", Timestamp(1), None), row("b", "2", Timestamp(2), Some(9)));
         let whole = totals(Table::Objects, [&stays, &goes]);
         assert_eq!(whole.of(Table::Objects).expiring, 1);
         assert_eq!(whole.differences(&totals(Table::Objects, [&stays])), Vec::<String>::new());
@@ -209,13 +214,13 @@ mod tests {
     #[test]
     fn users_are_compared_without_their_stamps() {
         let of = |stamp| totals(Table::Users, [&row("u", "x", stamp, None)]);
-        assert_eq!(of(1).differences(&of(2)), Vec::<String>::new());
-        assert_eq!(of(1).greatest, 0);
+        assert_eq!(of(Timestamp(1)).differences(&of(Timestamp(2))), Vec::<String>::new());
+        assert_eq!(of(Timestamp(1)).greatest, Timestamp::ZERO);
     }
 
     #[test]
     fn totals_decode_from_their_json() {
-        let mut whole = totals(Table::Heads, [&row("", "v", 7, None)]);
+        let mut whole = totals(Table::Heads, [&row("", "v", Timestamp(7), None)]);
         whole.blob(5, u128::MAX - 1);
         let json = serde_json::to_vec(&whole).unwrap();
         assert_eq!(serde_json::from_slice::<Totals>(&json).unwrap(), whole);

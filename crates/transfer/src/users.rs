@@ -1,6 +1,7 @@
 //! The users of the S3 interface. Each server with S3 creates an admin at its first start, so an import replaces the target's
 //! users. Readers use only the order of user stamps, so an imported row gets a new stamp where its own is not the newest.
 
+use larder_model::Timestamp;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -72,8 +73,11 @@ async fn compare_and_set(stores: &StorePair, changes: &[Change], head: Option<&R
             // No user exists yet, so the changes remove none.
             (None, None) => (None, Bytes::from_static(&[1])),
         };
-        let newest = changes.iter().map(|change| if let Change::Put(row) = change { row.stamp } else { 0 }).max();
-        let stamp = (expected.unwrap_or(0) + 2).max(newest.unwrap_or(0)).max(head.map_or(0, |head| head.stamp));
+        let newest =
+            changes.iter().map(|change| if let Change::Put(row) = change { row.stamp } else { Timestamp::ZERO }).max();
+        let stamp = (expected.unwrap_or_default() + 2)
+            .max(newest.unwrap_or_default())
+            .max(head.map_or(Timestamp::ZERO, |head| head.stamp));
         let restamped = |change: &Change| match change {
             Change::Put(row) => Change::Put(Row { stamp, ..row.clone() }),
             other => other.clone(),

@@ -13,6 +13,7 @@ use hyper::header::{
 use larder_gateway::Error;
 use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, KvGet};
+use larder_model::Timestamp;
 use larder_model::causality::{CurrentValue, FailedCondition, Sibling};
 use larder_model::content::KvContent;
 
@@ -134,14 +135,14 @@ fn check_conditions(
     call: &RiakCall<'_>,
     found: &FetchedObject,
     etag: &str,
-    modified: u64,
+    modified: Timestamp,
 ) -> Result<Option<RiakResponse>, RiakFault> {
     let conditions = conditional::conditions(call.headers);
     if conditions.is_empty() {
         return Ok(None);
     }
-    let current = CurrentValue { etag: Some(etag), modified: modified / 1_000_000, context: &found.versions.context };
-    match conditions.check(current, true, call.gateway.core.now() / 1_000_000) {
+    let current = CurrentValue { etag: Some(etag), modified: modified.as_secs(), context: &found.versions.context };
+    match conditions.check(current, true, call.gateway.core.now().as_secs()) {
         Ok(()) => Ok(None),
         Err(FailedCondition::NotModified) => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
@@ -225,11 +226,11 @@ pub(super) fn wants_multipart(headers: &HeaderMap) -> bool {
 
 /// A time in HTTP's form.
 #[must_use]
-pub(super) fn http_date(micros: u64) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(micros / 1_000_000))
+pub(super) fn http_date(at: Timestamp) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
 
-fn set_times(reply: &mut RiakResponse, etag: &str, modified: u64) {
+fn set_times(reply: &mut RiakResponse, etag: &str, modified: Timestamp) {
     set_etag(reply, etag);
     insert(reply.headers_mut(), LAST_MODIFIED, http_date(modified));
 }

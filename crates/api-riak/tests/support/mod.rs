@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use larder_model::ActorId;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,14 @@ impl RiakServer {
         config: Config,
         settings: HttpSettings,
     ) -> Self {
-        let ports =
-            GatewayPorts { random: |bytes| bytes.fill(7), store, blobs, clock, actor: 7, engine: Arc::new("memory") };
+        let ports = GatewayPorts {
+            random: |bytes| bytes.fill(7),
+            store,
+            blobs,
+            clock,
+            actor: ActorId(7),
+            engine: Arc::new("memory"),
+        };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

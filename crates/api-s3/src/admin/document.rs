@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::ETAG;
 use larder_gateway::objects::users::UserChange;
+use larder_model::Timestamp;
 use larder_model::objects::User;
 use larder_model::objects::checksum::Md5Hasher;
 use serde_json::{Value as Json, json};
@@ -151,7 +152,7 @@ pub(super) mod tests {
             display_name: "foo".into(),
             enabled: true,
             admin: false,
-            created: 0,
+            created: Timestamp::ZERO,
         }
     }
 

@@ -1,13 +1,13 @@
 //! Parses times in requests. Formats differ: botocore writes `GMT`, rclone `UTC`, s3cmd `+0000`, the Riak CS manual a
 //! one-digit day, and version 4 signatures use ISO 8601.
 
-use larder_model::rows::Micros;
+use larder_model::Timestamp;
 use time::{Date, Month, PrimitiveDateTime, Time};
 
 /// Parses a time in any known format: RFC 1123 and 822 (one or two digits of day, optional weekday, zone by name or
 /// offset), RFC 850, asctime, ISO 8601 basic and extended. `None` for other text and for times before 1970.
 #[must_use]
-pub fn parse(text: &str) -> Option<Micros> {
+pub fn parse(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if text.len() > 64 || !text.is_ascii() {
         return None;
@@ -17,7 +17,7 @@ pub fn parse(text: &str) -> Option<Micros> {
 
 /// Parses `20060102T150405Z`, the only format of version 4 signatures.
 #[must_use]
-pub fn iso_basic(text: &str) -> Option<Micros> {
+pub fn iso_basic(text: &str) -> Option<Timestamp> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     if date.len() != 8 || clock.len() != 6 || !text.is_ascii() {
         return None;
@@ -28,7 +28,7 @@ pub fn iso_basic(text: &str) -> Option<Micros> {
 }
 
 /// Parses `2006-01-02T15:04:05Z`, with optional fraction and offset.
-fn iso_extended(text: &str) -> Option<Micros> {
+fn iso_extended(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once('T')?;
     let mut date = date.splitn(3, '-');
     let date = (number(date.next()?)?, number(date.next()?)?, number(date.next()?)?);
@@ -40,7 +40,7 @@ fn iso_extended(text: &str) -> Option<Micros> {
 }
 
 /// Parses the formats that name the month.
-fn with_month_name(text: &str) -> Option<Micros> {
+fn with_month_name(text: &str) -> Option<Timestamp> {
     let mut words = [""; 7];
     let mut count = 0;
     for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
@@ -73,14 +73,14 @@ fn with_month_name(text: &str) -> Option<Micros> {
     }
 }
 
-fn micros(date: (u32, u32, u32), clock: (u32, u32, u32), offset_seconds: i64) -> Option<Micros> {
+fn micros(date: (u32, u32, u32), clock: (u32, u32, u32), offset_seconds: i64) -> Option<Timestamp> {
     let small = |number: u32| u8::try_from(number).ok();
     let month = Month::try_from(small(date.1)?).ok()?;
     let date = Date::from_calendar_date(i32::try_from(date.0).ok()?, month, small(date.2)?).ok()?;
     // A leap second counts as the second before.
     let time = Time::from_hms(small(clock.0)?, small(clock.1)?, small(clock.2.min(59))?).ok()?;
     let seconds = PrimitiveDateTime::new(date, time).assume_utc().unix_timestamp() - offset_seconds;
-    u64::try_from(seconds).ok()?.checked_mul(1_000_000)
+    u64::try_from(seconds).ok()?.checked_mul(1_000_000).map(Timestamp)
 }
 
 fn clock(text: &str) -> Option<(u32, u32, u32)> {
@@ -166,9 +166,9 @@ mod tests {
             "  Mon, 02 Jan 2006 15:04:05 GMT ",
             "Mon, 02 Jan 2006 15:04:05",
         ] {
-            assert_eq!(parse(text), Some(same), "{text}");
+            assert_eq!(parse(text), Some(Timestamp(same)), "{text}");
         }
-        assert_eq!(parse("Mon, 1 Nov 2010 20:34:56 GMT"), Some(1_288_643_696_000_000));
+        assert_eq!(parse("Mon, 1 Nov 2010 20:34:56 GMT"), Some(Timestamp(1_288_643_696_000_000)));
     }
 
     #[test]
@@ -206,9 +206,9 @@ mod tests {
         #[test]
         fn times_in_responses_can_be_parsed(seconds in 0u64..253_402_300_799) {
             let at = seconds * 1_000_000;
-            prop_assert_eq!(parse(&crate::dates::http(at)), Some(at));
-            prop_assert_eq!(parse(&crate::dates::basic(at)), Some(at));
-            prop_assert_eq!(parse(&crate::dates::iso(at)), Some(at));
+            prop_assert_eq!(parse(&crate::dates::http(Timestamp(at))), Some(Timestamp(at)));
+            prop_assert_eq!(parse(&crate::dates::basic(Timestamp(at))), Some(Timestamp(at)));
+            prop_assert_eq!(parse(&crate::dates::iso(Timestamp(at))), Some(Timestamp(at)));
         }
     }
 }

@@ -16,7 +16,7 @@ mod v2;
 mod v4;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use larder_model::rows::Micros;
+use larder_model::Timestamp;
 
 use crate::errors::{Code, S3Error};
 use crate::query::S3Query;
@@ -50,7 +50,7 @@ pub struct AuthRequest<'a> {
     /// The bucket of a virtual-hosted request.
     pub host_bucket: Option<&'a str>,
     /// Arrival time.
-    pub now: Micros,
+    pub now: Timestamp,
     /// The region that signatures must name; `None` accepts any.
     pub region: Option<&'a str>,
 }
@@ -166,7 +166,7 @@ fn unsupported(value: &str) -> S3Error {
 }
 
 /// 403 for a clock difference above the limit.
-fn skewed(sent: &str, now: Micros) -> S3Error {
+fn skewed(sent: &str, now: Timestamp) -> S3Error {
     S3Error::from(Code::RequestTimeTooSkewed)
         .with("RequestTime", sent)
         .with("ServerTime", crate::dates::iso(now))

@@ -3,6 +3,7 @@
 //! Clients disagree about the canonical resource. The server verifies the signature for the widest reading first, then
 //! for the variants of known clients. Each try costs one SHA-1 of some hundred bytes; there are at most eighteen.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
@@ -105,7 +106,7 @@ impl SignatureV2 {
         let seconds: u64 = expires.parse().map_err(|_| {
             S3Error::new(Code::AccessDenied, "Invalid date (should be seconds since epoch)").with("Expires", expires)
         })?;
-        let until = seconds.saturating_mul(1_000_000);
+        let until = Timestamp(seconds.saturating_mul(1_000_000));
         if request.now > until {
             return Err(expired()
                 .with("Expires", crate::dates::iso(until))

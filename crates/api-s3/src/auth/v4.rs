@@ -1,6 +1,6 @@
 //! Version 4 signatures: HMAC-SHA256 over the canonical request.
 
-use larder_model::rows::Micros;
+use larder_model::Timestamp;
 use percent_encoding::percent_encode;
 use subtle::ConstantTimeEq as _;
 
@@ -264,14 +264,14 @@ impl SignatureV4 {
 }
 
 /// The time of a header-signed request, and its text.
-fn header_date(request: &AuthRequest<'_>) -> Result<(Micros, String), S3Error> {
+fn header_date(request: &AuthRequest<'_>) -> Result<(Timestamp, String), S3Error> {
     let name = if request.headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
     let text = String::from_utf8_lossy(&folded(request.headers, name)).into_owned();
     date::parse(&text).map(|at| (at, text)).ok_or_else(v2::missing_date)
 }
 
 /// Checks the validity period of a presigned address.
-fn check_validity_period(at: Micros, expires: &str, now: Micros) -> Result<(), S3Error> {
+fn check_validity_period(at: Timestamp, expires: &str, now: Timestamp) -> Result<(), S3Error> {
     let number: i64 = expires.parse().map_err(|_| malformed_query("X-Amz-Expires should be a number"))?;
     let seconds = u64::try_from(number).map_err(|_| malformed_query("X-Amz-Expires must be non-negative"))?;
     if seconds > EXPIRES_MAX {

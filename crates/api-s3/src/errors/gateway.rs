@@ -2,10 +2,10 @@
 //! it has a code.
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
+use larder_model::Timestamp;
 
 use larder_gateway::objects::{Configuration, Error, RequestArgument};
 use larder_model::objects::{Etag, VersionId};
-use larder_model::rows::Micros;
 
 use crate::dates;
 use crate::path::ResourcePath;
@@ -149,7 +149,7 @@ fn name_of(argument: RequestArgument) -> &'static str {
 
 /// The error for a delete marker. As the current version it means that the key does not exist; addressed by its id it
 /// can only be deleted.
-fn delete_marker(id: VersionId, null: bool, modified: Micros, current: bool) -> S3Error {
+fn delete_marker(id: VersionId, null: bool, modified: Timestamp, current: bool) -> S3Error {
     let error = if current {
         S3Error::from(Code::NoSuchKey)
     } else {
@@ -161,7 +161,7 @@ fn delete_marker(id: VersionId, null: bool, modified: Micros, current: bool) -> 
 
 fn not_modified(
     etag: &Etag,
-    modified: Micros,
+    modified: Timestamp,
     version: Option<String>,
     headers: Vec<(larder_model::objects::SystemHeader, bytes::Bytes)>,
 ) -> S3Error {
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_delete_marker_is_404_as_current_version_and_405_by_id() {
-        let marker = |current, null| Error::DeleteMarker { id: VersionId([1; 16]), null, modified: 0, current };
+        let marker =
+            |current, null| Error::DeleteMarker { id: VersionId([1; 16]), null, modified: Timestamp::ZERO, current };
         let response = S3Error::from(marker(true, true)).into_response("/b/k", "r", true);
         assert_eq!(response.status(), 404);
         assert_eq!(

@@ -14,7 +14,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         None => None,
         Some(text) => {
             let bad = || S3Error::argument(INITIATED, text, "The date is none.");
-            Some(dates::http(text).or_else(|| dates::iso(text)).ok_or_else(bad)? / 1_000_000)
+            Some(dates::http(text).or_else(|| dates::iso(text)).ok_or_else(bad)?.as_secs())
         }
     };
     call.objects.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use larder_gateway::objects::parts::StoredPart;
+use larder_model::Timestamp;
 use larder_model::objects::Etag;
 
 use super::copy_object::{SOURCE_VERSION, source};
@@ -47,7 +48,7 @@ mod tests {
     fn the_result_document() {
         let digest = Bytes::from_static(&[0; 4]);
         let (md5, modified, checksum) = ([0x55; 16], 1_289_422_114_123_456, Some(digest.clone()));
-        let part = Part { number: 1, md5, length: 1, blob: None, modified, checksum };
+        let part = Part { number: 1, md5, length: 1, blob: None, modified: Timestamp(modified), checksum };
         let checksum = Some(Checksum::full(Algorithm::Crc32c, digest));
         let text = String::from_utf8(document(&StoredPart { part, checksum }).to_vec()).unwrap();
         let expected = "<CopyPartResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\

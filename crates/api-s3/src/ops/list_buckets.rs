@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_gateway::objects::buckets::BucketsPage;
+use larder_model::Timestamp;
 use larder_model::objects::User;
 
 use super::params;
@@ -114,9 +115,9 @@ mod tests {
             display_name: "tea".into(),
             enabled: true,
             admin: false,
-            created: 0,
+            created: Timestamp::ZERO,
         };
-        let bucket = Arc::new(Bucket::new("b1", BucketId([0; 16]), "u", 1_289_422_114_123_456));
+        let bucket = Arc::new(Bucket::new("b1", BucketId([0; 16]), "u", Timestamp(1_289_422_114_123_456)));
         let page = BucketsPage { buckets: vec![bucket], next: Some("b1".into()) };
         let text = |query: &str| {
             let document = document(&decoded(query).unwrap(), &user, &page, "eu");

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListObjects, ListingPage};
+use larder_model::Timestamp;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::ListingEntry;
 use larder_model::objects::entry::ListedObject;
@@ -205,7 +206,8 @@ mod tests {
             storage_class: Some("GLACIER".into()),
             checksum: Some((Algorithm::Crc64Nvme, ChecksumKind::FullObject)),
         };
-        let entry = ListingEntry { modified: 1_289_422_114_123_456, owner: "o".into(), object: Some(object) };
+        let entry =
+            ListingEntry { modified: Timestamp(1_289_422_114_123_456), owner: "o".into(), object: Some(object) };
         let lines = vec![
             KeyOrPrefix::Prefix(Bytes::from_static(b"p a/")),
             KeyOrPrefix::Key(Bytes::from_static(b"p k\x01"), entry),

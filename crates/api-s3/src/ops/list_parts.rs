@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use larder_gateway::objects::parts::{ListParts, ListedParts};
 use larder_gateway::objects::uploads::AbortDate;
+use larder_model::Timestamp;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 
@@ -100,7 +101,7 @@ mod tests {
             key: Bytes::from_static(b"a b/c"),
             initiator: "i".into(),
             owner: "o".into(),
-            initiated: 1,
+            initiated: Timestamp(1),
             headers: vec![],
             meta: vec![],
             tags: vec![],
@@ -113,7 +114,7 @@ mod tests {
             md5: [0x11; 16],
             length: 5_242_880,
             blob: None,
-            modified: 1_289_422_114_123_456,
+            modified: Timestamp(1_289_422_114_123_456),
             checksum: checksum.map(|_| Bytes::from_static(&[0, 0, 0, 1])),
         };
         let page = PartsPage { parts: vec![part(2), part(3)], truncated: true, next_marker: 3 };

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListingPage};
 use larder_gateway::objects::uploads::ListUploads;
+use larder_model::Timestamp;
 use larder_model::objects::{UploadEntry, UploadId};
 
 use super::display_names::DisplayNames;
@@ -98,7 +99,7 @@ mod tests {
     fn elements_are_in_the_order_of_the_api() {
         let id = UploadId([7; 16]);
         let entry = UploadEntry {
-            initiated: 1_289_422_114_123_456,
+            initiated: Timestamp(1_289_422_114_123_456),
             initiator: "i".into(),
             owner: "o".into(),
             storage_class: None,

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
+use larder_model::Timestamp;
 use larder_model::objects::entry::ListedObject;
 
 use super::display_names::DisplayNames;
@@ -94,8 +95,13 @@ mod tests {
             checksum: None,
             upload: None,
         });
-        let version =
-            Version { id: VersionId([0; 16]), null: false, modified: 1_289_422_114_123_456, owner: "o".into(), object };
+        let version = Version {
+            id: VersionId([0; 16]),
+            null: false,
+            modified: Timestamp(1_289_422_114_123_456),
+            owner: "o".into(),
+            object,
+        };
         ListedVersion { version, version_id: version_id.into(), latest }
     }
 

@@ -6,6 +6,7 @@ use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
 };
 use larder_gateway::objects::get::FoundObject;
+use larder_model::Timestamp;
 use larder_model::objects::{Etag, Object, SystemHeader};
 
 use super::{checksums, encoding_type, object_metadata, params};
@@ -167,7 +168,7 @@ pub(crate) mod tests {
         let version = Version {
             id: VersionId([1; 16]),
             null: false,
-            modified: 1_289_422_114_123_456,
+            modified: Timestamp(1_289_422_114_123_456),
             owner: "o".into(),
             object: Some(object()),
         };
@@ -177,7 +178,7 @@ pub(crate) mod tests {
             window,
             partial,
             part: partial.then(|| FoundPart { count: Some(3), checksum: None }),
-            expires: Some((1_289_422_114_123_456, "old stuff".into())),
+            expires: Some((Timestamp(1_289_422_114_123_456), "old stuff".into())),
         }
     }
 

@@ -1,5 +1,7 @@
 //! A server over an in-process gateway, and a client that writes bytes and signs by hand.
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,7 +47,7 @@ impl S3TestServer {
             store: store.clone(),
             blobs: store,
             clock,
-            actor: 7,
+            actor: ActorId(7),
             engine: Arc::new("memory"),
         };
         let gateway = Gateway::start(ports, config).await.unwrap();
@@ -183,7 +185,7 @@ pub(crate) fn signed_v2_by(
     headers: &[(&str, &str)],
     length: Option<usize>,
 ) -> String {
-    let date = larder_api_s3::dates::http(now());
+    let date = larder_api_s3::dates::http(Timestamp(now()));
     let header = |name: &str| headers.iter().find(|(one, _)| *one == name).map_or("", |(_, value)| *value);
     let mut amz: Vec<_> = headers.iter().filter(|(name, _)| name.starts_with("x-amz-")).collect();
     amz.sort_unstable();
@@ -211,7 +213,7 @@ pub(crate) fn signed_v4(
         mac.finalize().into_bytes().to_vec()
     };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let date = larder_api_s3::dates::basic(now());
+    let date = larder_api_s3::dates::basic(Timestamp(now()));
     let scope = format!("{}/anywhere/s3/aws4_request", &date[..8]);
     let mut all = vec![("host", "localhost"), ("x-amz-content-sha256", payload), ("x-amz-date", date.as_str())];
     all.extend(headers.iter().filter(|(name, _)| name.starts_with("x-amz-")).copied());

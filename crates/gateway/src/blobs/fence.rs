@@ -10,8 +10,9 @@
 //! blob of a writer that finds no mark. It expires after a day. `docs/decisions/0010` and `0015` have the interleavings.
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::content::BlobId;
-use larder_model::rows::{Batch, Change, Micros, Row};
+use larder_model::rows::{Batch, Change, Row};
 use larder_store::{CallOptions, ConsistencyLevel, Partition, ReadQuery};
 
 use super::BlobCollector;
@@ -20,7 +21,7 @@ use crate::Result;
 use crate::gateway_core::internal_options;
 
 /// Lifetime of a mark in microseconds: longer than any write takes.
-const GC_MARK_MICROS: Micros = 24 * 60 * 60 * 1_000_000;
+const GC_MARK_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 /// The value of a mark: a version byte, nothing else.
 const GC_MARK_VALUE: &[u8] = &[1];
 

@@ -1,5 +1,6 @@
 //! A store in memory that tracks unsynced changes, and counts bytes removed before the sync of their replacement.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +12,7 @@ use larder_model::hash::id128;
 use larder_store::memory::MemoryStore;
 use larder_store::{
     Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, Durability, EngineLimits,
-    Error, HeadWrite, Kind, ListedBlob, Micros, Partition, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store,
-    Table,
+    Error, HeadWrite, Kind, ListedBlob, Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{Config, Gateway, GatewayPorts};
 
 /// When virtual time begins.
-const BEGIN: Micros = 1_800_000_000_000_000;
+const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
 /// The tables whose rows name blobs.
 const NAMING: [Table; 6] =
     [Table::Objects, Table::Consistent, Table::Heads, Table::Uploads, Table::Parts, Table::Manifests];
@@ -30,7 +30,7 @@ const NAMING: [Table; 6] =
 struct RuntimeClock(Instant);
 
 impl Clock for RuntimeClock {
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         BEGIN + self.0.elapsed().as_micros() as u64
     }
 
@@ -89,7 +89,7 @@ impl VolatileStore {
             store: Arc::clone(self) as _,
             blobs: Arc::clone(self) as _,
             clock: Arc::clone(&self.clock) as _,
-            actor: 1,
+            actor: ActorId(1),
             random: unique,
             engine: Arc::new("memory"),
         };
@@ -174,7 +174,7 @@ impl Store for VolatileStore {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -196,7 +196,7 @@ impl Store for VolatileStore {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         self.inner.now(options).await
     }
 

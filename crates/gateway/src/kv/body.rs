@@ -1,7 +1,8 @@
 //! Receives a body: a small one goes into the row, a larger one streams into a blob.
 
 use bytes::Bytes;
-use larder_model::causality::{Clock, Slot};
+use larder_model::Timestamp;
+use larder_model::causality::Slot;
 use larder_model::content::{BlobId, BlobRef, KvBody};
 use larder_model::hash::Sha1Hasher;
 use larder_store::{BlobOwner, BlobWriter, Durability, Partition};
@@ -26,7 +27,7 @@ pub(super) struct KvBlobPlacement<'a> {
     /// The slot of the write; its row's, where rows are named by slots.
     pub(super) slot: Slot,
     /// The clock of the write, unique in this slot: the blob's stamp.
-    pub(super) clock: Clock,
+    pub(super) clock: Timestamp,
 }
 
 impl Kv {

@@ -2,8 +2,10 @@
 //! the current context replaces it.
 
 use bytes::Bytes;
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use larder_model::address::Address;
-use larder_model::causality::{Clock, ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
+use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
 use larder_model::content::{BlobId, KvContent};
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
@@ -60,7 +62,7 @@ impl Kv {
         &self,
         address: &Address,
         partition: &Partition,
-        expected: Option<Clock>,
+        expected: Option<Timestamp>,
         content: KvContent,
         replicas: ReplicaPlan,
     ) -> Result<()> {
@@ -105,24 +107,31 @@ impl Kv {
     }
 
     /// The stamp the head must have: the context's; without one the key must not live.
-    fn expected_stamp(&self, address: &Address, context: Option<&Bytes>, seen: &KeyVersions) -> Result<Option<Clock>> {
+    fn expected_stamp(
+        &self,
+        address: &Address,
+        context: Option<&Bytes>,
+        seen: &KeyVersions,
+    ) -> Result<Option<Timestamp>> {
         let stamp = match context {
-            Some(bytes) => Some(self.decode_context(bytes, address)?.latest()).filter(|&stamp| stamp != 0),
+            Some(bytes) => {
+                Some(self.decode_context(bytes, address)?.latest()).filter(|&stamp| stamp != Timestamp::ZERO)
+            }
             None if seen.siblings.is_empty() => head_stamp(seen),
             None => return Err(Error::Superseded),
         };
         if stamp == head_stamp(seen) { Ok(stamp) } else { Err(Error::Superseded) }
     }
 
-    async fn issue_above(&self, expected: Option<Clock>) -> Result<Clock> {
-        self.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+    async fn issue_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
+        self.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
         self.issuer.issue().await
     }
 
     async fn compare_and_set(
         &self,
         partition: &Partition,
-        expected: Option<Clock>,
+        expected: Option<Timestamp>,
         write: &KeyWrite,
         replicas: ReplicaPlan,
     ) -> Result<()> {
@@ -143,7 +152,7 @@ impl Kv {
     }
 
     /// The current stamp of the head.
-    async fn read_head_stamp(&self, partition: &Partition, replicas: ReplicaPlan) -> Result<Option<Clock>> {
+    async fn read_head_stamp(&self, partition: &Partition, replicas: ReplicaPlan) -> Result<Option<Timestamp>> {
         Ok(self.read_rows(partition, &replicas.options).await?.first().map(|row| row.stamp))
     }
 
@@ -181,6 +190,6 @@ fn at_quorum_only(replicas: ReplicaPlan) -> ReplicaPlan {
     replicas.never_below(ConsistencyLevel::Quorum).without_downgrade()
 }
 
-fn head_stamp(seen: &KeyVersions) -> Option<Clock> {
-    Some(seen.latest()).filter(|&stamp| stamp != 0)
+fn head_stamp(seen: &KeyVersions) -> Option<Timestamp> {
+    Some(seen.latest()).filter(|&stamp| stamp != Timestamp::ZERO)
 }

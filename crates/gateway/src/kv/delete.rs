@@ -1,11 +1,9 @@
 //! Deletes an object: a tombstone replaces the versions that were seen; others survive.
 
+use larder_model::Timestamp;
 use std::time::Duration;
 
-use larder_model::causality::{
-    Clock, ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector,
-};
-use larder_model::rows::Micros;
+use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use larder_store::{ConsistencyLevel, Partition, micros_of};
 
 use super::put::{CausalBasis, ConditionGuard, WriteTarget, row_stamps};
@@ -99,7 +97,7 @@ impl Kv {
 
     /// Issues the clock of a tombstone. In `write_once` a tombstone removes all older rows, also those of later puts through a
     /// gateway with a late clock: so its clock is just above the rows that it removes.
-    async fn issue_tombstone_clock(&self, policy: ConflictPolicy, basis: &CausalBasis) -> Result<Clock> {
+    async fn issue_tombstone_clock(&self, policy: ConflictPolicy, basis: &CausalBasis) -> Result<Timestamp> {
         let latest = basis.superseded.iter().map(|gone| gone.clock).max();
         match latest
             .filter(|_| policy == ConflictPolicy::WriteOnce && self.core.ports.store.limits().tombstones_slow_reads)
@@ -111,17 +109,17 @@ impl Kv {
 
     /// Waits until every gateway's clock is past `clock`: a put after the answer is then newer than the tombstone. It waits
     /// only for values written just before. A gateway whose clock is further off refuses writes.
-    async fn wait_out_clock_skew(&self, clock: Clock) {
+    async fn wait_out_clock_skew(&self, clock: Timestamp) {
         if self.core.ports.store.limits().tombstones_slow_reads {
             // Two clocks may be off in opposite directions.
             let apart = 2 * SKEW_MICROS_MAX;
-            let past = clock.saturating_add(apart).saturating_sub(self.core.now()).min(apart);
+            let past = clock.saturating_add(apart).since(self.core.now()).min(apart);
             tokio::time::sleep(Duration::from_micros(past)).await;
         }
     }
 
     /// Expiry of a tombstone written now.
-    fn tombstone_expiry(&self) -> Option<Micros> {
+    fn tombstone_expiry(&self) -> Option<Timestamp> {
         match self.core.config.delete_mode {
             DeleteMode::Keep => None,
             DeleteMode::After(time) => Some(self.core.now().saturating_add(micros_of(time))),

@@ -9,6 +9,7 @@
 //! no blob younger than a day. Objects of `consistent` types have a guarded head, and there the order is reversed: the writer
 //! reads the head, looks for the mark, and swaps. [`crate::blobs::fence`] has the sweeper's half.
 
+use larder_model::Timestamp;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl BlobReferences for Kv {
             let head = self.core.ports.store.read(partition, &query, &options).await?.rows.pop();
             let expected = head.as_ref().map(|row| row.stamp);
             // The new stamp differs from the one that a slow writer read, so that writer's compare-and-set fails.
-            self.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+            self.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
             let stamp = self.issuer.issue().await?;
             let Some(touched) = head.map(|row| Row { stamp, ..row }).or_else(|| self.deleted_head(stamp)) else {
                 break;
@@ -103,7 +104,7 @@ impl Kv {
         Ok(named)
     }
 
-    fn deleted_head(&self, stamp: u64) -> Option<Row> {
+    fn deleted_head(&self, stamp: Timestamp) -> Option<Row> {
         let expires = Some(self.core.now().saturating_add(DELETED_HEAD_MICROS));
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         KeyWrite::delete(policy, SHARED_SLOT, stamp, expires, vector, Vec::new()).row
@@ -171,6 +172,6 @@ impl Kv {
     }
 
     fn blob_age(&self, blob: BlobId) -> Duration {
-        Duration::from_micros(self.core.now().saturating_sub(blob.stamp()))
+        Duration::from_micros(self.core.now().since(Timestamp(blob.stamp().0)))
     }
 }

@@ -1,14 +1,16 @@
 //! Writes an object: [`Kv::put`] reads as the list of its steps.
 
 use bytes::Bytes;
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{
-    CarriedVector, Clock, Conditions, ConflictPolicy, Context, ContextError, CurrentValue, FailedCondition,
-    KeyVersions, KeyWrite, Slot, SupersededRow, VersionVector,
+    CarriedVector, Conditions, ConflictPolicy, Context, ContextError, CurrentValue, FailedCondition, KeyVersions,
+    KeyWrite, Slot, SupersededRow, VersionVector,
 };
 use larder_model::content::KvContent;
 use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
-use larder_model::rows::{ObjectRow, Row, Stamp};
+use larder_model::rows::{ObjectRow, Row};
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
@@ -178,7 +180,7 @@ impl Kv {
     pub(super) fn choose_slot(
         &self,
         policy: ConflictPolicy,
-        clock: Clock,
+        clock: Timestamp,
         partition: &Partition,
         basis: &CausalBasis,
     ) -> Slot {
@@ -220,7 +222,7 @@ impl Kv {
 
     /// The clock that bounds contexts. Contexts move the gateway's clock, so that alone is no bound: a client could push it
     /// further with every request.
-    fn context_clock_limit(&self) -> u64 {
+    fn context_clock_limit(&self) -> Timestamp {
         let now = self.core.now();
         now.max(self.issuer.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
     }
@@ -239,16 +241,16 @@ impl Kv {
     /// Checks the conditions of a write against the versions that a read shows.
     pub(super) fn check_conditions(&self, conditions: &Conditions, seen: &KeyVersions) -> Result<()> {
         let etag = seen.etag();
-        let modified = seen.modified().unwrap_or(0) / 1_000_000;
+        let modified = seen.modified().unwrap_or_default().as_secs();
         let current = CurrentValue { etag: etag.as_deref(), modified, context: &seen.context };
         conditions
-            .check(current, false, self.core.now() / 1_000_000)
+            .check(current, false, self.core.now().as_secs())
             .map_err(|failed: FailedCondition| Error::Condition(failed))
     }
 }
 
 /// Names and stamps of rows.
-pub(super) type RowStamps = Vec<(Bytes, Stamp)>;
+pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
 
 /// The conditions of a write, and the rows that they were checked against.
 pub(super) struct ConditionGuard {

@@ -11,10 +11,11 @@
 //! row. Its memory is bounded: a forgotten slot costs a row and never data, because it is never reused.
 
 use larder_model::causality::{
-    Actor, CarriedVector, Clock, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry, VersionVector,
+    CarriedVector, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry, VersionVector,
 };
 use larder_model::hash;
 use larder_model::limits::SLOTS_REMEMBERED_MAX;
+use larder_model::{ActorId, Timestamp};
 use larder_store::{EngineLimits, Partition};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -42,9 +43,9 @@ pub(crate) struct SlotMemory {
 /// A slot of this gateway.
 #[derive(Debug, Clone, Copy)]
 struct OwnedSlot {
-    birth: Clock,
+    birth: Timestamp,
     /// The last clock issued for it.
-    issued: Clock,
+    issued: Timestamp,
     /// Whether everything up to `issued` is superseded and no write is in flight.
     dead: bool,
 }
@@ -70,7 +71,13 @@ impl SlotAllocator {
     }
 
     /// Allocates the slot of a write by `actor` at `clock`, which must have been issued after `basis` was read.
-    pub(super) fn allocate(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &CausalBasis) -> Slot {
+    pub(super) fn allocate(
+        &self,
+        actor: ActorId,
+        clock: Timestamp,
+        partition: &Partition,
+        basis: &CausalBasis,
+    ) -> Slot {
         match self {
             Self::Fresh => Slot { actor, birth: clock },
             Self::Reused(memory) => memory.allocate(actor, clock, partition, basis),
@@ -125,7 +132,7 @@ impl SlotAllocator {
     }
 
     /// Whether the missing row of a listing entry of this stamp will never come.
-    pub(crate) fn is_orphan(&self, stamp: Clock, now: Clock) -> bool {
+    pub(crate) fn is_orphan(&self, stamp: Timestamp, now: Timestamp) -> bool {
         match self {
             // Here entries are written and removed in one batch with their rows.
             Self::Fresh => true,
@@ -135,7 +142,7 @@ impl SlotAllocator {
 }
 
 impl SlotMemory {
-    fn allocate(&self, actor: Actor, clock: Clock, partition: &Partition, basis: &CausalBasis) -> Slot {
+    fn allocate(&self, actor: ActorId, clock: Timestamp, partition: &Partition, basis: &CausalBasis) -> Slot {
         let named: VersionVector = basis.superseded.iter().filter_map(SupersededRow::vector_entry).collect();
         let mut keys = self.keys.lock();
         let birth = match keys.get_mut_or_guard(&key_hash(partition)) {
@@ -154,11 +161,11 @@ impl SlotMemory {
     fn allocate_among(
         &self,
         slots: &mut Vec<OwnedSlot>,
-        actor: Actor,
-        clock: Clock,
+        actor: ActorId,
+        clock: Timestamp,
         named: &VersionVector,
         vector: &VersionVector,
-    ) -> Clock {
+    ) -> Timestamp {
         let until = |vector: &VersionVector, own: &OwnedSlot| vector.get(Slot { actor, birth: own.birth });
         for own in slots.iter_mut() {
             own.dead |= until(vector, own) >= own.issued;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use larder_model::Timestamp;
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{UploadState, VersionId};
-use larder_model::rows::{Batch, Change, Stamp};
+use larder_model::rows::{Batch, Change};
 use larder_store::{Partition, ReadQuery, Stopped};
 use tokio::time::Instant;
 
@@ -38,7 +39,7 @@ impl Objects {
         if !head.is_initiated_by(caller) {
             caller.check(&bucket, &caller.action()?.on_key(key))?;
         }
-        if initiated.is_some_and(|initiated| initiated != head.upload.initiated / 1_000_000) {
+        if initiated.is_some_and(|initiated| initiated != head.upload.initiated.as_secs()) {
             return Err(Error::OtherInitiationTime);
         }
         if self.abort_upload(head).await? { Ok(()) } else { Err(Error::NoSuchUpload) }
@@ -93,7 +94,7 @@ impl Objects {
                 };
                 self.gateway.blobs.releases.remove_or_leave(blob, synced).await;
             }
-            stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
+            stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
             after = page.rows.last().map(|row| row.name.clone());
             if page.stopped == Stopped::End || after.is_none() {
                 break;

@@ -1,5 +1,6 @@
 //! Builds the object of a completion from its part list, and validates the list. Pure.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use larder_model::objects::checksum::{ChecksumHasher, combine_full, composite};
@@ -135,7 +136,14 @@ mod tests {
 
     fn part(number: u16, length: u64) -> Part {
         let checksum = Some(Bytes::copy_from_slice(&[number as u8; 4]));
-        Part { number, md5: [number as u8; 16], length, blob: Some(BlobId([number as u8; 24])), modified: 1, checksum }
+        Part {
+            number,
+            md5: [number as u8; 16],
+            length,
+            blob: Some(BlobId([number as u8; 24])),
+            modified: Timestamp(1),
+            checksum,
+        }
     }
 
     fn stored(parts: &[Part]) -> BTreeMap<u16, Part> {

@@ -5,11 +5,11 @@
 //! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
 //! heartbeat expired, so a guarded write ends before that ([`crate::membership_lease`]).
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larder_model::objects::{Bucket, BucketId, BucketState};
-use larder_model::rows::Stamp;
 use larder_store::{ConsistencyLevel, Partition};
 use tokio::time::{Instant, timeout};
 
@@ -26,7 +26,7 @@ const DECISION_WAIT: Duration = Duration::from_secs(300);
 /// Guards the catalogue version a write relies on until dropped. Keep it short: receive the body before.
 pub(super) struct CatalogueGuard<'a> {
     gateway: &'a Gateway,
-    number: Stamp,
+    number: Timestamp,
     /// Whether a background task releases the guard instead of `drop`.
     is_detached: bool,
     /// The end of the membership lease: the other gateways may not wait for a write that ends later.

@@ -19,11 +19,12 @@ mod versions;
 pub(super) use location::ObjectLocation;
 pub(super) use versions::{KeyChange, client_version_id, external_body, version_id_text};
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 
 use larder_model::content::BlobId;
 use larder_model::objects::{Bucket, BucketId, ListingEntry, ObjectHead};
-use larder_model::rows::{Micros, Row, Stamp};
+use larder_model::rows::Row;
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, Durability, HeadWrite, Kind, Partition, Purpose, Range, ReadQuery,
 };
@@ -46,7 +47,7 @@ pub(super) struct ObservedHead {
     /// The decoded head; the default when there is no row.
     pub(super) head: ObjectHead,
     /// The stamp of its row, if there is one.
-    pub(super) stamp: Option<Stamp>,
+    pub(super) stamp: Option<Timestamp>,
 }
 
 /// Retries a change of a key until its compare-and-set succeeds.
@@ -72,9 +73,9 @@ pub(super) struct CasAttempt<'a> {
     /// The head this attempt read.
     pub(super) head: ObjectHead,
     /// The stamp of that head: the compare-and-set expects it.
-    expected: Option<Stamp>,
+    expected: Option<Timestamp>,
     /// The stamp of the new head.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: Timestamp,
     /// Level, deadline and durability of the store calls.
     pub(super) options: CallOptions,
 }
@@ -135,8 +136,8 @@ impl Objects {
     }
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
-    async fn stamp_above(&self, expected: Option<Stamp>) -> Result<Stamp> {
-        self.gateway.issuer.clock.observe(expected.map_or(0, |stamp| stamp + 1));
+    async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
+        self.gateway.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
         Ok(self.gateway.issuer.issue().await?)
     }
 }
@@ -248,7 +249,7 @@ pub(super) async fn read_head_row(
 }
 
 /// The row of a head with its derived row, the key's listing entry.
-fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes::Bytes, stamp: Stamp) -> HeadWrite {
+fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes::Bytes, stamp: Timestamp) -> HeadWrite {
     let row = Row { name: bytes::Bytes::new(), value: head.encode(), stamp, expires: expiry(gateway, head) };
     let derived = location::derived_row(bucket, key, ListingEntry::of(head).map(|entry| entry.encode()));
     HeadWrite { row, derived: Some(derived) }
@@ -256,7 +257,7 @@ fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes:
 
 /// A head without versions expires after a day. Race: without it the next put, by a slower clock, would stamp below the
 /// deletion and not be listed [invariant 56].
-fn expiry(gateway: &Gateway, head: &ObjectHead) -> Option<Micros> {
+fn expiry(gateway: &Gateway, head: &ObjectHead) -> Option<Timestamp> {
     head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS)
 }
 

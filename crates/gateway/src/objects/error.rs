@@ -1,7 +1,7 @@
 //! Errors of the S3 side. The edge matches every kind without a wildcard.
 
+use larder_model::Timestamp;
 use larder_model::objects::{Etag, VersionId};
-use larder_model::rows::Micros;
 
 /// Result of a call of the S3 side.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -91,7 +91,7 @@ pub enum Error {
         /// Whether its id for clients is `null`.
         null: bool,
         /// When it was written.
-        modified: Micros,
+        modified: Timestamp,
         /// Whether it is the current version and the request gave no version id.
         current: bool,
     },
@@ -113,7 +113,7 @@ pub enum Error {
         /// Its entity tag.
         etag: Etag,
         /// When it was written.
-        modified: Micros,
+        modified: Timestamp,
         /// Its version, if the bucket has versioning.
         version: Option<String>,
         /// Its cache headers.

@@ -10,12 +10,12 @@ pub(super) use conditions::matches_etag;
 pub(super) use manifest::ManifestCursor;
 pub use reader::ObjectReader;
 
+use larder_model::Timestamp;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::objects::{Bucket, Checksum, Object, ObjectBody, S3Action, Version, VersionId};
-use larder_model::rows::Micros;
 use larder_store::Partition;
 
 use super::commit::{ObjectLocation, client_version_id, external_body};
@@ -57,9 +57,9 @@ pub struct ReadConditions {
     /// `If-None-Match`: entity tags of which none may match.
     pub if_none_match: Option<Vec<String>>,
     /// `If-Modified-Since`.
-    pub modified_since: Option<Micros>,
+    pub modified_since: Option<Timestamp>,
     /// `If-Unmodified-Since`.
-    pub unmodified_since: Option<Micros>,
+    pub unmodified_since: Option<Timestamp>,
     /// Whether a hit of `If-None-Match` or `If-Modified-Since` is a failed precondition: for the source of a copy.
     pub always_precondition: bool,
     /// `If-Range`: the object a range belongs to; another object is read whole.
@@ -72,7 +72,7 @@ pub enum IfRange {
     /// The object with this entity tag.
     Tag(String),
     /// The object last modified in this second.
-    Modified(Micros),
+    Modified(Timestamp),
     /// No object: the header is malformed or weak.
     Nothing,
 }
@@ -106,7 +106,7 @@ pub struct FoundObject {
     /// The requested part.
     pub part: Option<FoundPart>,
     /// When, and by which rule, the lifecycle will remove it.
-    pub expires: Option<(Micros, String)>,
+    pub expires: Option<(Timestamp, String)>,
 }
 
 /// A part of an object.

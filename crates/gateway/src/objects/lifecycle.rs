@@ -9,13 +9,14 @@ mod prefilter;
 #[cfg(test)]
 mod tests;
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::entry::upload_of_entry_name;
 use larder_model::objects::lifecycle::Lifecycle;
 use larder_model::objects::{Bucket, BucketState, ListingEntry, UploadEntry, UploadId, UploadState};
-use larder_model::rows::{Micros, Row};
+use larder_model::rows::Row;
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use super::commit::ObjectLocation;
@@ -52,7 +53,7 @@ impl LifecyclePass {
 struct BucketScan<'a> {
     bucket: &'a Bucket,
     rules: &'a Lifecycle,
-    now: Micros,
+    now: Timestamp,
 }
 
 impl Objects {
@@ -143,7 +144,7 @@ impl Objects {
 
 impl BucketScan<'_> {
     /// Whether a decision of a rule is due.
-    fn is_due(&self, decision: Option<(Micros, &str)>) -> bool {
+    fn is_due(&self, decision: Option<(Timestamp, &str)>) -> bool {
         decision.is_some_and(|(when, _)| when <= self.now)
     }
 }

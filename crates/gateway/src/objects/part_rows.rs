@@ -7,6 +7,7 @@
 //! One batch writes both. So a part is replaced without a read, and the end of the upload finds every blob that may have to
 //! go.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Part, UploadId};
-use larder_model::rows::{Batch, Change, Row, Stamp};
+use larder_model::rows::{Batch, Change, Row};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::{Objects, Result};
@@ -73,7 +74,7 @@ impl Objects {
     }
 
     /// Writes a part: it replaces the part of its number, unless that one has a greater stamp.
-    pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
+    pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Timestamp) -> Result<()> {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
         let mut changes = vec![put(Part::row_name(part.number), part.encode())];
         changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
@@ -81,7 +82,7 @@ impl Objects {
     }
 
     /// Removes a part written with this stamp.
-    pub(super) async fn remove_part(&self, upload: UploadId, part: &Part, stamp: Stamp) -> Result<()> {
+    pub(super) async fn remove_part(&self, upload: UploadId, part: &Part, stamp: Timestamp) -> Result<()> {
         let remove = |name| Change::Remove { name, stamp };
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));

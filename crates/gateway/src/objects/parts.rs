@@ -4,6 +4,7 @@
 mod tests;
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::objects::listing::{PartsPage, parts_page};
 use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
@@ -122,7 +123,7 @@ impl Objects {
 
     /// Rereads the upload of a stored part. Race: the request that ended the upload may have missed the part, which
     /// then has to go; or it may have used the part, which then stays in the object.
-    async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: u64) -> Result<()> {
+    async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: Timestamp) -> Result<()> {
         // A missing upload proves nothing about the object: the sweeper checks the key.
         let now = self.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
         let used = match (&now.upload.state, part.blob) {

@@ -2,6 +2,7 @@
 //! request holds one piece of its body in memory, after the first [`larder_store::EngineLimits::inline_max`] bytes.
 
 use bytes::Bytes;
+use larder_model::ActorId;
 use larder_model::content::BlobId;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
 use larder_model::objects::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};
@@ -79,7 +80,8 @@ impl Objects {
         let stamp = self.gateway.issuer.issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
         let partition = location.partition();
-        let id = BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.to_be_bytes()].concat(), stamp);
+        let id =
+            BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(), stamp);
         Ok(BlobDestination { partition, row, id, inline_max: 0 })
     }
 

@@ -11,11 +11,13 @@
 #[cfg(test)]
 mod tests;
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::objects::{UploadState, Version, VersionId};
-use larder_model::rows::{Batch, Change, Micros};
+use larder_model::rows::{Batch, Change};
 use larder_store::{Partition, ReadQuery};
 use tokio::time::Instant;
 
@@ -116,7 +118,7 @@ impl Objects {
     }
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
-    pub(super) fn is_abandoned(&self, version: VersionId, since: Micros) -> bool {
+    pub(super) fn is_abandoned(&self, version: VersionId, since: Timestamp) -> bool {
         if self.config.alone && version.actor() != self.gateway.core.ports.actor {
             return true;
         }
@@ -126,7 +128,7 @@ impl Objects {
 }
 
 /// The version of a completion, the digest of its list, and its start; no start: it is being taken back.
-fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Micros>)> {
+fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Timestamp>)> {
     match state {
         UploadState::Completing { version, list, since } => Some((*version, *list, Some(*since))),
         UploadState::Reopening { version, list } => Some((*version, *list, None)),

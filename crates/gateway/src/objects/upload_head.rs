@@ -1,15 +1,16 @@
 //! The head of an upload: read, and changed by compare-and-set. Its derived row lists the upload while it is alive.
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::objects::entry::upload_entry_name;
 use larder_model::objects::{Bucket, Upload, UploadEntry, UploadId, UploadState};
-use larder_model::rows::{Micros, Row, Stamp};
+use larder_model::rows::Row;
 use larder_store::{CasResult, DerivedRow, HeadWrite, Kind, Partition, ReadQuery};
 
 use super::{Caller, Error, Objects, Result};
 
 /// How long the head of an ended upload stays, in microseconds: repeats of a completion get the same answer until then.
-const ENDED_MICROS: Micros = 24 * 60 * 60 * 1_000_000;
+const ENDED_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// An upload as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(super) struct UploadHead {
     /// The decoded head.
     pub(super) upload: Upload,
     /// The head's stamp.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: Timestamp,
 }
 
 impl UploadHead {
@@ -29,7 +30,7 @@ impl UploadHead {
     }
 
     /// The row with its derived row.
-    fn encode(&self, now: Micros) -> HeadWrite {
+    fn encode(&self, now: Timestamp) -> HeadWrite {
         let alive = self.upload.state.is_alive();
         let expires = (!alive).then_some(now + ENDED_MICROS);
         let row = Row { name: Bytes::new(), value: self.upload.encode(), stamp: self.stamp, expires };
@@ -85,7 +86,11 @@ impl Objects {
 
     /// Writes the head of an upload if the current head has the stamp `expected`. Ending or taking back an upload frees
     /// space in the end, so it works on a full disk.
-    pub(super) async fn write_upload(&self, expected: Option<Stamp>, next: UploadHead) -> Result<Option<UploadHead>> {
+    pub(super) async fn write_upload(
+        &self,
+        expected: Option<Timestamp>,
+        next: UploadHead,
+    ) -> Result<Option<UploadHead>> {
         let head = next.encode(self.gateway.core.now());
         let grows = expected.is_none() || matches!(next.upload.state, UploadState::Completing { .. });
         let options = if grows { self.options() } else { self.options().reclaiming() };

@@ -6,11 +6,12 @@ pub(super) mod testing;
 mod tests;
 
 use bytes::Bytes;
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::entry::{upload_entries_from, upload_entry_name, upload_of_entry_name};
 use larder_model::objects::listing::{self, KeyPage, KeyPageResult, KeyPageStep, KeyQuery};
 use larder_model::objects::{Algorithm, Bucket, BucketId, ChecksumKind, Upload, UploadEntry, UploadId, UploadState};
-use larder_model::rows::Micros;
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use super::list::{KeyOrPrefix, ListObjects, ListingPage};
@@ -32,7 +33,7 @@ pub struct CreateUpload {
 }
 
 /// When, and by which rule, the lifecycle will abort an upload.
-pub type AbortDate = Option<(Micros, String)>;
+pub type AbortDate = Option<(Timestamp, String)>;
 
 /// A request to list uploads.
 #[derive(Debug, Clone, Default)]

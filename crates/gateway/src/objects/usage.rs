@@ -7,6 +7,8 @@ mod log;
 #[cfg(test)]
 mod tests;
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use bytes::Bytes;
 use larder_model::codec::{DecodeError, put_ordered, take_ordered};
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::{Bucket, ListingEntry};
-use larder_model::rows::{Batch, Change, Micros, Row};
+use larder_model::rows::{Batch, Change, Row};
 use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ use log::UsageLog;
 /// Version byte of the rows.
 const VERSION: u8 = 1;
 /// Length of a time slice.
-const HOUR: Micros = 3_600_000_000;
+const HOUR_MICROS: u64 = 3_600_000_000;
 /// Rows per batch.
 const ROWS_MAX: usize = 1000;
 
@@ -68,7 +70,7 @@ pub struct UsageSample {
     /// The node that counted.
     pub node: String,
     /// The start of the hour.
-    pub start: Micros,
+    pub start: Timestamp,
     /// Counts by operation.
     pub operations: BTreeMap<String, UsageCounts>,
 }
@@ -88,7 +90,7 @@ struct UsageRowKey {
     /// Hours since 1970.
     hour: u64,
     node: String,
-    actor: u64,
+    actor: ActorId,
     operation: String,
 }
 
@@ -96,7 +98,7 @@ impl UsageRowKey {
     fn row_name(&self) -> Bytes {
         let mut name = self.hour.to_be_bytes().to_vec();
         put_ordered(&mut name, self.node.as_bytes());
-        name.extend_from_slice(&self.actor.to_be_bytes());
+        name.extend_from_slice(&self.actor.0.to_be_bytes());
         name.extend_from_slice(self.operation.as_bytes());
         name.into()
     }
@@ -109,7 +111,7 @@ impl UsageRowKey {
         Ok(Self {
             hour: u64::from_be_bytes(*hour),
             node: text(node)?,
-            actor: u64::from_be_bytes(*actor),
+            actor: ActorId(u64::from_be_bytes(*actor)),
             operation: text(operation.to_vec())?,
         })
     }
@@ -132,7 +134,7 @@ impl Usage {
 
     /// Counts one request of a user.
     pub fn count(&self, key_id: &str, operation: &'static str, counts: UsageCounts) {
-        self.log.count(key_id, self.core.now() / HOUR, operation, counts);
+        self.log.count(key_id, hour_of(self.core.now()), operation, counts);
     }
 
     /// Writes the counts that changed since the last flush.
@@ -153,7 +155,7 @@ impl Usage {
                 self.log.mark_written(&key_id, lines);
             }
         }
-        self.log.forget_before((self.core.now() / HOUR).saturating_sub(1));
+        self.log.forget_before(hour_of(self.core.now()).saturating_sub(1));
         Ok(())
     }
 
@@ -161,9 +163,9 @@ impl Usage {
     ///
     /// # Errors
     /// Any error of the store.
-    pub async fn samples(&self, key_id: &str, from: Micros, to: Micros) -> Result<Vec<UsageSample>> {
-        let hours = from / HOUR..=to / HOUR;
-        let mut counted = self.read(key_id, from / HOUR, to / HOUR).await?;
+    pub async fn samples(&self, key_id: &str, from: Timestamp, to: Timestamp) -> Result<Vec<UsageSample>> {
+        let hours = hour_of(from)..=hour_of(to);
+        let mut counted = self.read(key_id, *hours.start(), *hours.end()).await?;
         // Own counts in memory are newer than their rows.
         let own = self.log.of(key_id);
         counted.extend(own.iter().map(|(hour, operation, counts)| (self.row_key(*hour, operation), *counts)));
@@ -173,7 +175,8 @@ impl Usage {
                 samples.entry((node, hour)).or_default().entry(operation).or_default().add(counts);
             }
         }
-        let sample = |((node, hour), operations)| UsageSample { node, start: hour * HOUR, operations };
+        let sample =
+            |((node, hour), operations)| UsageSample { node, start: Timestamp(hour * HOUR_MICROS), operations };
         Ok(samples.into_iter().map(sample).collect())
     }
 
@@ -239,6 +242,11 @@ impl Usage {
         let node = self.core.config.node.clone();
         UsageRowKey { hour, node, actor: self.core.ports.actor, operation: operation.to_owned() }
     }
+}
+
+/// The number of the hour since 1970.
+fn hour_of(time: Timestamp) -> u64 {
+    time.0 / HOUR_MICROS
 }
 
 fn encode(counts: &UsageCounts) -> Bytes {

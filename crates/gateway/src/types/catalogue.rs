@@ -1,5 +1,6 @@
 //! One state of the catalogue: types, own properties of buckets, S3 buckets. Pure: a change makes another state.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::objects::{Bucket, BucketState};
 use larder_model::props::{EffectiveProps, Overrides, TypeRecord, TypeState};
-use larder_model::rows::{CatalogueKey, CatalogueRow, Row, Stamp};
+use larder_model::rows::{CatalogueKey, CatalogueRow, Row};
 use serde_json::Value;
 
 use super::shared_map::SharedMap;
@@ -26,12 +27,12 @@ pub(crate) enum CatalogueEdit {
 /// One state of the catalogue.
 #[derive(Debug, Clone)]
 pub(crate) struct Catalogue {
-    number: Stamp,
+    number: Timestamp,
     types: SharedMap<Bytes, CatalogueType>,
     buckets: SharedMap<BucketAddress, BucketOverrides>,
     s3_buckets: SharedMap<String, S3Bucket>,
     /// S3 buckets that are being deleted, each with the number of the change that closed it.
-    s3_closing: BTreeMap<String, Stamp>,
+    s3_closing: BTreeMap<String, Timestamp>,
     /// Number of S3 buckets of each user.
     s3_owned: SharedMap<String, usize>,
     default: EffectiveProps,
@@ -41,7 +42,7 @@ pub(crate) struct Catalogue {
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogueType {
     pub(crate) record: Arc<TypeRecord>,
-    pub(crate) number: Stamp,
+    pub(crate) number: Timestamp,
     effective: EffectiveProps,
 }
 
@@ -50,23 +51,23 @@ pub(crate) struct CatalogueType {
 struct BucketOverrides {
     overrides: Arc<Overrides>,
     /// The number of the change that last wrote them.
-    number: Stamp,
+    number: Timestamp,
     /// The effective properties under the type that the change of this number wrote; 0: without a type.
-    effective: (Stamp, EffectiveProps),
+    effective: (Timestamp, EffectiveProps),
 }
 
 /// An S3 bucket, with the number of the change that last wrote it.
 #[derive(Debug, Clone)]
 struct S3Bucket {
     bucket: Arc<Bucket>,
-    number: Stamp,
+    number: Timestamp,
 }
 
 impl Catalogue {
     /// The state of a gateway before its first read.
     pub(crate) fn empty() -> Self {
         Self {
-            number: 0,
+            number: Timestamp::ZERO,
             types: SharedMap::default(),
             buckets: SharedMap::default(),
             s3_buckets: SharedMap::default(),
@@ -77,7 +78,7 @@ impl Catalogue {
     }
 
     /// Its number: the stamp of the head.
-    pub(crate) fn number(&self) -> Stamp {
+    pub(crate) fn number(&self) -> Timestamp {
         self.number
     }
 
@@ -138,7 +139,7 @@ impl Catalogue {
     }
 
     /// S3 buckets that are being deleted, by name, each with the number of the change that closed it.
-    pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Stamp> {
+    pub(crate) fn s3_closing(&self) -> &BTreeMap<String, Timestamp> {
         &self.s3_closing
     }
 
@@ -180,7 +181,7 @@ impl Catalogue {
     }
 
     /// The state after one change of this number, which must have been decided on this state.
-    pub(super) fn changed(&self, number: Stamp, edit: &CatalogueEdit) -> Result<Self> {
+    pub(super) fn changed(&self, number: Timestamp, edit: &CatalogueEdit) -> Result<Self> {
         let mut after = self.clone();
         after.number = number;
         let (key, json) = match edit {
@@ -238,7 +239,7 @@ impl Catalogue {
 }
 
 impl CatalogueType {
-    fn of(json: &Value, number: Stamp) -> Result<Self> {
+    fn of(json: &Value, number: Timestamp) -> Result<Self> {
         let record = TypeRecord::from_json(json).map_err(|error| damaged(&error))?;
         let effective = TypeRecord::effective(Some(&record), &Overrides::EMPTY);
         Ok(Self { record: Arc::new(record), number, effective })
@@ -246,17 +247,17 @@ impl CatalogueType {
 }
 
 impl BucketOverrides {
-    fn of(json: &Value, number: Stamp) -> Result<Self> {
+    fn of(json: &Value, number: Timestamp) -> Result<Self> {
         let map = json.as_object().ok_or_else(|| damaged(&"bucket properties are no object"))?;
         let overrides = Overrides::from_json(map).map_err(|_| damaged(&"bucket properties do not hold"))?;
-        let effective = (0, TypeRecord::effective(None, &overrides));
+        let effective = (Timestamp::ZERO, TypeRecord::effective(None, &overrides));
         Ok(Self { overrides: Arc::new(overrides), number, effective })
     }
 
     /// The same, with the effective properties under the bucket's current type.
     fn within(self, types: &SharedMap<Bytes, CatalogueType>, bucket: &BucketAddress) -> Self {
         let of_type = types.get(&bucket.bucket_type);
-        let effective = (of_type.map_or(0, |found| found.number), self.effective_with(of_type));
+        let effective = (of_type.map_or(Timestamp::ZERO, |found| found.number), self.effective_with(of_type));
         Self { effective, ..self }
     }
 
@@ -266,14 +267,14 @@ impl BucketOverrides {
         let (number, effective) = self.effective;
         match of_type {
             Some(found) if found.number != number => TypeRecord::effective(Some(&found.record), &self.overrides),
-            None if number != 0 => TypeRecord::effective(None, &self.overrides),
+            None if number != Timestamp::ZERO => TypeRecord::effective(None, &self.overrides),
             _ => effective,
         }
     }
 }
 
 impl S3Bucket {
-    fn of(name: &str, json: &Value, number: Stamp) -> Result<Self> {
+    fn of(name: &str, json: &Value, number: Timestamp) -> Result<Self> {
         let bucket = Bucket::from_json(name, json).map_err(|error| damaged(&error))?;
         Ok(Self { bucket: Arc::new(bucket), number })
     }

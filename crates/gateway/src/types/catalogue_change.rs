@@ -1,7 +1,8 @@
 //! A change of the catalogue: a compare-and-set on its number.
 
 use bytes::Bytes;
-use larder_model::rows::{CatalogueRow, Change, Row, Stamp};
+use larder_model::Timestamp;
+use larder_model::rows::{CatalogueRow, Change, Row};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition};
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ impl CatalogueCopy {
     pub(crate) async fn change<E: From<Error>>(
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
-    ) -> std::result::Result<Stamp, E> {
+    ) -> std::result::Result<Timestamp, E> {
         let deadline = Instant::now() + self.core.config.timeout;
         let partition = Partition::catalogue();
         for conflicts in 0..ATTEMPTS_MAX {
@@ -36,7 +37,7 @@ impl CatalogueCopy {
                 }
             };
             let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
-            let expected = Some(catalogue.number()).filter(|&number| number != 0);
+            let expected = Some(catalogue.number()).filter(|&number| number != Timestamp::ZERO);
             let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
             let swapped =
                 self.core.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;

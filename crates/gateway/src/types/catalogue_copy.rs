@@ -1,5 +1,6 @@
 //! A gateway's copy of the catalogue, kept fresh.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::rows::{Row, Stamp};
+use larder_model::rows::Row;
 use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of};
 
 use super::catalogue::{Catalogue, CatalogueEdit};
@@ -67,7 +68,7 @@ impl CatalogueCopy {
 
     /// The catalogue number that a heartbeat may show: that of the copy, or of the oldest guard. Every guarded write relies on
     /// it or a newer one.
-    pub(crate) fn advertisable_number(&self) -> Stamp {
+    pub(crate) fn advertisable_number(&self) -> Timestamp {
         // The copy is loaded before the guards: a guard taken after this load is on this number or a newer one.
         let current = self.current.load().number();
         self.guards.oldest().map_or(current, |oldest| oldest.min(current))
@@ -160,7 +161,12 @@ impl CatalogueCopy {
     }
 
     /// Installs the result of this gateway's own change of `before` without reading it: the compare-and-set proves that state.
-    pub(super) async fn install_change(&self, before: &Catalogue, number: Stamp, edit: &CatalogueEdit) -> Result<()> {
+    pub(super) async fn install_change(
+        &self,
+        before: &Catalogue,
+        number: Timestamp,
+        edit: &CatalogueEdit,
+    ) -> Result<()> {
         let _one = self.refresh_lock.lock().await;
         // A refresh may have installed this state or a newer one in between.
         if self.current.load().number() == before.number() {
@@ -175,14 +181,14 @@ impl CatalogueCopy {
     }
 
     /// The number of the catalogue, from the live replicas: with most of them down it may be an older one.
-    async fn catalogue_number(&self) -> Result<Stamp> {
+    async fn catalogue_number(&self) -> Result<Timestamp> {
         let page = self.core.read_internal_table(&Partition::catalogue(), &ReadQuery::all(1)).await?;
         Ok(number_of(&page))
     }
 
     /// Reads all rows of one state. Pages are not isolated, so the number must be the same before and after. A quorum must
     /// answer: a single replica may have the head of a change and lack a row of an earlier one.
-    async fn read_catalogue(&self, mut number: Stamp) -> Result<Vec<Row>> {
+    async fn read_catalogue(&self, mut number: Timestamp) -> Result<Vec<Row>> {
         for _ in 0..READS_MAX {
             let mut rows: Vec<Row> = Vec::new();
             loop {
@@ -211,6 +217,6 @@ impl CatalogueCopy {
     }
 }
 
-fn number_of(page: &RowPage) -> Stamp {
-    page.rows.first().filter(|row| row.name.is_empty()).map_or(0, |row| row.stamp)
+fn number_of(page: &RowPage) -> Timestamp {
+    page.rows.first().filter(|row| row.name.is_empty()).map_or(Timestamp::ZERO, |row| row.stamp)
 }

@@ -1,20 +1,20 @@
 //! The guarded versions of the catalogue, which a heartbeat must not pass.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use larder_model::rows::Stamp;
 use parking_lot::Mutex;
 
 use super::Catalogue;
 
 /// Guarded catalogue versions, each with its number of guards.
 #[derive(Debug, Default)]
-pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Stamp, usize>>);
+pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Timestamp, usize>>);
 
 impl CatalogueGuards {
     /// The oldest guarded version.
-    pub(crate) fn oldest(&self) -> Option<Stamp> {
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
         self.0.lock().keys().next().copied()
     }
 
@@ -28,7 +28,7 @@ impl CatalogueGuards {
     }
 
     /// Releases one guard of this version.
-    pub(crate) fn release(&self, number: Stamp) {
+    pub(crate) fn release(&self, number: Timestamp) {
         let mut open = self.0.lock();
         if let Some(count) = open.get_mut(&number) {
             *count -= 1;

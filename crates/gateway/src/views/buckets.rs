@@ -1,5 +1,6 @@
 //! The `$bucket` view: one row per bucket, written by each gateway with its first key. A bucket is listed while it has keys.
 
+use larder_model::Timestamp;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a remembered bucket beside its names.
 const KNOWN_OVERHEAD_BYTES: usize = 128;
 /// Every gateway writes the same row with the format's stamp, so that a later epoch always wins.
-const ROW_STAMP: u64 = 1;
+const ROW_STAMP: Timestamp = Timestamp(1);
 
 /// Buckets whose row this gateway has written: a cache that only saves writes.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! The `$key` view: one entry per key and slot, written and removed with the object's rows. A listing merges its shards.
 
+use larder_model::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -149,7 +150,7 @@ impl Kv {
     pub(crate) async fn removals_of_all_entries(
         &self,
         address: &Address,
-        stamp: u64,
+        stamp: Timestamp,
         options: &CallOptions,
     ) -> Result<Vec<Change>> {
         let entries = self.entries(address, options).await?;

@@ -1,5 +1,6 @@
 //! Replica counts on a cluster whose nodes go down: which calls are downgraded, and which are refused.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl ReplicaCluster {
             store: Arc::new(replicas.clone()),
             blobs: Arc::new(MemoryStore::new(clock.clone())),
             clock,
-            actor: seed + 1,
+            actor: ActorId(seed + 1),
             engine: Arc::new("replicas"),
         };
         let config = Config { alone: false, ..Config::default() };

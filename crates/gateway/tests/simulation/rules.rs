@@ -1,5 +1,6 @@
 //! One schedule per rule of the key-value side; it fails under the rule's mutation in `tests/mutants`.
 
+use larder_model::ActorId;
 use larder_model::causality::{Context, Dot, DotFlags, Slot};
 use larder_testkit::faulty::StoreFaults;
 
@@ -113,7 +114,7 @@ fn a_context_from_the_future_does_not_move_the_clock() {
     holds(2, async |world| {
         world.add_type("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#).await;
         let clock = world.nodes[0].gateway.core.now() + 3_600_000_000;
-        let dot = Dot { slot: Slot { actor: 1, birth: clock }, clock, flags: DotFlags::default() };
+        let dot = Dot { slot: Slot { actor: ActorId(1), birth: clock }, clock, flags: DotFlags::default() };
         let hostile = Context { dots: vec![dot], vector: Default::default() }.encode(&address("default", "x"));
         let _ = world.put(0, "default", "x", "hostile", Some(&hostile)).await;
         ok!(world.put(0, "lww", "k", "first", None));
@@ -180,7 +181,7 @@ fn a_restart_with_the_clock_set_back_reuses_no_row_name() {
         let before = world.nodes[0].gateway.core.now();
         ok!(world.put(0, "sib", "k", "a", None));
         world.advance(200).await;
-        let back = before as i64 - world.nodes[0].gateway.core.now() as i64;
+        let back = before.0 as i64 - world.nodes[0].gateway.core.now().0 as i64;
         world.restart(0, back).await;
         ok!(world.put(0, "sib", "k", "b", None));
         expect(&ok!(world.read(1, "sib", "k")).texts, &["a", "b"])

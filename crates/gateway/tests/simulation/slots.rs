@@ -2,6 +2,7 @@
 //! `tests/mutants`.
 
 use bytes::Bytes;
+use larder_model::ActorId;
 use larder_model::causality::Slot;
 use larder_model::keyspace::Partition;
 use larder_model::rows::{Batch, BucketRow, Change, ObjectRow, Row, view_row_name};
@@ -291,7 +292,7 @@ fn a_delete_leaves_the_entry_of_a_row_that_arrives_later() {
         world.add_type("sib", "{}").await;
         ok!(world.put(0, "sib", "k", "a", None));
         let stamp = world.nodes[1].gateway.core.now();
-        let name = Slot { actor: 99, birth: stamp }.row_name();
+        let name = Slot { actor: ActorId(99), birth: stamp }.row_name();
         let value =
             ObjectRow { tombstone: false, context_hash: 0, vector: Default::default(), content: Default::default() }
                 .encode();
@@ -309,7 +310,7 @@ fn an_entry_whose_row_never_came_is_removed_by_a_delete_a_day_later() {
     holds(async |world| {
         world.add_type("sib", "{}").await;
         let stamp = world.nodes[1].gateway.core.now();
-        let name = view_row_name(b"k", &Slot { actor: 99, birth: stamp }.row_name());
+        let name = view_row_name(b"k", &Slot { actor: ActorId(99), birth: stamp }.row_name());
         arrives(&world, entries(), Row { name, value: Bytes::new(), stamp, expires: None }).await;
         ok!(world.put(0, "sib", "k", "a", None));
         assert!(ok!(world.delete(0, "sib", "k", None)), "there was something to delete");

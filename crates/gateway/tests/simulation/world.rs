@@ -1,5 +1,6 @@
 //! The simulated world: a store, gateways with their own clocks, and a client's view of them.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_store::memory::MemoryStore;
-use larder_store::{Clock, Micros};
+use larder_store::{Clock, Timestamp};
 use larder_testkit::faulty::{Faulty, StoreFaults, StoreHistory};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use crate::recording_store::{RecordingStore, StoreTraffic};
 
 /// Begin of virtual time.
-const BEGIN: Micros = 1_800_000_000_000_000;
+const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Outcome of a schedule; the error says which promise was broken.
 pub(crate) type ScheduleResult = Result<(), String>;
@@ -48,9 +49,9 @@ impl SimClock {
 }
 
 impl Clock for SimClock {
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         let now = BEGIN + self.start.elapsed().as_micros() as u64;
-        now.saturating_add_signed(self.skew.load(Ordering::Relaxed))
+        Timestamp(now.0.saturating_add_signed(self.skew.load(Ordering::Relaxed)))
     }
 
     fn monotonic(&self) -> Duration {
@@ -285,7 +286,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
         store: Arc::clone(faulty) as _,
         blobs: Arc::clone(faulty) as _,
         clock: Arc::clone(clock) as _,
-        actor,
+        actor: ActorId(actor),
         engine: Arc::new("memory"),
     }
 }

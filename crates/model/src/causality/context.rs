@@ -6,9 +6,11 @@
 //! ```
 //! The checksum covers the address: the server refuses a context that a client sends with another key.
 
+use crate::ActorId;
+use crate::Timestamp;
 use bytes::Bytes;
 
-use super::dot::{Clock, Dot, DotFlags, Slot};
+use super::dot::{Dot, DotFlags, Slot};
 use super::version_vector::{VectorEntry, VersionVector};
 use crate::address::Address;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
@@ -58,9 +60,9 @@ impl Context {
 
     /// The greatest clock in it, 0 for none.
     #[must_use]
-    pub fn latest(&self) -> Clock {
+    pub fn latest(&self) -> Timestamp {
         let dots = self.dots.iter().map(|dot| dot.clock);
-        dots.chain(self.vector.iter().map(|entry| entry.clock)).max().unwrap_or(0)
+        dots.chain(self.vector.iter().map(|entry| entry.clock)).max().unwrap_or_default()
     }
 
     /// Hash of the dots without their flags, 0 for none. Two reads of the same rows have the same hash.
@@ -71,9 +73,9 @@ impl Context {
         }
         let mut text = FieldEncoder::with_capacity(self.dots.len() * 24);
         for dot in &self.dots {
-            text.u64(dot.slot.actor);
-            text.u64(dot.slot.birth);
-            text.u64(dot.clock);
+            text.u64(dot.slot.actor.0);
+            text.u64(dot.slot.birth.0);
+            text.u64(dot.clock.0);
         }
         hash::id64(&[text.written()]).max(1)
     }
@@ -96,7 +98,7 @@ impl Context {
         let base = self.latest();
         let mut out = FieldEncoder::with_capacity(32 + 24 * (self.dots.len() + self.vector.len()));
         out.u8(VERSION);
-        out.u64(base);
+        out.u64(base.0);
         out.varint(self.dots.len() as u64);
         for dot in &self.dots {
             put_entry(&mut out, base, dot.slot, dot.clock, dot.flags);
@@ -116,7 +118,7 @@ impl Context {
     ///
     /// # Errors
     /// [`ContextError`]; a refused context has no effect at all.
-    pub fn decode(bytes: &Bytes, address: &Address, now: Clock) -> Result<Self, ContextError> {
+    pub fn decode(bytes: &Bytes, address: &Address, now: Timestamp) -> Result<Self, ContextError> {
         let context = Self::verify(bytes, address)?;
         // A gateway moves its clock past every context it takes: one from far ahead would carry the clock away.
         if context.latest() > now.saturating_add(CONTEXT_AHEAD_MICROS_MAX) {
@@ -145,7 +147,7 @@ impl Context {
     }
 }
 
-fn key(dot: &Dot) -> (Slot, Clock) {
+fn key(dot: &Dot) -> (Slot, Timestamp) {
     (dot.slot, dot.clock)
 }
 
@@ -160,19 +162,20 @@ fn crc(body: &[u8], address: u64) -> u32 {
     hasher.finalize()
 }
 
-fn put_entry(out: &mut FieldEncoder, base: Clock, slot: Slot, clock: Clock, flags: DotFlags) {
+fn put_entry(out: &mut FieldEncoder, base: Timestamp, slot: Slot, clock: Timestamp, flags: DotFlags) {
     let bits = u64::from(flags.tombstone) | u64::from(flags.terms) << 1 | u64::from(flags.blob) << 2;
-    out.u64(slot.actor);
-    out.varint((base - clock) << 3 | bits);
-    out.varint(clock - slot.birth.min(clock));
+    out.u64(slot.actor.0);
+    out.varint(base.since(clock) << 3 | bits);
+    out.varint(clock.since(slot.birth));
 }
 
 fn parse(body: Bytes) -> Result<Context, DecodeError> {
     let mut rest = FieldDecoder::new(body);
     rest.version(VERSION)?;
     let base = rest.u64()?;
-    let mut entries =
-        |max| -> Result<Vec<Dot>, DecodeError> { (0..rest.count(max)?).map(|_| take_entry(&mut rest, base)).collect() };
+    let mut entries = |max| -> Result<Vec<Dot>, DecodeError> {
+        (0..rest.count(max)?).map(|_| take_entry(&mut rest, Timestamp(base))).collect()
+    };
     let dots = entries(SIBLINGS_MAX)?;
     let vector = entries(VECTOR_ENTRIES_MAX)?;
     rest.finish()?;
@@ -184,14 +187,14 @@ fn vector_of(dots: Vec<Dot>) -> VersionVector {
     dots.into_iter().map(|dot| VectorEntry { slot: dot.slot, clock: dot.clock }).collect()
 }
 
-fn take_entry(rest: &mut FieldDecoder, base: Clock) -> Result<Dot, DecodeError> {
+fn take_entry(rest: &mut FieldDecoder, base: Timestamp) -> Result<Dot, DecodeError> {
     let actor = rest.u64()?;
     let packed = rest.varint()?;
     let age = rest.varint()?;
-    let clock = base.checked_sub(packed >> 3).ok_or(DecodeError::Invalid("clock"))?;
-    let birth = clock.checked_sub(age).ok_or(DecodeError::Invalid("birth"))?;
+    let clock = base.0.checked_sub(packed >> 3).map(Timestamp).ok_or(DecodeError::Invalid("clock"))?;
+    let birth = clock.0.checked_sub(age).ok_or(DecodeError::Invalid("birth"))?;
     let flags = DotFlags { tombstone: packed & 1 != 0, terms: packed & 2 != 0, blob: packed & 4 != 0 };
-    Ok(Dot { slot: Slot { actor, birth }, clock, flags })
+    Ok(Dot { slot: Slot { actor: ActorId(actor), birth: Timestamp(birth) }, clock, flags })
 }
 
 #[cfg(test)]
@@ -206,12 +209,12 @@ mod tests {
         Address::new(bucket, Bytes::from_static(key.as_bytes())).unwrap()
     }
 
-    const NOW: Clock = 1_800_000_000_000_000;
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
     fn dot() -> impl Strategy<Value = Dot> {
-        (any::<u64>(), 0..NOW, 0..NOW, any::<(bool, bool, bool)>()).prop_map(|(actor, a, b, flags)| Dot {
-            slot: Slot { actor, birth: a.min(b) },
-            clock: a.max(b),
+        (any::<u64>(), 0..NOW.0, 0..NOW.0, any::<(bool, bool, bool)>()).prop_map(|(actor, a, b, flags)| Dot {
+            slot: Slot { actor: ActorId(actor), birth: Timestamp(a.min(b)) },
+            clock: Timestamp(a.max(b)),
             flags: DotFlags { tombstone: flags.0, terms: flags.1, blob: flags.2 },
         })
     }
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn a_context_ahead_of_the_clock_is_refused() {
         let flags = DotFlags::default();
-        let dot = Dot { slot: Slot { actor: 1, birth: NOW }, clock: NOW + 2_000_000, flags };
+        let dot = Dot { slot: Slot { actor: ActorId(1), birth: NOW }, clock: NOW + 2_000_000, flags };
         let bytes = Context { dots: vec![dot], ..Context::default() }.encode(&address("k"));
         assert_eq!(Context::decode(&bytes, &address("k"), NOW), Err(ContextError::Ahead));
         assert!(Context::decode(&bytes, &address("k"), NOW + 1_000_000).is_ok());
@@ -254,10 +257,14 @@ mod tests {
 
     #[test]
     fn the_golden_context_still_decodes() {
-        let dot = Dot { slot: Slot { actor: 1, birth: 2 }, clock: 3, flags: DotFlags::default() };
+        let dot = Dot {
+            slot: Slot { actor: ActorId(1), birth: Timestamp(2) },
+            clock: Timestamp(3),
+            flags: DotFlags::default(),
+        };
         let context = Context { dots: vec![dot], ..Context::default() };
         let bytes = context.encode(&address("k"));
         assert_eq!(&bytes[..bytes.len() - 8], b"\x01\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0\x01\x00\x01\x00");
-        assert_eq!(Context::decode(&bytes, &address("k"), 3), Ok(context));
+        assert_eq!(Context::decode(&bytes, &address("k"), Timestamp(3)), Ok(context));
     }
 }

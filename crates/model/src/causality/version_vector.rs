@@ -4,8 +4,10 @@
 //! `slot@clock` and replaced it therefore knows that no write to the slot up to that clock is alive, now or later. The entry
 //! tells the owner of the slot that it may reuse it, and a reader that a row it meets there came back after its removal.
 
-use super::dot::{Clock, SHARED_SLOT, Slot};
+use super::dot::{SHARED_SLOT, Slot};
 use super::write::SupersededRow;
+use crate::ActorId;
+use crate::Timestamp;
 use crate::limits::VECTOR_ENTRIES_MAX;
 
 /// One slot of a [`VersionVector`]: every write to it up to `clock` is superseded.
@@ -14,7 +16,7 @@ pub struct VectorEntry {
     /// The slot.
     pub slot: Slot,
     /// The last superseded clock.
-    pub clock: Clock,
+    pub clock: Timestamp,
 }
 
 /// Superseded slots with their last superseded clock.
@@ -33,8 +35,8 @@ impl VersionVector {
 
     /// The clock up to which `slot` is superseded, 0 when it has no entry.
     #[must_use]
-    pub fn get(&self, slot: Slot) -> Clock {
-        self.iter().filter(|entry| entry.slot == slot).map(|entry| entry.clock).max().unwrap_or(0)
+    pub fn get(&self, slot: Slot) -> Timestamp {
+        self.iter().filter(|entry| entry.slot == slot).map(|entry| entry.clock).max().unwrap_or_default()
     }
 
     /// The entries in their order.
@@ -122,30 +124,34 @@ mod tests {
     use super::*;
     use crate::causality::DotFlags;
 
-    fn entry(actor: u64, clock: Clock) -> VectorEntry {
-        VectorEntry { slot: Slot { actor, birth: 1 }, clock }
+    fn entry(actor: u64, clock: Timestamp) -> VectorEntry {
+        VectorEntry { slot: Slot { actor: ActorId(actor), birth: Timestamp(1) }, clock }
     }
 
-    fn superseded(slot: Slot, clock: Clock) -> SupersededRow {
+    fn superseded(slot: Slot, clock: Timestamp) -> SupersededRow {
         SupersededRow { name: slot.row_name(), clock, flags: DotFlags::default() }
     }
 
     #[test]
     fn a_write_carries_the_rows_it_replaced_and_the_vector_of_its_context() {
-        let own = Slot { actor: 9, birth: 1 };
-        let replaced = [superseded(Slot { actor: 1, birth: 1 }, 7), superseded(own, 8), superseded(SHARED_SLOT, 9)];
-        let vector = [entry(1, 5), entry(2, 6), entry(9, 3)].into_iter().collect();
-        let stored = [entry(1, 7), entry(2, 6)].into_iter().collect();
+        let own = Slot { actor: ActorId(9), birth: Timestamp(1) };
+        let replaced = [
+            superseded(Slot { actor: ActorId(1), birth: Timestamp(1) }, Timestamp(7)),
+            superseded(own, Timestamp(8)),
+            superseded(SHARED_SLOT, Timestamp(9)),
+        ];
+        let vector = [entry(1, Timestamp(5)), entry(2, Timestamp(6)), entry(9, Timestamp(3))].into_iter().collect();
+        let stored = [entry(1, Timestamp(7)), entry(2, Timestamp(6))].into_iter().collect();
         let carried = CarriedVector::of_write(own, &vector, &replaced);
         assert_eq!(carried, CarriedVector { stored, dropped: VersionVector::default() });
     }
 
     #[test]
     fn the_newest_entries_are_stored_and_the_others_reported() {
-        let many = (1..=20).map(|at| entry(at, at)).collect();
-        let carried = CarriedVector::of_write(Slot { actor: 99, birth: 1 }, &many, &[]);
+        let many = (1..=20).map(|at| entry(at, Timestamp(at))).collect();
+        let carried = CarriedVector::of_write(Slot { actor: ActorId(99), birth: Timestamp(1) }, &many, &[]);
         let clocks = |vector: &VersionVector| vector.iter().map(|entry| entry.clock).collect::<Vec<_>>();
-        assert_eq!(clocks(&carried.stored), (5..=20).rev().collect::<Vec<_>>());
-        assert_eq!(clocks(&carried.dropped), [4, 3, 2, 1]);
+        assert_eq!(clocks(&carried.stored), (5..=20).rev().map(Timestamp).collect::<Vec<_>>());
+        assert_eq!(clocks(&carried.dropped), [4, 3, 2, 1].map(Timestamp));
     }
 }

@@ -1,9 +1,10 @@
 //! Resolves the rows of a key into siblings and a context.
 
 use super::context::Context;
-use super::dot::{Clock, Dot, SHARED_SLOT, Slot, vtag};
+use super::dot::{Dot, SHARED_SLOT, Slot, vtag};
 use super::version_vector::{VectorEntry, VersionVector};
 use super::write::ConflictPolicy;
+use crate::Timestamp;
 use crate::codec::DecodeError;
 use crate::content::KvContent;
 use crate::hash;
@@ -43,7 +44,7 @@ impl Sibling {
 
     /// Its last modification, in microseconds since 1970.
     #[must_use]
-    pub fn modified(&self) -> Clock {
+    pub fn modified(&self) -> Timestamp {
         self.dot.clock
     }
 }
@@ -93,13 +94,13 @@ impl KeyVersions {
 
     /// The last modification of the newest sibling, in microseconds since 1970.
     #[must_use]
-    pub fn modified(&self) -> Option<Clock> {
+    pub fn modified(&self) -> Option<Timestamp> {
         self.siblings.iter().map(Sibling::modified).max()
     }
 
     /// The greatest clock in the context, 0 for none.
     #[must_use]
-    pub fn latest(&self) -> Clock {
+    pub fn latest(&self) -> Timestamp {
         self.context.latest()
     }
 }
@@ -134,7 +135,7 @@ impl DecodedRow {
         }
     }
 
-    fn clock(&self) -> Clock {
+    fn clock(&self) -> Timestamp {
         self.sibling.dot.clock
     }
 

@@ -1,14 +1,15 @@
 //! The batch of a put or a delete: one new row, and the removal of the rows that it supersedes.
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use super::context::Context;
-use super::dot::{Clock, DotFlags, SHARED_SLOT, Slot};
+use super::dot::{DotFlags, SHARED_SLOT, Slot};
 use super::version_vector::VersionVector;
 use super::versions::KeyVersions;
 use crate::content::BlobId;
 use crate::keyspace::Partition;
-use crate::rows::{Change, Micros, ObjectRow, Row, view_row_name};
+use crate::rows::{Change, ObjectRow, Row, view_row_name};
 
 /// How concurrent writes of a key resolve; the bucket's properties choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct SupersededRow {
     /// The name of the row.
     pub name: Bytes,
     /// The clock of its write: a later write to the row stays.
-    pub clock: Clock,
+    pub clock: Timestamp,
     /// Properties of its write.
     pub flags: DotFlags,
 }
@@ -66,7 +67,7 @@ pub struct KeyWrite {
     /// The index rows to remove.
     pub index_removals: IndexRemovals,
     /// The clock of the write.
-    pub clock: Clock,
+    pub clock: Timestamp,
 }
 
 impl SupersededRow {
@@ -105,7 +106,7 @@ impl KeyWrite {
     pub fn put(
         policy: ConflictPolicy,
         slot: Slot,
-        clock: Clock,
+        clock: Timestamp,
         row: &ObjectRow,
         superseded: Vec<SupersededRow>,
     ) -> Self {
@@ -129,8 +130,8 @@ impl KeyWrite {
     pub fn delete(
         policy: ConflictPolicy,
         slot: Slot,
-        clock: Clock,
-        expires: Option<Micros>,
+        clock: Timestamp,
+        expires: Option<Timestamp>,
         vector: VersionVector,
         superseded: Vec<SupersededRow>,
     ) -> Self {

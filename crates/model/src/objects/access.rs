@@ -1,8 +1,7 @@
 //! The decision whether a caller may carry out a request.
 
+use crate::Timestamp;
 use std::net::IpAddr;
-
-use crate::rows::Micros;
 
 use super::acl::{Acl, Permission};
 use super::action::S3Action;
@@ -20,7 +19,7 @@ pub struct AccessContext {
     /// Whether the request came over TLS.
     pub secure: bool,
     /// The time of the request.
-    pub now: Micros,
+    pub now: Timestamp,
     /// The condition keys that the request has, with their values: `aws:Referer`, `aws:UserAgent`, `s3:prefix`,
     /// `s3:delimiter`, `s3:max-keys`, `s3:x-amz-acl`, `s3:VersionId` and so on.
     pub keys: Vec<(&'static str, String)>,

@@ -1,13 +1,12 @@
 //! An S3 bucket with all of its configuration: one row of the catalogue.
 
+use crate::Timestamp;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-
-use crate::rows::Micros;
 
 use super::acl::Acl;
 use super::cors::Cors;
@@ -37,7 +36,7 @@ pub struct Bucket {
     /// Canonical id of its owner.
     pub owner: String,
     /// The time of its creation.
-    pub created: Micros,
+    pub created: Timestamp,
     /// Whether it takes requests.
     pub state: BucketState,
     /// Whether it keeps versions.
@@ -83,7 +82,7 @@ pub enum Versioning {
 impl Bucket {
     /// A new bucket: private, without versioning or any other configuration.
     #[must_use]
-    pub fn new(name: &str, id: BucketId, owner: &str, created: Micros) -> Self {
+    pub fn new(name: &str, id: BucketId, owner: &str, created: Timestamp) -> Self {
         Self {
             name: name.to_owned(),
             id,
@@ -214,7 +213,7 @@ struct StoredBucket {
     v: u64,
     id: String,
     owner: String,
-    created: Micros,
+    created: Timestamp,
     #[serde(default)]
     state: BucketState,
     #[serde(default)]
@@ -247,7 +246,11 @@ mod tests {
     fn full() -> Bucket {
         let text = r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::tea/*"}}"#;
         let grant = Grant { grantee: Grantee::User("ab".into()), permission: Permission::ReadAcp };
-        let rule = LifecycleRule { id: "r".into(), expiration: Some(Expiration::Date(7)), ..LifecycleRule::default() };
+        let rule = LifecycleRule {
+            id: "r".into(),
+            expiration: Some(Expiration::Date(Timestamp(7))),
+            ..LifecycleRule::default()
+        };
         Bucket {
             state: BucketState::Closing,
             versioning: Versioning::Suspended,
@@ -257,13 +260,13 @@ mod tests {
             lifecycle: Some(Lifecycle { rules: vec![rule] }),
             tags: vec![Tag { key: "k".into(), value: "v".into() }],
             public_access: Some(PublicAccessBlock { ignore_acls: true, ..PublicAccessBlock::default() }),
-            ..Bucket::new("tea", BucketId([9; 16]), "owner", 1_700_000_000_000_001)
+            ..Bucket::new("tea", BucketId([9; 16]), "owner", Timestamp(1_700_000_000_000_001))
         }
     }
 
     #[test]
     fn buckets_decode_from_json_and_from_its_text() {
-        for bucket in [Bucket::new("milk", BucketId([0; 16]), "o", 1), full()] {
+        for bucket in [Bucket::new("milk", BucketId([0; 16]), "o", Timestamp(1)), full()] {
             let json = bucket.to_json();
             assert_eq!(Bucket::from_json(&bucket.name, &json).as_ref(), Ok(&bucket));
             let text: Json = serde_json::from_str(&json.to_string()).unwrap();
@@ -301,7 +304,7 @@ mod tests {
     fn absent_options_get_their_defaults() {
         let least = json!({"v": 1, "id": "00000000000000000000000000000007", "owner": "o", "created": 3});
         let bucket = Bucket::from_json("tea", &least).unwrap();
-        assert_eq!(bucket, Bucket::new("tea", BucketId(7_u128.to_be_bytes()), "o", 3));
+        assert_eq!(bucket, Bucket::new("tea", BucketId(7_u128.to_be_bytes()), "o", Timestamp(3)));
         let mut later = full().to_json();
         later["cors"] = json!({"rules": [{"origins": ["*"]}]});
         let rule = CorsRule { origins: vec!["*".into()], ..CorsRule::default() };

@@ -1,9 +1,9 @@
 //! Listing entries of keys and uploads. Each is the derived row of a head: the store keeps it in step with the head.
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, put_ordered, take_ordered};
-use crate::rows::Micros;
 
 use super::checksum::{Algorithm, ChecksumKind};
 use super::head::ObjectHead;
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingEntry {
     /// The last modification of the current version.
-    pub modified: Micros,
+    pub modified: Timestamp,
     /// Canonical id of its owner.
     pub owner: String,
     /// The object; `None` when the current version is a delete marker, which only the list of versions shows.
@@ -39,7 +39,7 @@ impl ListingEntry {
     pub fn encode(&self) -> Bytes {
         let mut out = FieldEncoder::with_capacity(64 + self.owner.len());
         out.u8(VERSION);
-        out.u64(self.modified);
+        out.u64(self.modified.0);
         put_text(&mut out, &self.owner);
         put_optional(&mut out, self.object.as_ref(), |out, object| {
             fields::put_etag(out, object.etag);
@@ -58,7 +58,7 @@ impl ListingEntry {
         let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let entry = Self {
-            modified: rest.u64()?,
+            modified: Timestamp(rest.u64()?),
             owner: text(&mut rest)?,
             object: optional(&mut rest, |rest| {
                 Ok(ListedObject {
@@ -104,7 +104,7 @@ impl ListedObject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadEntry {
     /// The time of its creation.
-    pub initiated: Micros,
+    pub initiated: Timestamp,
     /// Canonical id of its creator.
     pub initiator: String,
     /// Canonical id of the owner of the future object.
@@ -134,7 +134,7 @@ impl UploadEntry {
     pub fn encode(&self) -> Bytes {
         let mut out = FieldEncoder::with_capacity(64 + self.initiator.len() + self.owner.len());
         out.u8(VERSION);
-        out.u64(self.initiated);
+        out.u64(self.initiated.0);
         put_text(&mut out, &self.initiator);
         put_text(&mut out, &self.owner);
         put_optional(&mut out, self.storage_class.as_deref(), put_text);
@@ -150,7 +150,7 @@ impl UploadEntry {
         let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
         let entry = Self {
-            initiated: rest.u64()?,
+            initiated: Timestamp(rest.u64()?),
             initiator: text(&mut rest)?,
             owner: text(&mut rest)?,
             storage_class: optional(&mut rest, text)?,
@@ -208,7 +208,7 @@ mod tests {
         let object = (etag(), any::<u64>(), option::of(any::<String>()), checksum)
             .prop_map(|(etag, length, storage_class, checksum)| ListedObject { etag, length, storage_class, checksum });
         (any::<u64>(), any::<String>(), option::of(object)).prop_map(|(modified, owner, object)| ListingEntry {
-            modified,
+            modified: Timestamp(modified),
             owner,
             object,
         })
@@ -277,7 +277,7 @@ mod tests {
         let odd = [&row[..13], &[2], &row[14..]].concat();
         assert_eq!(ListingEntry::decode(odd.into()), Err(DecodeError::Invalid("presence")));
         let upload = UploadEntry {
-            initiated: 7,
+            initiated: Timestamp(7),
             initiator: "ann".into(),
             owner: "bob".into(),
             storage_class: Some("COLD".into()),
@@ -296,7 +296,10 @@ mod tests {
         assert_eq!(ListingEntry::of(&ObjectHead { older: true, ..ObjectHead::default() }), None);
         let marker = Version { object: None, ..golden() };
         let head = ObjectHead { current: Some(marker), ..ObjectHead::default() };
-        assert_eq!(ListingEntry::of(&head), Some(ListingEntry { modified: 7, owner: "ann".into(), object: None }));
+        assert_eq!(
+            ListingEntry::of(&head),
+            Some(ListingEntry { modified: Timestamp(7), owner: "ann".into(), object: None })
+        );
     }
 
     proptest! {

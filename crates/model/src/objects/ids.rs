@@ -1,10 +1,10 @@
 //! Ids of buckets, versions and uploads.
 
+use crate::{ActorId, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::hash::id128;
-use crate::rows::Stamp;
 
 /// Identity of a bucket. A new bucket under an old name has another id, so no row of the old bucket shows in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,8 +13,8 @@ pub struct BucketId(pub [u8; 16]);
 impl BucketId {
     /// The id of the bucket that `actor` creates at `stamp`.
     #[must_use]
-    pub fn new(stamp: Stamp, actor: u64) -> Self {
-        Self(pair(stamp, actor))
+    pub fn new(stamp: Timestamp, actor: ActorId) -> Self {
+        Self(pair(stamp.0, actor.0))
     }
 }
 
@@ -25,20 +25,20 @@ pub struct VersionId(pub [u8; 16]);
 impl VersionId {
     /// The id of the version that `actor` writes at `stamp`.
     #[must_use]
-    pub fn new(stamp: Stamp, actor: u64) -> Self {
-        Self(pair(!stamp, actor))
+    pub fn new(stamp: Timestamp, actor: ActorId) -> Self {
+        Self(pair(!stamp.0, actor.0))
     }
 
     /// The stamp of its write.
     #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        !first(&self.0)
+    pub fn stamp(&self) -> Timestamp {
+        Timestamp(!first(&self.0))
     }
 
     /// The actor that wrote it.
     #[must_use]
-    pub fn actor(&self) -> u64 {
-        u128::from_be_bytes(self.0) as u64
+    pub fn actor(&self) -> ActorId {
+        ActorId(u128::from_be_bytes(self.0) as u64)
     }
 
     /// Its text form for clients: 32 hexadecimal digits.
@@ -62,15 +62,15 @@ pub struct UploadId(pub [u8; 16]);
 impl UploadId {
     /// The id of the upload that `actor` begins at `stamp`. Half of the id is a hash, so clients cannot derive it from another.
     #[must_use]
-    pub fn new(stamp: Stamp, actor: u64) -> Self {
-        let hidden = (id128(&[&stamp.to_be_bytes(), &actor.to_be_bytes()]) >> 64) as u64;
-        Self(pair(stamp, hidden))
+    pub fn new(stamp: Timestamp, actor: ActorId) -> Self {
+        let hidden = (id128(&[&stamp.0.to_be_bytes(), &actor.0.to_be_bytes()]) >> 64) as u64;
+        Self(pair(stamp.0, hidden))
     }
 
     /// The stamp of its creation.
     #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        first(&self.0)
+    pub fn stamp(&self) -> Timestamp {
+        Timestamp(first(&self.0))
     }
 
     /// Its text form for clients: base64url without padding, as in Riak CS.
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn ids_parse_from_their_texts() {
-        let (version, upload) = (VersionId::new(7, 8), UploadId::new(7, 8));
+        let (version, upload) = (VersionId::new(Timestamp(7), ActorId(8)), UploadId::new(Timestamp(7), ActorId(8)));
         assert_eq!(VersionId::from_text(&version.text()), Some(version));
         assert_eq!(UploadId::from_text(&upload.text()), Some(upload));
         assert_eq!(UploadId::from_text(&format!("{}==", upload.text())), Some(upload));
-        assert_eq!((version.stamp(), version.actor(), upload.stamp()), (7, 8, 7));
+        assert_eq!((version.stamp(), version.actor(), upload.stamp()), (Timestamp(7), ActorId(8), Timestamp(7)));
         for foreign in ["", "x", "null", "+5", "é"] {
             assert_eq!(VersionId::from_text(foreign), None);
             assert_eq!(UploadId::from_text(foreign), None);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn newer_versions_and_older_uploads_sort_first() {
-        assert!(VersionId::new(9, 1) < VersionId::new(8, 1));
-        assert!(UploadId::new(8, 1) < UploadId::new(9, 1));
+        assert!(VersionId::new(Timestamp(9), ActorId(1)) < VersionId::new(Timestamp(8), ActorId(1)));
+        assert!(UploadId::new(Timestamp(8), ActorId(1)) < UploadId::new(Timestamp(9), ActorId(1)));
     }
 }

@@ -3,12 +3,12 @@
 //! A decision is the time of expiry and the id of the rule, the earliest when several rules apply. The caller compares it with
 //! the current time. Days count as at AWS: so many days after the event, and on to the next midnight UTC.
 
+use crate::Timestamp;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::LIFECYCLE_RULES_MAX;
-use crate::rows::Micros;
 
 use super::tags::Tag;
 use super::version::{Object, Version};
@@ -23,10 +23,10 @@ const KEPT_VERSIONS_MAX: u32 = 100;
 const DAYS_MAX: u32 = i32::MAX as u32;
 
 /// One day.
-const DAY: Micros = 86_400_000_000;
+const DAY_MICROS: u64 = 86_400_000_000;
 
 /// The end of the year 9999. An expiry from then on counts as none: a header could not show it.
-const NEVER: Micros = 253_402_300_800_000_000;
+const NEVER: Timestamp = Timestamp(253_402_300_800_000_000);
 
 /// The lifecycle rules of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub enum Expiration {
     /// At the first midnight UTC more than so many days after their last modification.
     Days(u32),
     /// At this time, a midnight UTC.
-    Date(Micros),
+    Date(Timestamp),
     /// `ExpiredObjectDeleteMarker`: at once, but only delete markers that are the last version of their key.
     #[serde(rename = "MarkersLeft")]
     ExpiredDeleteMarkers,
@@ -95,7 +95,7 @@ impl Lifecycle {
     /// The expiry of the current `version` of `key`, with the id of the rule. `None` for a delete marker, which
     /// [`Self::delete_marker_expiry`] decides.
     #[must_use]
-    pub fn version_expiry(&self, key: &[u8], version: &Version) -> Option<(Micros, &str)> {
+    pub fn version_expiry(&self, key: &[u8], version: &Version) -> Option<(Timestamp, &str)> {
         let object = version.object.as_ref()?;
         self.earliest(|rule| match rule.expiration? {
             _ if !rule.filter.matches(key, Some(object)) => None,
@@ -108,7 +108,7 @@ impl Lifecycle {
     /// The expiry of a delete marker that is the last version of `key`, with the id of the rule. `marked` is the time of the
     /// delete. A rule for days expires it like an object of its age.
     #[must_use]
-    pub fn delete_marker_expiry(&self, key: &[u8], marked: Micros) -> Option<(Micros, &str)> {
+    pub fn delete_marker_expiry(&self, key: &[u8], marked: Timestamp) -> Option<(Timestamp, &str)> {
         self.earliest(|rule| match rule.expiration? {
             _ if !rule.filter.matches(key, None) => None,
             Expiration::Days(days) => Some(midnight_after(marked, days)),
@@ -124,9 +124,9 @@ impl Lifecycle {
         &self,
         key: &[u8],
         version: &Version,
-        replaced_at: Micros,
+        replaced_at: Timestamp,
         newer: u64,
-    ) -> Option<(Micros, &str)> {
+    ) -> Option<(Timestamp, &str)> {
         self.earliest(|rule| {
             let noncurrent = rule.noncurrent?;
             let is_kept = noncurrent.keep.is_some_and(|keep| newer < u64::from(keep));
@@ -137,7 +137,7 @@ impl Lifecycle {
 
     /// The time at which an upload of `key`, created at `initiated`, is aborted, with the id of the rule.
     #[must_use]
-    pub fn upload_expiry(&self, key: &[u8], initiated: Micros) -> Option<(Micros, &str)> {
+    pub fn upload_expiry(&self, key: &[u8], initiated: Timestamp) -> Option<(Timestamp, &str)> {
         self.earliest(|rule| {
             let days = rule.abort_uploads_days?;
             rule.filter.matches(key, None).then(|| midnight_after(initiated, days))
@@ -166,7 +166,7 @@ impl Lifecycle {
         self.rules.iter().try_for_each(LifecycleRule::validate)
     }
 
-    fn earliest(&self, when: impl Fn(&LifecycleRule) -> Option<Micros>) -> Option<(Micros, &str)> {
+    fn earliest(&self, when: impl Fn(&LifecycleRule) -> Option<Timestamp>) -> Option<(Timestamp, &str)> {
         let enabled = self.rules.iter().filter(|rule| rule.enabled);
         let moments = enabled.filter_map(|rule| Some((when(rule).filter(|when| *when < NEVER)?, rule.id.as_str())));
         moments.min_by_key(|(when, _)| *when)
@@ -196,7 +196,7 @@ impl LifecycleRule {
         if days.into_iter().flatten().any(|days| !(1..=DAYS_MAX).contains(&days)) {
             return refuse(LifecycleFault::Argument, "The days of a lifecycle rule are a positive number.");
         }
-        if matches!(self.expiration, Some(Expiration::Date(date)) if date % DAY != 0) {
+        if matches!(self.expiration, Some(Expiration::Date(date)) if date.0 % DAY_MICROS != 0) {
             return refuse(LifecycleFault::Argument, "The Date of a lifecycle rule is a midnight UTC.");
         }
         let kept = self.noncurrent.and_then(|noncurrent| noncurrent.keep);
@@ -256,9 +256,9 @@ impl LifecycleFilter {
 }
 
 /// The first midnight UTC that is more than `days` days after `moment`.
-fn midnight_after(moment: Micros, days: u32) -> Micros {
-    let old = moment.saturating_add(DAY.saturating_mul(Micros::from(days)));
-    (old - old % DAY).saturating_add(DAY)
+fn midnight_after(moment: Timestamp, days: u32) -> Timestamp {
+    let old = moment.saturating_add(DAY_MICROS.saturating_mul(u64::from(days)));
+    (old - old.0 % DAY_MICROS).saturating_add(DAY_MICROS)
 }
 
 /// Why lifecycle rules are refused.

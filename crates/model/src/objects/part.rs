@@ -1,10 +1,10 @@
 //! Parts of an upload, and the manifest of the object that they become.
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
-use crate::rows::Micros;
 
 use super::ids::{BucketId, UploadId};
 use super::version::fields::{array, optional, put_optional};
@@ -28,7 +28,7 @@ pub struct Part {
     /// The blob with its bytes; `None` for an empty part.
     pub blob: Option<BlobId>,
     /// Its last modification.
-    pub modified: Micros,
+    pub modified: Timestamp,
     /// The digest of its checksum in the upload's algorithm.
     pub checksum: Option<Bytes>,
 }
@@ -47,7 +47,7 @@ impl Part {
         out.u8(VERSION);
         out.raw(&self.md5);
         out.varint(self.length);
-        out.u64(self.modified);
+        out.u64(self.modified.0);
         put_blob_and_checksum(&mut out, self.blob, self.checksum.as_ref());
         out.finish()
     }
@@ -64,7 +64,7 @@ impl Part {
         let (md5, length, modified) = (array(&mut rest)?, rest.varint()?, rest.u64()?);
         let (blob, checksum) = blob_and_checksum(&mut rest)?;
         rest.finish()?;
-        Ok(Self { number, md5, length, blob, modified, checksum })
+        Ok(Self { number, md5, length, blob, modified: Timestamp(modified), checksum })
     }
 }
 
@@ -198,7 +198,14 @@ mod tests {
     fn part() -> impl Strategy<Value = Part> {
         let checksum = option::of(bytes(32));
         (1..=PART_NUMBER_MAX, any::<[u8; 16]>(), any::<u64>(), option::of(blob()), any::<u64>(), checksum).prop_map(
-            |(number, md5, length, blob, modified, checksum)| Part { number, md5, length, blob, modified, checksum },
+            |(number, md5, length, blob, modified, checksum)| Part {
+                number,
+                md5,
+                length,
+                blob,
+                modified: Timestamp(modified),
+                checksum,
+            },
         )
     }
 
@@ -279,7 +286,14 @@ mod tests {
     #[test]
     fn the_golden_rows_still_decode() {
         let (blob, checksum) = (Some(BlobId([0x22; 24])), Some(Bytes::from_static(b"1234")));
-        let part = Part { number: 258, md5: [0x11; 16], length: 128, blob, modified: 7, checksum: checksum.clone() };
+        let part = Part {
+            number: 258,
+            md5: [0x11; 16],
+            length: 128,
+            blob,
+            modified: Timestamp(7),
+            checksum: checksum.clone(),
+        };
         let tail = [&[1], &[0x22; 24][..], b"\x01\x041234"].concat();
         let row = [&[1], &[0x11; 16][..], &[0x80, 1], &[0, 0, 0, 0, 0, 0, 0, 7], &tail].concat();
         assert_eq!(Part::row_name(258).as_ref(), [1, 2]);

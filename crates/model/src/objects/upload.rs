@@ -7,10 +7,10 @@
 //!   └────> aborted (kept a day)
 //! ```
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use crate::rows::Micros;
 
 use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};
@@ -33,7 +33,7 @@ pub struct Upload {
     /// Canonical id of the owner of the future object.
     pub owner: String,
     /// The time of its creation.
-    pub initiated: Micros,
+    pub initiated: Timestamp,
     /// Headers of the future object.
     pub headers: Vec<(SystemHeader, Bytes)>,
     /// User metadata of the future object.
@@ -58,7 +58,7 @@ impl Upload {
         out.bytes(&self.key);
         put_text(&mut out, &self.initiator);
         put_text(&mut out, &self.owner);
-        out.u64(self.initiated);
+        out.u64(self.initiated.0);
         fields::put_headers(&mut out, &self.headers);
         fields::put_meta(&mut out, &self.meta);
         fields::put_tags(&mut out, &self.tags);
@@ -80,7 +80,7 @@ impl Upload {
             key: rest.bytes()?,
             initiator: text(&mut rest)?,
             owner: text(&mut rest)?,
-            initiated: rest.u64()?,
+            initiated: Timestamp(rest.u64()?),
             headers: fields::headers(&mut rest)?,
             meta: fields::meta(&mut rest)?,
             tags: fields::tags(&mut rest)?,
@@ -105,7 +105,7 @@ pub enum UploadState {
         /// Digest of the list of parts.
         list: [u8; 20],
         /// The time at which the completion began.
-        since: Micros,
+        since: Timestamp,
     },
     /// A gateway is undoing the completion, unless it has succeeded.
     Reopening {
@@ -145,7 +145,7 @@ impl UploadState {
                 out.u8(2);
                 out.raw(&version.0);
                 out.raw(list);
-                out.u64(*since);
+                out.u64((*since).0);
             }
             Self::Reopening { version, list } => {
                 out.u8(3);
@@ -167,7 +167,11 @@ impl UploadState {
     fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         match rest.u8()? {
             1 => Ok(Self::Open),
-            2 => Ok(Self::Completing { version: VersionId(array(rest)?), list: array(rest)?, since: rest.u64()? }),
+            2 => Ok(Self::Completing {
+                version: VersionId(array(rest)?),
+                list: array(rest)?,
+                since: Timestamp(rest.u64()?),
+            }),
             3 => Ok(Self::Reopening { version: VersionId(array(rest)?), list: array(rest)? }),
             4 => Ok(Self::Done {
                 version: VersionId(array(rest)?),
@@ -199,7 +203,7 @@ pub(in crate::objects) mod tests {
             (version_id(), list(), any::<u64>()).prop_map(|(version, list, since)| UploadState::Completing {
                 version,
                 list,
-                since
+                since: Timestamp(since)
             }),
             (version_id(), list()).prop_map(|(version, list)| UploadState::Reopening { version, list }),
             (version_id(), any::<bool>(), list(), etag(), option::of(checksum())).prop_map(
@@ -218,7 +222,7 @@ pub(in crate::objects) mod tests {
                 key,
                 initiator,
                 owner,
-                initiated,
+                initiated: Timestamp(initiated),
                 headers,
                 meta,
                 tags,
@@ -257,7 +261,10 @@ pub(in crate::objects) mod tests {
         let (v, l) = (&[0x11; 16][..], &[0x22; 20][..]);
         let states = [
             (UploadState::Open, vec![1]),
-            (UploadState::Completing { version, list, since: 5 }, [&[2], v, l, &[0, 0, 0, 0, 0, 0, 0, 5]].concat()),
+            (
+                UploadState::Completing { version, list, since: Timestamp(5) },
+                [&[2], v, l, &[0, 0, 0, 0, 0, 0, 0, 5]].concat(),
+            ),
             (UploadState::Reopening { version, list }, [&[3], v, l].concat()),
             (
                 UploadState::Done { version, null: true, list, etag, checksum },
@@ -271,7 +278,7 @@ pub(in crate::objects) mod tests {
                 key: Bytes::from_static(b"k"),
                 initiator: "ann".into(),
                 owner: "bob".into(),
-                initiated: 7,
+                initiated: Timestamp(7),
                 headers: Vec::new(),
                 meta: Vec::new(),
                 tags: Vec::new(),

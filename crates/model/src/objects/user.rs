@@ -1,13 +1,12 @@
 //! S3 users and their keys.
 
+use crate::Timestamp;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use md5::{Digest as _, Md5};
 use serde::{Deserialize, Serialize};
-
-use crate::rows::Micros;
 
 /// An S3 user.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +28,7 @@ pub struct User {
     /// Whether the user administers users and is allowed everything.
     pub admin: bool,
     /// The time of its creation.
-    pub created: Micros,
+    pub created: Timestamp,
 }
 
 /// Shows all fields but the secret, which must not get into a log.
@@ -127,7 +126,7 @@ mod tests {
             display_name: "foo".into(),
             enabled: true,
             admin: false,
-            created: 5,
+            created: Timestamp(5),
         };
         let text = serde_json::to_string(&user).unwrap();
         assert_eq!(serde_json::from_str::<User>(&text).unwrap(), user);

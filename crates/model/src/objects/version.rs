@@ -9,11 +9,11 @@ pub(in crate::objects) mod tests;
 pub use etag::Etag;
 pub use header::SystemHeader;
 
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
-use crate::rows::Micros;
 
 use super::acl::Acl;
 use super::checksum::Checksum;
@@ -33,7 +33,7 @@ pub struct Version {
     /// Whether its version id for clients is `null`: it was written while versioning was off or suspended.
     pub null: bool,
     /// Its `Last-Modified`.
-    pub modified: Micros,
+    pub modified: Timestamp,
     /// Canonical id of its owner.
     pub owner: String,
     /// The object; `None` for a delete marker.
@@ -78,7 +78,7 @@ impl Version {
     pub(super) fn put(&self, out: &mut FieldEncoder) {
         out.raw(&self.id.0);
         out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT);
-        out.u64(self.modified);
+        out.u64(self.modified.0);
         fields::put_text(out, &self.owner);
         if let Some(object) = &self.object {
             object.put(out);
@@ -100,7 +100,7 @@ impl Version {
         } else {
             Some(Object::take(rest)?)
         };
-        Ok(Self { id, null: flags & NULL != 0, modified, owner, object })
+        Ok(Self { id, null: flags & NULL != 0, modified: Timestamp(modified), owner, object })
     }
 }
 

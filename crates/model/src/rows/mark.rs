@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::Timestamp;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 1;
@@ -9,8 +10,8 @@ const VERSION: u8 = 1;
 /// The high-water mark of a gateway's clock: the gateway has issued no clock above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkRow {
-    /// In microseconds since 1970.
-    pub mark: u64,
+    /// The mark.
+    pub mark: Timestamp,
 }
 
 impl MarkRow {
@@ -19,7 +20,7 @@ impl MarkRow {
     pub fn encode(self) -> Bytes {
         let mut out = FieldEncoder::with_capacity(9);
         out.u8(VERSION);
-        out.u64(self.mark);
+        out.u64(self.mark.0);
         out.finish()
     }
 
@@ -30,7 +31,7 @@ impl MarkRow {
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
         let mut rest = FieldDecoder::new(value);
         rest.version(VERSION)?;
-        let mark = rest.u64()?;
+        let mark = Timestamp(rest.u64()?);
         rest.finish()?;
         Ok(Self { mark })
     }
@@ -51,7 +52,7 @@ mod tests {
     #[test]
     fn the_golden_mark_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\0\0\0\0\0\0\x01\x02");
-        assert_eq!(MarkRow { mark: 258 }.encode(), golden);
-        assert_eq!(MarkRow::decode(golden), Ok(MarkRow { mark: 258 }));
+        assert_eq!(MarkRow { mark: Timestamp(258) }.encode(), golden);
+        assert_eq!(MarkRow::decode(golden), Ok(MarkRow { mark: Timestamp(258) }));
     }
 }

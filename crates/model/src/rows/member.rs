@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::Timestamp;
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
 const VERSION: u8 = 1;
@@ -16,7 +17,7 @@ pub struct MemberRow {
     /// Its program version.
     pub version: String,
     /// The version of the catalogue that it serves from.
-    pub catalogue: u64,
+    pub catalogue: Timestamp,
 }
 
 impl MemberRow {
@@ -28,7 +29,7 @@ impl MemberRow {
         for text in [&self.node, &self.address, &self.version] {
             out.bytes(text.as_bytes());
         }
-        out.u64(self.catalogue);
+        out.u64(self.catalogue.0);
         out.finish()
     }
 
@@ -44,7 +45,7 @@ impl MemberRow {
             String::from_utf8(bytes.into()).map_err(|_| DecodeError::Invalid("text"))
         };
         let (node, address, version) = (text()?, text()?, text()?);
-        let row = Self { node, address, version, catalogue: rest.u64()? };
+        let row = Self { node, address, version, catalogue: Timestamp(rest.u64()?) };
         rest.finish()?;
         Ok(row)
     }
@@ -58,7 +59,7 @@ mod tests {
     proptest! {
         #[test]
         fn member_rows_decode_to_themselves(node: String, address: String, version: String, catalogue: u64) {
-            let row = MemberRow { node, address, version, catalogue };
+            let row = MemberRow { node, address, version, catalogue: Timestamp(catalogue) };
             prop_assert_eq!(MemberRow::decode(row.encode()), Ok(row));
         }
 
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn the_golden_member_row_still_decodes() {
         let golden = Bytes::from_static(b"\x01\x01n\x01a\x01v\x00\x00\x00\x00\x00\x00\x00\x09");
-        let row = MemberRow { node: "n".into(), address: "a".into(), version: "v".into(), catalogue: 9 };
+        let row = MemberRow { node: "n".into(), address: "a".into(), version: "v".into(), catalogue: Timestamp(9) };
         assert_eq!(row.encode(), golden);
         assert_eq!(MemberRow::decode(golden), Ok(row));
     }

@@ -17,13 +17,8 @@ pub use object::{ObjectRow, key_of_view_row, view_row_name, view_row_prefix};
 
 use bytes::Bytes;
 
+use crate::Timestamp;
 use crate::keyspace::Partition;
-
-/// Microseconds since 1970. It orders the writes to a row and is never zero in a stored row.
-pub type Stamp = u64;
-
-/// A point in time in microseconds since 1970.
-pub type Micros = u64;
 
 /// One row of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +28,15 @@ pub struct Row {
     /// Value, version byte first.
     pub value: Bytes,
     /// The stamp of its write.
-    pub stamp: Stamp,
+    pub stamp: Timestamp,
     /// The time from which it does not exist any more; `None` is never.
-    pub expires: Option<Micros>,
+    pub expires: Option<Timestamp>,
 }
 
 impl Row {
     /// Whether the row has not expired at `now`.
     #[must_use]
-    pub fn is_live(&self, now: Micros) -> bool {
+    pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
@@ -68,12 +63,12 @@ pub enum Change {
         /// The name of the row.
         name: Bytes,
         /// The stamp up to which the row is removed.
-        stamp: Stamp,
+        stamp: Timestamp,
     },
     /// Removes every row of the partition that is not newer than `stamp`.
     Clear {
         /// The stamp up to which rows are removed.
-        stamp: Stamp,
+        stamp: Timestamp,
     },
 }
 
@@ -88,7 +83,7 @@ pub struct PartitionChanges {
     pub rows_max: Option<usize>,
     /// The names and stamps, in the order of names, of exactly the rows that the partition must hold; with others the store
     /// refuses the batch. For packed tables only. A replicated engine ignores it: no replica knows the rows of the others.
-    pub expected_rows: Option<Vec<(Bytes, Stamp)>>,
+    pub expected_rows: Option<Vec<(Bytes, Timestamp)>>,
 }
 
 /// The changes of one `apply`, to one or more partitions of plain tables.

@@ -1,5 +1,7 @@
 //! Rows of objects, and rows of the `$key` index.
 
+use crate::ActorId;
+use crate::Timestamp;
 use bytes::Bytes;
 
 use crate::causality::{DotFlags, Slot, VectorEntry, VersionVector};
@@ -51,9 +53,9 @@ impl ObjectRow {
         out.u64(self.context_hash);
         out.varint(self.vector.len() as u64);
         for entry in self.vector.iter() {
-            out.u64(entry.slot.actor);
-            out.u64(entry.slot.birth);
-            out.u64(entry.clock);
+            out.u64(entry.slot.actor.0);
+            out.u64(entry.slot.birth.0);
+            out.u64(entry.clock.0);
         }
         self.content.encode(&mut out);
         out.finish()
@@ -72,7 +74,12 @@ impl ObjectRow {
         }
         let context_hash = rest.u64()?;
         let vector = (0..rest.count(VECTOR_ENTRIES_MAX)?)
-            .map(|_| Ok(VectorEntry { slot: Slot { actor: rest.u64()?, birth: rest.u64()? }, clock: rest.u64()? }))
+            .map(|_| {
+                Ok(VectorEntry {
+                    slot: Slot { actor: ActorId(rest.u64()?), birth: Timestamp(rest.u64()?) },
+                    clock: Timestamp(rest.u64()?),
+                })
+            })
             .collect::<Result<_, DecodeError>>()?;
         let content = KvContent::decode(rest)?;
         let row = Self { tombstone: flags & TOMBSTONE != 0, context_hash, vector, content };
@@ -153,7 +160,7 @@ pub(crate) mod tests {
         fn object_rows_decode_to_themselves(content in content(), tombstone: bool, context_hash: u64,
             vector in vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..=VECTOR_ENTRIES_MAX)) {
             let vector = vector.into_iter()
-                .map(|(actor, birth, clock)| VectorEntry { slot: Slot { actor, birth }, clock }).collect();
+                .map(|(actor, birth, clock)| VectorEntry { slot: Slot { actor: ActorId(actor), birth: Timestamp(birth) }, clock: Timestamp(clock) }).collect();
             let row = ObjectRow { tombstone, context_hash, vector, content };
             prop_assert_eq!(ObjectRow::decode(row.encode()), Ok(row));
         }

@@ -1,5 +1,7 @@
 //! The rows of one key in a map: the smallest store that can apply writes.
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -44,7 +46,7 @@ impl KeyRows {
 pub(crate) fn via_client(context: &Context) -> Context {
     let bucket = BucketAddress::new(Bytes::from_static(b"t"), Bytes::from_static(b"b")).unwrap();
     let address = Address::new(bucket, Bytes::from_static(b"k")).unwrap();
-    Context::decode(&context.encode(&address), &address, u64::MAX - 1).unwrap()
+    Context::decode(&context.encode(&address), &address, Timestamp(u64::MAX - 1)).unwrap()
 }
 
 /// A put of `text` that replaces the rows named by `context`.
@@ -53,14 +55,20 @@ pub(crate) fn put(policy: ConflictPolicy, actor: u64, clock: u64, text: &str, co
     let content = KvContent { body, ..KvContent::default() };
     let row =
         ObjectRow { tombstone: false, context_hash: context.dots_hash(), vector: VersionVector::default(), content };
-    KeyWrite::put(policy, Slot { actor, birth: clock }, clock, &row, SupersededRow::named_by(context))
+    KeyWrite::put(
+        policy,
+        Slot { actor: ActorId(actor), birth: Timestamp(clock) },
+        Timestamp(clock),
+        &row,
+        SupersededRow::named_by(context),
+    )
 }
 
 /// A delete of the rows named by `context`.
 pub(crate) fn delete(policy: ConflictPolicy, actor: u64, clock: u64, context: &Context) -> KeyWrite {
-    let slot = Slot { actor, birth: clock };
+    let slot = Slot { actor: ActorId(actor), birth: Timestamp(clock) };
     let vector = VersionVector::default();
-    KeyWrite::delete(policy, slot, clock, Some(u64::MAX), vector, SupersededRow::named_by(context))
+    KeyWrite::delete(policy, slot, Timestamp(clock), Some(Timestamp::MAX), vector, SupersededRow::named_by(context))
 }
 
 /// The values of the siblings, as text.

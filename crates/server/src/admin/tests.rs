@@ -4,6 +4,7 @@ mod cluster;
 mod transfer;
 mod wire;
 
+use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_gateway::objects::ObjectsConfig;
@@ -34,7 +35,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             store: faulty.clone(),
             blobs: store.clone(),
             clock: clock.clone(),
-            actor,
+            actor: ActorId(actor),
             engine: Arc::new("memory"),
         };
         let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };

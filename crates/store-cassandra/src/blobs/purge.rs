@@ -9,7 +9,7 @@
 //! mark when it finishes, and fails. A writer that finished before the mark was written is readable, and the purge
 //! leaves it alone.
 
-use larder_store::{Micros, Result};
+use larder_store::{Result, Timestamp};
 
 use super::cql::BlobStatement;
 use super::records::{BlobRecord, BlobRecords, SHARDS, current_record};
@@ -76,7 +76,7 @@ impl BlobRecords {
 
     fn purge_action(&self, record: &BlobRecord, current: Option<&BlobRecord>) -> PurgeAction {
         let (removed, abandoned) = (record.removed, record.abandoned);
-        let is_over = |since: Micros| since.saturating_add(self.grace.as_micros() as u64) <= self.clock.now();
+        let is_over = |since: Timestamp| since.saturating_add(self.grace.as_micros() as u64) <= self.clock.now();
         match record.finished {
             // First: a leased run may still be written, whatever its marks.
             _ if self.is_leased(record) => PurgeAction::Leave,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{Clock, Error, Kind, Micros, Result};
+use larder_store::{Clock, Error, Kind, Result, Timestamp};
 use parking_lot::Mutex;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::Consistency;
@@ -64,9 +64,9 @@ pub(super) struct BlobRecord {
     /// Groups that may have blocks.
     pub(super) groups: i32,
     /// Length and time of the finish, once finished.
-    pub(super) finished: Option<(u64, Micros)>,
-    pub(super) removed: Option<Micros>,
-    pub(super) abandoned: Option<Micros>,
+    pub(super) finished: Option<(u64, Timestamp)>,
+    pub(super) removed: Option<Timestamp>,
+    pub(super) abandoned: Option<Timestamp>,
     /// Whether the record has a lease.
     pub(super) has_lease: bool,
 }
@@ -91,7 +91,7 @@ impl BlobRecords {
     /// A new run, later than all others of this process, even if the clock goes back.
     pub(super) fn new_run(&self) -> BlobRun {
         let now = self.clock.now();
-        let next = |last: u64| now.max(last + 1);
+        let next = |last: u64| now.0.max(last + 1);
         let last = self.last_run.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         BlobRun { began: next(last.unwrap_or_else(|last| last)), process: self.process }
     }
@@ -132,7 +132,7 @@ impl BlobRecords {
     /// `TimedOut` for an abandoned run: its writer was silent for longer than its lease.
     pub(super) async fn finish(&self, name: RecordName, length: u64) -> Result<()> {
         let (shard, id, run) = name.key();
-        let values = (name.stamp(0), length.cast_signed(), self.clock.now().cast_signed(), shard, id, run);
+        let values = (name.stamp(0), length.cast_signed(), self.clock.now().0.cast_signed(), shard, id, run);
         self.cql.run(BlobStatement::Finish, values).await?;
         // The writer writes `finished` and then reads `abandoned`; a purge writes `abandoned` and then reads
         // `finished`. So one of the two sees the other.
@@ -177,14 +177,14 @@ impl BlobRecords {
 
     /// Sets a column to the current time.
     pub(super) async fn mark(&self, mark: BlobStatement, name: RecordName) -> Result<()> {
-        let now = self.clock.now().cast_signed();
+        let now = self.clock.now().0.cast_signed();
         let (shard, id, run) = name.key();
         self.cql.run(mark, (now, now, shard, id, run)).await.map(|_| ())
     }
 
     /// Removes the blocks, then the record: without its record no purge would find the blocks.
     pub(super) async fn forget(&self, name: RecordName, groups: i32) -> Result<()> {
-        let stamp = self.clock.now().saturating_add(FORGET_AHEAD_MICROS).cast_signed();
+        let stamp = self.clock.now().saturating_add(FORGET_AHEAD_MICROS).0.cast_signed();
         let (shard, id, run) = name.key();
         // Blocks before the record: a crash in between leaves the record, and the next purge removes the rest.
         for group in 0..groups {
@@ -217,20 +217,20 @@ impl RecordName {
 
 impl BlobRecord {
     /// Length and time of the finish, if the run is readable.
-    pub(super) fn readable(&self) -> Option<(u64, Micros)> {
+    pub(super) fn readable(&self) -> Option<(u64, Timestamp)> {
         self.finished.filter(|_| self.removed.is_none() && self.head.is_some())
     }
 
     fn of(columns: Columns) -> Result<Self> {
         let (id, run, head, groups, length, finished, removed, abandoned, lease) = columns;
-        let micros = i64::cast_unsigned;
+        let time = |stored: i64| Timestamp(stored.cast_unsigned());
         Ok(Self {
             name: RecordName { id: format::decode_id(&id)?, run: BlobRun::decode(run)? },
             head,
             groups: groups.unwrap_or(0),
-            finished: length.map(micros).zip(finished.map(micros)),
-            removed: removed.map(micros),
-            abandoned: abandoned.map(micros),
+            finished: length.map(i64::cast_unsigned).zip(finished.map(time)),
+            removed: removed.map(time),
+            abandoned: abandoned.map(time),
             has_lease: lease.is_some(),
         })
     }

@@ -1,5 +1,6 @@
 //! Damage in tables of a running store: only the keys in the damaged block are lost.
 
+use larder_store::Timestamp;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +22,19 @@ fn place(key: u64) -> Partition {
 }
 
 async fn put(store: &LocalStore, key: u64, stamp: u64, expires: Option<u64>) -> larder_store::Result<()> {
-    let row = Row { name: "row".into(), value: vec![key as u8; 200].into(), stamp, expires };
+    let row = Row {
+        name: "row".into(),
+        value: vec![key as u8; 200].into(),
+        stamp: Timestamp(stamp),
+        expires: expires.map(Timestamp),
+    };
     store.apply(Batch::of(place(key), vec![Change::Put(row)]), &call(Durability::Buffered)).await
 }
 
 /// The stamp of a key's row, 0 when it has none.
 async fn stamp(store: &LocalStore, key: u64) -> larder_store::Result<u64> {
     let page = store.read(&place(key), &ReadQuery::all(1), &call(Durability::Buffered)).await?;
-    Ok(page.rows.first().map_or(0, |row| row.stamp))
+    Ok(page.rows.first().map_or(0, |row| row.stamp.0))
 }
 
 /// The largest table of the packed tree.

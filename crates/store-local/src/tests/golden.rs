@@ -1,6 +1,7 @@
 //! Encoded bytes that must not change, see `docs/format.md`.
 
 use bytes::Bytes;
+use larder_store::Timestamp;
 use larder_store::{Partition, Row, Table};
 
 use crate::journal::{FrameBuffer, JournalHeader, WriteGroup};
@@ -20,7 +21,10 @@ fn rows() -> Vec<Row> {
         stamp,
         expires,
     };
-    vec![row(b"", b"", 1, None), row(b"a\0", b"\x01value", 0x0005_1234_5678_9abc, Some(0x0006_0000_0000_0001))]
+    vec![
+        row(b"", b"", Timestamp(1), None),
+        row(b"a\0", b"\x01value", Timestamp(0x0005_1234_5678_9abc), Some(Timestamp(0x0006_0000_0000_0001))),
+    ]
 }
 
 fn entries() -> Vec<(&'static str, Bytes)> {

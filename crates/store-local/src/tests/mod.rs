@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use larder_store::{
-    Batch, CallOptions, Change, Clock, ConsistencyLevel, Durability, Micros, Partition, ReadQuery, Result, Row, Store,
-    Table,
+    Batch, CallOptions, Change, Clock, ConsistencyLevel, Durability, Partition, ReadQuery, Result, Row, Store, Table,
+    Timestamp,
 };
 
 use crate::{LocalStore, OpenOptions};
@@ -24,12 +24,12 @@ use crate::{LocalStore, OpenOptions};
 pub(crate) struct FrozenClock(pub(crate) AtomicU64);
 
 impl Clock for FrozenClock {
-    fn now(&self) -> Micros {
-        self.0.load(Ordering::SeqCst)
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.now())
+        Duration::from_micros(self.now().0)
     }
 }
 
@@ -55,7 +55,7 @@ fn place(table: Table, key: u64) -> Partition {
 }
 
 fn row(stamp: u64) -> Row {
-    Row { name: "row".into(), value: "value".into(), stamp, expires: None }
+    Row { name: "row".into(), value: "value".into(), stamp: Timestamp(stamp), expires: None }
 }
 
 /// Writes a row to a packed or a wide partition.

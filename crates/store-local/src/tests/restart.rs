@@ -1,5 +1,6 @@
 //! The length of the replay at a start.
 
+use larder_store::Timestamp;
 use std::path::Path;
 
 use larder_store::{Batch, Change, Durability, Partition, Row, Store, Table};
@@ -17,7 +18,7 @@ fn open(dir: &Path) -> LocalStore {
 async fn fill(store: &LocalStore, rows: u64) {
     for key in 0..rows {
         let name = bytes::Bytes::copy_from_slice(&key.to_be_bytes());
-        let row = |name| Row { name, value: vec![7; 100].into(), stamp: 1, expires: None };
+        let row = |name| Row { name, value: vec![7; 100].into(), stamp: Timestamp(1), expires: None };
         let mut batch = Batch::of(Partition::new(Table::Objects, name.clone()), vec![Change::Put(row(name.clone()))]);
         batch.add(Partition::new(Table::Keys, "bucket"), vec![Change::Put(row(name))]);
         store.apply(batch, &call(Durability::Buffered)).await.unwrap();

@@ -79,7 +79,7 @@ fn kind<T>(answer: Result<T>) -> Kind {
 }
 
 async fn remove(store: &LocalStore, key: u64) -> Result<()> {
-    let gone = Change::Remove { name: "row".into(), stamp: 2 };
+    let gone = Change::Remove { name: "row".into(), stamp: Timestamp(2) };
     let table = if key.is_multiple_of(2) { Table::Objects } else { Table::Keys };
     store.apply(Batch::of(place(table, key), vec![gone]), &call(Durability::Disk).reclaiming()).await
 }
@@ -121,7 +121,7 @@ async fn below_the_last_floor_all_writes_are_refused_and_reads_go_on() {
 #[tokio::test]
 async fn the_sweep_removes_expired_rows_when_puts_are_refused() {
     let f = fixture();
-    let expired = Row { expires: Some(1_500_000), ..row(1) };
+    let expired = Row { expires: Some(Timestamp(1_500_000)), ..row(1) };
     f.store.apply(Batch::of(place(Table::Keys, 1), vec![Change::Put(expired)]), &call(Durability::Disk)).await.unwrap();
     f.leave(0);
     assert_eq!(kind(put(&f.store, 3, Durability::Disk).await), Kind::Full);

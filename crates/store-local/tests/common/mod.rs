@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{CallOptions, Clock, ConsistencyLevel, Durability, Micros, Row, Stamp};
+use larder_store::{CallOptions, Clock, ConsistencyLevel, Durability, Row, Timestamp};
 use larder_store_local::{LocalStore, OpenOptions};
 
 pub struct SteppedClock(pub AtomicU64);
 
 impl Clock for SteppedClock {
-    fn now(&self) -> Micros {
-        self.0.load(Ordering::SeqCst)
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.now())
+        Duration::from_micros(self.now().0)
     }
 }
 
@@ -46,7 +46,7 @@ pub fn call(durability: Durability) -> CallOptions {
     CallOptions::new(ConsistencyLevel::One, deadline, durability)
 }
 
-pub fn row(name: impl AsRef<[u8]>, stamp: Stamp, value: impl AsRef<[u8]>) -> Row {
+pub fn row(name: impl AsRef<[u8]>, stamp: Timestamp, value: impl AsRef<[u8]>) -> Row {
     Row {
         name: bytes::Bytes::copy_from_slice(name.as_ref()),
         value: bytes::Bytes::copy_from_slice(value.as_ref()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{Batch, BlobOwner, Change, DerivedRow, HeadWrite, Partition, Row, Stamp, Table};
+use larder_store::{Batch, BlobOwner, Change, DerivedRow, HeadWrite, Partition, Row, Table, Timestamp};
 
 use super::file_corruption::SplitMix;
 
@@ -14,7 +14,7 @@ pub enum PlannedWrite {
     Apply(Batch),
     Swap {
         partition: Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
     },
@@ -96,7 +96,7 @@ impl ExpectedData {
 /// Writes of every kind, in rounds, so that tables of several ages hold old and new values of the same keys.
 pub struct WritePlan {
     random: SplitMix,
-    stamp: Stamp,
+    stamp: Timestamp,
     ops: Vec<PlannedWrite>,
     expected: ExpectedData,
 }
@@ -111,7 +111,8 @@ const FILE_BYTES: usize = 2 << 20;
 impl WritePlan {
     /// All writes of a stopped store, and the data that they leave.
     pub fn base() -> (Vec<PlannedWrite>, ExpectedData) {
-        let mut plan = Self { random: SplitMix(11), stamp: 10, ops: Vec::new(), expected: ExpectedData::default() };
+        let mut plan =
+            Self { random: SplitMix(11), stamp: Timestamp(10), ops: Vec::new(), expected: ExpectedData::default() };
         for round in 0..ROUNDS {
             plan.objects(round);
             plan.wide(round);
@@ -127,7 +128,7 @@ impl WritePlan {
     /// More writes to a store that holds `expected`: new keys, then new values and removals of old keys.
     pub fn more(expected: &ExpectedData, mut random: SplitMix) -> Vec<PlannedWrite> {
         let stamp = 10_000_000 + random.below(1000) as u64;
-        let mut plan = Self { random, stamp, ops: Vec::new(), expected: expected.clone() };
+        let mut plan = Self { random, stamp: Timestamp(stamp), ops: Vec::new(), expected: expected.clone() };
         for key in 0..100 {
             let row = plan.row("slot", 2000);
             plan.push(PlannedWrite::Apply(Batch::of(Partition::new(Table::Objects, format!("new-{key}")), vec![row])));
@@ -154,7 +155,7 @@ impl WritePlan {
         self.ops.push(op);
     }
 
-    fn next_stamp(&mut self) -> Stamp {
+    fn next_stamp(&mut self) -> Timestamp {
         self.stamp += 4;
         self.stamp
     }
@@ -289,5 +290,5 @@ impl WritePlan {
 }
 
 fn blob_id(name: &str) -> BlobId {
-    BlobId::of(b"blobs", name.as_bytes(), 7)
+    BlobId::of(b"blobs", name.as_bytes(), Timestamp(7))
 }

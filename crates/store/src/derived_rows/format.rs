@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
 
-use crate::{Change, DerivedRow, Error, Kind, Partition, Result, Row, Stamp, Table};
+use crate::{Change, DerivedRow, Error, Kind, Partition, Result, Row, Table, Timestamp};
 
 const PLAIN: u8 = 1;
 const HEAD: u8 = 2;
@@ -91,7 +91,7 @@ pub(super) fn encode_confirmed(value: &Bytes) -> Bytes {
 }
 
 /// The confirmed or absent row of a head with this stamp.
-pub(super) fn confirmed_row(name: Bytes, derived_value: Option<&Bytes>, stamp: Stamp) -> Row {
+pub(super) fn confirmed_row(name: Bytes, derived_value: Option<&Bytes>, stamp: Timestamp) -> Row {
     match derived_value {
         Some(value) => Row { name, value: encode_confirmed(value), stamp, expires: None },
         None => Row { name, value: Bytes::from_static(&[ABSENT]), stamp, expires: Some(stamp.saturating_add(DAY)) },
@@ -99,7 +99,7 @@ pub(super) fn confirmed_row(name: Bytes, derived_value: Option<&Bytes>, stamp: S
 }
 
 /// The intent of a writer that is about to replace a head.
-pub(super) fn intent_row(name: Bytes, head: &HeadName, stamp: Stamp) -> Row {
+pub(super) fn intent_row(name: Bytes, head: &HeadName, stamp: Timestamp) -> Row {
     let mut out = FieldEncoder::with_capacity(head.partition.key.len() + head.row.len() + 8);
     out.u8(INTENT);
     encode_head_name(&mut out, &head.partition, &head.row);
@@ -168,9 +168,12 @@ mod tests {
         assert_eq!(decode_guarded(encode_guarded(&plain, None)).unwrap(), (plain, None));
         let head = HeadName { partition: partition(Table::Heads), row: "h".into() };
         let forms = [
-            (confirmed_row("k".into(), Some(&derived_value), 5), DerivedRowState::Confirmed(derived_value.clone())),
-            (confirmed_row("k".into(), None, 5), DerivedRowState::Absent),
-            (intent_row("k".into(), &head, 5), DerivedRowState::Intent(head)),
+            (
+                confirmed_row("k".into(), Some(&derived_value), Timestamp(5)),
+                DerivedRowState::Confirmed(derived_value.clone()),
+            ),
+            (confirmed_row("k".into(), None, Timestamp(5)), DerivedRowState::Absent),
+            (intent_row("k".into(), &head, Timestamp(5)), DerivedRowState::Intent(head)),
         ];
         assert!(forms.is_sorted_by(|a, b| b.0.supersedes(&a.0)), "an intent wins a tie");
         for (row, entry) in forms {

@@ -56,7 +56,7 @@ use tokio::time::Instant;
 use crate::traits::name_after;
 use crate::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, EngineLimits, Error, HeadWrite,
-    Kind, Micros, Partition, PartitionPage, ReadOrder, ReadQuery, Result, Row, RowPage, Stamp, Stopped, Store, Table,
+    Kind, Partition, PartitionPage, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Store, Table, Timestamp,
     contract,
 };
 
@@ -125,7 +125,13 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
     }
 
     /// Writes the intent of a head with this stamp (step 1).
-    async fn announce(&self, derived: &DerivedRow, head: HeadName, stamp: Stamp, options: &CallOptions) -> Result<()> {
+    async fn announce(
+        &self,
+        derived: &DerivedRow,
+        head: HeadName,
+        stamp: Timestamp,
+        options: &CallOptions,
+    ) -> Result<()> {
         // The stamp between the old head and the new one: the intent hides the old confirmed row, and the new one hides
         // the intent.
         let row = format::intent_row(derived.name.clone(), &head, stamp - 1);
@@ -136,7 +142,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
 
     /// Writes the confirmed row of a head (step 3). A failure is ignored: until the write succeeds, readers ask the
     /// head.
-    async fn confirm(&self, derived: &DerivedRow, stamp: Stamp, options: &CallOptions) {
+    async fn confirm(&self, derived: &DerivedRow, stamp: Timestamp, options: &CallOptions) {
         // Losing this write in a crash is harmless: the intent is still there.
         let options = CallOptions { durability: Durability::Buffered, ..*options };
         // Race: the head's stamp makes a late confirmation lose to the row of a newer head [invariant 52].
@@ -170,7 +176,7 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -221,7 +227,7 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
         Ok(PartitionPage { partitions: live, next })
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         self.inner.now(options).await
     }
 

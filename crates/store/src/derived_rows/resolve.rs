@@ -5,13 +5,13 @@ use bytes::Bytes;
 use super::DerivedRowStore;
 use super::format::{self, DAY, HeadName};
 use crate::{
-    Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, Micros, Partition, ReadQuery,
-    Result, Row, Stamp, Store,
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, Partition, ReadQuery, Result, Row,
+    Store, Timestamp,
 };
 
 /// Age below which an intent is left to its writer. A shorter time is correct too, but fences more writers that are
 /// only slow.
-const INTENT_YOUNG: Micros = 30 * 1_000_000;
+const INTENT_YOUNG_MICROS: u64 = 30 * 1_000_000;
 
 /// The action of a reader that met an intent.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum IntentAction {
     /// The writer may be between intent and head: write nothing.
     Leave,
     /// The writer is late: rewrite the head with this stamp.
-    Fence(Stamp),
+    Fence(Timestamp),
     /// There is no head to fence, and no writer is this slow.
     Remove,
 }
@@ -30,7 +30,7 @@ enum IntentAction {
 pub(super) struct Intent<'a> {
     pub(super) partition: &'a Partition,
     pub(super) name: &'a Bytes,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: Timestamp,
     pub(super) head: &'a HeadName,
 }
 
@@ -90,7 +90,13 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
     }
 
     /// Rewrites a head unchanged with a greater stamp: from then on a compare-and-set that expects the old stamp fails.
-    async fn fence(&self, partition: &Partition, head: Row, stamp: Stamp, options: &CallOptions) -> Result<CasResult> {
+    async fn fence(
+        &self,
+        partition: &Partition,
+        head: Row,
+        stamp: Timestamp,
+        options: &CallOptions,
+    ) -> Result<CasResult> {
         let expected = Some(head.stamp);
         self.inner.apply_if(partition, expected, Row { stamp, ..head }.into(), Vec::new(), options).await
     }
@@ -103,11 +109,11 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
 }
 
 /// The action for an intent with the stamp `intent` whose head has the stamp `head`.
-fn next_action(head: Option<Stamp>, intent: Stamp, now: Micros) -> IntentAction {
-    let age = now.saturating_sub(intent);
+fn next_action(head: Option<Timestamp>, intent: Timestamp, now: Timestamp) -> IntentAction {
+    let age = now.since(intent);
     match head {
         Some(head) if head > intent => IntentAction::Confirm,
-        Some(head) if age >= INTENT_YOUNG => IntentAction::Fence(now.max(head + 2).max(intent + 2)),
+        Some(head) if age >= INTENT_YOUNG_MICROS => IntentAction::Fence(now.max(head + 2).max(intent + 2)),
         None if age >= DAY => IntentAction::Remove,
         Some(_) | None => IntentAction::Leave,
     }
@@ -119,16 +125,26 @@ mod tests {
 
     #[test]
     fn an_intent_is_left_to_its_writer_then_its_writer_is_fenced() {
-        assert_eq!(next_action(Some(101), 100, 0), IntentAction::Confirm);
-        assert_eq!(next_action(Some(50), 100, 100), IntentAction::Leave);
+        assert_eq!(next_action(Some(Timestamp(101)), Timestamp(100), Timestamp::ZERO), IntentAction::Confirm);
+        assert_eq!(next_action(Some(Timestamp(50)), Timestamp(100), Timestamp(100)), IntentAction::Leave);
         assert_eq!(
-            next_action(Some(50), 100, 0),
+            next_action(Some(Timestamp(50)), Timestamp(100), Timestamp::ZERO),
             IntentAction::Leave,
             "an intent from a clock ahead of the store's is young"
         );
-        assert_eq!(next_action(Some(50), 100, 100 + INTENT_YOUNG), IntentAction::Fence(100 + INTENT_YOUNG));
-        assert_eq!(next_action(Some(100), 100, 99 + INTENT_YOUNG), IntentAction::Leave);
-        assert_eq!(next_action(None, 100, 100 + INTENT_YOUNG), IntentAction::Leave, "there is no head to fence");
-        assert_eq!(next_action(None, 100, 100 + DAY), IntentAction::Remove);
+        assert_eq!(
+            next_action(Some(Timestamp(50)), Timestamp(100), Timestamp(100 + INTENT_YOUNG_MICROS)),
+            IntentAction::Fence(Timestamp(100 + INTENT_YOUNG_MICROS))
+        );
+        assert_eq!(
+            next_action(Some(Timestamp(100)), Timestamp(100), Timestamp(99 + INTENT_YOUNG_MICROS)),
+            IntentAction::Leave
+        );
+        assert_eq!(
+            next_action(None, Timestamp(100), Timestamp(100 + INTENT_YOUNG_MICROS)),
+            IntentAction::Leave,
+            "there is no head to fence"
+        );
+        assert_eq!(next_action(None, Timestamp(100), Timestamp(100 + DAY)), IntentAction::Remove);
     }
 }

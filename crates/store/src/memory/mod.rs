@@ -26,8 +26,8 @@ use larder_model::limits::BATCH_BYTES_MAX;
 
 use crate::leases::BlobLeases;
 use crate::{
-    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Micros, Partition,
-    PartitionChanges, PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table, contract,
+    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Partition, PartitionChanges,
+    PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
 };
 
 use blobs::BlobMap;
@@ -122,7 +122,7 @@ impl Store for MemoryStore {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         mut changes: Vec<Change>,
         options: &CallOptions,
@@ -184,7 +184,7 @@ impl Store for MemoryStore {
         Ok(PartitionPage { partitions, next })
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         check_deadline(options)?;
         Ok(self.clock.now())
     }

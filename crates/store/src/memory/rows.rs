@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::{Change, Micros, Range, ReadOrder, ReadQuery, Row, RowPage, Stamp, Stopped};
+use crate::{Change, Range, ReadOrder, ReadQuery, Row, RowPage, Stopped, Timestamp};
 
 /// Rows of one partition by name.
 pub type RowMap = BTreeMap<Bytes, Row>;
@@ -34,13 +34,13 @@ fn put(rows: &mut RowMap, row: Row) -> ChangeEffect {
     ChangeEffect { removed: removed.into_iter().collect(), added: Some(row) }
 }
 
-fn remove(rows: &mut RowMap, name: &Bytes, stamp: Stamp) -> ChangeEffect {
+fn remove(rows: &mut RowMap, name: &Bytes, stamp: Timestamp) -> ChangeEffect {
     let taken = rows.get(name).is_some_and(|row| row.stamp <= stamp);
     let removed = if taken { rows.remove(name) } else { None };
     ChangeEffect { removed: removed.into_iter().collect(), added: None }
 }
 
-fn clear(rows: &mut RowMap, stamp: Stamp) -> ChangeEffect {
+fn clear(rows: &mut RowMap, stamp: Timestamp) -> ChangeEffect {
     let removed: Vec<Row> = rows.values().filter(|row| row.stamp <= stamp).cloned().collect();
     rows.retain(|_, row| row.stamp > stamp);
     ChangeEffect { removed, added: None }
@@ -48,7 +48,7 @@ fn clear(rows: &mut RowMap, stamp: Stamp) -> ChangeEffect {
 
 /// The page of `rows` that `query` reads at `now`.
 #[must_use]
-pub fn page(rows: &RowMap, query: &ReadQuery, now: Micros) -> RowPage {
+pub fn page(rows: &RowMap, query: &ReadQuery, now: Timestamp) -> RowPage {
     let Some(bounds) = bounds(&query.range) else {
         return RowPage { rows: Vec::new(), stopped: Stopped::End };
     };

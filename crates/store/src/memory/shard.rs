@@ -7,19 +7,19 @@ use bytes::Bytes;
 
 use super::rows::{self, ChangeEffect, RowMap, page};
 use crate::{
-    Change, Error, Kind, Micros, Partition, PartitionChanges, ReadQuery, Result, Row, RowPage, Stopped, Table,
+    Change, Error, Kind, Partition, PartitionChanges, ReadQuery, Result, Row, RowPage, Stopped, Table, Timestamp,
 };
 
 /// A part of the partitions. `expiries` has an entry for each stored row that expires, and no other.
 #[derive(Default)]
 pub(super) struct MemoryShard {
     partitions: BTreeMap<Partition, RowMap>,
-    expiries: BTreeSet<(Micros, Partition, Bytes)>,
+    expiries: BTreeSet<(Timestamp, Partition, Bytes)>,
 }
 
 impl MemoryShard {
     /// A page of live rows.
-    pub(super) fn page(&self, partition: &Partition, query: &ReadQuery, now: Micros) -> RowPage {
+    pub(super) fn page(&self, partition: &Partition, query: &ReadQuery, now: Timestamp) -> RowPage {
         let nothing = RowPage { rows: Vec::new(), stopped: Stopped::End };
         self.partitions.get(partition).map_or(nothing, |rows| page(rows, query, now))
     }
@@ -34,7 +34,7 @@ impl MemoryShard {
         &self,
         table: Table,
         after: Option<Partition>,
-        now: Micros,
+        now: Timestamp,
     ) -> impl Iterator<Item = Partition> + '_ {
         let first = Partition { table, n_val: 0, key: Bytes::new() };
         let from = after.map_or(Bound::Included(first), Bound::Excluded);
@@ -46,7 +46,7 @@ impl MemoryShard {
     }
 
     /// Removes expired rows. Each expiry is visited once, so the cost per write is constant.
-    pub(super) fn purge(&mut self, now: Micros) {
+    pub(super) fn purge(&mut self, now: Timestamp) {
         // `expiries` is sorted by time, so the loop ends at the first live row.
         while self.expiries.first().is_some_and(|(expires, ..)| *expires <= now) {
             let Some((_, partition, name)) = self.expiries.pop_first() else { return };

@@ -8,7 +8,7 @@ fn options() -> CallOptions {
     CallOptions::new(ConsistencyLevel::One, deadline, Durability::Buffered)
 }
 
-fn put(name: &'static str, stamp: Stamp, expires: Option<Micros>) -> Change {
+fn put(name: &'static str, stamp: Timestamp, expires: Option<Timestamp>) -> Change {
     Change::Put(Row { name: name.into(), value: Bytes::new(), stamp, expires })
 }
 
@@ -18,10 +18,15 @@ async fn the_next_write_removes_expired_rows() {
     let partition = Partition::marks();
     let apply = async |changes| store.apply(Batch::of(partition.clone(), changes), &options()).await.unwrap();
     let stored = || (store.shard(&partition).read().stored_rows(), store.shard(&partition).read().expiring());
-    apply(vec![put("a", 1, Some(1)), put("b", 1, Some(Micros::MAX)), put("c", 1, None)]).await;
+    apply(vec![
+        put("a", Timestamp(1), Some(Timestamp(1))),
+        put("b", Timestamp(1), Some(Timestamp::MAX)),
+        put("c", Timestamp(1), None),
+    ])
+    .await;
     assert_eq!(stored(), (3, 2));
-    apply(vec![put("b", 2, None)]).await;
+    apply(vec![put("b", Timestamp(2), None)]).await;
     assert_eq!(stored(), (2, 0));
-    apply(vec![Change::Clear { stamp: 9 }]).await;
+    apply(vec![Change::Clear { stamp: Timestamp(9) }]).await;
     assert_eq!(stored(), (0, 0));
 }

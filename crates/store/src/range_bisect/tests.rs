@@ -1,3 +1,4 @@
+use crate::Timestamp;
 use std::collections::BTreeSet;
 
 use larder_testkit::SplitMix64;
@@ -101,7 +102,7 @@ fn engine(live: &BTreeSet<Bytes>, dead: &BTreeSet<Bytes>, most: usize, query: &R
             return Ok(RowPage { rows, stopped: Stopped::Limit });
         }
         if live.contains(name) {
-            rows.push(Row { name: name.clone(), value: Bytes::new(), stamp: 1, expires: None });
+            rows.push(Row { name: name.clone(), value: Bytes::new(), stamp: Timestamp(1), expires: None });
         } else {
             dead_met += 1;
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{Clock, Micros};
+use larder_store::{Clock, Timestamp};
 
 /// Time under control of a test: pass it to the engine, then advance it.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub struct ManualClock {
 impl Default for ManualClock {
     /// A day in 2023.
     fn default() -> Self {
-        Self::new(1_700_000_000_000_000)
+        Self::new(Timestamp(1_700_000_000_000_000))
     }
 }
 
 impl ManualClock {
     /// A clock that shows `now`.
     #[must_use]
-    pub fn new(now: Micros) -> Self {
-        Self { now: AtomicU64::new(now), passed: AtomicU64::new(0) }
+    pub fn new(now: Timestamp) -> Self {
+        Self { now: AtomicU64::new(now.0), passed: AtomicU64::new(0) }
     }
 
     /// Advances both clocks.
@@ -34,14 +34,14 @@ impl ManualClock {
     }
 
     /// Sets the wall clock, also backwards; the monotonic clock does not change.
-    pub fn set(&self, now: Micros) {
-        self.now.store(now, Ordering::SeqCst);
+    pub fn set(&self, now: Timestamp) {
+        self.now.store(now.0, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> Micros {
-        self.now.load(Ordering::SeqCst)
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {

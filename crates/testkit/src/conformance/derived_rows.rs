@@ -8,7 +8,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::subject::{GUARDED, StoreSubject, join_all, options, put, row};
 use larder_store::{
-    CasResult, Clock, DerivedRow, HeadWrite, Kind, Partition, ReadOrder, ReadQuery, Row, Stamp, Stopped, Table,
+    CasResult, Clock, DerivedRow, HeadWrite, Kind, Partition, ReadOrder, ReadQuery, Row, Stopped, Table, Timestamp,
 };
 
 /// Writes that readers race: enough to overlap, few enough for an engine with a disk.
@@ -21,7 +21,7 @@ fn pairs() -> impl Iterator<Item = (Table, Table)> {
 }
 
 /// A head whose derived row is the row `name` of `partition`; both have this value.
-fn head(partition: &Partition, name: impl AsRef<[u8]>, value: Option<&str>, stamp: Stamp) -> HeadWrite {
+fn head(partition: &Partition, name: impl AsRef<[u8]>, value: Option<&str>, stamp: Timestamp) -> HeadWrite {
     let derived = DerivedRow {
         partition: partition.clone(),
         name: Bytes::copy_from_slice(name.as_ref()),
@@ -31,7 +31,7 @@ fn head(partition: &Partition, name: impl AsRef<[u8]>, value: Option<&str>, stam
 }
 
 /// The engine's current time: an engine treats intents of now as young.
-fn now(subject: &StoreSubject) -> Stamp {
+fn now(subject: &StoreSubject) -> Timestamp {
     subject.clock.now()
 }
 
@@ -126,17 +126,22 @@ pub(super) async fn derived_rows_of_many_heads_are_one_listing(subject: StoreSub
 }
 
 /// Every fifth round removes the derived row.
-fn is_gone(stamp: Stamp, first: Stamp) -> bool {
-    ((stamp - first) / 2) % 5 == 4
+fn is_gone(stamp: Timestamp, first: Timestamp) -> bool {
+    (stamp.since(first) / 2) % 5 == 4
 }
 
 /// Reads the head, the derived row and the head again: the derived row is that of a head between the two reads.
-async fn assert_derived_row_follows(subject: &StoreSubject, at: &Partition, derived_rows: &Partition, first: Stamp) {
+async fn assert_derived_row_follows(
+    subject: &StoreSubject,
+    at: &Partition,
+    derived_rows: &Partition,
+    first: Timestamp,
+) {
     let before = subject.rows(at).await[0].stamp;
     let derived = subject.rows(derived_rows).await.pop();
     let after = subject.rows(at).await[0].stamp;
-    let expected = |stamp: Stamp| (!is_gone(stamp, first)).then(|| row("k", stamp.to_string(), stamp));
-    let mut between = (before..=after).step_by(2).map(expected);
+    let expected = |stamp: Timestamp| (!is_gone(stamp, first)).then(|| row("k", stamp.to_string(), stamp));
+    let mut between = (before.0..=after.0).step_by(2).map(Timestamp).map(expected);
     assert!(between.any(|expected| expected == derived), "{at:?}: {derived:?} beside heads from {before} to {after}");
 }
 
@@ -144,8 +149,8 @@ pub(super) async fn a_derived_row_is_never_older_than_its_head(subject: StoreSub
     for (guarded, table) in pairs() {
         let (at, derived_rows) = (subject.other(guarded, table.name()), subject.other(table, guarded.name()));
         let first = now(&subject);
-        let value = |stamp: Stamp| (!is_gone(stamp, first)).then(|| stamp.to_string());
-        let write = async |expected: Option<Stamp>, stamp: Stamp| {
+        let value = |stamp: Timestamp| (!is_gone(stamp, first)).then(|| stamp.to_string());
+        let write = async |expected: Option<Timestamp>, stamp: Timestamp| {
             let head = head(&derived_rows, "k", value(stamp).as_deref(), stamp);
             assert_eq!(
                 subject.compare_and_set(&at, expected, head, Vec::new()).await,
@@ -196,7 +201,7 @@ pub(super) async fn a_derived_row_in_a_wrong_table_is_misuse(subject: StoreSubje
     }
 }
 
-async fn misused(subject: &StoreSubject, at: &Partition, expected: Option<Stamp>, head: HeadWrite) {
+async fn misused(subject: &StoreSubject, at: &Partition, expected: Option<Timestamp>, head: HeadWrite) {
     let answer = subject.store.apply_if(at, expected, head, Vec::new(), &options()).await;
     assert_eq!(answer.expect_err("refused").kind, Kind::Misuse, "{at:?}");
 }

@@ -1,6 +1,7 @@
 //! Promises about listings of partitions.
 
 use bytes::Bytes;
+use larder_store::Timestamp;
 
 use super::subject::{GUARDED, PLAIN, StoreSubject, put, remove, row};
 use larder_store::{CasResult, Change, Table};
@@ -16,10 +17,10 @@ pub(super) async fn every_partition_is_listed_once(subject: StoreSubject) {
         for which in 0..23_u8 {
             // Keys that are prefixes of each other or end in zeros, with several rows each.
             let partition = subject.other(table, vec![which % 3; usize::from(which)]);
-            let rows = vec![put("", "v", 1), put("b", "v", 1)];
+            let rows = vec![put("", "v", Timestamp(1)), put("b", "v", Timestamp(1))];
             if table.is_guarded() {
                 assert_eq!(
-                    subject.compare_and_set(&partition, None, row("head", "v", 1), rows).await,
+                    subject.compare_and_set(&partition, None, row("head", "v", Timestamp(1)), rows).await,
                     CasResult::Applied
                 );
             } else {
@@ -36,10 +37,14 @@ pub(super) async fn every_partition_is_listed_once(subject: StoreSubject) {
 pub(super) async fn an_emptied_partition_is_not_listed(subject: StoreSubject) {
     for table in PLAIN {
         for which in ["cleared", "left", "removed"] {
-            subject.change(&subject.other(table, which), vec![put("a", "v", 1), put("b", "v", 1)]).await;
+            subject
+                .change(&subject.other(table, which), vec![put("a", "v", Timestamp(1)), put("b", "v", Timestamp(1))])
+                .await;
         }
-        subject.change(&subject.other(table, "removed"), vec![remove("a", 1), remove("b", 1)]).await;
-        subject.change(&subject.other(table, "cleared"), vec![Change::Clear { stamp: 1 }]).await;
+        subject
+            .change(&subject.other(table, "removed"), vec![remove("a", Timestamp(1)), remove("b", Timestamp(1))])
+            .await;
+        subject.change(&subject.other(table, "cleared"), vec![Change::Clear { stamp: Timestamp(1) }]).await;
         assert_eq!(subject.own_keys(table, 100).await, [subject.other(table, "left").key], "{table:?}");
     }
 }
@@ -47,7 +52,7 @@ pub(super) async fn an_emptied_partition_is_not_listed(subject: StoreSubject) {
 pub(super) async fn a_listing_names_one_table(subject: StoreSubject) {
     for table in Table::ALL {
         let partition = subject.other(table, table.name());
-        let head = row("", "v", 1);
+        let head = row("", "v", Timestamp(1));
         if table.is_guarded() {
             assert_eq!(subject.compare_and_set(&partition, None, head, Vec::new()).await, CasResult::Applied);
         } else {

@@ -8,8 +8,8 @@ use super::ManualClock;
 use super::subject::{CheckScope, StoreSubject, options};
 use crate::SplitMix64;
 use larder_store::{
-    Batch, CasResult, Change, Clock, Kind, Micros, Partition, PartitionChanges, Range, ReadOrder, ReadQuery, Row,
-    RowPage, Stamp, Stopped, Store, Table,
+    Batch, CasResult, Change, Clock, Kind, Partition, PartitionChanges, Range, ReadOrder, ReadQuery, Row, RowPage,
+    Stopped, Store, Table, Timestamp,
 };
 
 const NAMES: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"\xff"];
@@ -31,7 +31,7 @@ pub async fn random_changes_match_the_model(store: Arc<dyn Store>, clock: Arc<Ma
 struct PartitionModel {
     partition: Partition,
     rows: Vec<Row>,
-    floors: Vec<Stamp>,
+    floors: Vec<Timestamp>,
 }
 
 struct ModelWalk {
@@ -75,12 +75,12 @@ impl PartitionModel {
         RowPage { rows, stopped }
     }
 
-    fn expire(&mut self, now: Micros) {
+    fn expire(&mut self, now: Timestamp) {
         self.rows.retain(|row| row.expires.is_none_or(|expires| expires > now));
     }
 
-    fn highest(&self) -> Stamp {
-        self.rows.iter().map(|row| row.stamp).chain(self.floors.iter().copied()).max().unwrap_or(0)
+    fn highest(&self) -> Timestamp {
+        self.rows.iter().map(|row| row.stamp).chain(self.floors.iter().copied()).max().unwrap_or_default()
     }
 }
 
@@ -90,7 +90,7 @@ impl ModelWalk {
         let models = (0..).zip(tables).map(|(which, table): (u8, Table)| PartitionModel {
             partition: subject.other(table, [which % 2]),
             rows: Vec::new(),
-            floors: vec![0; NAMES.len()],
+            floors: vec![Timestamp::ZERO; NAMES.len()],
         });
         let models = models.collect();
         Self { subject, random: SplitMix64::new(seed), models }
@@ -186,7 +186,7 @@ impl ModelWalk {
     }
 
     /// A stamp near those of the row.
-    fn stamp(&mut self, which: usize, name: usize) -> Stamp {
+    fn stamp(&mut self, which: usize, name: usize) -> Timestamp {
         self.models[which].floors[name] + self.random.below(6)
     }
 

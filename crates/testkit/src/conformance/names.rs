@@ -1,6 +1,7 @@
 //! Promises about names, keys and values of any bytes and of any length within the limits.
 
 use bytes::Bytes;
+use larder_store::Timestamp;
 
 use larder_model::limits::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, TYPE_BYTES_MAX};
 
@@ -28,8 +29,8 @@ const HARD: [&[u8]; 14] = [
 pub(super) async fn names_are_any_bytes(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
-        subject.change(&partition, HARD.iter().rev().map(|name| put(name, name, 1)).collect()).await;
-        let expected: Vec<Row> = HARD.iter().map(|name| row(name, name, 1)).collect();
+        subject.change(&partition, HARD.iter().rev().map(|name| put(name, name, Timestamp(1))).collect()).await;
+        let expected: Vec<Row> = HARD.iter().map(|name| row(name, name, Timestamp(1))).collect();
         assert_eq!(subject.rows(&partition).await, expected, "{table:?}");
     }
 }
@@ -37,10 +38,14 @@ pub(super) async fn names_are_any_bytes(subject: StoreSubject) {
 pub(super) async fn partition_keys_are_any_bytes(subject: StoreSubject) {
     for table in PLAIN {
         for key in HARD {
-            subject.change(&subject.other(table, key), vec![put("row", key, 1)]).await;
+            subject.change(&subject.other(table, key), vec![put("row", key, Timestamp(1))]).await;
         }
         for key in HARD {
-            assert_eq!(subject.rows(&subject.other(table, key)).await, [row("row", key, 1)], "{table:?} {key:?}");
+            assert_eq!(
+                subject.rows(&subject.other(table, key)).await,
+                [row("row", key, Timestamp(1))],
+                "{table:?} {key:?}"
+            );
         }
     }
 }
@@ -48,10 +53,12 @@ pub(super) async fn partition_keys_are_any_bytes(subject: StoreSubject) {
 pub(super) async fn partitions_and_rows_do_not_run_into_each_other(subject: StoreSubject) {
     for table in PLAIN {
         for key in HARD {
-            subject.change(&subject.other(table, key), HARD.iter().map(|name| put(name, key, 1)).collect()).await;
+            subject
+                .change(&subject.other(table, key), HARD.iter().map(|name| put(name, key, Timestamp(1))).collect())
+                .await;
         }
         for key in HARD {
-            let expected: Vec<Row> = HARD.iter().map(|name| row(name, key, 1)).collect();
+            let expected: Vec<Row> = HARD.iter().map(|name| row(name, key, Timestamp(1))).collect();
             assert_eq!(subject.rows(&subject.other(table, key)).await, expected, "{table:?} {key:?}");
         }
     }
@@ -60,7 +67,7 @@ pub(super) async fn partitions_and_rows_do_not_run_into_each_other(subject: Stor
 pub(super) async fn tables_do_not_share_partitions(subject: StoreSubject) {
     for table in Table::ALL {
         let partition = subject.partition(table);
-        let here = row("row", table.name(), 1);
+        let here = row("row", table.name(), Timestamp(1));
         if table.is_guarded() {
             assert_eq!(subject.compare_and_set(&partition, None, here, Vec::new()).await, CasResult::Applied);
         } else {
@@ -68,15 +75,19 @@ pub(super) async fn tables_do_not_share_partitions(subject: StoreSubject) {
         }
     }
     for table in Table::ALL {
-        assert_eq!(subject.rows(&subject.partition(table)).await, [row("row", table.name(), 1)]);
+        assert_eq!(subject.rows(&subject.partition(table)).await, [row("row", table.name(), Timestamp(1))]);
     }
 }
 
 pub(super) async fn an_empty_value_is_a_value(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
-        subject.change(&partition, vec![put("", "", 1), put("a", "", 1)]).await;
-        assert_eq!(subject.rows(&partition).await, [row("", "", 1), row("a", "", 1)], "{table:?}");
+        subject.change(&partition, vec![put("", "", Timestamp(1)), put("a", "", Timestamp(1))]).await;
+        assert_eq!(
+            subject.rows(&partition).await,
+            [row("", "", Timestamp(1)), row("a", "", Timestamp(1))],
+            "{table:?}"
+        );
     }
 }
 
@@ -87,7 +98,7 @@ pub(super) async fn long_names_come_back(subject: StoreSubject) {
         let mut names = [vec![0_u8; 2 * KEY_BYTES_MAX], vec![0_u8; 2 * KEY_BYTES_MAX]];
         names[1].push(1);
         let partition = subject.other(table, &key);
-        subject.change(&partition, names.iter().map(|name| put(name, "v", 1)).collect()).await;
+        subject.change(&partition, names.iter().map(|name| put(name, "v", Timestamp(1))).collect()).await;
         let found = subject.names(&partition).await;
         assert!(found.iter().eq(names.iter()), "{table:?}: {} rows, two were written", found.len());
     }
@@ -99,9 +110,12 @@ pub(super) async fn values_come_back_up_to_inline_max(subject: StoreSubject) {
         for length in [1, inline_max / 2, inline_max - 1, inline_max] {
             let value: Bytes = (0..length).map(|at| (at % 251) as u8).collect();
             let partition = subject.other(table, length.to_string());
-            subject.change(&partition, vec![put("a", &value, 1), put("b", &value, 1)]).await;
+            subject.change(&partition, vec![put("a", &value, Timestamp(1)), put("b", &value, Timestamp(1))]).await;
             let found = subject.rows(&partition).await;
-            assert!(found == [row("a", &value, 1), row("b", &value, 1)], "{table:?}: {length} bytes differ");
+            assert!(
+                found == [row("a", &value, Timestamp(1)), row("b", &value, Timestamp(1))],
+                "{table:?}: {length} bytes differ"
+            );
         }
     }
 }
@@ -118,14 +132,17 @@ pub(super) async fn a_batch_comes_back_up_to_batch_max(subject: StoreSubject) {
         };
         let mut batch = Batch { partitions: vec![one] };
         let rows = (limits.batch_max - 100 - batch.bytes()) / (limits.inline_max + 24);
-        let changes: Vec<Change> = (0..rows).map(|at| put(format!("{at:08}"), &value, 1)).collect();
+        let changes: Vec<Change> = (0..rows).map(|at| put(format!("{at:08}"), &value, Timestamp(1))).collect();
         batch.partitions[0].changes = changes.clone();
         assert!(batch.bytes() <= limits.batch_max);
         subject.apply(batch).await.expect("a batch of allowed size is taken");
         let found = subject.rows(&subject.partition(table)).await;
         assert!(found.len() == rows && found.iter().all(|row| row.value == value), "{table:?}");
         let partition = subject.partition(guarded);
-        assert_eq!(subject.compare_and_set(&partition, None, row("", "", 1), changes).await, CasResult::Applied);
+        assert_eq!(
+            subject.compare_and_set(&partition, None, row("", "", Timestamp(1)), changes).await,
+            CasResult::Applied
+        );
         assert_eq!(subject.rows(&partition).await.len(), rows + 1, "{guarded:?}");
     }
 }

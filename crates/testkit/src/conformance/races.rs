@@ -1,5 +1,6 @@
 //! Promises about concurrent readers and writers.
 
+use larder_store::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,9 +17,9 @@ const WRITERS: u64 = 8;
 /// The changes of a round: the same value everywhere, and a row named after the round in place of the last round's row.
 fn round(stamp: u64) -> Vec<Change> {
     let value = stamp.to_string();
-    let mut changes: Vec<Change> = ["a", "b", "c", "d"].map(|name| put(name, &value, stamp)).to_vec();
-    changes.push(remove(format!("round {}", stamp - 1), stamp - 1));
-    changes.push(put(format!("round {stamp}"), &value, stamp));
+    let mut changes: Vec<Change> = ["a", "b", "c", "d"].map(|name| put(name, &value, Timestamp(stamp))).to_vec();
+    changes.push(remove(format!("round {}", stamp - 1), Timestamp(stamp - 1)));
+    changes.push(put(format!("round {stamp}"), &value, Timestamp(stamp)));
     changes
 }
 
@@ -61,11 +62,11 @@ pub(super) async fn a_batch_is_seen_whole_or_not_at_all(subject: StoreSubject) {
 pub(super) async fn a_cas_is_seen_whole_or_not_at_all(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
-        let head = |stamp: u64| row("", stamp.to_string(), stamp);
+        let head = |stamp: u64| row("", stamp.to_string(), Timestamp(stamp));
         assert_eq!(subject.compare_and_set(&partition, None, head(1), round(1)).await, CasResult::Applied);
         let (tasks, stop) = readers(&subject, &partition, 6);
         for stamp in 2..ROUNDS {
-            let cas = subject.compare_and_set(&partition, Some(stamp - 1), head(stamp), round(stamp)).await;
+            let cas = subject.compare_and_set(&partition, Some(Timestamp(stamp - 1)), head(stamp), round(stamp)).await;
             assert_eq!(cas, CasResult::Applied, "{table:?}: there is no other writer");
             yield_now().await;
         }
@@ -82,7 +83,7 @@ pub(super) async fn exactly_one_of_many_racing_cas_wins(subject: StoreSubject) {
             let mut racers = JoinSet::new();
             for racer in 1..=WRITERS {
                 let (subject, partition) = (subject.clone(), partition.clone());
-                let head = row("", format!("{racer}"), 100 * round + racer);
+                let head = row("", format!("{racer}"), Timestamp(100 * round + racer));
                 racers.spawn(async move {
                     let changes = vec![put("a", &head.value, head.stamp)];
                     (head.clone(), subject.compare_and_set(&partition, expected, head, changes).await)
@@ -121,7 +122,7 @@ pub(super) async fn one_of_many_racing_creations_wins(subject: StoreSubject) {
         for racer in 1..=WRITERS {
             let (subject, partition) = (subject.clone(), partition.clone());
             racers.spawn(async move {
-                let changes = vec![put(format!("{racer}"), "v", racer)];
+                let changes = vec![put(format!("{racer}"), "v", Timestamp(racer))];
                 let expected_rows = Some(Vec::new());
                 let one = PartitionChanges { partition, changes, rows_max: None, expected_rows };
                 subject.apply(Batch { partitions: vec![one] }).await.map_err(|error| error.kind)
@@ -137,7 +138,10 @@ pub(super) async fn one_of_many_racing_creations_wins(subject: StoreSubject) {
 pub(super) async fn no_increment_is_lost_between_racing_cas(subject: StoreSubject) {
     for table in GUARDED {
         let partition = subject.partition(table);
-        assert_eq!(subject.compare_and_set(&partition, None, row("", "", 1), Vec::new()).await, CasResult::Applied);
+        assert_eq!(
+            subject.compare_and_set(&partition, None, row("", "", Timestamp(1)), Vec::new()).await,
+            CasResult::Applied
+        );
         let mut writers = JoinSet::new();
         for _ in 0..WRITERS {
             let (subject, partition) = (subject.clone(), partition.clone());
@@ -148,7 +152,7 @@ pub(super) async fn no_increment_is_lost_between_racing_cas(subject: StoreSubjec
             });
         }
         join_all(writers).await;
-        assert_eq!(subject.rows(&partition).await[0].stamp, 1 + 10 * WRITERS, "{table:?}");
+        assert_eq!(subject.rows(&partition).await[0].stamp, Timestamp(1 + 10 * WRITERS), "{table:?}");
     }
 }
 
@@ -172,13 +176,22 @@ pub(super) async fn concurrent_writes_all_arrive(subject: StoreSubject) {
             writers.spawn(async move {
                 for at in 0..20 {
                     let name = format!("{writer} {at}");
-                    subject.change(&partition, vec![put(name, "v", 1), put("shared", "v", 100 * writer + at)]).await;
+                    subject
+                        .change(
+                            &partition,
+                            vec![put(name, "v", Timestamp(1)), put("shared", "v", Timestamp(100 * writer + at))],
+                        )
+                        .await;
                 }
             });
         }
         join_all(writers).await;
         let rows = subject.rows(&partition).await;
         assert_eq!(rows.len() as u64, 20 * WRITERS + 1, "{table:?}");
-        assert_eq!(rows.last(), Some(&row("shared", "v", 100 * WRITERS + 19)), "{table:?}: the newest stamp wins");
+        assert_eq!(
+            rows.last(),
+            Some(&row("shared", "v", Timestamp(100 * WRITERS + 19))),
+            "{table:?}: the newest stamp wins"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Promises about pages, ranges and orders.
 
 use bytes::Bytes;
+use larder_store::Timestamp;
 
 use super::subject::{PLAIN, StoreSubject, put, put_until, range, row};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, RowPage, Stopped, Table};
@@ -8,7 +9,7 @@ use larder_store::{Partition, Range, ReadOrder, ReadQuery, RowPage, Stopped, Tab
 /// A partition of rows `a` to `g`.
 async fn seven(subject: &StoreSubject, table: Table) -> Partition {
     let partition = subject.partition(table);
-    subject.change(&partition, "gbdface".chars().map(|name| put(name.to_string(), "v", 1)).collect()).await;
+    subject.change(&partition, "gbdface".chars().map(|name| put(name.to_string(), "v", Timestamp(1))).collect()).await;
     partition
 }
 
@@ -27,7 +28,12 @@ pub(super) async fn an_absent_partition_is_an_empty_page(subject: StoreSubject) 
 pub(super) async fn rows_come_back_in_key_order(subject: StoreSubject) {
     for table in PLAIN {
         let partition = seven(&subject, table).await;
-        subject.change(&partition, vec![put("bb", "v", 1), put("", "v", 1), put("Z", "v", 1)]).await;
+        subject
+            .change(
+                &partition,
+                vec![put("bb", "v", Timestamp(1)), put("", "v", Timestamp(1)), put("Z", "v", Timestamp(1))],
+            )
+            .await;
         assert_eq!(subject.names(&partition).await, ["", "Z", "a", "b", "bb", "c", "d", "e", "f", "g"], "{table:?}");
     }
 }
@@ -35,7 +41,7 @@ pub(super) async fn rows_come_back_in_key_order(subject: StoreSubject) {
 pub(super) async fn rows_come_back_as_they_were_written(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
-        let mut rows = vec![row("a", "one", 7), row("b", "two", u64::MAX >> 1)];
+        let mut rows = vec![row("a", "one", Timestamp(7)), row("b", "two", Timestamp(u64::MAX >> 1))];
         rows[1].expires = subject.in_seconds(1000);
         subject.change(&partition, rows.iter().cloned().map(larder_store::Change::Put).collect()).await;
         assert_eq!(subject.rows(&partition).await, rows, "{table:?}");
@@ -129,7 +135,7 @@ pub(super) async fn a_prefix_reads_its_names_and_no_others(subject: StoreSubject
     ];
     for table in PLAIN {
         let partition = subject.partition(table);
-        subject.change(&partition, names.iter().map(|name| put(name, "v", 1)).collect()).await;
+        subject.change(&partition, names.iter().map(|name| put(name, "v", Timestamp(1))).collect()).await;
         for (prefix, expected) in cases {
             let page = subject.page(&partition, &ReadQuery::prefix(Bytes::from_static(prefix), 100)).await;
             let found: Vec<&[u8]> = page.rows.iter().map(|row| &row.name[..]).collect();
@@ -144,15 +150,15 @@ pub(super) async fn one_row_is_read_by_its_name(subject: StoreSubject) {
     for table in PLAIN {
         let partition = subject.partition(table);
         let soon = subject.in_seconds(10);
-        let mut changes: Vec<_> = names.iter().map(|name| put(name, name, 1)).collect();
-        changes.push(put_until("expired", "v", 1, soon));
+        let mut changes: Vec<_> = names.iter().map(|name| put(name, name, Timestamp(1))).collect();
+        changes.push(put_until("expired", "v", Timestamp(1), soon));
         subject.change(&partition, changes).await;
         subject.wait_seconds(11);
         for order in [ReadOrder::Forward, ReadOrder::Reverse] {
             for name in names {
                 let query = ReadQuery { order, ..ReadQuery::one(Bytes::from_static(name)) };
                 let page = subject.page(&partition, &query).await;
-                let expected = RowPage { rows: vec![row(name, name, 1)], stopped: Stopped::End };
+                let expected = RowPage { rows: vec![row(name, name, Timestamp(1))], stopped: Stopped::End };
                 assert_eq!(page, expected, "{table:?} {name:?}");
             }
             for name in ["absent", "expired", "a\0\0\0"] {

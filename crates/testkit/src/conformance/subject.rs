@@ -14,8 +14,7 @@ use larder_model::content::BlobId;
 use super::ManualClock;
 use larder_store::{
     Batch, BlobOwner, Blobs, CallOptions, CasResult, Change, Clock, ConsistencyLevel, Durability, HeadWrite,
-    ListedBlob, Micros, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stamp, Store,
-    Table,
+    ListedBlob, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp,
 };
 
 /// A plain table of either layout: packed, wide.
@@ -84,7 +83,7 @@ impl StoreSubject {
     pub(super) async fn compare_and_set(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: impl Into<HeadWrite>,
         changes: Vec<Change>,
     ) -> CasResult {
@@ -130,7 +129,7 @@ impl StoreSubject {
     }
 
     /// The expiry of a row that expires in `seconds`.
-    pub(super) fn in_seconds(&self, seconds: u64) -> Option<Micros> {
+    pub(super) fn in_seconds(&self, seconds: u64) -> Option<Timestamp> {
         Some(self.clock.now() + seconds * 1_000_000)
     }
 
@@ -158,7 +157,7 @@ impl BlobSubject {
 
     /// The id of the blob of an owner.
     pub(super) fn id(&self, which: u8) -> BlobId {
-        BlobId::of(self.scope.0.as_bytes(), &[which], 1)
+        BlobId::of(self.scope.0.as_bytes(), &[which], Timestamp(1))
     }
 
     /// Writes a blob in pieces; answers its lease.
@@ -205,13 +204,13 @@ pub(super) fn options() -> CallOptions {
 }
 
 /// A row without expiry.
-pub(super) fn row(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Stamp) -> Row {
+pub(super) fn row(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Timestamp) -> Row {
     let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
     Row { name: copy(name.as_ref()), value: copy(value.as_ref()), stamp, expires: None }
 }
 
 /// A change that writes a row without expiry.
-pub(super) fn put(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Stamp) -> Change {
+pub(super) fn put(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Timestamp) -> Change {
     Change::Put(row(name, value, stamp))
 }
 
@@ -219,14 +218,14 @@ pub(super) fn put(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>, stamp: Stamp)
 pub(super) fn put_until(
     name: impl AsRef<[u8]>,
     value: impl AsRef<[u8]>,
-    stamp: Stamp,
-    expires: Option<Micros>,
+    stamp: Timestamp,
+    expires: Option<Timestamp>,
 ) -> Change {
     Change::Put(Row { expires, ..row(name, value, stamp) })
 }
 
 /// A change that removes a row.
-pub(super) fn remove(name: impl AsRef<[u8]>, stamp: Stamp) -> Change {
+pub(super) fn remove(name: impl AsRef<[u8]>, stamp: Timestamp) -> Change {
     Change::Remove { name: Bytes::copy_from_slice(name.as_ref()), stamp }
 }
 

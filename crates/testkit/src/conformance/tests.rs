@@ -4,8 +4,8 @@ use bytes::Bytes;
 use super::*;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Micros, Partition, PartitionChanges, PartitionPage,
-    ReadQuery, Result, Row, RowPage, Stamp, Table,
+    Batch, CallOptions, CasResult, Change, EngineLimits, HeadWrite, Partition, PartitionChanges, PartitionPage,
+    ReadQuery, Result, Row, RowPage, Table, Timestamp,
 };
 
 /// Bugs that an engine could have.
@@ -96,7 +96,7 @@ impl Store for DefectiveStore {
     async fn apply_if(
         &self,
         partition: &Partition,
-        mut expected: Option<Stamp>,
+        mut expected: Option<Timestamp>,
         mut head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -142,7 +142,7 @@ impl Store for DefectiveStore {
         self.inner.partitions(table, after, limit, options).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         self.inner.now(options).await
     }
 

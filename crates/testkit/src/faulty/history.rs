@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use larder_store::memory::RowMap;
-use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Partition, ReadQuery, Stamp, Store};
+use larder_store::{Batch, CallOptions, Change, ConsistencyLevel, Partition, ReadQuery, Store, Timestamp};
 
 /// Most snapshots over all partitions. Dropping one makes a stale read less stale.
 const SNAPSHOTS_MAX: usize = 4096;
@@ -24,8 +24,8 @@ pub struct StoreHistory {
 /// The newest removals of a partition, which a late write does not undo on an engine with tombstones.
 #[derive(Default)]
 struct PartitionRemovals {
-    rows: BTreeMap<Bytes, Stamp>,
-    all: Stamp,
+    rows: BTreeMap<Bytes, Timestamp>,
+    all: Timestamp,
 }
 
 /// The rows of a partition before a change.
@@ -53,7 +53,7 @@ impl StoreHistory {
         let mut removed = self.removed.lock();
         for one in &batch.partitions {
             for change in &one.changes {
-                let newest = |stamp: &mut Stamp, other: Stamp| *stamp = other.max(*stamp);
+                let newest = |stamp: &mut Timestamp, other: Timestamp| *stamp = other.max(*stamp);
                 match change {
                     Change::Put(_) => {}
                     Change::Remove { name, stamp } => {
@@ -73,7 +73,7 @@ impl StoreHistory {
         let removed = self.removed.lock();
         for one in &mut batch.partitions {
             let Some(removed) = removed.get(&one.partition) else { continue };
-            let horizon = |name: &Bytes| removed.rows.get(name).copied().unwrap_or(0).max(removed.all);
+            let horizon = |name: &Bytes| removed.rows.get(name).copied().unwrap_or_default().max(removed.all);
             one.changes.retain(|change| !matches!(change, Change::Put(row) if row.stamp <= horizon(&row.name)));
         }
         batch

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Micros, Partition,
-    PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table,
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Partition,
+    PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
 };
 
 pub use history::StoreHistory;
@@ -179,7 +179,7 @@ impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -204,7 +204,7 @@ impl<S: Store + ?Sized + 'static> Store for Faulty<S> {
         self.call(options, self.inner.partitions(table, after, limit, options)).await
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         self.call(options, self.inner.now(options)).await
     }
 

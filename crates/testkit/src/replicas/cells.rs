@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use larder_store::memory::{RowMap, page};
-use larder_store::{Change, Micros, PartitionChanges, Range, ReadOrder, ReadQuery, Row, RowPage, Stamp};
+use larder_store::{Change, PartitionChanges, Range, ReadOrder, ReadQuery, Row, RowPage, Timestamp};
 
 /// The newest write of one name. The order of the fields is the order of precedence: the later write, then a removal,
 /// then the greater value. The other fields only make replicas agree.
@@ -15,17 +15,17 @@ pub(super) struct ReplicaCell {
     /// Time of the write: the row's stamp in plain tables, the ballot of the compare-and-set in guarded ones.
     written: u64,
     /// Set on a tombstone: time of the removal.
-    gone: Option<Micros>,
+    gone: Option<Timestamp>,
     value: Bytes,
-    stamp: Stamp,
-    expires: Option<Micros>,
+    stamp: Timestamp,
+    expires: Option<Timestamp>,
 }
 
 /// A removal of every cell that is not newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartitionTombstone {
     written: u64,
-    since: Micros,
+    since: Timestamp,
 }
 
 /// One write that a replica applies.
@@ -47,12 +47,12 @@ impl ReplicaCell {
         Self { written, gone: None, value: row.value, stamp: row.stamp, expires: row.expires }
     }
 
-    fn removal(written: u64, since: Micros) -> Self {
-        Self { written, gone: Some(since), value: Bytes::new(), stamp: 0, expires: None }
+    fn removal(written: u64, since: Timestamp) -> Self {
+        Self { written, gone: Some(since), value: Bytes::new(), stamp: Timestamp::ZERO, expires: None }
     }
 
     /// Time since when the row is absent; `None` while it is present.
-    fn dead_since(&self, now: Micros) -> Option<Micros> {
+    fn dead_since(&self, now: Timestamp) -> Option<Timestamp> {
         self.gone.or(self.expires.filter(|expires| *expires <= now))
     }
 
@@ -63,21 +63,21 @@ impl ReplicaCell {
 }
 
 /// Changes to a plain partition as replica writes.
-pub(super) fn writes(changes: &[Change], since: Micros) -> Vec<CellWrite> {
+pub(super) fn writes(changes: &[Change], since: Timestamp) -> Vec<CellWrite> {
     let write = |change: &Change| match change {
-        Change::Put(row) => CellWrite::Cell(row.name.clone(), ReplicaCell::put(row.clone(), row.stamp)),
-        Change::Remove { name, stamp } => CellWrite::Cell(name.clone(), ReplicaCell::removal(*stamp, since)),
-        Change::Clear { stamp } => CellWrite::Clear(PartitionTombstone { written: *stamp, since }),
+        Change::Put(row) => CellWrite::Cell(row.name.clone(), ReplicaCell::put(row.clone(), row.stamp.0)),
+        Change::Remove { name, stamp } => CellWrite::Cell(name.clone(), ReplicaCell::removal((*stamp).0, since)),
+        Change::Clear { stamp } => CellWrite::Clear(PartitionTombstone { written: (*stamp).0, since }),
     };
     changes.iter().map(write).collect()
 }
 
 /// Changes to a guarded partition with the live rows `rows`. Replicas order them by ballot, not by stamp, so changes
 /// that an older stamp must not make are left out here.
-pub(super) fn paxos_writes(changes: Vec<Change>, rows: &RowMap, ballot: u64, since: Micros) -> Vec<CellWrite> {
+pub(super) fn paxos_writes(changes: Vec<Change>, rows: &RowMap, ballot: u64, since: Timestamp) -> Vec<CellWrite> {
     let mut writes = Vec::new();
     for change in changes {
-        let older = |name: &Bytes, stamp: Stamp| rows.get(name).is_none_or(|row| row.stamp <= stamp);
+        let older = |name: &Bytes, stamp: Timestamp| rows.get(name).is_none_or(|row| row.stamp <= stamp);
         match change {
             Change::Put(row) if rows.get(&row.name).is_none_or(|present| row.supersedes(present)) => {
                 writes.push(CellWrite::Cell(row.name.clone(), ReplicaCell::put(row, ballot)));
@@ -145,7 +145,7 @@ impl ReplicaCells {
     }
 
     /// Live rows and dead ones that a replica scans to fill the page.
-    pub(super) fn count_scanned(&self, query: &ReadQuery, now: Micros) -> (usize, usize) {
+    pub(super) fn count_scanned(&self, query: &ReadQuery, now: Timestamp) -> (usize, usize) {
         let (mut live, mut dead) = (0, 0);
         let mut meet = |cell: &ReplicaCell| {
             let is_dead = cell.dead_since(now).is_some();
@@ -160,17 +160,17 @@ impl ReplicaCells {
     }
 
     /// Live rows by name.
-    pub(super) fn rows(&self, now: Micros) -> RowMap {
+    pub(super) fn rows(&self, now: Timestamp) -> RowMap {
         let rows = self.cells.iter().filter_map(|(name, cell)| cell.row(name));
         rows.filter(|row| row.is_live(now)).map(|row| (row.name.clone(), row)).collect()
     }
 
-    pub(super) fn page(&self, query: &ReadQuery, now: Micros) -> RowPage {
+    pub(super) fn page(&self, query: &ReadQuery, now: Timestamp) -> RowPage {
         page(&self.rows(now), query, now)
     }
 
     /// Rows without expiry that the partition would hold after `changes`.
-    pub(super) fn count_after(mut self, one: &PartitionChanges, now: Micros) -> usize {
+    pub(super) fn count_after(mut self, one: &PartitionChanges, now: Timestamp) -> usize {
         for write in writes(&one.changes, now) {
             self.write(&write);
         }
@@ -178,7 +178,7 @@ impl ReplicaCells {
     }
 
     /// Removes cells that are dead since before `horizon`.
-    pub(super) fn purge(&mut self, horizon: Micros, now: Micros) {
+    pub(super) fn purge(&mut self, horizon: Timestamp, now: Timestamp) {
         self.cells.retain(|_, cell| cell.dead_since(now).is_none_or(|since| since > horizon));
         self.cleared = self.cleared.filter(|cleared| cleared.since > horizon);
     }

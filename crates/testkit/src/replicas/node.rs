@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::cells::{CellWrite, ReplicaCells};
-use larder_store::{Micros, Partition};
+use larder_store::{Partition, Timestamp};
 
 /// Interval of a commit log that is synced periodically.
 const SYNC_EVERY: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl ReplicaNode {
     }
 
     /// Removes tombstones from before `horizon`.
-    pub(super) fn purge(&mut self, horizon: Micros, now: Micros) {
+    pub(super) fn purge(&mut self, horizon: Timestamp, now: Timestamp) {
         for partitions in [&mut self.partitions, &mut self.disk] {
             partitions.values_mut().for_each(|cells| cells.purge(horizon, now));
             partitions.retain(|_, cells| !cells.is_empty());

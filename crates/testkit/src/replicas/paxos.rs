@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::cells::{ReplicaCells, paxos_writes};
 use super::cluster::ReplicasState;
 use super::node::ReplicaMutation;
-use larder_store::{CasResult, Change, ConsistencyLevel, Error, Kind, Micros, Partition, Result, Row, Stamp};
+use larder_store::{CasResult, Change, ConsistencyLevel, Error, Kind, Partition, Result, Row, Timestamp};
 
 /// A proposal that was accepted by some replicas and is not committed.
 pub(super) struct Proposal {
@@ -42,7 +42,7 @@ enum ProposalFate {
 /// The arguments of a compare-and-set.
 pub(super) struct CasArgs<'a> {
     pub(super) partition: &'a Partition,
-    pub(super) expected: Option<Stamp>,
+    pub(super) expected: Option<Timestamp>,
     pub(super) head: Row,
     pub(super) changes: Vec<Change>,
 }
@@ -69,7 +69,7 @@ impl ReplicasState {
     ///
     /// # Errors
     /// `Unavailable`, `TimedOut`.
-    pub(super) fn compare_and_set(&mut self, side: usize, args: CasArgs<'_>, now: Micros) -> Result<CasResult> {
+    pub(super) fn compare_and_set(&mut self, side: usize, args: CasArgs<'_>, now: Timestamp) -> Result<CasResult> {
         let CasArgs { partition, expected, head, mut changes } = args;
         let fate = self.fate();
         // The majority finishes an earlier proposal first: otherwise that one could still overwrite this one.
@@ -85,7 +85,7 @@ impl ReplicasState {
             return if fate == ProposalFate::Done { Ok(CasResult::Conflict(current.cloned())) } else { timed_out };
         }
         // Ballots grow by two, so that a clear of this write has a ballot below it and above the last one.
-        self.ballot = now.max(self.ballot) + 2;
+        self.ballot = (now.max(Timestamp(self.ballot)) + 2).0;
         changes.push(Change::Put(head));
         let writes = paxos_writes(changes, &rows, self.ballot, now);
         let mutation = Arc::new(ReplicaMutation { partition: partition.clone(), writes });

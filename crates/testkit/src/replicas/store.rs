@@ -11,8 +11,8 @@ use super::reads::{check_deadline, wait_until};
 use super::{ClusterSetup, Replicas};
 use larder_store::range_bisect::RangeBisect;
 use larder_store::{
-    Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Micros, Partition,
-    PartitionPage, ReadQuery, Result, RowPage, Stamp, Store, Table, contract,
+    Batch, CallOptions, CasResult, Change, ConsistencyLevel, EngineLimits, Error, HeadWrite, Kind, Partition,
+    PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
 };
 
 #[async_trait]
@@ -51,7 +51,7 @@ impl Store for Replicas {
     async fn apply_if(
         &self,
         partition: &Partition,
-        expected: Option<Stamp>,
+        expected: Option<Timestamp>,
         head: HeadWrite,
         changes: Vec<Change>,
         options: &CallOptions,
@@ -105,7 +105,7 @@ impl Store for Replicas {
         Ok(PartitionPage { partitions, next })
     }
 
-    async fn now(&self, options: &CallOptions) -> Result<Micros> {
+    async fn now(&self, options: &CallOptions) -> Result<Timestamp> {
         check_deadline(options)?;
         let mut state = self.current_state();
         let all: Vec<usize> = (0..state.nodes.len()).collect();

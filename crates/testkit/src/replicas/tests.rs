@@ -7,7 +7,7 @@ use larder_store::cas_history::{CasHistory, CasOutcome};
 use larder_store::derived_rows::DerivedRowStore;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, Durability, HeadWrite, Kind, PartitionChanges, Result,
-    Row, Stamp, Store, Table,
+    Row, Store, Table, Timestamp,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -29,24 +29,24 @@ fn partition() -> Partition {
     Partition::new(Table::Objects, "p")
 }
 
-fn row(name: &str, value: &str, stamp: Stamp) -> Row {
+fn row(name: &str, value: &str, stamp: Timestamp) -> Row {
     let copy = |text: &str| bytes::Bytes::copy_from_slice(text.as_bytes());
     Row { name: copy(name), value: copy(value), stamp, expires: None }
 }
 
-async fn put(store: &Replicas, stamp: Stamp, level: ConsistencyLevel) -> Result<()> {
+async fn put(store: &Replicas, stamp: Timestamp, level: ConsistencyLevel) -> Result<()> {
     store.apply(Batch::of(partition(), vec![Change::Put(row("a", "v", stamp))]), &options(level)).await
 }
 
-async fn remove(store: &Replicas, stamp: Stamp, level: ConsistencyLevel) -> Result<()> {
+async fn remove(store: &Replicas, stamp: Timestamp, level: ConsistencyLevel) -> Result<()> {
     let gone = Change::Remove { name: "a".into(), stamp };
     store.apply(Batch::of(partition(), vec![gone]), &options(level)).await
 }
 
 /// The stamp of the row; 0 when absent.
-async fn read_stamp(store: &Replicas, level: ConsistencyLevel) -> Result<Stamp> {
+async fn read_stamp(store: &Replicas, level: ConsistencyLevel) -> Result<Timestamp> {
     let page = store.read(&partition(), &ReadQuery::all(9), &options(level)).await?;
-    Ok(page.rows.first().map_or(0, |row| row.stamp))
+    Ok(page.rows.first().map_or(Timestamp::ZERO, |row| row.stamp))
 }
 
 fn kind<T>(answer: Result<T>) -> Option<Kind> {
@@ -81,7 +81,7 @@ async fn a_level_fails_with_fewer_nodes_than_it_requires() {
         ];
         for (level, required) in levels.into_iter().zip([1, 1, 2, 3, 2, 3]) {
             let unavailable = (required > alive).then_some(Kind::Unavailable { alive, required });
-            assert_eq!(kind(put(&store, 5, level).await), unavailable, "{level:?} with {down} down");
+            assert_eq!(kind(put(&store, Timestamp(5), level).await), unavailable, "{level:?} with {down} down");
             assert_eq!(kind(read_stamp(&store, level).await), unavailable, "{level:?} with {down} down");
         }
     }
@@ -92,11 +92,11 @@ async fn a_refused_write_is_on_no_node() {
     let store = three_nodes(1);
     store.kill(0);
     store.kill(1);
-    assert!(put(&store, 5, ConsistencyLevel::Quorum).await.is_err());
+    assert!(put(&store, Timestamp(5), ConsistencyLevel::Quorum).await.is_err());
     store.revive(0);
     store.revive(1);
     store.deliver_hints();
-    assert_eq!(read_stamp(&store, ConsistencyLevel::All).await.unwrap(), 0);
+    assert_eq!(read_stamp(&store, ConsistencyLevel::All).await.unwrap(), Timestamp::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,11 +113,11 @@ async fn a_quorum_read_sees_every_quorum_write_whatever_fails() {
         for stamp in 1..40 {
             store.kill(stamp as usize % 3);
             tried = stamp;
-            if put(&store, stamp, ConsistencyLevel::Quorum).await.is_ok() {
+            if put(&store, Timestamp(stamp), ConsistencyLevel::Quorum).await.is_ok() {
                 written = stamp;
             }
             if let Ok(seen) = read_stamp(&store, ConsistencyLevel::Quorum).await {
-                assert!((written..=tried).contains(&seen), "seed {seed}: {seen} is seen, {written} was answered");
+                assert!((written..=tried).contains(&seen.0), "seed {seed}: {seen} is seen, {written} was answered");
             }
             store.revive(stamp as usize % 3);
         }
@@ -130,14 +130,14 @@ async fn a_missed_write_arrives_by_hint_by_read_repair_or_by_repair() {
     for way in ["hint", "read", "repair", "none"] {
         let store = three_nodes(1);
         store.kill(0);
-        put(&store, 5, ConsistencyLevel::Quorum).await.unwrap();
+        put(&store, Timestamp(5), ConsistencyLevel::Quorum).await.unwrap();
         if way != "hint" {
             store.lose_hints();
         }
         store.revive(0);
         match way {
             "hint" => store.deliver_hints(),
-            "read" => assert_eq!(read_stamp(&store, ConsistencyLevel::All).await.unwrap(), 5),
+            "read" => assert_eq!(read_stamp(&store, ConsistencyLevel::All).await.unwrap(), Timestamp(5)),
             "repair" => store.repair(),
             _ => {}
         }
@@ -150,7 +150,7 @@ async fn a_hint_is_delivered_after_its_node_is_back() {
     let store = three_nodes(1);
     store.set_network_faults(NetworkFaults { hint_ms_max: 10_000, ..NetworkFaults::none() });
     store.kill(0);
-    put(&store, 5, ConsistencyLevel::Any).await.unwrap();
+    put(&store, Timestamp(5), ConsistencyLevel::Any).await.unwrap();
     store.revive(0);
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(store.stored_counts(0, &partition()).rows, 1);
@@ -161,19 +161,22 @@ async fn each_side_of_a_cut_reaches_only_its_own_nodes() {
     let store = three_nodes(1);
     let other = store.from_side(1);
     store.cut(&[0, 0, 1]);
-    put(&store, 5, ConsistencyLevel::Quorum).await.unwrap();
-    assert_eq!(kind(put(&other, 6, ConsistencyLevel::Quorum).await), Some(Kind::Unavailable { alive: 1, required: 2 }));
-    put(&other, 4, ConsistencyLevel::One).await.unwrap();
+    put(&store, Timestamp(5), ConsistencyLevel::Quorum).await.unwrap();
+    assert_eq!(
+        kind(put(&other, Timestamp(6), ConsistencyLevel::Quorum).await),
+        Some(Kind::Unavailable { alive: 1, required: 2 })
+    );
+    put(&other, Timestamp(4), ConsistencyLevel::One).await.unwrap();
     assert_eq!(
         (
             read_stamp(&store, ConsistencyLevel::One).await.unwrap(),
             read_stamp(&other, ConsistencyLevel::One).await.unwrap()
         ),
-        (5, 4)
+        (Timestamp(5), Timestamp(4))
     );
     store.heal();
     store.deliver_hints();
-    assert_eq!(read_stamp(&other, ConsistencyLevel::One).await.unwrap(), 5);
+    assert_eq!(read_stamp(&other, ConsistencyLevel::One).await.unwrap(), Timestamp(5));
 }
 
 /// Writes a batch of two partitions whose coordinator dies. Answers how many of its six writes are applied: at once,
@@ -182,12 +185,18 @@ async fn batch_of_dead_coordinator(seed: u64, removes: bool) -> (usize, usize) {
     let store = three_nodes(seed);
     let elsewhere = Partition::new(Table::Keys, "elsewhere");
     store
-        .apply(Batch::of(elsewhere.clone(), vec![Change::Put(row("old", "v", 1))]), &options(ConsistencyLevel::All))
+        .apply(
+            Batch::of(elsewhere.clone(), vec![Change::Put(row("old", "v", Timestamp(1)))]),
+            &options(ConsistencyLevel::All),
+        )
         .await
         .unwrap();
-    let change =
-        if removes { Change::Remove { name: "old".into(), stamp: 2 } } else { Change::Put(row("old", "w", 2)) };
-    let mut batch = Batch::of(partition(), vec![Change::Put(row("a", "v", 2))]);
+    let change = if removes {
+        Change::Remove { name: "old".into(), stamp: Timestamp(2) }
+    } else {
+        Change::Put(row("old", "w", Timestamp(2)))
+    };
+    let mut batch = Batch::of(partition(), vec![Change::Put(row("a", "v", Timestamp(2)))]);
     batch.add(elsewhere.clone(), vec![change]);
     store.set_network_faults(NetworkFaults { stop_per_mille: 1000, ..NetworkFaults::none() });
     let _ = store.apply(batch, &options(ConsistencyLevel::Quorum)).await;
@@ -197,7 +206,7 @@ async fn batch_of_dead_coordinator(seed: u64, removes: bool) -> (usize, usize) {
         for node in 0..3 {
             done += usize::from(store.stored_counts(node, &partition()).rows == 1);
             let page = store.state.lock().nodes[node].cells(&elsewhere).rows(store.clock.now());
-            done += usize::from(page.get(&b"old"[..]).is_none_or(|row| row.stamp == 2));
+            done += usize::from(page.get(&b"old"[..]).is_none_or(|row| row.stamp == Timestamp(2)));
         }
         done
     };
@@ -222,11 +231,11 @@ async fn a_logged_batch_is_always_finished_and_an_unlogged_one_may_stay_half() {
 
 /// [invariant 13] A node is down during a delete, the others purge the tombstone after gc_grace, and then the node
 /// comes back: its old row reappears.
-async fn deleted_row_after_purge(repaired_in_time: bool) -> Stamp {
+async fn deleted_row_after_purge(repaired_in_time: bool) -> Timestamp {
     let (store, clock) = cluster(ClusterSetup::default(), 1);
-    put(&store, 5, ConsistencyLevel::All).await.unwrap();
+    put(&store, Timestamp(5), ConsistencyLevel::All).await.unwrap();
     store.kill(0);
-    remove(&store, 5, ConsistencyLevel::Quorum).await.unwrap();
+    remove(&store, Timestamp(5), ConsistencyLevel::Quorum).await.unwrap();
     store.lose_hints();
     if repaired_in_time {
         clock.advance(DAY * 5);
@@ -241,8 +250,8 @@ async fn deleted_row_after_purge(repaired_in_time: bool) -> Stamp {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_row_reappears_without_a_repair_within_gc_grace() {
-    assert_eq!(deleted_row_after_purge(true).await, 0);
-    assert_eq!(deleted_row_after_purge(false).await, 5, "without the repair the deleted row reappears");
+    assert_eq!(deleted_row_after_purge(true).await, Timestamp::ZERO);
+    assert_eq!(deleted_row_after_purge(false).await, Timestamp(5), "without the repair the deleted row reappears");
 }
 
 /// [invariant 18] [invariant 19] A batch or a mutation above the limits of the nodes fails on each of them.
@@ -250,11 +259,11 @@ async fn a_deleted_row_reappears_without_a_repair_within_gc_grace() {
 async fn a_write_above_the_limits_of_the_cluster_writes_nothing() {
     let store = three_nodes(1);
     let limits = store.limits();
-    let large = |bytes: usize| Change::Put(Row { value: vec![7; bytes].into(), ..row("a", "", 1) });
+    let large = |bytes: usize| Change::Put(Row { value: vec![7; bytes].into(), ..row("a", "", Timestamp(1)) });
     let one = |changes| PartitionChanges { partition: partition(), changes, rows_max: None, expected_rows: None };
     let logged = |bytes: usize| {
         let mut batch = Batch { partitions: vec![one(vec![large(bytes)])] };
-        batch.add(Partition::new(Table::Keys, "k"), vec![Change::Remove { name: "x".into(), stamp: 1 }]);
+        batch.add(Partition::new(Table::Keys, "k"), vec![Change::Remove { name: "x".into(), stamp: Timestamp(1) }]);
         batch
     };
     store
@@ -266,7 +275,10 @@ async fn a_write_above_the_limits_of_the_cluster_writes_nothing() {
     let setup = ClusterSetup { mutation_max: 1 << 20, ..ClusterSetup::default() };
     let small = cluster(setup, 1).0;
     let refused = small.apply(Batch::of(partition(), vec![large(2 << 20)]), &options(ConsistencyLevel::All)).await;
-    assert_eq!((kind(refused), read_stamp(&small, ConsistencyLevel::All).await.unwrap()), (Some(Kind::TooLarge), 0));
+    assert_eq!(
+        (kind(refused), read_stamp(&small, ConsistencyLevel::All).await.unwrap()),
+        (Some(Kind::TooLarge), Timestamp::ZERO)
+    );
 }
 
 fn guarded() -> Partition {
@@ -285,9 +297,12 @@ fn both_cas(rewrites_head: bool) -> usize {
         let args = paxos::CasArgs { partition: &guarded(), expected, head: row("", "v", stamp), changes: Vec::new() };
         store.current_state().compare_and_set(0, args, now).unwrap()
     };
-    assert_eq!(cas(None, 1), CasResult::Applied);
+    assert_eq!(cas(None, Timestamp(1)), CasResult::Applied);
     let new = |stamp| if rewrites_head { stamp } else { 1 };
-    [cas(Some(1), new(2)), cas(Some(1), new(3))].iter().filter(|cas| **cas == CasResult::Applied).count()
+    [cas(Some(Timestamp(1)), Timestamp(new(2))), cas(Some(Timestamp(1)), Timestamp(new(3)))]
+        .iter()
+        .filter(|cas| **cas == CasResult::Applied)
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,9 +310,10 @@ async fn two_writers_pass_a_guard_that_does_not_rewrite_the_head() {
     assert_eq!(both_cas(true), 1);
     assert_eq!(both_cas(false), 2, "a head that keeps its stamp guards nothing");
     let store = three_nodes(1);
-    let old = HeadWrite::from(row("", "v", 5));
+    let old = HeadWrite::from(row("", "v", Timestamp(5)));
     store.apply_if(&guarded(), None, old.clone(), Vec::new(), &options(ConsistencyLevel::Quorum)).await.unwrap();
-    let again = store.apply_if(&guarded(), Some(5), old, Vec::new(), &options(ConsistencyLevel::Quorum)).await;
+    let again =
+        store.apply_if(&guarded(), Some(Timestamp(5)), old, Vec::new(), &options(ConsistencyLevel::Quorum)).await;
     assert_eq!(kind(again), Some(Kind::Misuse), "the contract requires a newer head");
 }
 
@@ -324,7 +340,7 @@ async fn append(store: &Replicas, id: u64, looks: bool) -> Option<bool> {
         let (history, mut texts) = decode_head(seen.as_ref());
         let expected = seen.as_ref().map(|row| row.stamp);
         texts.push(text.clone());
-        let new = row("", &encode_head(&history.followed_by(id), &texts), expected.unwrap_or(0) + 1);
+        let new = row("", &encode_head(&history.followed_by(id), &texts), expected.unwrap_or(Timestamp::ZERO) + 1);
         match store.apply_if(&guarded(), expected, new.into(), Vec::new(), &options(ConsistencyLevel::Quorum)).await {
             Ok(CasResult::Applied) => return Some(true),
             Ok(CasResult::Conflict(now)) => seen = now,
@@ -388,15 +404,15 @@ async fn a_write_repeated_after_a_timeout_is_applied_twice_without_a_history() {
 async fn cas_on_both_sides(serial: SerialScope) -> usize {
     let (east, _) = cluster(ClusterSetup { nodes: 6, datacentres: 2, serial, ..ClusterSetup::default() }, 1);
     let west = east.from_side(1);
-    let cas = async |store: &Replicas, expected: Option<Stamp>, stamp| {
+    let cas = async |store: &Replicas, expected: Option<Timestamp>, stamp| {
         let head = row("", "v", stamp).into();
         let cas = store.apply_if(&guarded(), expected, head, Vec::new(), &options(ConsistencyLevel::Quorum)).await;
         usize::from(matches!(cas, Ok(CasResult::Applied)))
     };
-    assert_eq!(cas(&east, None, 1).await, 1);
+    assert_eq!(cas(&east, None, Timestamp(1)).await, 1);
     east.repair();
     east.cut(&[0, 0, 0, 1, 1, 1]);
-    let both = cas(&east, Some(1), 2).await + cas(&west, Some(1), 3).await;
+    let both = cas(&east, Some(Timestamp(1)), Timestamp(2)).await + cas(&west, Some(Timestamp(1)), Timestamp(3)).await;
     east.heal();
     both
 }
@@ -411,10 +427,10 @@ async fn a_majority_in_each_datacentre_forks_a_head() {
 async fn after_power_cut(syncs: bool, seconds: u64) -> bool {
     let (store, _) = cluster(ClusterSetup { syncs, ..ClusterSetup::default() }, 1);
     assert_eq!(store.limits().syncs, syncs, "the limits report it");
-    put(&store, 5, ConsistencyLevel::All).await.unwrap();
+    put(&store, Timestamp(5), ConsistencyLevel::All).await.unwrap();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     store.lose_power();
-    read_stamp(&store, ConsistencyLevel::All).await.unwrap() == 5
+    read_stamp(&store, ConsistencyLevel::All).await.unwrap() == Timestamp(5)
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,9 +446,9 @@ async fn mostly_removed(removed: u32, bisects_ranges: bool) -> Replicas {
     let names = (0..removed + 20).map(|at| format!("logs/2024/{at:06}"));
     let (mut rows, mut gone) = (Vec::new(), Vec::new());
     for (at, name) in names.enumerate() {
-        rows.push(Change::Put(row(&name, "v", 1)));
+        rows.push(Change::Put(row(&name, "v", Timestamp(1))));
         if at as u32 >= 10 && (at as u32) < removed + 10 {
-            gone.push(Change::Remove { name: name.into(), stamp: 1 });
+            gone.push(Change::Remove { name: name.into(), stamp: Timestamp(1) });
         }
     }
     for changes in [rows, gone] {
@@ -468,7 +484,7 @@ async fn reads_count_rows_and_tombstones_they_scan() {
 
 #[tokio::test(start_paused = true)]
 async fn one_seed_makes_one_history() {
-    async fn history(seed: u64) -> Vec<(Duration, std::result::Result<Stamp, Kind>)> {
+    async fn history(seed: u64) -> Vec<(Duration, std::result::Result<Timestamp, Kind>)> {
         let (start, store) = (Instant::now(), three_nodes(seed));
         store.set_network_faults(NetworkFaults {
             delay_ms_max: 50,
@@ -482,7 +498,7 @@ async fn one_seed_makes_one_history() {
         for stamp in 1..60 {
             let level =
                 [ConsistencyLevel::One, ConsistencyLevel::Quorum, ConsistencyLevel::All][random.below(3) as usize];
-            let _ = put(&store, stamp, level).await;
+            let _ = put(&store, Timestamp(stamp), level).await;
             events.push((start.elapsed(), read_stamp(&store, level).await.map_err(|error| error.kind)));
         }
         events

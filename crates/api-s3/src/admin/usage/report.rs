@@ -1,18 +1,18 @@
 //! A usage report, in JSON and XML.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use larder_gateway::objects::usage::{Storage, UsageCounts, UsageSample};
-use larder_model::rows::Micros;
 use serde_json::{Map, Value as Json, json};
 
 use crate::dates;
 use crate::xml::XmlWriter;
 
 /// Length of an access sample, and of a storage sample.
-const HOUR: Micros = 3_600_000_000;
-const DAY: Micros = 24 * HOUR;
+const HOUR: u64 = 3_600_000_000;
+const DAY: u64 = 24 * HOUR;
 /// The value of a section that was not requested.
 const NOT_REQUESTED: &str = "not_requested";
 
@@ -23,9 +23,9 @@ pub(super) struct UsageReport {
     /// Storage by bucket, if requested.
     pub(super) storage: Option<BTreeMap<String, Storage>>,
     /// When storage was counted.
-    pub(super) now: Micros,
+    pub(super) now: Timestamp,
     /// End of the report. Storage is counted now only, so reports of past days have none.
-    pub(super) to: Micros,
+    pub(super) to: Timestamp,
 }
 
 impl UsageReport {
@@ -77,12 +77,12 @@ impl UsageReport {
     }
 
     /// Start of the day of the storage count, if the report includes it.
-    fn day(&self) -> Option<Micros> {
-        let day = self.now - self.now % DAY;
+    fn day(&self) -> Option<Timestamp> {
+        let day = self.now - self.now.0 % DAY;
         (self.to >= day).then_some(day)
     }
 
-    fn storage_json(&self, buckets: &BTreeMap<String, Storage>, day: Micros) -> Json {
+    fn storage_json(&self, buckets: &BTreeMap<String, Storage>, day: Timestamp) -> Json {
         let mut sample = times(day, self.now);
         for (name, storage) in buckets {
             sample.insert(name.clone(), json!({ "Objects": storage.objects, "Bytes": storage.bytes }));
@@ -90,7 +90,7 @@ impl UsageReport {
         Json::Object(sample)
     }
 
-    fn write_storage(&self, xml: &mut XmlWriter, buckets: &BTreeMap<String, Storage>, day: Micros) {
+    fn write_storage(&self, xml: &mut XmlWriter, buckets: &BTreeMap<String, Storage>, day: Timestamp) {
         let (start, end) = (dates::basic(day), dates::basic(self.now));
         xml.element_with("Sample", &[("StartTime", &start), ("EndTime", &end)], |xml| {
             for (name, storage) in buckets {
@@ -123,7 +123,7 @@ fn counted(counts: &UsageCounts) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn times(start: Micros, end: Micros) -> Map<String, Json> {
+fn times(start: Timestamp, end: Timestamp) -> Map<String, Json> {
     let mut sample = Map::new();
     sample.insert("StartTime".into(), dates::basic(start).into());
     sample.insert("EndTime".into(), dates::basic(end).into());
@@ -157,12 +157,12 @@ mod tests {
     use super::*;
 
     /// 2010-11-10, 20:48:34.
-    const NOW: Micros = 1_289_422_114_000_000;
+    const NOW: Timestamp = Timestamp(1_289_422_114_000_000);
 
     fn report() -> UsageReport {
         let counts = UsageCounts { count: 2, bytes_out: 7, ..UsageCounts::default() };
         let operations = BTreeMap::from([("KeyRead".to_owned(), counts)]);
-        let sample = UsageSample { node: "n1".into(), start: NOW - NOW % HOUR, operations };
+        let sample = UsageSample { node: "n1".into(), start: NOW - NOW.0 % HOUR, operations };
         let buckets = BTreeMap::from([("b".to_owned(), Storage { objects: 3, bytes: 70 })]);
         UsageReport { access: Some(vec![sample]), storage: Some(buckets), now: NOW, to: NOW }
     }

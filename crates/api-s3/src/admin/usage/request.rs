@@ -1,13 +1,13 @@
 //! The parameters of a usage report, in the path or in the query.
 
-use larder_model::rows::Micros;
+use larder_model::Timestamp;
 
 use super::super::DocumentFormat;
 use crate::auth::date::iso_basic;
 use crate::query::S3Query;
 
 /// Length of a slice, and most slices of a report.
-const HOUR: Micros = 3_600_000_000;
+const HOUR: u64 = 3_600_000_000;
 const SLICES_MAX: u64 = 744;
 
 /// A decoded request for a usage report.
@@ -22,15 +22,20 @@ pub(super) struct UsageRequest {
     /// The format of the report.
     pub(super) format: DocumentFormat,
     /// Start of the report.
-    pub(super) from: Micros,
+    pub(super) from: Timestamp,
     /// End of the report.
-    pub(super) to: Micros,
+    pub(super) to: Timestamp,
 }
 
 impl UsageRequest {
     /// Parses `/KEY/abj/START/END` or `KEY.abj.START.END`, in which all but the key is optional, and the parameters
     /// `a`, `b`, `j`, `x`, `s`, `e`. `default` is the format when none is named.
-    pub(super) fn of(path: &str, query: &S3Query, default: DocumentFormat, now: Micros) -> Result<Self, &'static str> {
+    pub(super) fn of(
+        path: &str,
+        query: &S3Query,
+        default: DocumentFormat,
+        now: Timestamp,
+    ) -> Result<Self, &'static str> {
         let mut segments = path.split(['/', '.']).filter(|segment| !segment.is_empty());
         let key_id = segments.next().unwrap_or_default().to_owned();
         let options = segments.next().unwrap_or_default();
@@ -44,7 +49,7 @@ impl UsageRequest {
         if to < from {
             return Err("The end time is before the start time");
         }
-        if to / HOUR - from / HOUR >= SLICES_MAX {
+        if to.0 / HOUR - from.0 / HOUR >= SLICES_MAX {
             return Err("Too much time requested");
         }
         let format = match (is_set('j'), is_set('x')) {
@@ -67,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    const NOW: Micros = 1_289_422_114_000_000;
+    const NOW: Timestamp = Timestamp(1_289_422_114_000_000);
 
     fn of(path: &str, query: &str) -> Result<UsageRequest, &'static str> {
         UsageRequest::of(path, &S3Query::parse(Some(query)), DocumentFormat::Json, NOW)

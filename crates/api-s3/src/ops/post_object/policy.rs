@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larder_model::rows::Micros;
+use larder_model::Timestamp;
 use serde_json::Value as Json;
 
 use super::super::dates;
@@ -24,7 +24,7 @@ pub(super) struct SizeRange {
 /// A parsed policy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PostPolicy {
-    expires: Micros,
+    expires: Timestamp,
     conditions: Vec<FieldCondition>,
     range: Option<SizeRange>,
 }
@@ -89,7 +89,7 @@ impl PostPolicy {
         fields: &FormFields,
         bucket: &str,
         key: &str,
-        now: Micros,
+        now: Timestamp,
     ) -> Result<Option<SizeRange>, S3Error> {
         if now > self.expires {
             return Err(denied("Invalid according to Policy: Policy expired."));
@@ -207,23 +207,26 @@ mod tests {
         };
         let good: &[(&str, &str)] =
             &[("key", "foo"), ("acl", "private"), ("content-type", "text/plain"), ("policy", "p"), ("x-ignore-a", "")];
-        assert_eq!(check(good, "b", "foo.txt", 0), Ok(Some(SizeRange { least: 1, most: 1024 })));
+        assert_eq!(check(good, "b", "foo.txt", Timestamp::ZERO), Ok(Some(SizeRange { least: 1, most: 1024 })));
         let refused = |outcome: Result<_, (&'static str, String)>, words: &str| {
             let (code, message) = outcome.unwrap_err();
             assert!(code == "AccessDenied" && message.contains(words), "{code} {message}");
         };
-        refused(check(good, "c", "foo", 0), "[\"eq\", \"$bucket\", \"b\"]");
-        refused(check(good, "b", "bar", 0), "[\"starts-with\", \"$key\", \"foo\"]");
-        refused(check(&good[..2], "b", "foo", 0), "$content-type");
-        refused(check(&[good, &[("x-amz-meta-a", "")]].concat(), "b", "foo", 0), "Extra input fields: x-amz-meta-a");
-        refused(check(good, "b", "foo", u64::MAX), "expired");
+        refused(check(good, "c", "foo", Timestamp::ZERO), "[\"eq\", \"$bucket\", \"b\"]");
+        refused(check(good, "b", "bar", Timestamp::ZERO), "[\"starts-with\", \"$key\", \"foo\"]");
+        refused(check(&good[..2], "b", "foo", Timestamp::ZERO), "$content-type");
+        refused(
+            check(&[good, &[("x-amz-meta-a", "")]].concat(), "b", "foo", Timestamp::ZERO),
+            "Extra input fields: x-amz-meta-a",
+        );
+        refused(check(good, "b", "foo", Timestamp::MAX), "expired");
     }
 
     #[test]
     fn a_policy_without_a_bucket_is_valid_for_none() {
         let fields = FormFields::fixed(&[("key", "k")], "");
         let outcome = |conditions: &str| {
-            let outcome = with(conditions).unwrap().check(&fields, "b", "k", 0);
+            let outcome = with(conditions).unwrap().check(&fields, "b", "k", Timestamp::ZERO);
             outcome.map_err(|error| (error.code.name(), error.message.into_owned()))
         };
         let (code, message) = outcome(r#"["starts-with","$key",""]"#).unwrap_err();

@@ -50,7 +50,7 @@ fn an_abort_with_another_initiated_time_is_refused() {
         let setup = UploadSetup::new().await;
         let upload = setup.begin().await;
         let (objects, owner, key) = (&setup.fixture.objects, &setup.fixture.owner, Bytes::from_static(KEY.as_bytes()));
-        let begun = setup.upload(&upload).await.unwrap().upload.initiated / 1_000_000;
+        let begun = setup.upload(&upload).await.unwrap().upload.initiated.as_secs();
         let refused = objects.abort(owner, BUCKET, &key, &upload, Some(begun + 1)).await;
         assert!(matches!(refused, Err(Error::OtherInitiationTime)));
         let stranger = new_caller(objects, "stranger").await;

@@ -1,5 +1,6 @@
 //! ACLs, over a memory store.
 
+use larder_model::Timestamp;
 use std::sync::Arc;
 
 use larder_model::objects::public_access::PublicAccessBlock;
@@ -84,7 +85,7 @@ async fn an_object_acl_changes_in_the_row_of_its_version() {
     let bucket = objects.bucket("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = |stamp| larder_model::objects::Version { owner: foo.id().to_owned(), ..version(stamp, false, Some(3)) };
-    let (new, old) = (owned(20), owned(10));
+    let (new, old) = (owned(Timestamp(20)), owned(Timestamp(10)));
     write_versions(&objects, &bucket, &key, &[new.clone(), old.clone()]).await;
     let named = VersionSpec::Id(old.id.text());
     let public = || AclChoice::Canned("public-read-write".into());
@@ -115,7 +116,7 @@ async fn the_public_access_block_refuses_grants_to_the_public() {
     let AclFixture { objects, foo, .. } = fixture().await;
     let bucket = objects.bucket("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
-    let owned = larder_model::objects::Version { owner: foo.id().to_owned(), ..version(10, true, Some(3)) };
+    let owned = larder_model::objects::Version { owner: foo.id().to_owned(), ..version(Timestamp(10), true, Some(3)) };
     write_versions(&objects, &bucket, &key, &[owned]).await;
     let block = |bucket: &mut Bucket| {
         bucket.public_access = Some(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() });

@@ -7,9 +7,9 @@
 //! If the deleter dies, the next request that needs the name takes the deletion over after a minute. It closes the bucket
 //! anew, so the first deleter cannot finish: it expects the version of its own closing change.
 
+use larder_model::Timestamp;
 use larder_model::limits::KEY_VIEW_SHARDS;
 use larder_model::objects::{Bucket, BucketId, BucketState};
-use larder_model::rows::{Micros, Stamp};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 
 use super::super::{Caller, Error, Objects, Result};
@@ -18,13 +18,13 @@ use crate::gateway_core::internal_options;
 use crate::types::{Catalogue, CatalogueEdit};
 
 /// The time after which a closing bucket counts as abandoned: longer than any wait of its deleter.
-const CLOSING_MAX_MICROS: Micros = 60_000_000;
+const CLOSING_MAX_MICROS: u64 = 60_000_000;
 
 /// A closing bucket, and the catalogue version that closed it.
 struct ClosedBucket<'a> {
     name: &'a str,
     id: BucketId,
-    number: Stamp,
+    number: Timestamp,
 }
 
 impl Objects {
@@ -77,7 +77,7 @@ impl Objects {
     }
 
     /// Closes an abandoned closing bucket, or an open one unless `abandoned_only`. Returns the version of the change.
-    async fn close(&self, name: &str, id: BucketId, abandoned_only: bool) -> Result<Stamp> {
+    async fn close(&self, name: &str, id: BucketId, abandoned_only: bool) -> Result<Timestamp> {
         let edit = self.gateway.catalogue.change(|catalogue| {
             let bucket = same(catalogue, name, id).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             let can_close = match catalogue.s3_closing().get(name) {

@@ -1,5 +1,7 @@
 //! Test support of the S3 side: gateways over one memory store, under the runtime's virtual time.
 
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use larder_model::keyspace::entry_shard;
 use larder_model::objects::{
     Bucket, Etag, ListingEntry, Object, ObjectBody, ObjectHead, S3Action, User, Version, VersionId,
 };
-use larder_model::rows::{Change, Micros, Row, Stamp};
+use larder_model::rows::{Change, Row};
 use larder_store::memory::MemoryStore;
 use larder_store::{Clock, ConsistencyLevel, DerivedRow, Partition};
 use tokio::time::Instant;
@@ -20,13 +22,13 @@ use crate::objects::{Caller, Objects, ObjectsConfig};
 use crate::{Config, Gateway, GatewayPorts};
 
 /// Start of virtual time.
-pub(in crate::objects) const BEGIN: Micros = 1_800_000_000_000_000;
+pub(in crate::objects) const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// The runtime's virtual time as a clock.
 pub(in crate::objects) struct PausedClock(pub(in crate::objects) Instant);
 
 impl Clock for PausedClock {
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         BEGIN + self.0.elapsed().as_micros() as u64
     }
 
@@ -70,7 +72,7 @@ impl S3TestStore {
             store: Arc::clone(&self.store) as _,
             blobs: Arc::clone(&self.store) as _,
             clock: Arc::new(PausedClock(self.start)),
-            actor,
+            actor: ActorId(actor),
             random: unique,
             engine: Arc::new("memory"),
         };
@@ -95,7 +97,7 @@ pub(in crate::objects) async fn new_caller(objects: &Objects, name: &str) -> Cal
 }
 
 /// A version of `stamp`: an object of `length` bytes, or a delete marker.
-pub(in crate::objects) fn version(stamp: Stamp, null: bool, length: Option<usize>) -> Version {
+pub(in crate::objects) fn version(stamp: Timestamp, null: bool, length: Option<usize>) -> Version {
     let object = length.map(|length| Object {
         body: ObjectBody::Inline(vec![b'x'; length].into()),
         etag: Etag { md5: [7; 16], parts: None },
@@ -106,7 +108,7 @@ pub(in crate::objects) fn version(stamp: Stamp, null: bool, length: Option<usize
         checksum: None,
         upload: None,
     });
-    Version { id: VersionId::new(stamp, 1), null, modified: stamp, owner: "owner".into(), object }
+    Version { id: VersionId::new(stamp, ActorId(1)), null, modified: stamp, owner: "owner".into(), object }
 }
 
 /// Writes the versions of a key, newest first, as a committed change leaves them.
@@ -115,7 +117,7 @@ pub(in crate::objects) async fn write_versions(objects: &Objects, bucket: &Bucke
     let query = larder_store::ReadQuery::all(1000);
     let page = objects.gateway.core.ports.store.read(&partition, &query, &options).await.unwrap();
     let expected = page.rows.first().map(|row| row.stamp);
-    objects.gateway.issuer.clock.observe(expected.unwrap_or(0) + 1);
+    objects.gateway.issuer.clock.observe(expected.unwrap_or(Timestamp::ZERO) + 1);
     let stamp = objects.gateway.issuer.issue().await.unwrap();
     let older = versions.get(1..).unwrap_or_default();
     let head = ObjectHead {

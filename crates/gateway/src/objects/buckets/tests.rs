@@ -1,5 +1,6 @@
 //! Buckets, over a memory store.
 
+use larder_model::Timestamp;
 use std::time::Duration;
 
 use larder_model::objects::public_access::PublicAccessBlock;
@@ -181,7 +182,7 @@ async fn only_empty_buckets_are_deleted_and_a_new_one_of_the_name_is_another() {
     let (foo, bar) = (new_caller(&one, "foo").await, new_caller(&one, "bar").await);
     create(&one, &foo, "tea").await.unwrap();
     let first = one.bucket("tea").await.unwrap();
-    write_versions(&one, &first, b"key", &[version(9, true, None)]).await;
+    write_versions(&one, &first, b"key", &[version(Timestamp(9), true, None)]).await;
     assert!(matches!(two.delete_bucket(&foo, "tea").await, Err(Error::BucketNotEmpty)));
     assert!(matches!(
         two.delete_bucket(&bar.with_action(S3Action::DeleteBucket), "tea").await,
@@ -208,7 +209,7 @@ async fn a_running_put_keeps_its_bucket() {
     let put = async {
         let guard = two.guard_bucket("tea", bucket.id).await.unwrap();
         tokio::time::sleep(Duration::from_secs(3)).await;
-        write_versions(&two, &guard.bucket, b"key", &[version(9, true, Some(3))]).await;
+        write_versions(&two, &guard.bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
     };
     let (deleted, ()) = tokio::join!(one.delete_bucket(&foo, "tea"), put);
     assert!(matches!(deleted, Err(Error::BucketNotEmpty)), "{deleted:?}");
@@ -229,7 +230,7 @@ async fn the_next_create_finishes_an_abandoned_deletion() {
         assert!(tokio::time::timeout(Duration::from_secs(5), delete).await.is_err());
         drop(guard);
         if full {
-            write_versions(&two, &bucket, b"key", &[version(9, true, Some(3))]).await;
+            write_versions(&two, &bucket, b"key", &[version(Timestamp(9), true, Some(3))]).await;
         }
         assert!(matches!(two.bucket(name).await, Err(Error::NoSuchBucket(_))));
         assert!(matches!(create(&two, &bar, name).await, Err(Error::OperationAborted)));
@@ -300,6 +301,6 @@ async fn calls_can_be_sent_between_threads() {
     assert_send(&objects.users.delete("K"));
     assert_send(&objects.users.ensure_admin(None));
     assert_send(&objects.usage.flush());
-    assert_send(&objects.usage.samples("K", 0, 1));
+    assert_send(&objects.usage.samples("K", Timestamp::ZERO, Timestamp(1)));
     assert_send(&objects.usage.storage_of("id"));
 }

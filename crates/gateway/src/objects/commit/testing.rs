@@ -1,5 +1,6 @@
 //! Test fixture: a bucket, its owner, and short calls on both.
 
+use larder_model::ActorId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,7 +155,8 @@ impl BucketFixture {
     pub(in crate::objects) async fn put_parts(&self, key: &str, parts: &[Bytes]) -> Version {
         let (objects, location) = (&self.objects, self.location(key).await);
         let stamp = objects.gateway.issuer.issue().await.unwrap();
-        let (upload, manifest) = (UploadId::new(stamp, 1), VersionId::new(stamp, objects.gateway.core.ports.actor));
+        let (upload, manifest) =
+            (UploadId::new(stamp, ActorId(1)), VersionId::new(stamp, objects.gateway.core.ports.actor));
         let (mut made, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;

@@ -1,5 +1,6 @@
 //! Conditions on reads and writes, and byte ranges. Pure.
 
+use larder_model::Timestamp;
 use std::ops::Range;
 
 use larder_model::objects::{Bucket, Etag, SystemHeader, Version};
@@ -22,7 +23,7 @@ impl ReadConditions {
         let Some(object) = &version.object else { return Ok(()) };
         let etag = object.etag;
         // HTTP dates have whole seconds.
-        let newer_than = |since: u64| version.modified / 1_000_000 > since / 1_000_000;
+        let newer_than = |since: Timestamp| version.modified.as_secs() > since.as_secs();
         match (&self.if_match, self.unmodified_since) {
             (Some(tags), _) if !matches_etag(tags, Some(etag)) => return Err(Error::PreconditionFailed("If-Match")),
             (None, Some(since)) if newer_than(since) => return Err(Error::PreconditionFailed("If-Unmodified-Since")),
@@ -54,7 +55,7 @@ impl ReadConditions {
                 let etag = version.object.as_ref().map(|object| object.etag);
                 tag != "*" && matches_etag(std::slice::from_ref(tag), etag)
             }
-            Some(IfRange::Modified(when)) => version.modified / 1_000_000 == when / 1_000_000,
+            Some(IfRange::Modified(when)) => version.modified.as_secs() == when.as_secs(),
             Some(IfRange::Nothing) => false,
         };
         if is_range && !fits { ReadWindow::Whole } else { window }

@@ -1,9 +1,9 @@
 //! Removal of due versions of one key.
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::objects::lifecycle::Lifecycle;
 use larder_model::objects::{Version, VersionId};
-use larder_model::rows::Micros;
 use larder_store::ReadQuery;
 
 use super::{BucketScan, LifecyclePass};
@@ -73,7 +73,7 @@ impl Objects {
         scan: &BucketScan<'_>,
         location: &ObjectLocation,
         version: &Version,
-        (replaced_at, newer): (Micros, u64),
+        (replaced_at, newer): (Timestamp, u64),
     ) -> Result<bool> {
         let spec = VersionSpec::Id(version_id_text(version));
         let deleted = self.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {

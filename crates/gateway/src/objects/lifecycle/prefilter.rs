@@ -1,9 +1,10 @@
 //! Prefilter by listing entries: whether a key may have a due version. Pure.
 
 use bytes::Bytes;
+use larder_model::ActorId;
+use larder_model::Timestamp;
 use larder_model::objects::lifecycle::{Lifecycle, LifecycleRule};
 use larder_model::objects::{Bucket, ListingEntry, Object, ObjectBody, Version, VersionId, Versioning};
-use larder_model::rows::Micros;
 
 /// The rules of a bucket without their tags, which entries do not show. Matches at least the keys the rules match.
 pub(super) struct LifecyclePrefilter {
@@ -33,8 +34,8 @@ impl LifecyclePrefilter {
     }
 
     /// Whether a key with this entry may have a due version.
-    pub(super) fn may_have_due(&self, key: &[u8], entry: &ListingEntry, now: Micros) -> bool {
-        let due = |decision: Option<(Micros, &str)>| decision.is_some_and(|(when, _)| when <= now);
+    pub(super) fn may_have_due(&self, key: &[u8], entry: &ListingEntry, now: Timestamp) -> bool {
+        let due = |decision: Option<(Timestamp, &str)>| decision.is_some_and(|(when, _)| when <= now);
         let hidden = self.hidden
             && self.rules.rules.iter().any(|rule| {
                 rule.noncurrent.is_some()
@@ -49,7 +50,7 @@ impl LifecyclePrefilter {
 
 /// The current version as far as its entry shows it.
 fn current(entry: &ListingEntry) -> Version {
-    let id = VersionId::new(entry.modified, 0);
+    let id = VersionId::new(entry.modified, ActorId(0));
     let object = entry.object.as_ref().map(|object| Object {
         body: ObjectBody::Parts { manifest: id, count: 0, length: object.length },
         etag: object.etag,

@@ -1,3 +1,4 @@
+use larder_model::ActorId;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller, version, 
 use crate::objects::list::{KeyOrPrefix, ListObjects, ListVersions};
 use crate::objects::upload_head::UploadHead;
 
-const DAY: Micros = 86_400_000_000;
+const DAY: u64 = 86_400_000_000;
 
 fn rule(prefix: &str) -> LifecycleRule {
     let filter = LifecycleFilter { prefix: Some(prefix.into()), ..LifecycleFilter::default() };
@@ -46,7 +47,7 @@ async fn versions(objects: &Objects, caller: &Caller) -> Vec<(String, Option<u64
     let age = |line: &KeyOrPrefix<_>| match line {
         KeyOrPrefix::Key(_, found) => {
             let found: &crate::objects::list::ListedVersion = found;
-            found.version.object.as_ref().map(|_| (BEGIN - found.version.modified.min(BEGIN)) / DAY)
+            found.version.object.as_ref().map(|_| BEGIN.since(found.version.modified) / DAY)
         }
         KeyOrPrefix::Prefix(_) => None,
     };
@@ -127,7 +128,7 @@ async fn old_uploads_are_aborted() {
     let mut ids = Vec::new();
     for (key, days) in [("log/old", 9), ("log/young", 1), ("other", 9)] {
         let initiated = BEGIN - days * DAY;
-        let id = UploadId::new(initiated, key.len() as u64);
+        let id = UploadId::new(initiated, ActorId(key.len() as u64));
         let upload = Upload {
             bucket: bucket.id,
             key: key.into(),
@@ -155,7 +156,7 @@ async fn old_uploads_are_aborted() {
 
 #[test]
 fn the_prefilter_skips_keys_by_their_entries() {
-    let bucket = Bucket::new("bucket", BucketId([1; 16]), "ann", 0);
+    let bucket = Bucket::new("bucket", BucketId([1; 16]), "ann", Timestamp::ZERO);
     let rules = ["log/", "log/a", "", "tmp"].map(|prefix| {
         let expiration = Some(Expiration::Days(3)).filter(|_| !prefix.is_empty());
         LifecycleRule { expiration, ..rule(prefix) }

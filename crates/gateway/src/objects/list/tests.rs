@@ -1,5 +1,6 @@
 //! Listings against a simple model: all keys in a map, filtered and grouped by hand.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ impl ListingFixture {
             key.extend_from_slice(&dice.text(b"ab/\x00\xff", 6));
             let versions = (0..dice.roll(5)).map(|age| {
                 let length = (dice.roll(4) > 0).then(|| dice.roll(9) as usize);
-                version(100 - age * 10, dice.roll(6) == 0, length)
+                version(Timestamp(100 - age * 10), dice.roll(6) == 0, length)
             });
             let mut versions: Vec<_> = versions.collect();
             let mut nulls = 0;
@@ -196,7 +197,7 @@ fn versions_of(prefix: &str) -> ListVersions {
 #[tokio::test(start_paused = true)]
 async fn many_versions_of_one_key_are_paged_even_if_the_marker_is_removed() {
     let mut fixture = ListingFixture::new().await;
-    let all: Vec<_> = (0..200).map(|age| version(1000 - age, false, Some(1))).collect();
+    let all: Vec<_> = (0..200).map(|age| version(Timestamp(1000 - age), false, Some(1))).collect();
     let key = Bytes::from_static(b"key");
     fixture.write(&key, all.clone()).await;
     let mut request = versions_of("");
@@ -237,13 +238,13 @@ async fn version_markers_are_checked() {
     assert_eq!(refused("key", "").await, Some(RequestArgument::VersionMarker));
     assert_eq!(refused("key", "xyz").await, Some(RequestArgument::VersionMarker));
     assert_eq!(refused("key", "null").await, None);
-    assert_eq!(refused("key", &version(1, false, None).id.text()).await, None);
+    assert_eq!(refused("key", &version(Timestamp(1), false, None).id.text()).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_listed_version_has_no_bytes() {
     let mut fixture = ListingFixture::new().await;
-    fixture.write(&Bytes::from_static(b"key"), vec![version(9, false, Some(700))]).await;
+    fixture.write(&Bytes::from_static(b"key"), vec![version(Timestamp(9), false, Some(700))]).await;
     let page = fixture.objects.list_versions(&fixture.caller, &versions_of("")).await.unwrap();
     let Some(KeyOrPrefix::Key(_, listed)) = page.lines.first() else { panic!("one version is there") };
     let object = listed.version.object.as_ref().unwrap();

@@ -265,7 +265,7 @@ fn a_live_completion_is_waited_for_and_a_dead_one_taken_back() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let open = setup.upload(&upload).await.unwrap();
-        let version = VersionId::new(setup.fixture.objects.gateway.issuer.issue().await.unwrap(), 77);
+        let version = VersionId::new(setup.fixture.objects.gateway.issuer.issue().await.unwrap(), ActorId(77));
         let since = setup.fixture.objects.gateway.core.now();
         let state = UploadState::Completing { version, list: [0; 20], since };
         setup.fixture.objects.cas_upload_state(&open, state).await.unwrap().unwrap();
@@ -284,7 +284,7 @@ fn a_completion_of_an_earlier_run_is_not_awaited() {
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
         let alone = setup.fixture.stores.gateway_of(ObjectsConfig { alone: true, ..settings() }).await;
-        for (actor, waits) in [(alone.gateway.core.ports.actor, true), (77, false)] {
+        for (actor, waits) in [(alone.gateway.core.ports.actor, true), (ActorId(77), false)] {
             let open = setup.upload(&upload).await.unwrap();
             let version = VersionId::new(alone.gateway.issuer.issue().await.unwrap(), actor);
             let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.core.now() };
@@ -312,7 +312,7 @@ fn a_version_leaves_its_key_after_its_upload_is_done() {
         // As if the completing writer had died before its last update.
         let head = setup.upload(&upload).await.unwrap();
         let UploadState::Done { version, list, .. } = head.upload.state else { panic!("{head:?}") };
-        let state = UploadState::Completing { version, list, since: 1 };
+        let state = UploadState::Completing { version, list, since: Timestamp(1) };
         setup.fixture.objects.cas_upload_state(&head, state).await.unwrap().unwrap();
         setup.fixture.delete(KEY, &VersionSpec::Current).await;
         assert_eq!(setup.complete(&upload, &[&part]).await.unwrap(), done);

@@ -1,12 +1,12 @@
 //! The sweeper's view of blobs of S3 objects: whether a version of their key references them.
 
+use larder_model::Timestamp;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use larder_model::content::BlobId;
 use larder_model::objects::{Part, UploadId, UploadState};
-use larder_model::rows::Micros;
 use larder_store::{Partition, Table};
 
 use super::references::SweepCandidates;
@@ -14,7 +14,7 @@ use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::objects::{Error, Objects, Result};
 
 /// Time after which the bytes of a replaced part may go: longer than any completion takes.
-const REPLACED_MICROS: Micros = 60 * 60 * 1_000_000;
+const REPLACED_MICROS: u64 = 60 * 60 * 1_000_000;
 
 #[async_trait]
 impl BlobReferences for Objects {
@@ -103,7 +103,7 @@ impl Objects {
 /// The blobs that an upload uses.
 enum BlobUse {
     /// It is open: all but those of parts replaced before this moment. No running completion has seen those.
-    OfParts { parts: BTreeMap<u16, Part>, replaced_before: Micros },
+    OfParts { parts: BTreeMap<u16, Part>, replaced_before: Timestamp },
     /// It is being completed.
     All,
     /// It has ended.

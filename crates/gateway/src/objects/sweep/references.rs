@@ -1,10 +1,10 @@
 //! References from the versions of a key to blobs and manifests.
 
+use larder_model::Timestamp;
 use std::collections::HashSet;
 
 use larder_model::content::BlobId;
 use larder_model::objects::{ObjectBody, ObjectHead, UploadId, Version, VersionId};
-use larder_model::rows::Stamp;
 use larder_store::{Partition, ReadQuery, Stopped};
 
 use crate::objects::get::ManifestCursor;
@@ -70,7 +70,7 @@ impl Objects {
         &self,
         key: &Partition,
         candidates: &SweepCandidates,
-    ) -> Result<(SweepCandidates, Option<Stamp>)> {
+    ) -> Result<(SweepCandidates, Option<Timestamp>)> {
         let (mut left, mut stamp) = (candidates.clone(), None);
         let mut query = ReadQuery::all(PAGE_ROWS);
         loop {

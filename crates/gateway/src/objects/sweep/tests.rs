@@ -1,3 +1,4 @@
+use larder_model::ActorId;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,7 +42,7 @@ async fn write_row(store: &MemoryStore, partition: Partition, name: &[u8]) {
 }
 
 async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadState) -> UploadId {
-    let id = UploadId::new(BEGIN, number);
+    let id = UploadId::new(BEGIN, ActorId(number));
     let upload = Upload {
         bucket,
         key: "k".into(),
@@ -66,7 +67,7 @@ async fn unreferenced_blobs_without_a_live_upload_are_swept() {
     let alive = upload(&objects, bucket, 1, UploadState::Open).await;
     let ended = upload(&objects, bucket, 2, UploadState::Aborted).await;
     let part = |upload: UploadId| [&upload.0[..], &[0, 1]].concat();
-    write_blob(&store, 1, key.clone(), &VersionId::new(BEGIN, 1).0).await;
+    write_blob(&store, 1, key.clone(), &VersionId::new(BEGIN, ActorId(1)).0).await;
     write_blob(&store, 2, key.clone(), &part(alive)).await;
     write_blob(&store, 3, key.clone(), &part(ended)).await;
     write_blob(&store, 4, key, &part(UploadId([9; 16]))).await;
@@ -121,7 +122,7 @@ async fn a_failed_item_is_counted_and_the_sweep_goes_on() {
     let (store, objects, bucket) = stores().await;
     write_row(&store, Partition::new(Table::Parts, "odd"), &[0, 1]).await;
     write_row(&store, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
-    write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, 1).0).await;
+    write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, ActorId(1)).0).await;
     let swept = objects.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { blobs: 1, failed: 2, ..SweepReport::default() });
     assert_eq!(left(&store).await, [0; 0]);

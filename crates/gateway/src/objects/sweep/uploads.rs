@@ -1,7 +1,8 @@
 //! Sweep of abandoned uploads, and of part rows of ended ones.
 
+use larder_model::Timestamp;
 use larder_model::objects::{UploadId, UploadState};
-use larder_model::rows::{Change, Stamp};
+use larder_model::rows::Change;
 use larder_store::{Batch, Partition, ReadQuery, Table};
 
 use super::{SweepReport, id_of};
@@ -96,7 +97,7 @@ impl Objects {
     pub(super) async fn clear_partition(&self, partition: Partition) -> Result<()> {
         let mut stamp = self.gateway.issuer.issue().await?;
         let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
-        stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Stamp::max);
+        stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
         Ok(self.gateway.core.ports.store.apply(batch, &self.options().reclaiming()).await?)
     }

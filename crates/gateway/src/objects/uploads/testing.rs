@@ -1,5 +1,6 @@
 //! Test support for uploads: a bucket with small parts, and a gateway whose store calls a trap can pause or break.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl UploadSetup {
             store: Arc::new(Hooked(Arc::clone(&gate))),
             blobs: Arc::clone(&stores.store) as _,
             clock: Arc::new(PausedClock(start)),
-            actor: 1000,
+            actor: ActorId(1000),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
         };

@@ -11,7 +11,7 @@ fn counts(count: u64, bytes_in: u64) -> UsageCounts {
 }
 
 /// Node, start and, by operation, requests and bytes received.
-type ShownSample<'a> = (&'a str, Micros, Vec<(&'a str, u64, u64)>);
+type ShownSample<'a> = (&'a str, Timestamp, Vec<(&'a str, u64, u64)>);
 
 fn samples(found: &[UsageSample]) -> Vec<ShownSample<'_>> {
     fn sample(one: &UsageSample) -> ShownSample<'_> {
@@ -25,7 +25,7 @@ fn samples(found: &[UsageSample]) -> Vec<ShownSample<'_>> {
 async fn counts_of_all_processes_add_up_by_node_and_hour() {
     let stores = S3TestStore::new();
     let (one, two) = (stores.gateway().await, stores.gateway().await);
-    let hour = BEGIN / HOUR * HOUR;
+    let hour = Timestamp(hour_of(BEGIN) * HOUR_MICROS);
     one.usage.count("K", "KeyWrite", counts(1, 10));
     one.usage.count("K", "KeyRead", counts(1, 0));
     one.usage.count("other", "KeyRead", counts(1, 0));
@@ -46,28 +46,29 @@ async fn counts_of_all_processes_add_up_by_node_and_hour() {
     assert_eq!(samples(&there)[0].2, [("KeyRead", 1, 0), ("KeyWrite", 1, 10)]);
     one.usage.flush().await.unwrap();
     assert_eq!(samples(&two.usage.samples("K", BEGIN, BEGIN).await.unwrap()), here);
-    assert!(one.usage.samples("nobody", 0, Micros::MAX).await.unwrap().is_empty());
+    assert!(one.usage.samples("nobody", Timestamp::ZERO, Timestamp::MAX).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn hours_stay_apart_and_leave_memory_once_written() {
     let stores = S3TestStore::new();
     let objects = stores.gateway().await;
-    let first = BEGIN / HOUR * HOUR;
+    let first = hour_of(BEGIN) * HOUR_MICROS;
     for _ in 0..5 {
         objects.usage.count("K", "KeyRead", counts(1, 0));
         tokio::time::sleep(Duration::from_secs(3600)).await;
     }
-    let all = objects.usage.samples("K", 0, Micros::MAX).await.unwrap();
+    let all = objects.usage.samples("K", Timestamp::ZERO, Timestamp::MAX).await.unwrap();
     assert_eq!(all.len(), 5);
     objects.usage.flush().await.unwrap();
     assert_eq!(objects.usage.log.of("K").len(), 1);
-    assert_eq!(objects.usage.samples("K", 0, Micros::MAX).await.unwrap(), all);
-    let two = objects.usage.samples("K", first + HOUR, first + 2 * HOUR).await.unwrap();
+    assert_eq!(objects.usage.samples("K", Timestamp::ZERO, Timestamp::MAX).await.unwrap(), all);
+    let two =
+        objects.usage.samples("K", Timestamp(first + HOUR_MICROS), Timestamp(first + 2 * HOUR_MICROS)).await.unwrap();
     assert_eq!(two, all[1..3]);
     objects.usage.count("K", "KeyRead", counts(1, 0));
     objects.usage.flush().await.unwrap();
-    assert_eq!(objects.usage.samples("K", 0, Micros::MAX).await.unwrap().len(), 6);
+    assert_eq!(objects.usage.samples("K", Timestamp::ZERO, Timestamp::MAX).await.unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,9 +81,21 @@ async fn storage_counts_no_deleted_objects() {
     }
     let tea = objects.bucket("tea").await.unwrap();
     for at in 0..10_u64 {
-        write_versions(&objects, &tea, format!("key{at}").as_bytes(), &[version(9, true, Some(at as usize))]).await;
+        write_versions(
+            &objects,
+            &tea,
+            format!("key{at}").as_bytes(),
+            &[version(Timestamp(9), true, Some(at as usize))],
+        )
+        .await;
     }
-    write_versions(&objects, &tea, b"key1", &[version(10, false, None), version(9, true, Some(1))]).await;
+    write_versions(
+        &objects,
+        &tea,
+        b"key1",
+        &[version(Timestamp(10), false, None), version(Timestamp(9), true, Some(1))],
+    )
+    .await;
     let stored = objects.usage.storage_of(foo.id()).await.unwrap();
     let expected =
         [("milk", 0, 0), ("tea", 9, 44)].map(|(name, objects, bytes)| (name.to_owned(), Storage { objects, bytes }));
@@ -94,7 +107,7 @@ fn row_names_round_trip_and_sort_by_hour() {
     let counted = |hour, node: &str, operation: &str| UsageRowKey {
         hour,
         node: node.into(),
-        actor: 0x0100_0000_0000_00ff,
+        actor: ActorId(0x0100_0000_0000_00ff),
         operation: operation.into(),
     };
     let all = [counted(1, "z\0", "A"), counted(2, "", ""), counted(2, "larder@127.0.0.1", "KeyRead")];

@@ -1,9 +1,10 @@
 //! One optimistic transaction on the users: reads, and rows to write if the head is unchanged.
 
 use bytes::Bytes;
+use larder_model::Timestamp;
 use larder_model::codec::DecodeError;
 use larder_model::objects::User;
-use larder_model::rows::{Change, Row, Stamp};
+use larder_model::rows::{Change, Row};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Durability, Partition, ReadQuery};
 use tokio::time::Instant;
 
@@ -50,8 +51,8 @@ pub(super) struct UsersTransaction<'a> {
     users: &'a Users,
     /// The place of this writer in the queue of the users' writers in this gateway.
     _writer: WriterTurn<'a>,
-    head: Option<Stamp>,
-    stamp: Stamp,
+    head: Option<Timestamp>,
+    stamp: Timestamp,
     changes: Vec<Change>,
 }
 
@@ -61,7 +62,7 @@ impl<'a> UsersTransaction<'a> {
         let writer =
             users.core.writer_queues.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
         let head = users.row(Bytes::new()).await?.map(|row| row.stamp);
-        let stamp = users.core.now().max(head.unwrap_or(0) + 2);
+        let stamp = users.core.now().max(head.unwrap_or(Timestamp::ZERO) + 2);
         Ok(Self { users, _writer: writer, head, stamp, changes: Vec::new() })
     }
 

@@ -1,5 +1,6 @@
 //! The simulated cluster of many machines: gateways on the sides of a network, over nodes that fail one by one.
 
+use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl SimRing {
             store: Arc::new(self.replicas.from_side(side)),
             blobs: Arc::new(self.blobs.as_other_process()),
             clock: Arc::clone(&clock) as _,
-            actor: self.actors,
+            actor: ActorId(self.actors),
             engine: Arc::new("replicas"),
         };
         let config = Config { node: format!("g{at}"), alone, ..Config::default() };

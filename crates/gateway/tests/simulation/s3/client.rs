@@ -1,5 +1,6 @@
 //! A client of the S3 side. Bodies repeat their text, which reveals a torn one.
 
+use larder_model::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ fn owner() -> Caller {
         display_name: "owner".into(),
         enabled: true,
         admin: false,
-        created: 0,
+        created: Timestamp::ZERO,
     };
     // Any action: an owner may do everything.
     Caller { user: Some(Arc::new(user)), ..Caller::default() }.with_action(S3Action::PutObject)

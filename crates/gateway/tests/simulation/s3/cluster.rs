@@ -1,5 +1,6 @@
 //! The simulated S3 cluster: gateways over one store that keeps derived rows by protocol, each with its own leases.
 
+use larder_model::ActorId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl S3Cluster {
             store: Arc::new(DerivedRowStore::new(Arc::new(Hooked(Arc::clone(&gate))))),
             blobs: Arc::clone(&gate) as _,
             clock: Arc::clone(&clock) as _,
-            actor: self.actors,
+            actor: ActorId(self.actors),
             engine: Arc::new("memory"),
         };
         let config = Config { node: format!("g{at}"), alone: false, ..Config::default() };

@@ -3,6 +3,7 @@
 //! Invariants of every schedule: a read sees one whole write that no other followed (see [`super::history`]); listings
 //! agree with reads; with versioning every acknowledged version is there; after all deletes no row and no blob remains.
 
+use larder_model::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_gateway::objects::Error;
@@ -107,7 +108,7 @@ fn describe_writes(shared: &ScheduleState, start: Instant) -> String {
 
 fn rules() -> Lifecycle {
     let filter = LifecycleFilter { prefix: Some("old/".into()), ..LifecycleFilter::default() };
-    let expiration = Some(Expiration::Date(LONG_AGO));
+    let expiration = Some(Expiration::Date(Timestamp(LONG_AGO)));
     let expire = LifecycleRule { id: "old".into(), enabled: true, filter, expiration, ..LifecycleRule::default() };
     let abort_uploads_days = Some(1);
     let abort = LifecycleRule { id: "abort".into(), enabled: true, abort_uploads_days, ..LifecycleRule::default() };

@@ -23,13 +23,13 @@ fn user(name: &str) -> Option<User> {
         display_name: name.to_owned(),
         enabled: true,
         admin: name == "admin",
-        created: 0,
+        created: Timestamp::ZERO,
     };
     (name != "anonymous").then_some(user)
 }
 
 fn bucket() -> Bucket {
-    Bucket::new("tea", BucketId([1; 16]), "owner", 1)
+    Bucket::new("tea", BucketId([1; 16]), "owner", Timestamp(1))
 }
 
 fn with_acl(grants: &[(Grantee, Permission)]) -> Bucket {
@@ -65,7 +65,13 @@ fn version(owner: &str, grants: &[(Grantee, Permission)]) -> Version {
         checksum: None,
         upload: None,
     };
-    Version { id: VersionId([1; 16]), null: true, modified: 1, owner: owner.to_owned(), object: Some(object) }
+    Version {
+        id: VersionId([1; 16]),
+        null: true,
+        modified: Timestamp(1),
+        owner: owner.to_owned(),
+        object: Some(object),
+    }
 }
 
 fn marker(owner: &str) -> Version {

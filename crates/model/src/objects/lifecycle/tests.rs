@@ -5,9 +5,9 @@ use super::super::ids::VersionId;
 use super::super::version::{Etag, ObjectBody};
 use super::*;
 
-const HOUR: Micros = DAY / 24;
+const HOUR_MICROS: u64 = DAY_MICROS / 24;
 
-fn version(modified: Micros, length: usize, tags: &[(&str, &str)]) -> Version {
+fn version(modified: Timestamp, length: usize, tags: &[(&str, &str)]) -> Version {
     let object = Object {
         body: ObjectBody::Inline(Bytes::from(vec![0; length])),
         etag: Etag { md5: [0; 16], parts: None },
@@ -21,7 +21,7 @@ fn version(modified: Micros, length: usize, tags: &[(&str, &str)]) -> Version {
     Version { id: VersionId([0; 16]), null: true, modified, owner: "o".into(), object: Some(object) }
 }
 
-fn marker(modified: Micros) -> Version {
+fn marker(modified: Timestamp) -> Version {
     Version { object: None, ..version(modified, 0, &[]) }
 }
 
@@ -52,29 +52,32 @@ fn rules(rules: Vec<LifecycleRule>) -> Lifecycle {
 #[test]
 fn days_end_at_the_next_midnight() {
     // The example of AWS: written on the 15th at 10:30, three days, expired on the 19th at midnight.
-    assert_eq!(midnight_after(15 * DAY + 10 * HOUR + HOUR / 2, 3), 19 * DAY);
-    assert_eq!(midnight_after(15 * DAY, 1), 17 * DAY);
-    assert_eq!(midnight_after(16 * DAY - 1, 1), 17 * DAY);
+    assert_eq!(
+        midnight_after(Timestamp(15 * DAY_MICROS + 10 * HOUR_MICROS + HOUR_MICROS / 2), 3),
+        Timestamp(19 * DAY_MICROS)
+    );
+    assert_eq!(midnight_after(Timestamp(15 * DAY_MICROS), 1), Timestamp(17 * DAY_MICROS));
+    assert_eq!(midnight_after(Timestamp(16 * DAY_MICROS - 1), 1), Timestamp(17 * DAY_MICROS));
 }
 
 #[test]
 fn the_earliest_rule_for_the_object_decides() {
     let off = LifecycleRule { enabled: false, ..days("off", 1) };
-    let date = LifecycleRule { expiration: Some(Expiration::Date(4 * DAY)), ..rule("date") };
+    let date = LifecycleRule { expiration: Some(Expiration::Date(Timestamp(4 * DAY_MICROS))), ..rule("date") };
     let lifecycle = rules(vec![off, filtered(days("logs", 2), prefix("logs/")), days("all", 9), date]);
     let expires = |key: &[u8], modified| lifecycle.version_expiry(key, &version(modified, 1, &[]));
-    assert_eq!(expires(b"logs/1", HOUR), Some((3 * DAY, "logs")));
-    assert_eq!(expires(b"log", HOUR), Some((4 * DAY, "date")));
-    assert_eq!(expires(b"logs/1", 100 * DAY), Some((4 * DAY, "date")));
-    assert_eq!(lifecycle.version_expiry(b"logs/1", &marker(HOUR)), None);
-    assert_eq!(Lifecycle::default().version_expiry(b"a", &version(0, 1, &[])), None);
+    assert_eq!(expires(b"logs/1", Timestamp(HOUR_MICROS)), Some((Timestamp(3 * DAY_MICROS), "logs")));
+    assert_eq!(expires(b"log", Timestamp(HOUR_MICROS)), Some((Timestamp(4 * DAY_MICROS), "date")));
+    assert_eq!(expires(b"logs/1", Timestamp(100 * DAY_MICROS)), Some((Timestamp(4 * DAY_MICROS), "date")));
+    assert_eq!(lifecycle.version_expiry(b"logs/1", &marker(Timestamp(HOUR_MICROS))), None);
+    assert_eq!(Lifecycle::default().version_expiry(b"a", &version(Timestamp::ZERO, 1, &[])), None);
 }
 
 #[test]
 fn an_expiry_after_the_year_9999_counts_as_none() {
     let lifecycle = rules(vec![days("far", DAYS_MAX)]);
-    assert_eq!(lifecycle.version_expiry(b"a", &version(Micros::MAX, 1, &[])), None);
-    assert_eq!(lifecycle.version_expiry(b"a", &version(1, 1, &[])), None);
+    assert_eq!(lifecycle.version_expiry(b"a", &version(Timestamp::MAX, 1, &[])), None);
+    assert_eq!(lifecycle.version_expiry(b"a", &version(Timestamp(1), 1, &[])), None);
 }
 
 #[test]
@@ -86,7 +89,9 @@ fn a_filter_selects_by_tag_and_size() {
         smaller_than: Some(12),
     };
     let lifecycle = rules(vec![filtered(days("r", 1), filter)]);
-    let matches = |length, tags: &[(&str, &str)]| lifecycle.version_expiry(b"k", &version(0, length, tags)).is_some();
+    let matches = |length, tags: &[(&str, &str)]| {
+        lifecycle.version_expiry(b"k", &version(Timestamp::ZERO, length, tags)).is_some()
+    };
     let both = [("b", "2"), ("x", "9"), ("a", "1")];
     assert!(matches(11, &both));
     assert!(!matches(10, &both) && !matches(12, &both));
@@ -97,32 +102,39 @@ fn a_filter_selects_by_tag_and_size() {
 fn the_last_delete_marker_expires() {
     let left = LifecycleRule { expiration: Some(Expiration::ExpiredDeleteMarkers), ..rule("left") };
     let lifecycle = rules(vec![days("days", 2), filtered(left, prefix("x/"))]);
-    assert_eq!(lifecycle.delete_marker_expiry(b"x/1", HOUR), Some((HOUR, "left")));
-    assert_eq!(lifecycle.delete_marker_expiry(b"y/1", HOUR), Some((3 * DAY, "days")));
+    assert_eq!(lifecycle.delete_marker_expiry(b"x/1", Timestamp(HOUR_MICROS)), Some((Timestamp(HOUR_MICROS), "left")));
+    assert_eq!(
+        lifecycle.delete_marker_expiry(b"y/1", Timestamp(HOUR_MICROS)),
+        Some((Timestamp(3 * DAY_MICROS), "days"))
+    );
     let sized = LifecycleFilter { larger_than: Some(0), ..LifecycleFilter::default() };
-    assert_eq!(rules(vec![filtered(days("days", 2), sized)]).delete_marker_expiry(b"x", HOUR), None);
+    assert_eq!(rules(vec![filtered(days("days", 2), sized)]).delete_marker_expiry(b"x", Timestamp(HOUR_MICROS)), None);
 }
 
 #[test]
 fn noncurrent_versions_expire_unless_they_are_kept() {
     let keeping = |keep| LifecycleRule { noncurrent: Some(NoncurrentExpiration { days: 2, keep }), ..rule("old") };
-    let old = version(0, 1, &[]);
-    let expiry =
-        |keep, newer| rules(vec![keeping(keep)]).noncurrent_expiry(b"k", &old, HOUR, newer).map(|(when, _)| when);
-    assert_eq!(expiry(None, 0), Some(3 * DAY));
+    let old = version(Timestamp::ZERO, 1, &[]);
+    let expiry = |keep, newer| {
+        rules(vec![keeping(keep)]).noncurrent_expiry(b"k", &old, Timestamp(HOUR_MICROS), newer).map(|(when, _)| when)
+    };
+    assert_eq!(expiry(None, 0), Some(Timestamp(3 * DAY_MICROS)));
     assert_eq!(expiry(Some(2), 0), None);
     assert_eq!(expiry(Some(2), 1), None);
-    assert_eq!(expiry(Some(2), 2), Some(3 * DAY));
-    assert_eq!(rules(vec![keeping(None)]).noncurrent_expiry(b"k", &marker(0), HOUR, 0), Some((3 * DAY, "old")));
-    assert_eq!(rules(vec![days("r", 1)]).noncurrent_expiry(b"k", &old, HOUR, 0), None);
+    assert_eq!(expiry(Some(2), 2), Some(Timestamp(3 * DAY_MICROS)));
+    assert_eq!(
+        rules(vec![keeping(None)]).noncurrent_expiry(b"k", &marker(Timestamp::ZERO), Timestamp(HOUR_MICROS), 0),
+        Some((Timestamp(3 * DAY_MICROS), "old"))
+    );
+    assert_eq!(rules(vec![days("r", 1)]).noncurrent_expiry(b"k", &old, Timestamp(HOUR_MICROS), 0), None);
 }
 
 #[test]
 fn unfinished_uploads_are_aborted() {
     let abort = LifecycleRule { abort_uploads_days: Some(7), ..rule("abort") };
     let lifecycle = rules(vec![filtered(abort, prefix("u/"))]);
-    assert_eq!(lifecycle.upload_expiry(b"u/1", HOUR), Some((8 * DAY, "abort")));
-    assert_eq!(lifecycle.upload_expiry(b"v/1", HOUR), None);
+    assert_eq!(lifecycle.upload_expiry(b"u/1", Timestamp(HOUR_MICROS)), Some((Timestamp(8 * DAY_MICROS), "abort")));
+    assert_eq!(lifecycle.upload_expiry(b"v/1", Timestamp(HOUR_MICROS)), None);
 }
 
 #[test]
@@ -135,7 +147,7 @@ fn good_rules_are_taken() {
             ..prefix("p")
         },
         noncurrent: Some(NoncurrentExpiration { days: 1, keep: Some(100) }),
-        expiration: Some(Expiration::Date(7 * DAY)),
+        expiration: Some(Expiration::Date(Timestamp(7 * DAY_MICROS))),
         ..rule("all")
     };
     let legacy = LifecycleRule { legacy_prefix: true, ..filtered(days("legacy", DAYS_MAX), prefix("")) };
@@ -165,7 +177,7 @@ fn bad_rules_are_refused() {
         (vec![days("r", DAYS_MAX + 1)], LifecycleFault::Argument),
         (vec![days("r", 1), days("r", 2)], LifecycleFault::Argument),
         (vec![days(&"x".repeat(256), 1)], LifecycleFault::Argument),
-        (vec![expires(Expiration::Date(DAY + 1))], LifecycleFault::Argument),
+        (vec![expires(Expiration::Date(Timestamp(DAY_MICROS + 1)))], LifecycleFault::Argument),
         (vec![noncurrent(0, None)], LifecycleFault::Argument),
         (vec![noncurrent(1, Some(0))], LifecycleFault::Argument),
         (vec![noncurrent(1, Some(101))], LifecycleFault::Argument),
@@ -185,10 +197,10 @@ fn bad_rules_are_refused() {
 
 proptest! {
     #[test]
-    fn a_day_is_never_cut_short(moment in 0..200 * 365 * DAY, days in 1..1000_u32) {
-        let when = midnight_after(moment, days);
+    fn a_day_is_never_cut_short(moment in 0..200 * 365 * DAY_MICROS, days in 1..1000_u32) {
+        let when = midnight_after(Timestamp(moment), days);
         let age = when - moment;
-        let least = DAY * Micros::from(days);
-        prop_assert!(when.is_multiple_of(DAY) && age > least && age <= least + DAY);
+        let least = DAY_MICROS * u64::from(days);
+        prop_assert!(when.0.is_multiple_of(DAY_MICROS) && age > Timestamp(least) && age <= Timestamp(least + DAY_MICROS));
     }
 }

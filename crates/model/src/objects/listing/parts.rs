@@ -1,5 +1,6 @@
 //! Pages of the parts of an upload.
 
+use crate::Timestamp;
 use crate::objects::part::Part;
 
 /// One page of the parts of an upload.
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     fn part(number: u16) -> Part {
-        Part { number, md5: [0; 16], length: 1, blob: None, modified: 1, checksum: None }
+        Part { number, md5: [0; 16], length: 1, blob: None, modified: Timestamp(1), checksum: None }
     }
 
     /// The first `max` + 1 parts after the marker, of an upload with parts of these numbers.

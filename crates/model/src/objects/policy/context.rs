@@ -35,8 +35,8 @@ impl ConditionContext<'_> {
         let one = match key {
             "aws:sourceip" => at.source.map(|source| source.to_canonical().to_string()),
             "aws:securetransport" => Some(at.secure.to_string()),
-            "aws:currenttime" => time_text(at.now),
-            "aws:epochtime" => Some((at.now / 1_000_000).to_string()),
+            "aws:currenttime" => time_text(at.now.0),
+            "aws:epochtime" => Some((at.now.0 / 1_000_000).to_string()),
             "aws:username" => self.user.map(|user| user.name.clone()),
             "aws:userid" => self.user.map(|user| user.id.clone()),
             "aws:principaltype" => Some(if self.user.is_some() { "User" } else { "Anonymous" }.to_owned()),

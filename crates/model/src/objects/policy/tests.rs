@@ -1,3 +1,4 @@
+use crate::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -14,7 +15,7 @@ fn user(name: &str) -> User {
         display_name: name.to_owned(),
         enabled: true,
         admin: false,
-        created: 0,
+        created: Timestamp::ZERO,
     }
 }
 
@@ -51,7 +52,7 @@ fn at() -> AccessContext {
     AccessContext {
         source: Some("10.1.2.3".parse().unwrap()),
         secure: true,
-        now: 1_372_550_400_000_000,
+        now: Timestamp(1_372_550_400_000_000),
         keys: vec![
             ("aws:Referer", "http://example.com/page".into()),
             ("s3:prefix", "home/alice/".into()),

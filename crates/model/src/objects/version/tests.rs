@@ -1,3 +1,4 @@
+use crate::ActorId;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -100,8 +101,9 @@ fn object() -> impl Strategy<Value = Object> {
 }
 
 pub(in crate::objects) fn version() -> impl Strategy<Value = Version> {
-    (version_id(), any::<bool>(), any::<u64>(), any::<String>(), option::of(object()))
-        .prop_map(|(id, null, modified, owner, object)| Version { id, null, modified, owner, object })
+    (version_id(), any::<bool>(), any::<u64>(), any::<String>(), option::of(object())).prop_map(
+        |(id, null, modified, owner, object)| Version { id, null, modified: Timestamp(modified), owner, object },
+    )
 }
 
 /// A small object with one item in every list.
@@ -109,7 +111,7 @@ pub(in crate::objects) fn golden() -> Version {
     Version {
         id: VersionId([0x11; 16]),
         null: true,
-        modified: 7,
+        modified: Timestamp(7),
         owner: "ann".into(),
         object: Some(Object {
             body: ObjectBody::Inline(Bytes::from_static(b"tea")),
@@ -213,6 +215,6 @@ fn rows_of_a_newer_build_are_errors() {
 
 #[test]
 fn newer_versions_sort_first() {
-    let at = |stamp| Version { id: VersionId::new(stamp, 1), ..golden() }.row_name();
-    assert!(at(8) < at(7));
+    let at = |stamp| Version { id: VersionId::new(stamp, ActorId(1)), ..golden() }.row_name();
+    assert!(at(Timestamp(8)) < at(Timestamp(7)));
 }

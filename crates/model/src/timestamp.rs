@@ -1,0 +1,88 @@
+//! Points in time, and the actors that issue them.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time, in microseconds since 1970: of a wall clock, or of a hybrid clock, whose timestamps no actor issues twice.
+///
+/// It orders the writes to a row. It is never zero in a stored row; the stamps of rows that only count their writes begin at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+/// Identity of one run of one gateway process, drawn anew at every start. Zero is of no run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActorId(pub u64);
+
+impl Timestamp {
+    /// Below every timestamp of a write.
+    pub const ZERO: Self = Self(0);
+    /// Above every timestamp of a write.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The point `micros` later, at most [`Self::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, micros: u64) -> Self {
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// The point `micros` earlier, at least [`Self::ZERO`].
+    #[must_use]
+    pub const fn saturating_sub(self, micros: u64) -> Self {
+        Self(self.0.saturating_sub(micros))
+    }
+
+    /// Microseconds since `earlier`; zero when it is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Whole seconds since 1970.
+    #[must_use]
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Microseconds between two points, whichever is later.
+    #[must_use]
+    pub const fn abs_diff(self, other: Self) -> u64 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+impl Add<u64> for Timestamp {
+    type Output = Self;
+
+    fn add(self, micros: u64) -> Self {
+        Self(self.0 + micros)
+    }
+}
+
+impl AddAssign<u64> for Timestamp {
+    fn add_assign(&mut self, micros: u64) {
+        self.0 += micros;
+    }
+}
+
+impl Sub<u64> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, micros: u64) -> Self {
+        Self(self.0 - micros)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl fmt::Display for ActorId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
