@@ -1,6 +1,5 @@
 //! Tasks that continue after their client disconnects. Shutdown waits for them.
 
-use larder_model::ActorId;
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -69,6 +68,7 @@ pub(crate) fn report_panic(gateway: &Gateway, id: &str, panic: &(dyn Any + Send)
 #[cfg(test)]
 mod tests {
     use larder_gateway::{Config, GatewayPorts};
+    use larder_model::ActorId;
     use larder_store::SystemClock;
     use larder_store::memory::MemoryStore;
 

@@ -1,8 +1,6 @@
 //! The cluster as operators see it: running gateways and the engine's nodes. All commands that show it read it here, so they
 //! agree.
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
 use larder_store::{ConsistencyLevel, ReadQuery};
 
 use crate::gateway_core::internal_options;
@@ -76,6 +74,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use larder_model::rows::MemberRow;
+    use larder_model::{ActorId, Timestamp};
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! Membership: the gateways that run, from their heartbeats ([`crate::heartbeats`] writes them).
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
+use larder_model::{ActorId, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

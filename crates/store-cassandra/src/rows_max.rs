@@ -66,7 +66,7 @@ impl<'a> RowCounter<'a> {
                 Change::Put(Row { name, .. }) | Change::Remove { name, .. } => {
                     named.insert(name, None);
                 }
-                Change::Clear { stamp } => cleared = cleared.max((*stamp).0),
+                Change::Clear { stamp } => cleared = cleared.max(stamp.0),
             }
         }
         Self { changes, named, cleared: Timestamp(cleared), others: 0 }

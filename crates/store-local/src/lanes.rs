@@ -8,7 +8,6 @@
 //! ```
 //! Requests of one round are in flight together, so no client sees an order between them.
 
-use larder_store::Timestamp;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -101,6 +100,7 @@ impl CommitLanes {
 
 #[cfg(test)]
 mod tests {
+    use larder_store::Timestamp;
     use std::sync::Arc;
 
     use larder_store::{Batch, Partition, Row, Table};

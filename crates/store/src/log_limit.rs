@@ -1,6 +1,5 @@
 //! Rate limit for log lines: a failure that repeats a thousand times a second is one line in ten seconds, with a count.
 
-use crate::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

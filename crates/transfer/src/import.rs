@@ -1,6 +1,5 @@
 //! Imports an export's folder into a store.
 
-use larder_model::Timestamp;
 use std::path::Path;
 
 use larder_store::{Row, Table};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{SourceFile, TidyProblem};
 
 /// Names that several files may define: Rust reads them with their module, as in `store::Error`.
-const ALLOWED: &[&str] = &["Error", "Result", "Kind", "Clock"];
+const ALLOWED: &[&str] = &["Error", "Result", "Kind"];
 /// The folders whose Rust files are compared.
 const FOLDERS: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
 /// The keywords that define a type name.

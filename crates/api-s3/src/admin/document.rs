@@ -4,7 +4,6 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::ETAG;
 use larder_gateway::objects::users::UserChange;
-use larder_model::Timestamp;
 use larder_model::objects::User;
 use larder_model::objects::checksum::Md5Hasher;
 use serde_json::{Value as Json, json};
@@ -137,6 +136,7 @@ pub(super) fn status(user: &User) -> &'static str {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use larder_model::Timestamp;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,7 +3,6 @@
 use hyper::HeaderMap;
 use larder_gateway::objects::get::{IfRange, ReadConditions};
 use larder_gateway::objects::put::WriteConditions;
-use larder_model::Timestamp;
 
 use super::{dates, params};
 
@@ -81,6 +80,7 @@ fn list(text: &str, tags: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
+    use larder_model::Timestamp;
     use proptest::prelude::*;
 
     use super::*;

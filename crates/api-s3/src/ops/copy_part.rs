@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use larder_gateway::objects::parts::StoredPart;
-use larder_model::Timestamp;
 use larder_model::objects::Etag;
 
 use super::copy_object::{SOURCE_VERSION, source};
@@ -40,6 +39,7 @@ fn document(StoredPart { part, checksum }: &StoredPart) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use larder_model::objects::{Algorithm, Checksum, Part};
 
     use super::*;

@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_gateway::objects::buckets::BucketsPage;
-use larder_model::Timestamp;
 use larder_model::objects::User;
 
 use super::params;
@@ -81,6 +80,7 @@ fn document(request: &ListBucketsRequest, user: &User, page: &BucketsPage, regio
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use std::sync::Arc;
 
     use larder_model::objects::{Bucket, BucketId};

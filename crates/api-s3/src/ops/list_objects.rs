@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListObjects, ListingPage};
-use larder_model::Timestamp;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::ListingEntry;
 use larder_model::objects::entry::ListedObject;
@@ -194,6 +193,7 @@ pub(super) fn write_object(xml: &mut XmlWriter, object: &ListedObject) {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use larder_model::objects::{Algorithm, ChecksumKind, Etag};
     use proptest::prelude::*;
 

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use larder_gateway::objects::parts::{ListParts, ListedParts};
 use larder_gateway::objects::uploads::AbortDate;
-use larder_model::Timestamp;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 
@@ -85,6 +84,7 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use larder_model::objects::listing::PartsPage;
     use larder_model::objects::{BucketId, ChecksumKind, UploadState};
     use proptest::prelude::*;

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListingPage};
 use larder_gateway::objects::uploads::ListUploads;
-use larder_model::Timestamp;
 use larder_model::objects::{UploadEntry, UploadId};
 
 use super::display_names::DisplayNames;
@@ -84,6 +83,7 @@ fn write_entry(xml: &mut XmlWriter, entry: &UploadEntry, names: &DisplayNames) {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use larder_model::objects::{Algorithm, ChecksumKind};
     use proptest::prelude::*;
 

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
-use larder_model::Timestamp;
 use larder_model::objects::entry::ListedObject;
 
 use super::display_names::DisplayNames;
@@ -79,6 +78,7 @@ fn write_version(xml: &mut XmlWriter, key: &str, listed: &ListedVersion, names: 
 
 #[cfg(test)]
 mod tests {
+    use larder_model::Timestamp;
     use larder_model::objects::{Etag, Object, ObjectBody, Version, VersionId};
     use proptest::prelude::*;
 

@@ -6,7 +6,6 @@ use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
 };
 use larder_gateway::objects::get::FoundObject;
-use larder_model::Timestamp;
 use larder_model::objects::{Etag, Object, SystemHeader};
 
 use super::{checksums, encoding_type, object_metadata, params};
@@ -138,6 +137,7 @@ pub(crate) fn storage_class(object: &Object) -> String {
 pub(crate) mod tests {
     use bytes::Bytes;
     use larder_gateway::objects::get::FoundPart;
+    use larder_model::Timestamp;
     use larder_model::objects::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 
     use super::*;

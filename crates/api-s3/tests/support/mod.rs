@@ -1,7 +1,6 @@
 //! A server over an in-process gateway, and a client that writes bytes and signs by hand.
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
+use larder_model::{ActorId, Timestamp};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

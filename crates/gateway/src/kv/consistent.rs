@@ -2,7 +2,6 @@
 //! the current context replaces it.
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};

@@ -1,7 +1,6 @@
 //! Writes an object: [`Kv::put`] reads as the list of its steps.
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{

@@ -1,6 +1,5 @@
 //! Builds the object of a completion from its part list, and validates the list. Pure.
 
-use larder_model::Timestamp;
 use std::collections::BTreeMap;
 
 use larder_model::objects::checksum::{ChecksumHasher, combine_full, composite};
@@ -125,6 +124,7 @@ fn invalid_part(listed: &ListedPart) -> Error {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use larder_model::Timestamp;
     use larder_model::content::BlobId;
 
     use super::*;

@@ -6,7 +6,6 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
-use larder_model::ActorId;
 use std::sync::Arc;
 
 use larder_model::objects::bucket::is_valid_bucket_name;

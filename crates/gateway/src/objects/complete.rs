@@ -11,7 +11,6 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_model::objects::part::manifest_rows;
 use larder_model::objects::{

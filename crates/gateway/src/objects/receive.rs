@@ -2,7 +2,6 @@
 //! request holds one piece of its body in memory, after the first [`larder_store::EngineLimits::inline_max`] bytes.
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::content::BlobId;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
 use larder_model::objects::{Algorithm, Checksum, ObjectBody, UploadId, VersionId};

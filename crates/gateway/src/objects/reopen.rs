@@ -11,7 +11,6 @@
 #[cfg(test)]
 mod tests;
 
-use larder_model::ActorId;
 use larder_model::Timestamp;
 use std::time::Duration;
 

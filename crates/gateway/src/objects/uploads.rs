@@ -6,7 +6,6 @@ pub(super) mod testing;
 mod tests;
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::Timestamp;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::entry::{upload_entries_from, upload_entry_name, upload_of_entry_name};

@@ -7,8 +7,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
+use larder_model::{ActorId, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

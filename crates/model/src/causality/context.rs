@@ -6,8 +6,7 @@
 //! ```
 //! The checksum covers the address: the server refuses a context that a client sends with another key.
 
-use crate::ActorId;
-use crate::Timestamp;
+use crate::{ActorId, Timestamp};
 use bytes::Bytes;
 
 use super::dot::{Dot, DotFlags, Slot};

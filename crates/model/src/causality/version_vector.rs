@@ -6,7 +6,6 @@
 
 use super::dot::{SHARED_SLOT, Slot};
 use super::write::SupersededRow;
-use crate::ActorId;
 use crate::Timestamp;
 use crate::limits::VECTOR_ENTRIES_MAX;
 
@@ -122,6 +121,7 @@ impl SupersededRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ActorId;
     use crate::causality::DotFlags;
 
     fn entry(actor: u64, clock: Timestamp) -> VectorEntry {

@@ -145,7 +145,7 @@ impl UploadState {
                 out.u8(2);
                 out.raw(&version.0);
                 out.raw(list);
-                out.u64((*since).0);
+                out.u64(since.0);
             }
             Self::Reopening { version, list } => {
                 out.u8(3);

@@ -1,7 +1,6 @@
 //! Rows of objects, and rows of the `$key` index.
 
-use crate::ActorId;
-use crate::Timestamp;
+use crate::{ActorId, Timestamp};
 use bytes::Bytes;
 
 use crate::causality::{DotFlags, Slot, VectorEntry, VersionVector};

@@ -1,7 +1,6 @@
 //! The rows of one key in a map: the smallest store that can apply writes.
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
+use larder_model::{ActorId, Timestamp};
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -66,8 +66,8 @@ impl ReplicaCell {
 pub(super) fn writes(changes: &[Change], since: Timestamp) -> Vec<CellWrite> {
     let write = |change: &Change| match change {
         Change::Put(row) => CellWrite::Cell(row.name.clone(), ReplicaCell::put(row.clone(), row.stamp.0)),
-        Change::Remove { name, stamp } => CellWrite::Cell(name.clone(), ReplicaCell::removal((*stamp).0, since)),
-        Change::Clear { stamp } => CellWrite::Clear(PartitionTombstone { written: (*stamp).0, since }),
+        Change::Remove { name, stamp } => CellWrite::Cell(name.clone(), ReplicaCell::removal(stamp.0, since)),
+        Change::Clear { stamp } => CellWrite::Clear(PartitionTombstone { written: stamp.0, since }),
     };
     changes.iter().map(write).collect()
 }

@@ -1,7 +1,6 @@
 //! Test support of the S3 side: gateways over one memory store, under the runtime's virtual time.
 
-use larder_model::ActorId;
-use larder_model::Timestamp;
+use larder_model::{ActorId, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -6,7 +6,6 @@
 //! ```
 
 use bytes::Bytes;
-use larder_model::ActorId;
 use larder_model::objects::{Bucket, Object, ObjectBody, ObjectHead, Release, Version, VersionId, Versioning};
 use larder_model::rows::{Change, Row};
 use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};

@@ -1,10 +1,9 @@
 //! Prefilter by listing entries: whether a key may have a due version. Pure.
 
 use bytes::Bytes;
-use larder_model::ActorId;
-use larder_model::Timestamp;
 use larder_model::objects::lifecycle::{Lifecycle, LifecycleRule};
 use larder_model::objects::{Bucket, ListingEntry, Object, ObjectBody, Version, VersionId, Versioning};
+use larder_model::{ActorId, Timestamp};
 
 /// The rules of a bucket without their tags, which entries do not show. Matches at least the keys the rules match.
 pub(super) struct LifecyclePrefilter {

@@ -1,5 +1,6 @@
 //! A completion that pauses, dies or loses an answer at any of its calls, next to concurrent requests.
 
+use larder_model::ActorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

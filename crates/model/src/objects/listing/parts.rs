@@ -1,6 +1,5 @@
 //! Pages of the parts of an upload.
 
-use crate::Timestamp;
 use crate::objects::part::Part;
 
 /// One page of the parts of an upload.
@@ -26,6 +25,7 @@ pub fn parts_page(mut parts: Vec<Part>, max: usize) -> PartsPage {
 
 #[cfg(test)]
 mod tests {
+    use crate::Timestamp;
     use proptest::collection::btree_set;
     use proptest::prelude::*;
 
