@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{
-    HttpClient, HttpRequest, LarderNode, S3Client, Scale, TestEngine, connect, figure, raise_own_limit, wait,
-};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, TestEngine, connect, figure, raise_own_limit, wait};
 
 /// So little memory that the attackers of one address reach its limit.
 const MEMORY: &str = "256MiB";
@@ -131,7 +129,7 @@ fn slow_readers_of_large_bodies_block_no_other_large_read() {
 fn slow_uploads_block_no_large_put_of_either_interface() {
     let Some(_guard) = begin_attack() else { return };
     let node = start();
-    let s3 = Mutex::new(S3Client::admin_from(GUEST, &node));
+    let s3 = Mutex::new(node.s3_admin().from(GUEST, node.s3_at()));
     s3.lock().unwrap().put("/guest", "").expect(200);
     let guest = |client: &mut HttpClient| {
         client.put("/buckets/guest/keys/large", vec![1; LARGE]).expect(204);

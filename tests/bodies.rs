@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, TestEngine, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, SplitMix64, TestEngine, figure};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -26,7 +26,7 @@ fn round_trip(client: &mut HttpClient, url: &str, body: &[u8]) {
 fn bodies_of_every_size_read_back_byte_for_byte() {
     let node = LarderNode::buffered();
     let mut client = node.client();
-    let mut random = Random::seeded(7);
+    let mut random = SplitMix64::new(7);
     let edges = [0, 1, KIB, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 100 * KIB, MIB - 1, MIB, MIB + 1, 3 * MIB, 50 * MIB];
     for size in edges {
         round_trip(&mut client, &format!("/buckets/sizes/keys/{size}"), &random.bytes(size));
@@ -36,7 +36,7 @@ fn bodies_of_every_size_read_back_byte_for_byte() {
 #[test]
 fn acknowledged_large_bodies_survive_a_kill() {
     let mut node = LarderNode::start(&[]);
-    let mut random = Random::seeded(8);
+    let mut random = SplitMix64::new(8);
     let bodies: Vec<_> = [10, 100 * KIB, 3 * MIB].into_iter().map(|size| random.bytes(size)).collect();
     for (number, body) in bodies.iter().enumerate() {
         round_trip(&mut node.client(), &format!("/buckets/b/keys/{number}"), body);
@@ -105,7 +105,7 @@ fn memory_stays_bounded_while_eight_large_bodies_come_in_at_once() {
     let before = node.resident_bytes();
     let (done, peak) = (AtomicBool::new(false), AtomicU64::new(0));
     let mib = TestEngine::scaled(50, 24);
-    let body = Random::seeded(9).bytes(mib * MIB);
+    let body = SplitMix64::new(9).bytes(mib * MIB);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {

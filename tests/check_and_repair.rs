@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use larder_tests::{Home, LarderNode, Random, TestEngine};
+use larder_tests::{Home, LarderNode, SplitMix64, TestEngine};
 
 const KEYS: usize = 400;
 const LARGE: usize = 3;
@@ -69,7 +69,7 @@ fn one_flipped_bit_costs_only_the_keys_that_the_check_names() {
     if !TestEngine::is_local_for("its files") {
         return;
     }
-    let mut random = Random::from_environment("check and repair");
+    let mut random = SplitMix64::from_environment("check and repair");
     let home = written();
     let data = home.data();
     let whole = larder(&home, &["check", "--data-dir", text(&data)]);

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use dir_snapshot::DirSnapshot;
 use file_corruption::class_of;
 use larder_tests::{
-    Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Random, Scale, TestEngine, figure,
+    Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Process, ProcessEnd, Scale, SplitMix64, TestEngine, figure,
 };
 
 /// The subject of these tests, for runs over Cassandra that skip them.
@@ -63,7 +63,7 @@ impl NumberedObjects {
     }
 
     fn body(&self, number: usize, times: u32) -> Vec<u8> {
-        Random::seeded(((number as u64) << 32) | u64::from(times)).bytes(self.size)
+        SplitMix64::new(((number as u64) << 32) | u64::from(times)).bytes(self.size)
     }
 
     /// Writes these objects again or deletes them; fails the test unless each answer is 204.
@@ -235,7 +235,7 @@ fn a_missing_or_damaged_small_file_is_named_and_the_start_changes_nothing() {
     if !TestEngine::is_local_for(FILES) {
         return;
     }
-    let mut random = Random::from_environment("small files");
+    let mut random = SplitMix64::from_environment("small files");
     let (home, objects) = small_store();
     let whole = DirSnapshot::read(&home.data()).unwrap();
     // Tables and blob files may be small too: their damage costs only their own objects.
@@ -355,7 +355,7 @@ fn a_missing_or_damaged_older_journal_is_never_skipped() {
 }
 
 /// Flips a bit in the middle of a large file that is no journal; returns the place.
-fn flip_in_a_table(home: &Home, tree: &DirSnapshot, random: &mut Random) -> String {
+fn flip_in_a_table(home: &Home, tree: &DirSnapshot, random: &mut SplitMix64) -> String {
     let journals = journals(&home.data());
     let tables = tree.files().filter(|(path, _)| !journals.iter().any(|journal| journal == path));
     let mut tables: Vec<(&Path, &[u8])> = tables.filter(|(_, bytes)| bytes.len() > 1 << 20).collect();
@@ -374,7 +374,7 @@ fn a_damaged_block_loses_only_its_own_keys() {
     if !TestEngine::is_local_for(FILES) {
         return;
     }
-    let mut random = Random::from_environment("damaged block");
+    let mut random = SplitMix64::from_environment("damaged block");
     let mut node = LarderNode::buffered();
     let mut objects = NumberedObjects::new(20_000);
     let all: Vec<usize> = (0..8000).collect();

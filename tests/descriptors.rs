@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test fails by panicking")]
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Home, HttpClient, HttpRequest, LarderNode, Random, TestEngine, figure, raise_own_limit, wait_for};
+use larder_tests::{
+    Home, HttpClient, HttpConnection, HttpRequest, LarderNode, SplitMix64, TestEngine, figure, raise_own_limit,
+    wait_for,
+};
 
 /// More than the descriptors of a usual limit, 1024.
 const IDLE: usize = 1030;
@@ -31,29 +32,14 @@ fn connections_max(node: &LarderNode) -> usize {
     banner.split_once("at most ").map_or(10_000, |(_, rest)| number(rest).expect("the note has a number"))
 }
 
-fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&server, PATIENCE).expect("the listener takes connections");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
 /// The answer of a server that closes a connection before any request.
-fn refusal(mut stream: TcpStream) -> String {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("the server answers and closes");
-    text
-}
-
-fn is_served(stream: &mut TcpStream) -> bool {
-    let mut status = [0; 12];
-    stream.write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    stream.read_exact(&mut status).unwrap();
-    status == *b"HTTP/1.1 200"
+fn refusal(mut connection: HttpConnection) -> String {
+    connection.read_to_close().expect("the server answers and closes")
 }
 
 /// The body of this number; the same number has the same body.
 fn body(number: usize) -> Vec<u8> {
-    Random::seeded(number as u64).bytes(if number < ROWS { ROW_BYTES } else { BLOB_BYTES })
+    SplitMix64::new(number as u64).bytes(if number < ROWS { ROW_BYTES } else { BLOB_BYTES })
 }
 
 fn address(number: usize) -> String {
@@ -86,7 +72,7 @@ fn attack(limit: &str) -> usize {
     let mut node = LarderNode::start_in(Home::limited(limit), &["--s3", "127.0.0.1:0"]);
     let mut busy: Vec<_> = (0..BUSY).map(|_| node.client()).collect();
     busy.iter_mut().for_each(|client| drop(client.get("/ping").expect(200)));
-    let mut idle: Vec<_> = (0..IDLE).map(|_| connect(node.http())).collect();
+    let mut idle: Vec<_> = (0..IDLE).map(|_| HttpConnection::open(node.http())).collect();
     let places = connections_max(&node).div_ceil(2) - BUSY;
     // The server answers every connection above its limit and closes it: no client waits in vain.
     for refused in idle.drain(places.min(IDLE)..) {
@@ -94,7 +80,7 @@ fn attack(limit: &str) -> usize {
         assert!(refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("Retry-After: 1"), "{refusal}");
     }
     if places < IDLE {
-        let refusal = refusal(connect(node.s3_at()));
+        let refusal = refusal(HttpConnection::open(node.s3_at()));
         assert!(
             refusal.starts_with("HTTP/1.1 503 ") && refusal.contains("SlowDown"),
             "S3 accepts more connections than the limit: {refusal}"
@@ -106,8 +92,10 @@ fn attack(limit: &str) -> usize {
 
     shared_out(&mut busy, put);
     shared_out(&mut busy, get);
-    for stream in &mut idle {
-        assert!(is_served(stream), "the server closed an idle connection");
+    for connection in &mut idle {
+        let answer =
+            connection.exchange(HttpRequest::get("/ping").bytes()).expect("the server closed an idle connection");
+        answer.expect(200);
     }
 
     let taken = idle.len();

@@ -19,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_tests::{
-    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, Random, S3Client, Scale, TestEngine, Tmpfs, figure,
+    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, S3_KEY, S3_SECRET, S3Client, Scale, SplitMix64,
+    TestEngine, Tmpfs, figure,
 };
 
 /// The size of the disk while the first objects are written.
@@ -68,7 +69,7 @@ struct PossibleBodies {
 struct DiskLedger {
     kv: HttpClient,
     s3: S3Client,
-    random: Random,
+    random: SplitMix64,
     name: String,
     number: u64,
     keys: BTreeMap<DiskKey, PossibleBodies>,
@@ -88,11 +89,11 @@ enum ChangeOutcome {
 
 impl DiskLedger {
     fn new(node: &LarderNode, name: &str, seed: u64) -> Self {
-        let (kv, s3) = (node.client(), S3Client::admin(node));
+        let (kv, s3) = (node.client(), node.s3_admin());
         Self {
             kv,
             s3,
-            random: Random::seeded(seed),
+            random: SplitMix64::new(seed),
             name: name.into(),
             number: 0,
             keys: BTreeMap::new(),
@@ -102,7 +103,7 @@ impl DiskLedger {
     }
 
     fn reconnect(&mut self, http: SocketAddr, s3: SocketAddr) {
-        (self.kv, self.s3) = (HttpClient::new(http), S3Client::at(s3));
+        (self.kv, self.s3) = (HttpClient::new(http), S3Client::new(s3, S3_KEY, S3_SECRET));
     }
 
     /// Sends a request, and once more when the server has closed the connection: the same change twice has one effect.
@@ -133,7 +134,7 @@ impl DiskLedger {
     /// Puts or deletes. An answer that is neither success nor refusal is an error.
     fn change(&mut self, key: &DiskKey, to: Option<DiskBody>) -> ChangeOutcome {
         let (method, body) = match to {
-            Some((seed, length)) => ("PUT", Random::seeded(seed).bytes(length)),
+            Some((seed, length)) => ("PUT", SplitMix64::new(seed).bytes(length)),
             None => ("DELETE", Vec::new()),
         };
         let begun = Instant::now();
@@ -194,7 +195,7 @@ impl DiskLedger {
                 }
             };
             let candidates = std::iter::once(&may.acknowledged).chain(&may.in_doubt);
-            let is = |made: &Option<DiskBody>| made.map(|(seed, length)| Random::seeded(seed).bytes(length)) == found;
+            let is = |made: &Option<DiskBody>| made.map(|(seed, length)| SplitMix64::new(seed).bytes(length)) == found;
             if !candidates.into_iter().any(is) {
                 let length = found.map(|bytes| bytes.len());
                 self.wrong.push(format!("{when}: {key} is {length:?} bytes, {may:?}"));
@@ -226,7 +227,7 @@ impl SmallDisk {
         let disk = Tmpfs::new(PRELOAD_MIB);
         let home: Home = disk.home();
         let node = LarderNode::start_in(home, &["--s3", "127.0.0.1:0"]);
-        let mut s3 = S3Client::admin(&node);
+        let mut s3 = node.s3_admin();
         s3.put(&format!("/{BUCKET}"), "").expect(200);
         let mut ledger = DiskLedger::new(&node, "before", seed);
         for (length, count) in SIZES.into_iter().zip([60, 20, 8, 4]) {
@@ -456,7 +457,7 @@ fn a_full_disk_loses_nothing_takes_deletes_and_heals_in_place() {
         return;
     }
     let sizes: &[u64] = Scale::current().of(&[64, 186], &[64, 116, 186, 300, 700]);
-    let seed = Random::from_environment("full disk").number();
+    let seed = SplitMix64::from_environment("full disk").number();
     let mut all = 0;
     for mib in sizes {
         let begun = Instant::now();

@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use larder_tests::{Home, LarderNode, ProcessEnd, Random, Scale, TestEngine, figure};
+use larder_tests::{Home, LarderNode, ProcessEnd, Scale, SplitMix64, TestEngine, figure};
 
 const KEYS: usize = 60;
 /// The subject of these tests, for runs over Cassandra that skip them.
@@ -52,7 +52,7 @@ fn a_journal_cut_anywhere_loses_nothing_silently() {
     if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
-    let mut random = Random::from_environment("journal");
+    let mut random = SplitMix64::from_environment("journal");
     let killed = killed();
     let written = written_bytes(&journal(&killed.data()));
     let cuts = Scale::current().of(12, 100);
@@ -99,7 +99,7 @@ fn a_flipped_bit_in_the_journal_is_named_or_harmless() {
     if !TestEngine::is_local_for(JOURNAL) {
         return;
     }
-    let mut random = Random::from_environment("flipped bit");
+    let mut random = SplitMix64::from_environment("flipped bit");
     let killed = killed();
     for _ in 0..Scale::current().of(6, 50) {
         let home = killed.copy();

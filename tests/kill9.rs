@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, SplitMix64, figure};
 
 const WRITERS: u64 = 4;
 const OVERWRITTEN_KEYS: usize = 12;
@@ -31,7 +31,7 @@ struct SeededBody {
 
 impl SeededBody {
     fn bytes(self) -> Vec<u8> {
-        Random::seeded(self.seed).bytes(self.size)
+        SplitMix64::new(self.seed).bytes(self.size)
     }
 }
 
@@ -68,7 +68,7 @@ struct WriterLedger {
 
 impl WriterLedger {
     /// Writes until the server does not answer.
-    fn write(&mut self, client: &mut HttpClient, random: &mut Random, prefix: &str, stop: &AtomicBool) {
+    fn write(&mut self, client: &mut HttpClient, random: &mut SplitMix64, prefix: &str, stop: &AtomicBool) {
         for number in 0.. {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -136,11 +136,11 @@ impl WriterLedger {
     }
 
     /// The keys to read after a round: those that the round wrote, and a sample of the rest.
-    fn to_verify(&self, prefix: &str, random: &mut Random, everything: bool) -> Vec<String> {
+    fn to_verify(&self, prefix: &str, random: &mut SplitMix64, everything: bool) -> Vec<String> {
         let recent = |key: &str, may: &PossibleValues| {
             key.starts_with(prefix) || key.contains("-again-") || may.in_flight.is_some()
         };
-        let sample = |random: &mut Random| everything || random.below(20) == 0;
+        let sample = |random: &mut SplitMix64| everything || random.below(20) == 0;
         let keys = self.keys.iter().filter(|(key, may)| recent(key, may) || sample(random));
         keys.map(|(key, _)| key.clone()).collect()
     }
@@ -160,7 +160,7 @@ fn writer_of(prefix: &str) -> &str {
 }
 
 /// A random size: mostly small, some larger than a row holds, a few large.
-fn size(random: &mut Random) -> usize {
+fn size(random: &mut SplitMix64) -> usize {
     match random.below(100) {
         0 => 2 * 1024 * 1024,
         1..=6 => LARGE,
@@ -171,7 +171,7 @@ fn size(random: &mut Random) -> usize {
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
     let rounds = Scale::current().of(10, 200);
-    let mut random = Random::from_environment("kill9");
+    let mut random = SplitMix64::from_environment("kill9");
     let mut node = LarderNode::start(&[]);
     let mut ledgers: Vec<WriterLedger> = (0..WRITERS).map(|_| WriterLedger::default()).collect();
     let mut slowest = Duration::ZERO;
@@ -195,13 +195,13 @@ fn every_acknowledged_write_survives_a_kill() {
 }
 
 /// Runs all writers and kills the server under them.
-fn run_until_killed(node: &mut LarderNode, ledgers: &mut [WriterLedger], round: u64, random: &mut Random) {
+fn run_until_killed(node: &mut LarderNode, ledgers: &mut [WriterLedger], round: u64, random: &mut SplitMix64) {
     let stop = AtomicBool::new(false);
     let address = node.http();
     let pause = Duration::from_millis(150 + random.below(1000) as u64);
     thread::scope(|scope| {
         for (writer, ledger) in ledgers.iter_mut().enumerate() {
-            let (mut random, stop) = (Random::seeded(random.number()), &stop);
+            let (mut random, stop) = (SplitMix64::new(random.number()), &stop);
             scope.spawn(move || {
                 ledger.write(&mut HttpClient::new(address), &mut random, &format!("w{writer}-r{round}"), stop);
             });
@@ -217,7 +217,7 @@ fn verify(
     node: &LarderNode,
     ledgers: &mut [WriterLedger],
     round: u64,
-    random: &mut Random,
+    random: &mut SplitMix64,
     everything: bool,
 ) -> Vec<String> {
     let mut wrong = Vec::new();

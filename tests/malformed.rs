@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use larder_tests::{Home, HttpClient, HttpRequest, KvAdmin, LarderNode, Random, Scale, figure};
+use larder_tests::{Home, HttpClient, HttpConnection, HttpRequest, KvAdmin, LarderNode, Scale, SplitMix64, figure};
 
 const THREADS: usize = 4;
 
@@ -48,7 +48,7 @@ fn valid() -> Vec<Vec<u8>> {
 }
 
 /// Damages `bytes` in one to four places.
-fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(bytes: &[u8], random: &mut SplitMix64) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(out.len().max(1));
@@ -84,7 +84,7 @@ const NASTY: [&[u8]; 12] = [
     b"-1",
 ];
 
-fn replace_digits(bytes: &mut [u8], random: &mut Random) {
+fn replace_digits(bytes: &mut [u8], random: &mut SplitMix64) {
     for byte in bytes.iter_mut().filter(|byte| byte.is_ascii_digit()) {
         if random.below(3) == 0 {
             *byte = b'0' + random.below(10) as u8;
@@ -109,13 +109,13 @@ fn send(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn malformed_requests_leave_the_server_serving() {
     let count = Scale::current().of(10_000, 100_000);
-    let mut random = Random::from_environment("malformed");
+    let mut random = SplitMix64::from_environment("malformed");
     let node = LarderNode::buffered();
     node.admin().active_type("t", r#"{"props":{}}"#);
     let valid = valid();
     thread::scope(|scope| {
         for _ in 0..THREADS {
-            let (node, valid, mut random) = (&node, &valid, Random::seeded(random.number()));
+            let (node, valid, mut random) = (&node, &valid, SplitMix64::new(random.number()));
             scope.spawn(move || {
                 for number in 0..count / THREADS {
                     let whole: &Vec<u8> = random.pick(valid);
@@ -147,7 +147,7 @@ fn endless_heads_and_idle_connections_are_closed() {
     let long = format!("GET /buckets/b/keys/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "k".repeat(1 << 20));
     let answer = send(node.http(), long.as_bytes());
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a path of 1 MiB was taken");
-    let idle: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(node.http()).unwrap()).collect();
+    let idle: Vec<_> = (0..200).map(|_| HttpConnection::open(node.http())).collect();
     still_serves(&node);
     drop(idle);
 }
@@ -155,7 +155,7 @@ fn endless_heads_and_idle_connections_are_closed() {
 #[test]
 fn malformed_admin_frames_leave_the_socket_answering() {
     let node = LarderNode::buffered();
-    let mut random = Random::from_environment("admin frames");
+    let mut random = SplitMix64::from_environment("admin frames");
     let frame = admin_frame();
     for _ in 0..Scale::current().of(1_000, 20_000) {
         let bytes = match random.below(4) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use larder_cassandra_nodes::CqlConnection;
 use larder_tests::{
-    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, element, wait,
+    Home, HttpClient, HttpRequest, HttpResponse, LarderNode, NamedKeyspaces, S3Client, TestEngine, wait,
 };
 
 /// The longest time until other gateways show a change, on any machine; two seconds are usual.
@@ -163,12 +163,12 @@ fn every_gateway_refuses_a_disabled_key() {
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     let word = |name: &str| made[name].as_str().unwrap_or_else(|| panic!("{name} in {made}")).to_owned();
     let (key, secret) = (word("key_id"), word("key_secret"));
-    let mut ann = S3Client::with_key(two.s3_at(), &key, &secret);
+    let mut ann = S3Client::new(two.s3_at(), &key, &secret);
     ann.get("/").expect(200);
     one.admin().check(&["s3", "user", "disable", &key], &format!("{key} disabled\n"));
     wait("a disabled key is refused by the other gateway", SEEN_MAX, || {
         let answer = ann.get("/");
-        let denied = element(&answer.text(), "Code").as_deref() == Some("AccessDenied");
+        let denied = answer.element("Code") == Some("AccessDenied");
         assert!(denied || answer.status == 200, "{}", answer.text());
         denied
     });

@@ -51,7 +51,7 @@ fn operations_send_as_many_requests_as_the_table_says() {
     let node = LarderNode::start(&["--s3", "127.0.0.1:0"]);
     node.admin().active_type("sib", r#"{"props":{"allow_mult":true}}"#);
     node.admin().active_type("strong", r#"{"props":{"consistent":true}}"#);
-    let mut counter = RequestCounter { client: node.client(), s3: S3Client::admin(&node), wrong: Vec::new() };
+    let mut counter = RequestCounter { client: node.client(), s3: node.s3_admin(), wrong: Vec::new() };
     counter.s3.put("/things", "").expect(200);
     counter.client.put(&format!("{SIBLINGS}/first"), "v").expect(204);
     key_value(&mut counter);

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Home, HttpClient, LarderNode, Process, ProcessEnd, TestEngine};
+use larder_tests::{Home, HttpClient, HttpConnection, HttpRequest, LarderNode, Process, ProcessEnd, TestEngine};
 
 /// Fails the test unless the start was refused with one line that has these words.
 ///
@@ -248,24 +248,17 @@ fn a_buffered_write_survives_an_orderly_stop() {
 #[test]
 fn a_request_under_way_is_answered_before_the_server_stops() {
     let mut node = LarderNode::start(&[]);
-    let mut stream = TcpStream::connect(node.http()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
-        .write_all(
-            b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\nhello",
-        )
-        .unwrap();
+    let mut connection = HttpConnection::open(node.http());
+    let whole = HttpRequest::put("/buckets/b/keys/k", "helloworld").bytes();
+    connection.write(&whole[..whole.len() - 5]).unwrap();
     thread::sleep(Duration::from_millis(200));
     let rest = thread::spawn(move || {
         thread::sleep(Duration::from_millis(400));
-        let _ = stream.write_all(b"world");
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8_lossy(&answer).into_owned()
+        connection.write("world").and_then(|()| connection.receive())
     });
     let ended = node.terminate();
     let answer = rest.join().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer:?}");
+    assert_eq!(answer.expect("it is answered").status, 204);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(!node.home().socket().exists(), "the stop leaves the socket");
     node.restart();
@@ -277,7 +270,7 @@ fn an_idle_connection_does_not_hold_up_the_stop() {
     let mut node = LarderNode::start(&[]);
     let mut client = node.client();
     client.get("/ping").expect(200);
-    let _silent = TcpStream::connect(node.http()).unwrap();
+    let _silent = HttpConnection::open(node.http());
     assert_eq!(node.terminate().code, Some(0));
 }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_tests::{
-    Home, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, Process, ProcessEnd, Random, S3Client, Scale, figure,
+    Home, HttpRequest, KvAdmin, LarderNode, NamedKeyspaces, Process, ProcessEnd, Scale, SplitMix64, figure,
 };
 
 /// The longest time of an export or an import.
@@ -68,8 +68,8 @@ struct ClientContexts {
 
 /// Puts data of every kind, of which `keys` are plain objects.
 fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
-    let (admin, mut client, mut s3) = (node.admin(), node.client(), S3Client::admin(node));
-    let mut random = Random::seeded(7);
+    let (admin, mut client, mut s3) = (node.admin(), node.client(), node.s3_admin());
+    let mut random = SplitMix64::new(7);
     admin.active_type("t", r#"{"props":{"n_val":1,"allow_mult":true}}"#);
     admin.active_type("once", r#"{"props":{"write_once":true}}"#);
     admin.active_type("strong", r#"{"props":{"consistent":true,"n_val":1}}"#);
@@ -119,7 +119,7 @@ fn fill(node: &LarderNode, keys: usize) -> ClientContexts {
 
 /// The answers to clients, by target.
 fn answers(node: &LarderNode, keys: usize, held: &ClientContexts) -> BTreeMap<String, (u16, Vec<u8>)> {
-    let (mut client, mut s3) = (node.client(), S3Client::admin(node));
+    let (mut client, mut s3) = (node.client(), node.s3_admin());
     let mut answers = BTreeMap::new();
     let listing = |client: &mut larder_tests::HttpClient, target: &str| {
         let mut json = client.get(target).expect(200).json();
@@ -235,7 +235,7 @@ fn data_is_unchanged_after_a_transfer_to_the_cluster_and_back() {
 
 /// Contexts, uploads and parts of the first server work at another.
 fn contexts_hold(node: &LarderNode, held: &ClientContexts) {
-    let (mut client, mut s3) = (node.client(), S3Client::admin(node));
+    let (mut client, mut s3) = (node.client(), node.s3_admin());
     let siblings = format!("{KV}/siblings");
     client.send(&HttpRequest::put(&siblings, "both").header("X-Riak-Vclock", &held.siblings)).expect(204);
     assert_eq!(client.get(&siblings).expect(200).text(), "both");
@@ -257,7 +257,7 @@ fn with_kills(
     mut node: LarderNode,
     words: &[&str],
     dir: &Path,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> (LarderNode, String) {
     let rounds = Scale::current().of(4, 40);
     let mut killed = 0;
@@ -285,11 +285,11 @@ fn with_kills(
 #[test]
 fn a_transfer_that_is_killed_many_times_has_the_same_result() {
     let keys = Scale::current().of(3000, 30_000);
-    let mut random = Random::from_environment("transfer");
+    let mut random = SplitMix64::from_environment("transfer");
     let (near, far) = (TransferSide::Local, TransferSide::far());
     let first = near.start(Home::new());
     let held = fill(&first, keys);
-    let mut s3 = S3Client::admin(&first);
+    let mut s3 = first.s3_admin();
     for number in 0..Scale::current().of(8, 40) {
         s3.put(&format!("/photos/more-{number}"), random.bytes(6_000_000)).expect(200);
     }

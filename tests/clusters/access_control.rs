@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_cassandra_nodes::{ClientAuth, ClusterOptions};
-use larder_tests::{LarderNode, S3Client, TestCluster, wait, wait_for};
+use larder_tests::{LarderNode, TestCluster, wait, wait_for};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -172,7 +172,7 @@ fn a_gateway_needs_certificates_a_password_and_permissions() {
 
 /// Uses a gateway.
 fn serves(node: &LarderNode) {
-    let mut s3 = S3Client::admin(node);
+    let mut s3 = node.s3_admin();
     node.client().put("/buckets/b/keys/k", "v").expect(204);
     assert_eq!(node.client().get("/buckets/b/keys/k").expect(200).text(), "v");
     s3.put("/things", "").expect(200);

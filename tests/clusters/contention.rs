@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, Scale, figure};
 
 /// Writers of a key.
 const WRITERS: usize = 30;
@@ -12,10 +12,10 @@ const STRONG: &str = "/types/first/buckets/b/keys";
 
 /// Every put of an S3 object succeeds; of the creators of a `consistent` key one succeeds, and the others get a 412.
 pub(crate) fn all_are_served(gateways: [&LarderNode; 2]) {
-    S3Client::admin(gateways[0]).put("/contended", "").expect(200);
+    gateways[0].s3_admin().put("/contended", "").expect(200);
     let puts = Scale::current().of(3, 20);
     let took = each_writer(|number| {
-        let mut client = S3Client::admin(gateways[number % 2]);
+        let mut client = gateways[number % 2].s3_admin();
         let put = |round: usize| {
             let begun = Instant::now();
             client.put("/contended/key", format!("{number}-{round}")).expect(200);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_testkit::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
-use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, Random, S3Client, Scale, TestCluster, figure};
+use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, Scale, SplitMix64, TestCluster, figure};
 
 /// Clients of each key.
 const CLIENTS: usize = 5;
@@ -34,7 +34,7 @@ fn compare_and_set_is_linearizable_while_nodes_and_gateways_fail() {
     let name = |name: &str| cluster.gateway(&["--s3", "127.0.0.1:0", "--node-name", name]);
     let gateways = vec![name("one@127.0.0.1"), name("other@127.0.0.1")];
     gateways[0].admin().active_type("cas", r#"{"props":{"consistent":true}}"#);
-    S3Client::admin(&gateways[0]).put(S3_BUCKET, "").expect(200);
+    gateways[0].s3_admin().put(S3_BUCKET, "").expect(200);
     let world = RegisterRun {
         begun: Instant::now(),
         gateways: RwLock::new(gateways),
@@ -108,7 +108,7 @@ struct ObservedValue {
 
 impl RegisterClient<'_> {
     fn run(&mut self, left: &AtomicU64, next: &AtomicU64) -> Vec<RegisterOperation> {
-        let mut random = Random::seeded(self.seed);
+        let mut random = SplitMix64::new(self.seed);
         let mut history = Vec::new();
         while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             let called = self.micros();
@@ -164,7 +164,7 @@ impl RegisterClient<'_> {
         let gateways = self.world.gateways.read().unwrap();
         let gateway = &gateways[self.at];
         let answer = if self.s3 {
-            let s3 = S3Client::admin(gateway);
+            let s3 = gateway.s3_admin();
             let request = s3.signed(method, &format!("{S3_BUCKET}/{}", self.key), headers, body);
             let at = gateway.s3_at();
             drop(gateways);
@@ -189,13 +189,13 @@ impl RegisterClient<'_> {
 struct ClusterFaults<'a> {
     world: &'a RegisterRun,
     cluster: &'a TestCluster,
-    random: Random,
+    random: SplitMix64,
     injected: usize,
 }
 
 /// Pauses, kills and restarts nodes and gateways until the clients have done their operations.
 fn inject_faults(world: &RegisterRun, cluster: &TestCluster) {
-    let mut faults = ClusterFaults { world, cluster, random: Random::from_environment("faults"), injected: 0 };
+    let mut faults = ClusterFaults { world, cluster, random: SplitMix64::from_environment("faults"), injected: 0 };
     for fault in ClusterFaults::ROUND.iter().cycle() {
         if !faults.is_due() {
             break;

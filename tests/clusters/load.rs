@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, Random, S3Client};
+use larder_tests::{HttpClient, HttpRequest, HttpResponse, LarderNode, S3_KEY, S3_SECRET, S3Client, SplitMix64};
 
 /// Keys of one client.
 const KEYS: usize = 20;
@@ -84,7 +84,7 @@ impl Load {
     /// Makes the buckets and starts the clients.
     pub(crate) fn start(gateways: [&LarderNode; 2]) -> Self {
         gateways[0].admin().active_type("kept", r#"{"props":{"allow_mult":true}}"#);
-        S3Client::admin(gateways[0]).put(S3_BUCKET, "").expect(200);
+        gateways[0].s3_admin().put(S3_BUCKET, "").expect(200);
         let at = gateways.map(|gateway| (gateway.http(), gateway.s3_at()));
         let shared = Arc::new(LoadState {
             begun: Instant::now(),
@@ -116,11 +116,11 @@ impl Load {
         self.shared.stop.store(true, Ordering::Relaxed);
         let kept: Vec<ClientKeys> = self.clients.into_iter().map(|client| client.join().unwrap()).collect();
         let mut wrong = std::mem::take(&mut *self.shared.wrong.lock().unwrap());
-        let listed = S3Client::admin(gateway).get(&format!("{S3_BUCKET}?max-keys=1000")).expect(200).text();
+        let listed = gateway.s3_admin().get(&format!("{S3_BUCKET}?max-keys=1000")).expect(200).text();
         for kept in &kept {
             for (key, may) in &kept.keys {
                 let shown = if kept.s3 {
-                    shown(&S3Client::admin(gateway).get(&format!("{S3_BUCKET}/{key}")))
+                    shown(&gateway.s3_admin().get(&format!("{S3_BUCKET}/{key}")))
                 } else {
                     shown(&gateway.client().send(&read(key)))
                 };
@@ -164,7 +164,7 @@ struct LoadClient {
     connection: HttpClient,
     /// The signer of its requests.
     admin: S3Client,
-    random: Random,
+    random: SplitMix64,
     keys: BTreeMap<String, AllowedNumbers>,
     next: u64,
 }
@@ -173,8 +173,8 @@ impl LoadClient {
     fn new(shared: Arc<LoadState>, number: usize, s3: bool) -> Self {
         let which = number / 2 % 2;
         let (http, at) = shared.gateways.lock().unwrap()[which];
-        let random = Random::seeded(number as u64);
-        let (connection, admin) = (HttpClient::new(if s3 { at } else { http }), S3Client::at(at));
+        let random = SplitMix64::new(number as u64);
+        let (connection, admin) = (HttpClient::new(if s3 { at } else { http }), S3Client::new(at, S3_KEY, S3_SECRET));
         Self { shared, number, s3, which, connection, admin, random, keys: BTreeMap::new(), next: 0 }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use larder_tests::{Home, Random};
+use larder_tests::{Home, SplitMix64};
 
 use crate::disk::KeptShare;
 use crate::image::DirImage;
@@ -72,7 +72,7 @@ impl<'a> CutRun<'a> {
     }
 
     /// Chooses `count` cuts, in the order of the record.
-    pub fn choose(&self, count: usize, random: &mut Random) -> Vec<PowerCut> {
+    pub fn choose(&self, count: usize, random: &mut SplitMix64) -> Vec<PowerCut> {
         let mut replay = self.record.replay();
         let mut places = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
@@ -181,7 +181,7 @@ fn weight(call: &str) -> usize {
 }
 
 fn lose(disk: &crate::disk::DiskModel, cut: PowerCut) -> (KeptShare, DirImage) {
-    let mut random = Random::seeded(cut.seed);
+    let mut random = SplitMix64::new(cut.seed);
     let share = KeptShare::any(&mut random);
     (share, disk.cut(share, &mut random))
 }

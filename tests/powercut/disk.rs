@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use larder_tests::Random;
+use larder_tests::SplitMix64;
 
 use crate::content::FileContent;
 use crate::image::DirImage;
@@ -69,8 +69,8 @@ pub struct KeptShare {
 
 impl KeptShare {
     /// A random share from nothing to everything; often the worst: names without their bytes, or bytes without their names.
-    pub fn any(random: &mut Random) -> Self {
-        let part = |random: &mut Random| match random.below(4) {
+    pub fn any(random: &mut SplitMix64) -> Self {
+        let part = |random: &mut SplitMix64| match random.below(4) {
             0 => 0,
             1 => 100,
             _ => 1 + random.below(99),
@@ -233,7 +233,7 @@ impl DiskModel {
     }
 
     /// The files after a cut at this time.
-    pub fn cut(&self, share: KeptShare, random: &mut Random) -> DirImage {
+    pub fn cut(&self, share: KeptShare, random: &mut SplitMix64) -> DirImage {
         let mut dirs: BTreeMap<InodeNumber, DirEntries> = BTreeMap::new();
         let mut blocked = BTreeSet::new();
         for change in &self.changes {
@@ -308,7 +308,7 @@ fn apply(content: &mut FileContent, write: &FileWrite) {
 }
 
 /// Applies some unsynced writes: the first ones, or any of them; some are torn.
-fn lose(content: &mut FileContent, unsynced: &[(TraceLine, FileWrite)], share: KeptShare, random: &mut Random) {
+fn lose(content: &mut FileContent, unsynced: &[(TraceLine, FileWrite)], share: KeptShare, random: &mut SplitMix64) {
     let in_order = random.below(2) == 0;
     for (_, write) in unsynced {
         if random.below(100) < share.writes {
@@ -325,7 +325,7 @@ fn lose(content: &mut FileContent, unsynced: &[(TraceLine, FileWrite)], share: K
 }
 
 /// Applies a part of a write: its beginning, or some of its sectors. The length may be that of the whole write.
-fn tear(content: &mut FileContent, write: &FileWrite, random: &mut Random) {
+fn tear(content: &mut FileContent, write: &FileWrite, random: &mut SplitMix64) {
     let FileWrite::Bytes(at, bytes) = write else { return };
     if random.below(2) == 0 {
         return content.write(*at, &bytes[..random.below(bytes.len().max(1))]);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     fn cut(disk: &DiskModel, share: KeptShare) -> String {
-        disk.cut(share, &mut Random::seeded(1)).listing()
+        disk.cut(share, &mut SplitMix64::new(1)).listing()
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
         disk.write(new, bytes(0, b"new"), 4);
         disk.sync(new, 5);
         disk.rename((DiskModel::ROOT, b"f.tmp"), (DiskModel::ROOT, b"f"), 6);
-        let mut random = Random::seeded(3);
+        let mut random = SplitMix64::new(3);
         let mut seen = BTreeSet::new();
         for _ in 0..200 {
             let share = KeptShare::any(&mut random);
@@ -450,7 +450,7 @@ mod tests {
         disk.write(file, bytes(0, &[1; 3000]), 1);
         disk.sync_all(2);
         disk.write(file, bytes(700, &[2; 1500]), 3);
-        let mut random = Random::seeded(5);
+        let mut random = SplitMix64::new(5);
         let mut partly = 0;
         for _ in 0..200 {
             let DirImage::Dir(entries) = disk.cut(KeptShare { writes: 40, names: 0 }, &mut random) else {

@@ -73,7 +73,7 @@ pub fn judge(home: Home, durable: bool, ledger: &CutLedger, bodies: &BodyTable, 
             return vec![CutFinding { violation, text: shortened(ended.stderr.trim(), 400) }];
         }
     };
-    let mut judge = CutJudge { client: node.client(), s3: S3Client::admin(&node), bodies, findings: &mut findings };
+    let mut judge = CutJudge { client: node.client(), s3: node.s3_admin(), bodies, findings: &mut findings };
     let possible = ledger.possible(cut);
     let read: BTreeSet<&CutKey> =
         possible.iter().filter(|(key, possible)| judge.read(key, possible)).map(|(key, _)| *key).collect();
@@ -166,9 +166,13 @@ impl CutJudge<'_> {
                 let keys = answer.json()["keys"].as_array().cloned().unwrap_or_default();
                 keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect()
             }
-            (200, CutApi::S3) => {
-                answer.text().split("<Contents>").skip(1).filter_map(|entry| element(entry, "Key")).collect()
-            }
+            (200, CutApi::S3) => answer
+                .text()
+                .split("<Contents>")
+                .skip(1)
+                .filter_map(|entry| element(entry, "Key"))
+                .map(str::to_owned)
+                .collect(),
             (status, _) => return Err(format!("{status} {}", shortened(&answer.text(), 200))),
         };
         let count = names.len();

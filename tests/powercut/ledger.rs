@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 use std::str::FromStr;
 
-use larder_tests::Random;
+use larder_tests::SplitMix64;
 
 /// Microseconds of the wall clock.
 pub type WallMicros = u64;
@@ -79,7 +79,7 @@ pub struct PossibleAfterCut {
 impl CutBody {
     /// The bytes.
     pub fn bytes(self) -> Vec<u8> {
-        Random::seeded(self.seed).bytes(self.size)
+        SplitMix64::new(self.seed).bytes(self.size)
     }
 }
 

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use larder_tests::{Random, Scale, TestEngine, figure};
+use larder_tests::{Scale, SplitMix64, TestEngine, figure};
 
 use crate::cuts::{CutOutcome, CutRun, FailedCut};
 use crate::image::DirImage;
@@ -54,7 +54,7 @@ fn a_power_cut_loses_no_durable_change() {
     if !TestEngine::is_local_for("the files of the embedded engine") {
         return;
     }
-    let mut random = Random::from_environment("powercut");
+    let mut random = SplitMix64::from_environment("powercut");
     if let Some(folder) = std::env::var_os("LARDER_POWERCUT_RECORD").map(PathBuf::from) {
         let outcome = cut(&ServerRecord::load(&folder), &mut random);
         report(&folder, 0, &outcome.failures);
@@ -71,7 +71,7 @@ fn a_power_cut_loses_no_durable_change() {
             let folder = tempfile::Builder::new().prefix("larder-powercut-").tempdir().expect("a folder");
             let record = ServerRecord::make(&tracer, folder.path(), durable, start, &mut random);
             let seed = random.number();
-            let outcome = cut(&record, &mut Random::seeded(seed));
+            let outcome = cut(&record, &mut SplitMix64::new(seed));
             cuts += CUTS;
             if !outcome.failures.is_empty() {
                 report(folder.path(), seed, &outcome.failures);
@@ -88,7 +88,7 @@ fn a_power_cut_loses_no_durable_change() {
 }
 
 /// Makes the cuts of a record and judges them.
-fn cut(record: &ServerRecord, random: &mut Random) -> CutOutcome {
+fn cut(record: &ServerRecord, random: &mut SplitMix64) -> CutOutcome {
     let cuts = CutRun::new(record);
     let chosen = cuts.choose(CUTS, random);
     let begun = Instant::now();

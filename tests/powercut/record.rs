@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{Home, LarderNode, Random, wait};
+use larder_tests::{Home, LarderNode, SplitMix64, wait};
 
 use crate::image::DirImage;
 use crate::ledger::CutLedger;
@@ -88,7 +88,13 @@ pub fn args(durable: bool) -> [&'static str; 8] {
 
 impl ServerRecord {
     /// Makes a record in the folder `into`, of a server on the files and the ledger of `start`.
-    pub fn make(tracer: &Path, into: &Path, durable: bool, start: (DirImage, CutLedger), random: &mut Random) -> Self {
+    pub fn make(
+        tracer: &Path,
+        into: &Path,
+        durable: bool,
+        start: (DirImage, CutLedger),
+        random: &mut SplitMix64,
+    ) -> Self {
         let (start, mut ledger) = start;
         let mut home =
             Home::inside(&std::env::temp_dir().canonicalize().expect("a temporary directory")).expect("a home");
@@ -182,7 +188,7 @@ fn record_life(
     home: Home,
     command: &impl Fn(&Home) -> Command,
     (life, end, plan): (usize, LifeEnd, WorkloadPlan),
-    random: &mut Random,
+    random: &mut SplitMix64,
     ledger: &mut CutLedger,
 ) -> Home {
     let mut command = command(&home);

@@ -325,7 +325,7 @@ impl DiskReplay {
 mod tests {
     use super::*;
     use crate::disk::KeptShare;
-    use larder_tests::Random;
+    use larder_tests::SplitMix64;
 
     fn call(name: &str, args: &str, strings: &[&str], result: u64, lines: (TraceLine, TraceLine)) -> Syscall {
         Syscall {
@@ -346,7 +346,7 @@ mod tests {
         for step in steps(calls) {
             replay.step(&calls[step.call], step.is_end);
         }
-        let cut = replay.disk.cut(KeptShare { writes: 0, names: 0 }, &mut Random::seeded(1));
+        let cut = replay.disk.cut(KeptShare { writes: 0, names: 0 }, &mut SplitMix64::new(1));
         (cut.listing(), replay.disk.whole().listing())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, S3Client, wait};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, SplitMix64, wait};
 
 use crate::ledger::{CutApi, CutBody, CutKey, CutLedger, SentChange, WallMicros};
 
@@ -56,17 +56,17 @@ pub fn prepare(node: &LarderNode) {
         node.admin().run(&["bucket-type", "create", name, props]);
         node.admin().run(&["bucket-type", "activate", name]);
     }
-    let made = S3Client::admin(node).put(S3_BUCKET, "");
+    let made = node.s3_admin().put(S3_BUCKET, "");
     assert!([200, 409].contains(&made.status), "{}", made.text());
 }
 
 /// Runs all writers and adds their changes to the ledger.
-pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut Random, ledger: &mut CutLedger) {
+pub fn run(node: &LarderNode, plan: WorkloadPlan, random: &mut SplitMix64, ledger: &mut CutLedger) {
     let changes = Mutex::new(&mut ledger.changes);
     let mut writer = |number: usize| WorkloadWriter {
         client: node.client(),
-        s3: S3Client::admin(node),
-        random: Random::seeded(random.number()),
+        s3: node.s3_admin(),
+        random: SplitMix64::new(random.number()),
         name: format!("w{number}"),
         plan,
         objects: BTreeMap::new(),
@@ -116,7 +116,7 @@ fn end_quietly(writer: &mut WorkloadWriter) -> Vec<SentChange> {
 struct WorkloadWriter {
     client: HttpClient,
     s3: S3Client,
-    random: Random,
+    random: SplitMix64,
     name: String,
     plan: WorkloadPlan,
     /// Its S3 objects, as sources of copies.

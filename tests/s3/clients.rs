@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process, Random, S3_KEY, S3_SECRET, figure};
+use larder_tests::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, figure};
 
 const TIME: Duration = Duration::from_secs(300);
 const MIB: usize = 1024 * 1024;
@@ -72,7 +72,7 @@ fn minio_py() {
 /// A file of random bytes beside the data.
 fn file(node: &LarderNode, name: &str, length: usize) -> String {
     let path = node.home().path().join(name);
-    fs::write(&path, Random::seeded(length as u64).bytes(length)).expect("a file can be written");
+    fs::write(&path, SplitMix64::new(length as u64).bytes(length)).expect("a file can be written");
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
@@ -166,7 +166,7 @@ fn rclone_with_both_signatures() {
     let tree = node.home().path().join("tree");
     fs::create_dir_all(tree.join("sub")).unwrap();
     for (name, length) in [("one", 0), ("sub/two", 100), ("sub/with blank", 70_000), ("large", 30 * MIB)] {
-        fs::write(tree.join(name), Random::seeded(length as u64).bytes(length)).unwrap();
+        fs::write(tree.join(name), SplitMix64::new(length as u64).bytes(length)).unwrap();
     }
     let tree = tree.to_str().unwrap();
     for v2 in ["false", "true"] {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{Home, LarderNode, Random, S3Client, TestEngine, element, figure};
+use larder_tests::{Home, LarderNode, SplitMix64, TestEngine, element, figure};
 
 /// The longest time until the lifecycle worker has removed expired objects.
 const EXPIRED_WITHIN: Duration = Duration::from_secs(30);
@@ -13,7 +13,7 @@ const EXPIRED_WITHIN: Duration = Duration::from_secs(30);
 #[test]
 fn the_lifecycle_worker_removes_expired_objects() {
     let node = LarderNode::s3(&["--durability", "buffered", "--s3-lifecycle-interval", "500ms"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     s3.put("/aging", "").expect(200);
     for key in ["logs/one", "logs/two", "kept"] {
         s3.put(&format!("/aging/{key}"), key).expect(200);
@@ -28,7 +28,7 @@ fn the_lifecycle_worker_removes_expired_objects() {
     }
     assert_eq!(s3.get("/aging/kept").expect(200).text(), "kept");
     let listed = s3.get("/aging").expect(200).text();
-    assert_eq!(element(&listed, "Key").as_deref(), Some("kept"), "{listed}");
+    assert_eq!(element(&listed, "Key"), Some("kept"), "{listed}");
 }
 
 /// A small tmpfs, unmounted with its value.
@@ -61,9 +61,9 @@ fn a_put_on_a_full_disk_is_refused_and_leaves_no_partial_object() {
         return;
     };
     let mut node = LarderNode::start_in(home, &["--s3", "127.0.0.1:0", "--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     s3.put("/full", "").expect(200);
-    let body = Random::seeded(1).bytes(16 * 1024 * 1024);
+    let body = SplitMix64::new(1).bytes(16 * 1024 * 1024);
     let mut stored = 0;
     let refused = loop {
         let answer = s3.put(&format!("/full/{stored}"), body.clone());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_tests::{HttpResponse, LarderNode, Random, S3Client, Scale, TestEngine, element, figure};
+use larder_tests::{HttpResponse, LarderNode, S3Client, Scale, SplitMix64, TestEngine, element, figure};
 
 const WRITERS: u64 = 4;
 const KEYS: usize = 6;
@@ -20,7 +20,7 @@ const PART: usize = 5 * 1024 * 1024;
 type SeededObject = Option<(u64, usize)>;
 
 fn bytes(made: (u64, usize)) -> Vec<u8> {
-    Random::seeded(made.0).bytes(made.1)
+    SplitMix64::new(made.0).bytes(made.1)
 }
 
 /// The objects that a key may hold: the last acknowledged one, or one that was sent since.
@@ -32,7 +32,7 @@ struct PossibleObjects {
 
 struct S3Writer {
     s3: S3Client,
-    random: Random,
+    random: SplitMix64,
     number: u64,
     may: BTreeMap<String, PossibleObjects>,
     acknowledged: u64,
@@ -72,7 +72,7 @@ impl S3Writer {
     fn upload(&mut self, key: &str, made: (u64, usize)) -> Option<()> {
         let ok = |answer: std::io::Result<HttpResponse>| answer.ok().filter(|answer| answer.status == 200);
         let begun = ok(self.s3.try_call("POST", &format!("{key}?uploads"), ""))?;
-        let upload = element(&begun.text(), "UploadId")?;
+        let upload = begun.element("UploadId")?;
         let body = bytes(made);
         let (first, second) = body.split_at(PART);
         let mut parts = Vec::new();
@@ -123,17 +123,17 @@ fn blob_bytes(dir: &Path) -> u64 {
 fn no_acknowledged_object_is_lost_and_none_is_torn_by_a_kill() {
     let rounds = Scale::current().of(10, 200);
     let mut node = LarderNode::s3(&["--sweep-interval", "2s"]);
-    S3Client::admin(&node).put("/kill", "").expect(200);
+    node.s3_admin().put("/kill", "").expect(200);
     let mut writers: Vec<S3Writer> = (0..WRITERS)
         .map(|number| S3Writer {
-            s3: S3Client::admin(&node),
-            random: Random::seeded(number + 1),
+            s3: node.s3_admin(),
+            random: SplitMix64::new(number + 1),
             number,
             may: BTreeMap::new(),
             acknowledged: 0,
         })
         .collect();
-    let mut pause = Random::seeded(99);
+    let mut pause = SplitMix64::new(99);
     for _ in 0..rounds {
         let stop = AtomicBool::new(false);
         let time = Duration::from_millis(200 + pause.below(1200) as u64);
@@ -148,7 +148,7 @@ fn no_acknowledged_object_is_lost_and_none_is_torn_by_a_kill() {
         });
         node.restart();
         for writer in &mut writers {
-            writer.s3 = S3Client::admin(&node);
+            writer.s3 = node.s3_admin();
             writer.check();
         }
     }
@@ -164,14 +164,14 @@ fn wait_for_empty_disk(node: &LarderNode, writers: Vec<S3Writer>) {
     if !TestEngine::is_local_for("bodies that stay on disk") {
         return;
     }
-    let mut s3 = S3Client::admin(node);
+    let mut s3 = node.s3_admin();
     for key in writers.iter().flat_map(|writer| writer.may.keys()) {
         s3.delete(key).expect(204);
     }
     loop {
         let listed = s3.get("/kill?uploads").expect(200).text();
         let Some(upload) = element(&listed, "Upload") else { break };
-        let (key, id) = (element(&upload, "Key").unwrap(), element(&upload, "UploadId").unwrap());
+        let (key, id) = (element(upload, "Key").unwrap(), element(upload, "UploadId").unwrap());
         let answer = s3.delete(&format!("/kill/{key}?uploadId={id}"));
         assert!([204, 404].contains(&answer.status), "{}", answer.text());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use larder_tests::{HttpClient, LarderNode, Random, S3_KEY, S3Client, element};
+use larder_tests::{HttpClient, LarderNode, S3_KEY, S3Client, SplitMix64, element};
 
 /// One element: its name, and its text or its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn upload_of_four(s3: &mut S3Client) -> (String, Vec<String>) {
 /// Sends the request of the issue, with this date, and answers what came back.
 fn send(node: &LarderNode, s3: &S3Client, upload: &str, date: &str) -> String {
     let target = format!("/example-object?uploadId={upload}&max-parts=2&part-number-marker=1");
-    let signature = s3.sign("GET", date, &[], &format!("/example-bucket/example-object?uploadId={upload}"));
+    let signature = s3.signer.sign("GET", date, &[], &format!("/example-bucket/example-object?uploadId={upload}"));
     let port = node.s3_at().port();
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: example-bucket.localhost:{port}\r\nDate: {date}\r\n\
@@ -88,7 +88,7 @@ fn send(node: &LarderNode, s3: &S3Client, upload: &str, date: &str) -> String {
 #[test]
 fn a_request_signed_by_hand_is_answered_element_by_element() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     let (upload, etags) = upload_of_four(&mut s3);
     let now = SystemTime::now();
     // Days of one digit, 1 to 9 of a month, are rarely within the allowed clock skew. So today's date is sent in both forms:
@@ -150,22 +150,22 @@ fn a_request_signed_by_hand_is_answered_element_by_element() {
 #[test]
 fn a_date_with_a_one_digit_day_is_read_as_that_day() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     let (upload, _) = upload_of_four(&mut s3);
     // A date far from now is parsed on any day of the month, so the refusal is about its distance only.
     let answer = send(&node, &s3, &upload, "Mon, 1 Nov 2010 20:34:56 GMT");
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    assert_eq!(element(&answer, "Code").as_deref(), Some("RequestTimeTooSkewed"), "{answer}");
+    assert_eq!(element(&answer, "Code"), Some("RequestTimeTooSkewed"), "{answer}");
     let answer = send(&node, &s3, &upload, "no date at all");
-    assert_eq!(element(&answer, "Code").as_deref(), Some("AccessDenied"), "{answer}");
+    assert_eq!(element(&answer, "Code"), Some("AccessDenied"), "{answer}");
 }
 
 #[test]
 fn pages_equal_those_of_a_model() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     s3.put("/model", "").expect(200);
-    let mut random = Random::seeded(7);
+    let mut random = SplitMix64::new(7);
     for round in 0..6 {
         let object = format!("/model/object-{round}");
         let upload = s3.begin(&object);
@@ -208,15 +208,15 @@ fn pages_equal_those_of_a_model() {
 #[test]
 fn a_bad_list_request_gets_the_error_of_s3() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     let (upload, _) = upload_of_four(&mut s3);
     let object = "/example-bucket/example-object";
     let other = s3.begin("/example-bucket/other");
     let mut refused = |target: &str, status: u16, code: &str, extra: Option<(&str, &str)>| {
         let text = s3.get(target).expect(status).text();
-        assert_eq!(element(&text, "Code").as_deref(), Some(code), "{target}: {text}");
+        assert_eq!(element(&text, "Code"), Some(code), "{target}: {text}");
         if let Some((name, value)) = extra {
-            assert_eq!(element(&text, name).as_deref(), Some(value), "{target}: {text}");
+            assert_eq!(element(&text, name), Some(value), "{target}: {text}");
         }
     };
     let with = |more: &str| format!("{object}?uploadId={upload}&{more}");
@@ -236,11 +236,11 @@ fn a_bad_list_request_gets_the_error_of_s3() {
     }
     s3.delete(&format!("{object}?uploadId={upload}")).expect(204);
     let text = s3.get(&with("max-parts=1")).expect(404).text();
-    assert_eq!(element(&text, "Code").as_deref(), Some("NoSuchUpload"), "{text}");
+    assert_eq!(element(&text, "Code"), Some("NoSuchUpload"), "{text}");
     let anonymous =
         HttpClient::new(node.s3_at()).get(&format!("/example-bucket/other?uploadId={other}")).expect(403).text();
-    assert_eq!(element(&anonymous, "Code").as_deref(), Some("AccessDenied"), "{anonymous}");
-    let mut stranger = S3Client::with_key(node.s3_at(), S3_KEY, "not the secret");
+    assert_eq!(element(&anonymous, "Code"), Some("AccessDenied"), "{anonymous}");
+    let mut stranger = S3Client::new(node.s3_at(), S3_KEY, "not the secret");
     let text = stranger.get(&with("max-parts=1")).expect(403).text();
-    assert_eq!(element(&text, "Code").as_deref(), Some("SignatureDoesNotMatch"), "{text}");
+    assert_eq!(element(&text, "Code"), Some("SignatureDoesNotMatch"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use larder_tests::{HttpClient, HttpRequest, LarderNode, Random, S3Client, Scale, figure};
+use larder_tests::{HttpClient, HttpRequest, LarderNode, S3Client, Scale, SplitMix64, figure};
 
 const THREADS: u64 = 4;
 
@@ -40,7 +40,7 @@ fn valid(s3: &S3Client, upload: &str) -> Vec<Vec<u8>> {
 }
 
 /// A request with bytes changed, cut or repeated, or with a part of another request inside.
-fn damaged(random: &mut Random, requests: &[Vec<u8>]) -> Vec<u8> {
+fn damaged(random: &mut SplitMix64, requests: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = random.pick(requests).clone();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len().max(1));
@@ -69,7 +69,7 @@ fn damaged(random: &mut Random, requests: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn after_ten_thousand_malformed_requests_the_server_still_serves() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     s3.put("/bucket", "").expect(200);
     s3.put("/bucket/fine", "still here").expect(200);
     let upload = s3.begin("/bucket/key");
@@ -80,7 +80,7 @@ fn after_ten_thousand_malformed_requests_the_server_still_serves() {
         for seed in 0..THREADS {
             let requests = &requests;
             scope.spawn(move || {
-                let mut random = Random::seeded(seed + 100);
+                let mut random = SplitMix64::new(seed + 100);
                 for _ in 0..count {
                     let mut bytes = damaged(&mut random, requests);
                     // The client closes its side after the request, so the server does not wait for the rest of a cut one.

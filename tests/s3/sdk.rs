@@ -5,7 +5,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart, Delete, ObjectIdentifier};
 use aws_sdk_s3::{Client, Config};
 
-use larder_tests::{LarderNode, Random, S3_KEY, S3_SECRET};
+use larder_tests::{LarderNode, S3_KEY, S3_SECRET, SplitMix64};
 
 const PART: usize = 5 * 1024 * 1024;
 
@@ -63,7 +63,7 @@ async fn parts_with_trailing_checksums_are_stored() {
         .await
         .unwrap();
     let upload = begun.upload_id().unwrap();
-    let bodies = [Random::seeded(1).bytes(PART), Random::seeded(2).bytes(PART), Random::seeded(3).bytes(10)];
+    let bodies = [SplitMix64::new(1).bytes(PART), SplitMix64::new(2).bytes(PART), SplitMix64::new(3).bytes(10)];
     let mut parts = Vec::new();
     for (number, bytes) in (1..).zip(&bodies) {
         let part = s3

@@ -1,6 +1,6 @@
 //! The first start: the banner, the admin's key, users.
 
-use larder_tests::{Home, KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, S3Client, element};
+use larder_tests::{Home, KvAdmin, LarderNode, Process, S3_KEY, S3_SECRET, S3Client};
 use std::time::Duration;
 
 /// Starts a server without keys in its environment, stops it, and returns its banner.
@@ -30,8 +30,8 @@ fn the_admins_key_is_made_once_and_never_shown_again() {
     assert!(!again.contains(&secret) && again.contains("s3 user create"), "{again}");
     let node = LarderNode::start_in(home, &["--s3", "127.0.0.1:0"]);
     // This start has another key in its environment, which becomes the admin's.
-    S3Client::admin(&node).get("/").expect(200);
-    S3Client::with_key(node.s3_at(), &key, &secret).get("/").expect(403);
+    node.s3_admin().get("/").expect(200);
+    S3Client::new(node.s3_at(), &key, &secret).get("/").expect(403);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn users_are_created_shown_disabled_and_get_new_secrets() {
         line.trim().to_owned()
     };
     let (key, secret) = (word(&made.stdout, "key_id:"), word(&made.stdout, "key_secret:"));
-    let mut ann = S3Client::with_key(node.s3_at(), &key, &secret);
+    let mut ann = S3Client::new(node.s3_at(), &key, &secret);
     ann.put("/anns", "").expect(200);
     assert_eq!(admin.run(&["s3", "user", "create", "ann@example.com", "Again"]).code, Some(1));
     let shown = admin.run(&["s3", "user", "show", "ann@example.com"]).stdout;
@@ -54,11 +54,11 @@ fn users_are_created_shown_disabled_and_get_new_secrets() {
     assert!(listed.contains("ann@example.com") && listed.contains(&format!("{S3_KEY} ")), "{listed}");
     let rotated = admin.run(&["s3", "user", "rotate-key", &key]).stdout;
     let new = word(&rotated, "key_secret:");
-    assert_eq!(element(&ann.get("/anns").expect(403).text(), "Code").as_deref(), Some("SignatureDoesNotMatch"));
-    let mut ann = S3Client::with_key(node.s3_at(), &key, &new);
+    assert_eq!(ann.get("/anns").expect(403).element("Code"), Some("SignatureDoesNotMatch"));
+    let mut ann = S3Client::new(node.s3_at(), &key, &new);
     ann.get("/anns").expect(200);
     assert_eq!(admin.run(&["s3", "user", "disable", &key]).stdout, format!("{key} disabled\n"));
-    assert_eq!(element(&ann.get("/anns").expect(403).text(), "Code").as_deref(), Some("AccessDenied"));
+    assert_eq!(ann.get("/anns").expect(403).element("Code"), Some("AccessDenied"));
     admin.run(&["s3", "user", "enable", "ann@example.com"]);
     ann.get("/anns").expect(200);
     assert_eq!(admin.run(&["s3", "user", "show", "nobody"]).code, Some(1));
@@ -77,11 +77,11 @@ fn a_key_without_its_secret_is_refused_at_the_start() {
 #[test]
 fn requests_through_a_proxy_name_the_whole_url() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     s3.put("/proxied", "").expect(200);
     s3.put("/proxied/key", "body").expect(200);
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
-    let signature = s3.sign("GET", &date, &[], "/proxied/key");
+    let signature = s3.signer.sign("GET", &date, &[], "/proxied/key");
     let request = format!(
         "GET http://proxied.s3.amazonaws.com/key HTTP/1.1\r\nHost: proxied.s3.amazonaws.com\r\nDate: {date}\r\n\
          Authorization: AWS {S3_KEY}:{signature}\r\nConnection: close\r\n\r\n"
@@ -94,7 +94,7 @@ fn requests_through_a_proxy_name_the_whole_url() {
 #[test]
 fn the_admin_api_of_riak_cs_answers() {
     let node = LarderNode::s3(&["--durability", "buffered"]);
-    let mut s3 = S3Client::admin(&node);
+    let mut s3 = node.s3_admin();
     assert_eq!(larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/ping").expect(200).text(), "OK");
     larder_tests::HttpClient::new(node.s3_at()).get("/riak-cs/users").expect(403);
     let json = [("Content-Type", "application/json"), ("Accept", "application/json")];
@@ -103,7 +103,7 @@ fn the_admin_api_of_riak_cs_answers() {
     let key = made["key_id"].as_str().unwrap().to_owned();
     assert_eq!(made["display_name"], "bob");
     s3.call("POST", "/riak-cs/user", &json, body).expect(409);
-    let mut bob = S3Client::with_key(node.s3_at(), &key, made["key_secret"].as_str().unwrap());
+    let mut bob = S3Client::new(node.s3_at(), &key, made["key_secret"].as_str().unwrap());
     assert_eq!(bob.call("GET", "/riak-cs/user", &json[1..], "").expect(200).json()["key_id"], key.as_str());
     bob.call("GET", "/riak-cs/users", &json[1..], "").expect(403);
     let users = s3.call("GET", "/riak-cs/users", &json[1..], "").expect(200);

@@ -7,11 +7,12 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use larder_testkit::http::HttpClient;
+use larder_testkit::s3::S3Client;
 use tempfile::TempDir;
 
 use crate::admin::KvAdmin;
 use crate::engine::{KeyspaceLease, TestEngine, gateway_args};
-use crate::http::HttpClient;
 use crate::process::{Process, ProcessEnd};
 
 /// The longest time of a start; generous, because a debug machine under load is slow.
@@ -261,6 +262,12 @@ impl LarderNode {
     #[must_use]
     pub fn client(&self) -> HttpClient {
         HttpClient::new(self.http())
+    }
+
+    /// The S3 admin, with a connection of its own.
+    #[must_use]
+    pub fn s3_admin(&self) -> S3Client {
+        S3Client::new(self.s3_at(), S3_KEY, S3_SECRET)
     }
 
     /// The `kv-admin` of its socket.

@@ -10,68 +10,69 @@ use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
+use larder_testkit::http::HttpClient;
 use larder_testkit::replicas::{ClusterSetup, Replicas};
 
-use support::{RiakClient, RiakServer};
+use support::RiakServer;
 
-async fn cluster() -> (RiakServer, Replicas) {
+fn cluster() -> (RiakServer, Replicas) {
     let clock = Arc::new(SystemClock::default());
     let replicas = Replicas::new(clock.clone(), ClusterSetup::default(), 1);
     let blobs = Arc::new(MemoryStore::new(clock.clone()));
     let (config, settings) = (Config { alone: false, ..Config::default() }, HttpSettings::default());
-    (RiakServer::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings).await, replicas)
+    (RiakServer::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings), replicas)
 }
 
-async fn ask(server: &RiakServer, client: &mut RiakClient, method: &str, query: &str) -> (u16, String) {
+fn ask(client: &mut HttpClient, method: &str, query: &str) -> (u16, String) {
     let body = if method == "PUT" { "x" } else { "" };
     let request = format!(
         "{method} /buckets/b/keys/k?{query} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let response = client.send(server, request.as_bytes(), false).await;
+    let response = client.exchange(request.as_bytes()).unwrap();
     (response.status, String::from_utf8(response.body).unwrap())
 }
 
-#[tokio::test]
-async fn an_unmet_count_gets_riaks_text() {
-    let (server, replicas) = cluster().await;
-    let mut client = server.connect().await;
-    let mut says = async |method: &str, query: &str, status: u16, text: &str| {
-        let answer = ask(&server, &mut client, method, query).await;
+#[test]
+fn an_unmet_count_gets_riaks_text() {
+    let (server, replicas) = cluster();
+    let mut client = server.client();
+    let mut says = |method: &str, query: &str, status: u16, text: &str| {
+        let answer = ask(&mut client, method, query);
         assert_eq!(answer, (status, text.to_owned()), "{method} {query}");
     };
-    says("PUT", "pw=3&node_confirms=3", 204, "").await;
-    says("GET", "pr=3&node_confirms=3", 200, "x").await;
+    says("PUT", "pw=3&node_confirms=3", 204, "");
+    says("GET", "pr=3&node_confirms=3", 200, "x");
     const ABOVE: &str = "Specified w/dw/pw/node_confirms values invalid for bucket n value of 3\n";
-    says("GET", "pr=4", 400, ABOVE).await;
-    says("PUT", "dw=4", 400, ABOVE).await;
+    says("GET", "pr=4", 400, ABOVE);
+    says("PUT", "dw=4", 400, ABOVE);
     replicas.kill(0);
-    says("PUT", "w=all&dw=all", 204, "").await;
-    says("GET", "r=all", 200, "x").await;
-    says("PUT", "pw=all", 503, "PW-value unsatisfied: 2/3\n").await;
-    says("GET", "pr=3", 503, "PR-value unsatisfied: 2/3\n").await;
-    says("GET", "node_confirms=3", 503, "Error:\n{insufficient_nodes,2,need,3}\n").await;
-    says("PUT", "node_confirms=3", 503, "node_confirms-value unsatisfied: 2/3\n").await;
+    says("PUT", "w=all&dw=all", 204, "");
+    says("GET", "r=all", 200, "x");
+    says("PUT", "pw=all", 503, "PW-value unsatisfied: 2/3\n");
+    says("GET", "pr=3", 503, "PR-value unsatisfied: 2/3\n");
+    says("GET", "node_confirms=3", 503, "Error:\n{insufficient_nodes,2,need,3}\n");
+    says("PUT", "node_confirms=3", 503, "node_confirms-value unsatisfied: 2/3\n");
     replicas.kill(1);
-    says("PUT", "", 204, "").await;
-    says("GET", "", 200, "x").await;
-    says("GET", "pr=1", 200, "x").await;
-    says("PUT", "pw=quorum", 503, "PW-value unsatisfied: 1/2\n").await;
-    says("GET", "pr=quorum", 503, "PR-value unsatisfied: 1/2\n").await;
-    says("DELETE", "", 503, "R-value unsatisfied: 1/2\n").await;
-    says("DELETE", "r=1&pw=2", 503, "PW-value unsatisfied: 1/2\n").await;
-    says("DELETE", "r=1", 204, "").await;
-    server.stop().await;
+    says("PUT", "", 204, "");
+    says("GET", "", 200, "x");
+    says("GET", "pr=1", 200, "x");
+    says("PUT", "pw=quorum", 503, "PW-value unsatisfied: 1/2\n");
+    says("GET", "pr=quorum", 503, "PR-value unsatisfied: 1/2\n");
+    says("DELETE", "", 503, "R-value unsatisfied: 1/2\n");
+    says("DELETE", "r=1&pw=2", 503, "PW-value unsatisfied: 1/2\n");
+    says("DELETE", "r=1", 204, "");
+    server.stop();
 }
 
-#[tokio::test]
-async fn without_nodes_the_requested_count_is_reported_unmet() {
-    let (server, replicas) = cluster().await;
-    let mut client = server.connect().await;
+#[test]
+fn without_nodes_the_requested_count_is_reported_unmet() {
+    let (server, replicas) = cluster();
+    let mut client = server.client();
     (0..3).for_each(|node| replicas.kill(node));
-    assert_eq!(ask(&server, &mut client, "GET", "").await, (503, "R-value unsatisfied: 0/2\n".into()));
-    let put = ask(&server, &mut client, "PUT", "").await;
+    assert_eq!(ask(&mut client, "GET", ""), (503, "R-value unsatisfied: 0/2\n".into()));
+    let put = ask(&mut client, "PUT", "");
     assert_eq!(put, (503, "Too Many write failures to satisfy W/DW\n".into()));
     (0..3).for_each(|node| replicas.revive(node));
-    server.stop().await;
+    server.stop();
 }

@@ -21,7 +21,8 @@ mod support;
 
 use std::collections::HashMap;
 
-use support::{RawResponse, RiakClient, RiakServer};
+use larder_testkit::http::{HttpClient, HttpResponse};
+use support::RiakServer;
 
 /// Headers that a transcript may leave out.
 const OPTIONAL: [&str; 5] = ["date", "content-length", "x-riak-vclock", "etag", "last-modified"];
@@ -29,9 +30,9 @@ const OPTIONAL: [&str; 5] = ["date", "content-length", "x-riak-vclock", "etag", 
 macro_rules! transcripts {
     ($($name:ident),+ $(,)?) => {
         $(
-            #[tokio::test]
-            async fn $name() {
-                walk(stringify!($name), include_str!(concat!("transcripts/", stringify!($name), ".txt"))).await;
+            #[test]
+            fn $name() {
+                walk(stringify!($name), include_str!(concat!("transcripts/", stringify!($name), ".txt")));
             }
         )+
     };
@@ -57,18 +58,18 @@ struct TranscriptCase<'a> {
     answer: Vec<&'a str>,
 }
 
-async fn walk(file: &str, text: &str) {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+fn walk(file: &str, text: &str) {
+    let server = RiakServer::start();
+    let mut client = server.client();
     let mut names = HashMap::new();
     for case in cases(text) {
         let place = format!("{file}.txt:{}: {}", case.line, case.title);
         let times = case.title.rsplit_once(" x").and_then(|(_, times)| times.parse().ok()).unwrap_or(1);
         for _ in 0..times {
-            run(&server, &mut client, &case, &mut names, &place).await;
+            run(&server, &mut client, &case, &mut names, &place);
         }
     }
-    server.stop().await;
+    server.stop();
 }
 
 fn cases(text: &str) -> Vec<TranscriptCase<'_>> {
@@ -94,9 +95,9 @@ fn cases(text: &str) -> Vec<TranscriptCase<'_>> {
     cases
 }
 
-async fn run(
+fn run(
     server: &RiakServer,
-    client: &mut RiakClient,
+    client: &mut HttpClient,
     case: &TranscriptCase<'_>,
     names: &mut HashMap<String, String>,
     place: &str,
@@ -104,15 +105,14 @@ async fn run(
     if let Some(made) = case.request.first().and_then(|line| line.strip_prefix('@')) {
         let mut words = made.splitn(3, ' ');
         let (verb, name) = (words.next().unwrap(), words.next().unwrap());
-        server.make_type(name, words.next().unwrap_or("{}"), verb == "type").await;
+        server.make_type(name, words.next().unwrap_or("{}"), verb == "type");
         return;
     }
     let (head, body) = parts(&case.request);
     let head: Vec<String> = head.iter().map(|line| filled(line, names)).collect();
     let request = request(&head, body.map(|body| unescaped(&filled(&body, names))));
-    let is_head = head[0].starts_with("HEAD ");
-    let response = client.send(server, &request, is_head).await;
-    check(&response, &case.answer, names).unwrap_or_else(|difference| panic!("{place}\n{difference}\n\n{response}"));
+    let response = client.exchange(&request).expect("no answer");
+    check(&response, &case.answer, names).unwrap_or_else(|difference| panic!("{place}\n{difference}\n\n{response:?}"));
 }
 
 /// Lines before the empty line, and the text after it.
@@ -142,13 +142,14 @@ fn request(head: &[String], body: Option<Vec<u8>>) -> Vec<u8> {
     request
 }
 
-fn check(response: &RawResponse, expected: &[&str], names: &mut HashMap<String, String>) -> Result<(), String> {
+fn check(response: &HttpResponse, expected: &[&str], names: &mut HashMap<String, String>) -> Result<(), String> {
     let (head, body) = parts(expected);
     let status = head.first().copied().unwrap_or_default();
     if response.status.to_string() != status {
         return Err(format!("status {} and not {status}", response.status));
     }
-    let mut left: Vec<&(String, String)> = response.headers.iter().collect();
+    let is_kept = |header: &&(String, String)| !header.0.eq_ignore_ascii_case("connection");
+    let mut left: Vec<&(String, String)> = response.headers.iter().filter(is_kept).collect();
     for line in &head[1..] {
         let (name, pattern) = line.split_once(':').ok_or_else(|| format!("no header: {line}"))?;
         let fits = |(one, value): &(String, String), names: &mut _| {

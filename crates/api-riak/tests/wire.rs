@@ -4,16 +4,17 @@
 
 mod support;
 
+use std::thread;
 use std::time::Duration;
 
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_http_edge::ConnectionLimit;
+use larder_testkit::http::{HttpClient, connect};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use support::{PATIENCE, RiakServer};
+use support::RiakServer;
 
 /// Length of a value that must be streamed and stored as a blob.
 const LARGE: usize = 3 * 1024 * 1024 + 17;
@@ -34,282 +35,278 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
 }
 
-#[tokio::test]
-async fn requests_may_come_in_one_packet() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn requests_may_come_in_one_packet() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let both = [put("/buckets/b/keys/k", b"x", ""), get("/buckets/b/keys/k", ""), get("/ping", "")].concat();
-    client.stream.write_all(&both).await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 204);
-    assert_eq!(client.receive(false).await.unwrap().body, b"x");
-    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
-    server.stop().await;
+    client.write(&both).unwrap();
+    assert_eq!(client.receive().unwrap().status, 204);
+    assert_eq!(client.receive().unwrap().body, b"x");
+    assert_eq!(client.receive().unwrap().body, b"OK");
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_refused_body_does_not_spoil_the_next_request() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn a_refused_body_does_not_spoil_the_next_request() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let refused = b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx";
-    client.stream.write_all(&[&refused[..], &get("/ping", "")].concat()).await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 400);
-    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
-    server.stop().await;
+    client.write([&refused[..], &get("/ping", "")].concat()).unwrap();
+    assert_eq!(client.receive().unwrap().status, 400);
+    assert_eq!(client.receive().unwrap().body, b"OK");
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_client_may_close_its_half() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
-    client.stream.write_all(&get("/ping", "")).await.unwrap();
-    client.stream.shutdown().await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
-    assert!(client.receive(false).await.is_none());
-    server.stop().await;
+#[test]
+fn a_client_may_close_its_half() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
+    client.write(get("/ping", "")).unwrap();
+    client.close_writing().unwrap();
+    assert_eq!(client.receive().unwrap().body, b"OK");
+    assert!(client.is_closed());
+    server.stop();
 }
 
-#[tokio::test]
-async fn old_clients_without_host_are_served() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
-    client.stream.write_all(b"GET /ping HTTP/1.0\r\n\r\n").await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().body, b"OK");
-    assert!(client.receive(false).await.is_none());
-    server.stop().await;
+#[test]
+fn old_clients_without_host_are_served() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
+    client.write(b"GET /ping HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!(client.receive().unwrap().body, b"OK");
+    assert!(client.is_closed());
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_client_may_wait_for_100_continue() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn a_client_may_wait_for_100_continue() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let request = put("/buckets/b/keys/k", b"x", "Expect: 100-continue\r\n");
-    client.stream.write_all(&request[..request.len() - 1]).await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 100);
-    client.stream.write_all(b"x").await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 204);
-    server.stop().await;
+    client.write(&request[..request.len() - 1]).unwrap();
+    assert_eq!(client.receive().unwrap().status, 100);
+    client.write(b"x").unwrap();
+    assert_eq!(client.receive().unwrap().status, 204);
+    server.stop();
 }
 
-#[tokio::test]
-async fn large_values_stream_in_and_out() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn large_values_stream_in_and_out() {
+    let server = RiakServer::start();
+    let mut client = server.client();
     let value = pattern(LARGE);
     let request = put("/buckets/b/keys/large", &value, "");
-    assert_eq!(client.send(&server, &request, false).await.status, 204);
-    let found = client.send(&server, &get("/buckets/b/keys/large", ""), false).await;
+    assert_eq!(client.exchange(&request).unwrap().status, 204);
+    let found = client.exchange(get("/buckets/b/keys/large", "")).unwrap();
     assert_eq!(found.header("content-length"), Some(LARGE.to_string().as_str()));
     assert!(found.body == value);
-    let part = client.send(&server, &get("/buckets/b/keys/large", "Range: bytes=1000000-2000000\r\n"), false).await;
+    let part = client.exchange(get("/buckets/b/keys/large", "Range: bytes=1000000-2000000\r\n")).unwrap();
     assert_eq!(part.status, 206);
     assert!(part.body == value[1_000_000..=2_000_000]);
     let head = b"HEAD /buckets/b/keys/large HTTP/1.1\r\nHost: x\r\n\r\n";
-    let head = client.send(&server, head, true).await;
+    let head = client.exchange(head).unwrap();
     assert_eq!((head.header("content-length"), head.body.len()), (Some(LARGE.to_string().as_str()), 0));
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn large_siblings_stream_too() {
-    let server = RiakServer::start().await;
-    server.make_type("kept", "{}", true).await;
-    let mut client = server.connect().await;
+#[test]
+fn large_siblings_stream_too() {
+    let server = RiakServer::start();
+    server.make_type("kept", "{}", true);
+    let mut client = server.client();
     let path = "/types/kept/buckets/b/keys/k";
     let value = pattern(300_000);
     for body in [&value[..], b"small"] {
-        assert_eq!(client.send(&server, &put(path, body, ""), false).await.status, 204);
+        assert_eq!(client.exchange(put(path, body, "")).unwrap().status, 204);
     }
     let request = get(path, "Accept: multipart/mixed\r\n");
-    let found = client.send(&server, &request, false).await;
+    let found = client.exchange(&request).unwrap();
     assert_eq!(found.status, 300);
     assert!(found.body.windows(value.len()).any(|part| part == value));
-    let head = client.send(&server, &[b"HEAD", &request[3..]].concat(), true).await;
+    let head = client.exchange([b"HEAD", &request[3..]].concat()).unwrap();
     assert_eq!(head.header("content-length"), found.header("content-length"));
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_large_body_that_does_not_match_its_hash_is_not_stored() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn a_large_body_that_does_not_match_its_hash_is_not_stored() {
+    let server = RiakServer::start();
+    let mut client = server.client();
     let request = put("/buckets/b/keys/k", &pattern(LARGE), "Content-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n");
-    let refused = client.send(&server, &request, false).await;
+    let refused = client.exchange(&request).unwrap();
     assert_eq!((refused.status, refused.body), (400, b"The body does not match its Content-MD5 header\n".to_vec()));
-    assert_eq!(client.send(&server, &get("/buckets/b/keys/k", ""), false).await.status, 404);
-    server.stop().await;
+    assert_eq!(client.exchange(get("/buckets/b/keys/k", "")).unwrap().status, 404);
+    server.stop();
 }
 
-#[tokio::test]
-async fn too_large_a_body_is_refused_unread() {
+#[test]
+fn too_large_a_body_is_refused_unread() {
     let config = Config { object_bytes_max: 1_000_000, ..Config::default() };
-    let server = RiakServer::start_with(config, HttpSettings::default()).await;
-    let mut client = server.connect().await;
-    let refused = client.send(&server, &put("/buckets/b/keys/k", &pattern(LARGE), ""), false).await;
+    let server = RiakServer::start_with(config, HttpSettings::default());
+    let mut client = server.connect();
+    let refused = client.exchange(put("/buckets/b/keys/k", &pattern(LARGE), "")).unwrap();
     assert_eq!((refused.status, refused.body), (413, format!("Error:\n{{too_large,{LARGE}}}\n").into_bytes()));
-    let mut client = server.connect().await;
+    let mut client = server.connect();
     let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n";
-    client.stream.write_all(head.as_bytes()).await.unwrap();
+    client.write(head.as_bytes()).unwrap();
     let chunk = [b"10000\r\n", &pattern(0x10000)[..], b"\r\n"].concat();
     for _ in 0..20 {
         // The server may answer and stop reading at any time.
-        let _ = client.stream.write_all(&chunk).await;
+        let _ = client.write(&chunk);
     }
-    assert_eq!(client.receive(false).await.unwrap().status, 413);
-    server.stop().await;
+    assert_eq!(client.receive().unwrap().status, 413);
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_broken_body_stores_nothing() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn a_broken_body_stores_nothing() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let request = put("/buckets/b/keys/k", &pattern(LARGE), "");
-    client.stream.write_all(&request[..request.len() / 2]).await.unwrap();
-    client.stream.shutdown().await.unwrap();
-    let status = client.receive(false).await.map(|answer| answer.status);
-    assert!(matches!(status, None | Some(400)), "{status:?}");
-    let mut client = server.connect().await;
-    assert_eq!(client.send(&server, &get("/buckets/b/keys/k", ""), false).await.status, 404);
-    server.stop().await;
+    client.write(&request[..request.len() / 2]).unwrap();
+    client.close_writing().unwrap();
+    let answer = client.receive();
+    assert!(answer.as_ref().map_or_else(|_| client.is_closed(), |answer| answer.status == 400), "{answer:?}");
+    let mut client = server.connect();
+    assert_eq!(client.exchange(get("/buckets/b/keys/k", "")).unwrap().status, 404);
+    server.stop();
 }
 
-#[tokio::test]
-async fn long_listings_come_in_pages() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn long_listings_come_in_pages() {
+    let server = RiakServer::start();
+    let mut client = server.client();
     for number in 0..1200 {
         let request = put(&format!("/buckets/many/keys/{number:04}?dw=0"), b"x", "");
-        assert_eq!(client.send(&server, &request, false).await.status, 204);
+        assert_eq!(client.exchange(&request).unwrap().status, 204);
     }
-    let whole = client.send(&server, &get("/buckets/many/keys?keys=true", ""), false).await;
+    let whole = client.exchange(get("/buckets/many/keys?keys=true", "")).unwrap();
     let whole: serde_json::Value = serde_json::from_slice(&whole.body).unwrap();
     let mut keys: Vec<_> = whole["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
     keys.sort_unstable();
     assert_eq!((keys.len(), keys[0], keys[1199]), (1200, "0000", "1199"));
-    let stream = client.send(&server, &get("/buckets/many/keys?keys=stream", ""), false).await;
+    let stream = client.exchange(get("/buckets/many/keys?keys=stream", "")).unwrap();
     let objects: Vec<serde_json::Value> =
         serde_json::Deserializer::from_slice(&stream.body).into_iter().map(Result::unwrap).collect();
     let counts: Vec<_> = objects.iter().map(|object| object["keys"].as_array().unwrap().len()).collect();
     assert_eq!((counts.iter().sum::<usize>(), counts.last()), (1200, Some(&0)));
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_listing_of_exactly_one_page_is_json() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn a_listing_of_exactly_one_page_is_json() {
+    let server = RiakServer::start();
+    let mut client = server.client();
     for number in 0..1000 {
         let request = put(&format!("/buckets/page/keys/{number:04}?dw=0"), b"x", "");
-        assert_eq!(client.send(&server, &request, false).await.status, 204);
+        assert_eq!(client.exchange(&request).unwrap().status, 204);
     }
-    let whole = client.send(&server, &get("/buckets/page/keys?keys=true", ""), false).await;
+    let whole = client.exchange(get("/buckets/page/keys?keys=true", "")).unwrap();
     let whole: serde_json::Value = serde_json::from_slice(&whole.body).unwrap();
     assert_eq!(whole["keys"].as_array().map(Vec::len), Some(1000));
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn too_many_headers_are_refused_by_name() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn too_many_headers_are_refused_by_name() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let fine = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(60_000) + "\r\n";
-    assert_eq!(client.send(&server, &put("/buckets/b/keys/k", b"x", &fine), false).await.status, 204);
+    assert_eq!(client.exchange(put("/buckets/b/keys/k", b"x", &fine)).unwrap().status, 204);
     let many: String = (0..200).map(|number| format!("x-riak-index-f{number}_int: {number}\r\n")).collect();
-    assert_eq!(client.send(&server, &put("/buckets/b/keys/k", b"x", &many), false).await.status, 204);
+    assert_eq!(client.exchange(put("/buckets/b/keys/k", b"x", &many)).unwrap().status, 204);
     let much = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(100_000) + "\r\n";
-    let refused = client.send(&server, &put("/buckets/b/keys/k", b"x", &much), false).await;
-    assert_eq!(refused.status, 431, "{refused}");
+    let refused = client.exchange(put("/buckets/b/keys/k", b"x", &much)).unwrap();
+    assert_eq!(refused.status, 431, "{refused:?}");
+    let mut client = server.connect();
     let endless = "X-Riak-Meta-A: ".to_owned() + &"a".repeat(500_000) + "\r\n";
-    client.stream.write_all(&put("/buckets/b/keys/k", b"x", &endless)).await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 431);
-    server.stop().await;
+    client.write(put("/buckets/b/keys/k", b"x", &endless)).unwrap();
+    assert_eq!(client.receive().unwrap().status, 431);
+    server.stop();
 }
 
-#[tokio::test]
-async fn names_above_their_limit_are_refused() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
-    let refused = client.send(&server, &get(&format!("/buckets/b/keys/{}", "k".repeat(20_000)), ""), false).await;
+#[test]
+fn names_above_their_limit_are_refused() {
+    let server = RiakServer::start();
+    let mut client = server.client();
+    let refused = client.exchange(get(&format!("/buckets/b/keys/{}", "k".repeat(20_000)), "")).unwrap();
     assert_eq!((refused.status, refused.body), (400, b"The key is longer than 12288 bytes\n".to_vec()));
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_connection_above_the_limit_gets_503() {
+#[test]
+fn a_connection_above_the_limit_gets_503() {
     let settings = HttpSettings { connections: ConnectionLimit::new(1), ..HttpSettings::default() };
-    let server = RiakServer::start_with(Config::default(), settings).await;
-    let mut first = server.connect().await;
-    assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);
-    let mut second = server.connect().await;
-    let turned = second.receive(false).await.unwrap();
+    let server = RiakServer::start_with(Config::default(), settings);
+    let mut first = server.connect();
+    assert_eq!(first.exchange(get("/ping", "")).unwrap().status, 200);
+    let mut second = server.connect();
+    let turned = second.receive().unwrap();
     assert_eq!((turned.status, turned.header("retry-after")), (503, Some("1")));
-    assert_eq!(first.send(&server, &get("/ping", ""), false).await.status, 200);
-    server.stop().await;
+    assert_eq!(first.exchange(get("/ping", "")).unwrap().status, 200);
+    server.stop();
 }
 
-#[tokio::test]
-async fn headers_that_stop_end_the_connection() {
+#[test]
+fn headers_that_stop_end_the_connection() {
     let settings = HttpSettings {
         header_timeout: Duration::from_millis(50),
         idle_timeout: Duration::from_secs(3600),
         ..HttpSettings::default()
     };
-    let server = RiakServer::start_with(Config::default(), settings).await;
-    let mut slow = server.connect().await;
-    slow.stream.write_all(b"GET /ping HT").await.unwrap();
-    assert!(slow.receive(false).await.is_none());
-    let mut idle = server.connect().await;
-    assert_eq!(idle.send(&server, &get("/ping", ""), false).await.status, 200);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(idle.send(&server, &get("/ping", ""), false).await.status, 200);
-    server.stop().await;
+    let server = RiakServer::start_with(Config::default(), settings);
+    let mut slow = server.connect();
+    slow.write(b"GET /ping HT").unwrap();
+    assert!(slow.is_closed());
+    let mut idle = server.connect();
+    assert_eq!(idle.exchange(get("/ping", "")).unwrap().status, 200);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(idle.exchange(get("/ping", "")).unwrap().status, 200);
+    server.stop();
 }
 
-#[tokio::test]
-async fn idle_connections_are_closed() {
+#[test]
+fn idle_connections_are_closed() {
     let settings = HttpSettings {
         header_timeout: Duration::from_millis(20),
         idle_timeout: Duration::from_millis(60),
         ..HttpSettings::default()
     };
-    let server = RiakServer::start_with(Config::default(), settings).await;
-    let mut client = server.connect().await;
-    assert_eq!(client.send(&server, &get("/ping", ""), false).await.status, 200);
-    assert!(client.receive(false).await.is_none());
-    server.stop().await;
+    let server = RiakServer::start_with(Config::default(), settings);
+    let mut client = server.connect();
+    assert_eq!(client.exchange(get("/ping", "")).unwrap().status, 200);
+    assert!(client.is_closed());
+    server.stop();
 }
 
-#[tokio::test]
-async fn shutdown_finishes_the_request_under_way() {
-    let server = RiakServer::start().await;
-    let mut client = server.connect().await;
+#[test]
+fn shutdown_finishes_the_request_under_way() {
+    let server = RiakServer::start();
+    let mut client = server.connect();
     let request = put("/buckets/b/keys/k", b"xy", "");
     let (most, rest) = request.split_at(request.len() - 1);
-    client.stream.write_all(most).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let address = server.address;
-    let stop = tokio::spawn(server.stop());
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
-    client.stream.write_all(rest).await.unwrap();
-    assert_eq!(client.receive(false).await.unwrap().status, 204);
-    stop.await.unwrap();
+    client.write(most).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let address = server.background.address;
+    let stop = thread::spawn(move || server.stop());
+    thread::sleep(Duration::from_millis(100));
+    assert!(connect(address, None).is_err());
+    client.write(rest).unwrap();
+    assert_eq!(client.receive().unwrap().status, 204);
+    stop.join().unwrap();
 }
 
-#[tokio::test]
-async fn malformed_requests_leave_the_server_serving() {
-    let server = RiakServer::start().await;
+#[test]
+fn malformed_requests_leave_the_server_serving() {
+    let server = RiakServer::start();
     for bytes in malformed(2000) {
-        let mut client = server.connect().await;
-        // The server may close before it reads everything.
-        let _ = client.stream.write_all(&bytes).await;
-        let _ = client.stream.shutdown().await;
-        let mut answer = Vec::new();
-        let _ = tokio::time::timeout(PATIENCE, client.stream.read_to_end(&mut answer)).await.expect("the server hangs");
+        let answer = HttpClient::raw(server.background.address, &bytes).expect("the server hangs");
         assert!(!answer.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&bytes));
     }
-    let mut client = server.connect().await;
-    assert_eq!(client.send(&server, &get("/ping", ""), false).await.body, b"OK");
-    server.stop().await;
+    let mut client = server.connect();
+    assert_eq!(client.exchange(get("/ping", "")).unwrap().body, b"OK");
+    server.stop();
 }
 
 /// Requests with one odd or wrong part, and some of arbitrary bytes.

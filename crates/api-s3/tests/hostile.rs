@@ -5,21 +5,22 @@
 #[allow(dead_code, reason = "each test binary uses a part")]
 mod support;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, Mac as _};
+use std::time::Duration;
+
 use larder_admission::MemoryBudget;
 use larder_api_s3::S3Settings;
 use larder_api_s3::operations::{OPERATIONS, OperationScope};
 use larder_gateway::Config;
-use sha1::Sha1;
+use larder_testkit::s3::S3Signer;
 use support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
+/// The longest time until the server closes a connection whose next request it does not wait for.
+const SOON: Duration = Duration::from_millis(200);
 
-async fn with_bucket() -> S3TestServer {
-    let server = S3TestServer::start().await;
-    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
+fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start();
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
     server
 }
 
@@ -29,9 +30,7 @@ fn presigned(method: &str, lines: &str) -> String {
 }
 
 fn presigned_by(key: &str, secret: &str, method: &str, lines: &str) -> String {
-    let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).unwrap();
-    mac.update(format!("{method}\n{lines}").as_bytes());
-    let signature = STANDARD.encode(mac.finalize().into_bytes()).replace('+', "%2B");
+    let signature = S3Signer::new(key, secret).sign_text(&format!("{method}\n{lines}")).replace('+', "%2B");
     format!("AWSAccessKeyId={key}&Expires=4000000000&Signature={signature}")
 }
 
@@ -39,39 +38,39 @@ fn plain(method: &str, target: &str, headers: &str, length: usize) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n")
 }
 
-#[tokio::test]
-async fn the_holder_of_a_presigned_put_cannot_bypass_its_signed_headers() {
-    let server = with_bucket().await;
+#[test]
+fn the_holder_of_a_presigned_put_cannot_bypass_its_signed_headers() {
+    let server = with_bucket();
     let md5 = "XUFAKrxLKna5cZ2REBfFkg=="; // hello
     let signed = presigned("PUT", &format!("{md5}\n\n4000000000\n/box/k"));
     let moved = format!("/box/k?{signed}&Content-MD5={md5}");
-    let other = server.ask_text(&plain("PUT", &moved, "", 5), b"other").await;
+    let other = server.ask_text(&plain("PUT", &moved, "", 5), b"other");
     assert_eq!((other.status, other.element("Code")), (400, Some("BadDigest")), "{other:?}");
-    assert_eq!(server.ask_text(&plain("PUT", &moved, "", 5), b"hello").await.status, 200);
+    assert_eq!(server.ask_text(&plain("PUT", &moved, "", 5), b"hello").status, 200);
 
     // A copy stays a copy if its source is named in the query.
     let signed = presigned("PUT", "\n\n4000000000\nx-amz-copy-source:/box/k\n/box/copy");
     let moved = format!("/box/copy?{signed}&x-amz-copy-source=%2Fbox%2Fk");
-    let copied = server.ask_text(&plain("PUT", &moved, "", 5), b"other").await;
+    let copied = server.ask_text(&plain("PUT", &moved, "", 5), b"other");
     assert_eq!(copied.status, 200, "{copied:?}");
-    assert_eq!(server.ask("GET", "/box/copy", NOTHING, b"").await.body, "hello");
+    assert_eq!(server.ask("GET", "/box/copy", NOTHING, b"").text(), "hello");
 
     // Nothing can be added to the address.
     let signed = presigned("PUT", "\n\n4000000000\n/box/k");
     let tags = b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
-    let added = server.ask_text(&plain("PUT", &format!("/box/k?tagging&{signed}"), "", tags.len()), tags).await;
+    let added = server.ask_text(&plain("PUT", &format!("/box/k?tagging&{signed}"), "", tags.len()), tags);
     assert_eq!((added.status, added.element("Code")), (403, Some("SignatureDoesNotMatch")), "{added:?}");
     for header in ["x-amz-acl: public-read\r\n", "x-amz-copy-source: /box/copy\r\n", "x-amz-tagging: a=b\r\n"] {
-        let added = server.ask_text(&plain("PUT", &format!("/box/k?{signed}"), header, 0), b"").await;
+        let added = server.ask_text(&plain("PUT", &format!("/box/k?{signed}"), header, 0), b"");
         assert_eq!(added.status, 403, "{header}");
     }
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn one_request_is_never_parsed_as_two() {
-    let server = with_bucket().await;
-    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
+#[test]
+fn one_request_is_never_parsed_as_two() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
     let hidden = signed_v2("DELETE", "/box/k", NOTHING, None);
     let put = |headers: &[(&str, &str)]| signed_v2("PUT", "/box/other", headers, None);
     let as_chunks = format!("0\r\n\r\n{hidden}");
@@ -91,26 +90,24 @@ async fn one_request_is_never_parsed_as_two() {
         (put(&[("transfer-encoding", "chunked, identity")]), &as_chunks),
         (put(&[("transfer-encoding", "xchunked"), ("content-length", &length)]), &hidden),
     ] {
-        let mut client = server.connect().await;
-        client.send(head.as_bytes()).await;
-        client.send(body.as_bytes()).await;
-        let first = client.response(head.starts_with("HEAD")).await;
-        if !client.is_closed_soon().await {
-            client.send(signed_v2("GET", "/box/k", NOTHING, None).as_bytes()).await;
-            assert_eq!(client.response(false).await.body, "hello", "{head} {first:?}");
+        let mut client = server.connect();
+        let first = client.exchange([&head, &**body].concat()).unwrap();
+        if !client.is_closed_within(SOON) {
+            client.write(signed_v2("GET", "/box/k", NOTHING, None)).unwrap();
+            assert_eq!(client.receive().unwrap().text(), "hello", "{head} {first:?}");
         }
-        assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").await.body, "hello", "{head}");
+        assert_eq!(server.ask("GET", "/box/k", NOTHING, b"").text(), "hello", "{head}");
     }
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_signature_is_valid_for_one_bucket_and_one_key() {
-    let server = with_bucket().await;
-    assert_eq!(server.ask("PUT", "/other", NOTHING, b"").await.status, 200);
+#[test]
+fn a_signature_is_valid_for_one_bucket_and_one_key() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/other", NOTHING, b"").status, 200);
     for target in ["/box/a/b", "/other/a/b", "/box//a", "/box/../other/a/b"] {
-        assert_eq!(server.ask("PUT", target, NOTHING, target.as_bytes()).await.status, 200, "{target}");
-        assert_eq!(server.ask("GET", target, NOTHING, b"").await.body, target);
+        assert_eq!(server.ask("PUT", target, NOTHING, target.as_bytes()).status, 200, "{target}");
+        assert_eq!(server.ask("GET", target, NOTHING, b"").text(), target);
     }
     let signed = signed_v2("GET", "/box/a/b", NOTHING, None);
     for (from, to) in [
@@ -123,7 +120,7 @@ async fn a_signature_is_valid_for_one_bucket_and_one_key() {
         ("GET /box/a/b HTTP/1.1\r\nHost: localhost", "GET http://localhost/box/a/b HTTP/1.1\r\nHost: other.localhost"),
     ] {
         assert!(signed.contains(from), "{from}");
-        let response = server.ask_text(&signed.replace(from, to), b"").await;
+        let response = server.ask_text(&signed.replace(from, to), b"");
         assert_eq!(
             (response.status, response.element("Code")),
             (403, Some("SignatureDoesNotMatch")),
@@ -132,32 +129,32 @@ async fn a_signature_is_valid_for_one_bucket_and_one_key() {
     }
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let signed = signed_v4("GET", "/a/b", empty, NOTHING, None);
-    let elsewhere = server.ask_text(&signed.replace("Host: localhost", "Host: other.localhost"), b"").await;
+    let elsewhere = server.ask_text(&signed.replace("Host: localhost", "Host: other.localhost"), b"");
     assert_eq!(elsewhere.status, 403, "{elsewhere:?}");
     // Two `Host` headers are signed together, so neither is trusted alone.
     let two = signed.replace("Host: localhost", "Host: other.localhost\r\nHost: localhost");
-    assert_ne!(server.ask_text(&two, b"").await.status, 200);
-    server.stop().await;
+    assert_ne!(server.ask_text(&two, b"").status, 200);
+    server.stop();
 }
 
-#[tokio::test]
-async fn response_headers_cannot_be_split() {
-    let server = with_bucket().await;
-    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
+#[test]
+fn response_headers_cannot_be_split() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
     for value in ["a%0d%0aX-Evil:%201", "a%0aX-Evil:%201", "%00"] {
         let signed = signed_v2("GET", "/box/k", NOTHING, None);
         let target = format!("GET /box/k?response-content-disposition={value}");
-        let response = server.ask_text(&signed.replace("GET /box/k", &target), b"").await;
+        let response = server.ask_text(&signed.replace("GET /box/k", &target), b"");
         assert!(response.status == 400 && response.header("x-evil").is_none(), "{response:?}");
-        let response = server.ask_text(&plain("GET", &format!("/box/k?versionId={value}&{value}"), "", 0), b"").await;
+        let response = server.ask_text(&plain("GET", &format!("/box/k?versionId={value}&{value}"), "", 0), b"");
         assert!(response.header("x-evil").is_none(), "{response:?}");
     }
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_policy_sees_everything_that_is_stored() {
-    let server = with_bucket().await;
+#[test]
+fn a_policy_sees_everything_that_is_stored() {
+    let server = with_bucket();
     let policy = br#"{"Statement": [
         {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::box/*"},
         {"Effect": "Deny", "Principal": "*", "Action": ["s3:PutObject", "s3:PutObjectTagging"],
@@ -166,10 +163,10 @@ async fn a_policy_sees_everything_that_is_stored() {
          "Condition": {"StringLike": {"s3:x-amz-grant-read": "*AllUsers*"}}},
         {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::box/*",
          "Condition": {"StringEquals": {"s3:x-amz-acl": "public-read"}}}]}"#;
-    assert_eq!(server.ask("PUT", "/box?policy", NOTHING, policy).await.status, 204);
+    assert_eq!(server.ask("PUT", "/box?policy", NOTHING, policy).status, 204);
     let put = |headers: &str| plain("PUT", "/box/k", headers, 0);
     let group = "uri=\"http://acs.amazonaws.com/groups/global/AllUsers\"";
-    assert_eq!(server.ask_text(&put("x-amz-tagging: secret=yes\r\n"), b"").await.status, 200);
+    assert_eq!(server.ask_text(&put("x-amz-tagging: secret=yes\r\n"), b"").status, 200);
     for headers in [
         "x-amz-tagging: secret=no\r\n",
         "x-amz-tagging: a=\u{e9}&secret=no\r\n",
@@ -177,12 +174,12 @@ async fn a_policy_sees_everything_that_is_stored() {
         &format!("x-amz-grant-read: {group}\r\n"),
         &format!("x-amz-grant-read: emailAddress=\"a@b\"\r\nx-amz-grant-read: {group}\r\n"),
     ] {
-        let response = server.ask_text(&put(headers), b"").await;
+        let response = server.ask_text(&put(headers), b"");
         assert_eq!((response.status, response.element("Code")), (403, Some("AccessDenied")), "{headers} {response:?}");
     }
     let tags = b"<Tagging><TagSet><Tag><Key>secret</Key><Value>no</Value></Tag></TagSet></Tagging>";
     for headers in ["", "x-amz-tagging: secret=yes\r\n"] {
-        let response = server.ask_text(&plain("PUT", "/box/k?tagging", headers, tags.len()), tags).await;
+        let response = server.ask_text(&plain("PUT", "/box/k?tagging", headers, tags.len()), tags);
         assert_eq!(response.status, 403, "{response:?}");
     }
     // The fields of a form count as headers; the real headers of its request do not.
@@ -200,84 +197,82 @@ async fn a_policy_sees_everything_that_is_stored() {
         (&[("key", "f"), ("KEY", "g")], 400),
     ] {
         let body = form(fields);
-        let response = server.ask_text(&plain("POST", "/box", media, body.len()), body.as_bytes()).await;
+        let response = server.ask_text(&plain("POST", "/box", media, body.len()), body.as_bytes());
         assert_eq!(response.status, status, "{fields:?} {response:?}");
     }
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn a_user_disabled_during_its_own_request_stays_disabled() {
-    let server = with_bucket().await;
+#[test]
+fn a_user_disabled_during_its_own_request_stays_disabled() {
+    let server = with_bucket();
     let json = [("content-type", "application/json"), ("accept", "application/json")];
-    let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#).await;
-    let field = |name: &str| {
-        let (_, rest) = made.body.split_once(&format!("\"{name}\":\"")).unwrap();
-        rest.split('"').next().unwrap().to_owned()
-    };
+    let made = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"eve@x.org","name":"eve"}"#);
+    let field =
+        |name: &str| made.text().split_once(&format!("\"{name}\":\"")).unwrap().1.split('"').next().unwrap().to_owned();
     let path = format!("/riak-cs/user/{}", field("key_id"));
     let signed = presigned_by(&field("key_id"), &field("key_secret"), "PUT", &format!("\n\n4000000000\n{path}"));
     let enable = br#"{"status":"enabled","name":"Eve"}"#;
-    let mut eve = server.connect().await;
+    let mut eve = server.connect();
     let head = plain("PUT", &format!("{path}?{signed}"), "Expect: 100-continue\r\n", enable.len());
-    eve.send(head.as_bytes()).await;
-    assert!(eve.head().await.starts_with("HTTP/1.1 100"));
-    let disabled = server.ask("PUT", &path, &json, br#"{"status":"disabled"}"#).await;
-    assert!(disabled.body.contains("\"status\":\"disabled\""), "{disabled:?}");
-    eve.send(enable).await;
-    let _ = eve.response(false).await;
-    let now = server.ask("GET", &path, &json, b"").await;
-    assert!(now.body.contains("\"status\":\"disabled\""), "{now:?}");
+    eve.write(head).unwrap();
+    assert_eq!(eve.receive().unwrap().status, 100);
+    let disabled = server.ask("PUT", &path, &json, br#"{"status":"disabled"}"#);
+    assert!(disabled.text().contains("\"status\":\"disabled\""), "{disabled:?}");
+    eve.write(enable).unwrap();
+    let _ = eve.receive().unwrap();
+    let now = server.ask("GET", &path, &json, b"");
+    assert!(now.text().contains("\"status\":\"disabled\""), "{now:?}");
     // Only an administrator can read or change another user.
     for target in ["/riak-cs/users", "/riak-cs/stats", "/riak-cs/info", "/riak-cs/user/ADMIN-KEY", "/usage/ADMIN-KEY/a"]
     {
-        assert_eq!(server.ask("PUT", &path, &json, br#"{"status":"enabled"}"#).await.status, 200);
+        assert_eq!(server.ask("PUT", &path, &json, br#"{"status":"enabled"}"#).status, 200);
         let signed = presigned_by(&field("key_id"), &field("key_secret"), "GET", &format!("\n\n4000000000\n{target}"));
-        let response = server.ask_text(&plain("GET", &format!("{target}?{signed}"), "", 0), b"").await;
-        assert!(response.status == 403 && !response.body.contains(SECRET), "{target} {response:?}");
-        let response = server.ask_text(&plain("GET", target, "", 0), b"").await;
-        assert!(response.status == 403 && !response.body.contains(SECRET), "{target} {response:?}");
+        let response = server.ask_text(&plain("GET", &format!("{target}?{signed}"), "", 0), b"");
+        assert!(response.status == 403 && !response.text().contains(SECRET), "{target} {response:?}");
+        let response = server.ask_text(&plain("GET", target, "", 0), b"");
+        assert!(response.status == 403 && !response.text().contains(SECRET), "{target} {response:?}");
     }
-    server.stop().await;
+    server.stop();
 }
 
-#[tokio::test]
-async fn stalled_anonymous_bodies_do_not_lock_out_other_clients() {
+#[test]
+fn stalled_anonymous_bodies_do_not_lock_out_other_clients() {
     let settings = S3Settings { memory: MemoryBudget::new(64 << 20, 0), ..S3Settings::default() };
-    let server = S3TestServer::start_with(Config::default(), settings).await;
-    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
+    let server = S3TestServer::start_with(Config::default(), settings);
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
     // Each client may send 4 MiB, which reserves twice that memory; an address may reserve 24 MiB.
     let document = "POST /box/k?uploadId=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
                     Expect: 100-continue\r\n\r\n";
     let mut waiting = Vec::new();
     for _ in 0..3 {
-        let mut client = server.connect().await;
-        client.send(document.as_bytes()).await;
-        assert!(client.head().await.starts_with("HTTP/1.1 100"));
+        let mut client = server.connect();
+        client.write(document).unwrap();
+        assert_eq!(client.receive().unwrap().status, 100);
         waiting.push(client);
     }
-    let more = server.ask_text(document, b"").await;
+    let more = server.ask_text(document, b"");
     assert_eq!((more.status, more.element("Code")), (503, Some("SlowDown")), "{more:?}");
     assert_eq!(more.header("retry-after"), Some("1"));
-    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
     let tags = b"<Tagging><TagSet/></Tagging>";
-    assert_eq!(server.ask("PUT", "/box/k?tagging", NOTHING, tags).await.status, 200);
+    assert_eq!(server.ask("PUT", "/box/k?tagging", NOTHING, tags).status, 200);
     // A finished request releases its memory.
     let mut gone = waiting.pop().unwrap();
-    gone.send(b"1\r\nx\r\n0\r\n\r\n").await;
-    assert_eq!(gone.response(false).await.status, 400);
-    let mut next = server.connect().await;
-    next.send(document.as_bytes()).await;
-    assert!(next.head().await.starts_with("HTTP/1.1 100"));
+    gone.write(b"1\r\nx\r\n0\r\n\r\n").unwrap();
+    assert_eq!(gone.receive().unwrap().status, 400);
+    let mut next = server.connect();
+    next.write(document).unwrap();
+    assert_eq!(next.receive().unwrap().status, 100);
     drop((waiting, next));
-    server.stop().await;
+    server.stop();
 }
 
 /// Sends every operation unexpected parameters, headers and bodies: it refuses or succeeds, but never fails with 500.
-#[tokio::test]
-async fn no_malformed_request_is_answered_500() {
-    let server = with_bucket().await;
-    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").await.status, 200);
+#[test]
+fn no_malformed_request_is_answered_500() {
+    let server = with_bucket();
+    assert_eq!(server.ask("PUT", "/box/k", NOTHING, b"hello").status, 200);
     let odd = ["", "0", "-1", "18446744073709551616", "null", "%00", "%ff", "a%0ab", "%F0%9F%98%80", "..", "*"];
     let parameters = ["versionId", "partNumber", "uploadId", "max-keys", "marker", "key-marker", "prefix", "delimiter"];
     let bodies: [&[u8]; 6] = [b"", b"<", b"{}", b"<Delete><Object><Key/></Object></Delete>", b"\xff\xfe", b"[[[[[[[["];
@@ -314,11 +309,11 @@ async fn no_malformed_request_is_answered_500() {
             let target = format!("{path}?{keys}{parameter}={value}&{value}=1");
             let head = signed_v2(operation.method.name(), &signed, lines, Some(body.len()));
             let head = head.replacen(&format!(" {signed} "), &format!(" {target} "), 1);
-            let response = server.ask_text(&head, body).await;
+            let response = server.ask_text(&head, body);
             assert!(response.status != 500 && response.status > 99, "{head} {response:?}");
             count += 1;
         }
     }
-    assert!(server.ask("GET", "/box", NOTHING, b"").await.status == 200);
-    server.stop().await;
+    assert!(server.ask("GET", "/box", NOTHING, b"").status == 200);
+    server.stop();
 }

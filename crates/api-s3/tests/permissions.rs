@@ -8,8 +8,10 @@ mod support;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larder_api_s3::operations::{OPERATIONS, OperationScope, Support};
+use larder_testkit::http::HttpResponse;
+use larder_testkit::s3::S3Signer;
 use sha1::{Digest as _, Sha1};
-use support::{S3TestResponse, S3TestServer, signed_v2_by};
+use support::S3TestServer;
 
 const NOTHING: &[(&str, &str)] = &[];
 
@@ -131,34 +133,34 @@ const ATTEMPTS: &[Attempt] = &[
 const SIGNED: &[&str] = &["CreateBucket", "CreateMultipartUpload"];
 
 /// A server with an empty bucket that has versioning.
-async fn with_bucket() -> S3TestServer {
-    let server = S3TestServer::start().await;
-    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
-    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, VERSIONING.as_bytes()).await.status, 200);
+fn with_bucket() -> S3TestServer {
+    let server = S3TestServer::start();
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
+    assert_eq!(server.ask("PUT", "/box?versioning", NOTHING, VERSIONING.as_bytes()).status, 200);
     server
 }
 
 /// Sets a policy that allows everything that `element` names to everybody.
-async fn allow(server: &S3TestServer, element: &str, actions: &[&str]) {
+fn allow(server: &S3TestServer, element: &str, actions: &[&str]) {
     let actions: Vec<_> = actions.iter().map(|action| format!("\"s3:{action}\"")).collect();
     let policy = format!(
         r#"{{"Statement":[{{"Effect":"Allow","Principal":"*","{element}":[{}],"Resource":"arn:aws:s3:::box*"}}]}}"#,
         actions.join(",")
     );
-    let put = server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes()).await;
+    let put = server.ask("PUT", "/box?policy", NOTHING, policy.as_bytes());
     assert_eq!(put.status, 204, "{put:?}");
 }
 
 /// Sends the request of an attempt to a new version of the key and a new upload.
-async fn send(server: &S3TestServer, attempt: &Attempt) -> S3TestResponse {
+fn send(server: &S3TestServer, attempt: &Attempt) -> HttpResponse {
     let (name, _, query, header, body) = attempt;
     let tagged = &[("x-amz-tagging", "a=b")];
-    assert_eq!(server.ask("PUT", "/box/source", tagged, b"hello").await.status, 200);
-    let version = server.ask("PUT", "/box/k", tagged, b"hello").await;
-    let upload = server.ask("POST", "/box/k?uploads", NOTHING, b"").await;
+    assert_eq!(server.ask("PUT", "/box/source", tagged, b"hello").status, 200);
+    let version = server.ask("PUT", "/box/k", tagged, b"hello");
+    let upload = server.ask("POST", "/box/k?uploads", NOTHING, b"");
     let upload = upload.element("UploadId").unwrap();
     let part = format!("/box/k?partNumber=1&uploadId={upload}");
-    assert_eq!(server.ask("PUT", &part, NOTHING, b"hello").await.status, 200);
+    assert_eq!(server.ask("PUT", &part, NOTHING, b"hello").status, 200);
     let fill = |text: &str| text.replace("{v}", version.header("x-amz-version-id").unwrap()).replace("{u}", upload);
     let operation = OPERATIONS.iter().find(|operation| operation.name == *name).unwrap();
     let path = if operation.scope == OperationScope::Object { "/box/k" } else { "/box" };
@@ -170,29 +172,29 @@ async fn send(server: &S3TestServer, attempt: &Attempt) -> S3TestResponse {
     let head = format!(
         "{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}{digest}\r\n"
     );
-    server.ask_text(&head, body.as_bytes()).await
+    server.ask_text(&head, body.as_bytes())
 }
 
-fn is_refused(response: &S3TestResponse) -> bool {
+fn is_refused(response: &HttpResponse) -> bool {
     response.status == 403 || response.element("Code") == Some("AccessDenied")
 }
 
-#[tokio::test]
-async fn every_operation_needs_the_action_of_its_row() {
-    let server = with_bucket().await;
+#[test]
+fn every_operation_needs_the_action_of_its_row() {
+    let server = with_bucket();
     for attempt in ATTEMPTS {
         let (name, needs, ..) = attempt;
         for missing in *needs {
-            allow(&server, "NotAction", &[missing]).await;
-            let response = send(&server, attempt).await;
+            allow(&server, "NotAction", &[missing]);
+            let response = send(&server, attempt);
             assert!(is_refused(&response), "{name} without {missing} of {needs:?}: {response:?}");
         }
-        allow(&server, "Action", needs).await;
-        let response = send(&server, attempt).await;
+        allow(&server, "Action", needs);
+        let response = send(&server, attempt);
         assert!(!is_refused(&response), "{name} with {needs:?}: {response:?}");
         assert!(response.status < 400 || matches!(response.status, 404 | 409), "{name}: {response:?}");
     }
-    server.stop().await;
+    server.stop();
 }
 
 #[test]
@@ -214,34 +216,35 @@ fn every_row_is_attempted() {
 }
 
 /// Once a delete of tags was authorised as a put of tags.
-#[tokio::test]
-async fn permission_to_put_tags_does_not_delete_them() {
-    let server = with_bucket().await;
+#[test]
+fn permission_to_put_tags_does_not_delete_them() {
+    let server = with_bucket();
     let current: Attempt = ("DeleteObjectTagging", &[], "tagging", "", "");
     let versioned: Attempt = ("DeleteObjectTagging", &[], "tagging&versionId={v}", "", "");
-    allow(&server, "Action", &["PutObjectTagging", "PutObjectVersionTagging"]).await;
-    assert_eq!(send(&server, &current).await.status, 403);
-    assert_eq!(send(&server, &versioned).await.status, 403);
-    allow(&server, "Action", &["DeleteObjectTagging"]).await;
-    assert_eq!(send(&server, &current).await.status, 204);
-    assert_eq!(send(&server, &versioned).await.status, 403);
-    allow(&server, "Action", &["DeleteObjectVersionTagging"]).await;
-    assert_eq!(send(&server, &current).await.status, 403);
-    assert_eq!(send(&server, &versioned).await.status, 204);
-    server.stop().await;
+    allow(&server, "Action", &["PutObjectTagging", "PutObjectVersionTagging"]);
+    assert_eq!(send(&server, &current).status, 403);
+    assert_eq!(send(&server, &versioned).status, 403);
+    allow(&server, "Action", &["DeleteObjectTagging"]);
+    assert_eq!(send(&server, &current).status, 204);
+    assert_eq!(send(&server, &versioned).status, 403);
+    allow(&server, "Action", &["DeleteObjectVersionTagging"]);
+    assert_eq!(send(&server, &current).status, 403);
+    assert_eq!(send(&server, &versioned).status, 204);
+    server.stop();
 }
 
-#[tokio::test]
-async fn an_upload_is_created_with_permission_to_put() {
-    let server = with_bucket().await;
+#[test]
+fn an_upload_is_created_with_permission_to_put() {
+    let server = with_bucket();
     let json = [("content-type", "application/json"), ("accept", "application/json")];
-    let user = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"a@b","name":"Foo"}"#).await.body;
+    let user = server.ask("POST", "/riak-cs/user", &json, br#"{"email":"a@b","name":"Foo"}"#).text();
     let field = |name: &str| user.split_once(&format!("\"{name}\":\"")).unwrap().1.split('"').next().unwrap();
-    let keys = (field("key_id"), field("key_secret"));
     for (element, status) in [("NotAction", 403), ("Action", 200)] {
-        allow(&server, element, &["PutObject"]).await;
-        let head = signed_v2_by(keys, "POST", "/box/k?uploads", NOTHING, Some(0));
-        assert_eq!(server.ask_text(&head, b"").await.status, status, "{element}");
+        allow(&server, element, &["PutObject"]);
+        let head = S3Signer::new(field("key_id"), field("key_secret"))
+            .v2("POST", "/box/k?uploads", &[("Content-Length", "0")])
+            .head();
+        assert_eq!(server.ask_text(&head, b"").status, status, "{element}");
     }
-    server.stop().await;
+    server.stop();
 }

@@ -265,7 +265,7 @@ async fn random_faults(seed: u64) -> bool {
         tasks.spawn(async move {
             let mut agreed = true;
             for round in 0..40 {
-                clock.advance(Duration::from_millis(random.below(20_000)));
+                clock.advance(Duration::from_millis(random.number_below(20_000)));
                 let Ok(current) = read_row(&*store, &at()).await else { continue };
                 let expected = current.map(|row| row.stamp);
                 let stamp = clock.now().max(expected.unwrap_or(Timestamp::ZERO) + 2);

@@ -1,21 +1,28 @@
 //! Test harnesses that several crates share. No product code uses this crate: it is a dev-dependency only.
 //!
 //! ```text
-//! conformance   every promise of an engine, one check each
-//! replicas      a simulated Cassandra cluster in memory
-//! faulty        a wrapper of a store that injects faults
-//! hooked        a wrapper of a store that runs code of a test around its calls
-//! linear        checks that a history of one register is linearizable
-//! SplitMix64    numbers from a seed
+//! conformance       every promise of an engine, one check each
+//! replicas          a simulated Cassandra cluster in memory
+//! faulty            a wrapper of a store that injects faults
+//! hooked            a wrapper of a store that runs code of a test around its calls
+//! linear            checks that a history of one register is linearizable
+//! http              a client of HTTP/1.1 that may send any bytes
+//! s3                a client of S3 over it that signs
+//! BackgroundServer  a server of the test's own process
+//! SplitMix64        numbers from a seed
 //! ```
 
 pub mod conformance;
 pub mod faulty;
 pub mod hooked;
+pub mod http;
 pub mod replicas;
+pub mod s3;
 
+mod background_server;
 mod linear;
 mod random;
 
+pub use background_server::{BackgroundServer, StopRequest};
 pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 pub use random::SplitMix64;

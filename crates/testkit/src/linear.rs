@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_search_agrees_with_trying_every_order() {
         let mut random = crate::SplitMix64::new(7);
-        let mut value = move |bound: u64| random.below(bound);
+        let mut value = move |bound: u64| random.number_below(bound);
         let (mut good, mut bad) = (0, 0);
         for _ in 0..20_000 {
             let history: Vec<RegisterOperation> = (0..6)

@@ -1,5 +1,7 @@
 //! Pseudo-random numbers, the same for the same seed.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// SplitMix64: one word of state, good enough to choose faults and test cases.
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
@@ -8,6 +10,18 @@ impl SplitMix64 {
     /// A generator from this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A generator from `LARDER_TEST_SEED`, else from the clock. It prints the seed, so that a failure can be run again.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, clippy::print_stderr, reason = "a test whose runs differ names its seed")]
+    pub fn from_environment(test: &str) -> Self {
+        let given = std::env::var("LARDER_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64)
+        });
+        eprintln!("{test}: LARDER_TEST_SEED={seed}");
         Self(seed)
     }
 
@@ -21,13 +35,28 @@ impl SplitMix64 {
     }
 
     /// A number below `bound`; 0 when that is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn number_below(&mut self, bound: u64) -> u64 {
         self.number() % bound.max(1)
+    }
+
+    /// An index below `bound`; 0 when that is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.number_below(bound as u64) as usize
     }
 
     /// True `per_mille` times of a thousand.
     pub fn chance(&mut self, per_mille: u32) -> bool {
-        self.below(1000) < u64::from(per_mille)
+        self.number_below(1000) < u64::from(per_mille)
+    }
+
+    /// One of `items`, which is not empty.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+
+    /// `length` bytes that no compression shrinks.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length.div_ceil(8)).flat_map(|_| self.number().to_le_bytes()).take(length).collect()
     }
 }
 

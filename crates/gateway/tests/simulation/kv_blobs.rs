@@ -15,10 +15,10 @@ use larder_store::Table;
 use larder_testkit::faulty::StoreFaults;
 use tokio::task::JoinHandle;
 
-use crate::random::ScheduleRng;
 use crate::s3::cluster::S3Cluster;
 use crate::s3::gate::StoreStep;
 use crate::world::{ScheduleResult, address, get_of, run};
+use larder_testkit::SplitMix64;
 
 /// Repetitions of the text in a body: enough for a blob.
 const REPEATS: usize = 40;
@@ -258,7 +258,7 @@ fn random_pauses_lose_no_acknowledged_body() {
 
 /// Blind writers and sweepers, over several days.
 async fn walk(seed: u64) -> ScheduleResult {
-    let mut dice = ScheduleRng(seed);
+    let mut dice = SplitMix64::new(seed);
     let mut cloud = S3Cluster::new(seed, 3).await;
     add_types(&cloud).await;
     cloud.set_faults(StoreFaults { pause_ms_max: 6_000, pause_per_mille: 250, ..StoreFaults::none() });

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use larder_testkit::SplitMix64;
 use larder_testkit::faulty::StoreFaults;
 
 use crate::world::{ShownObject, SimWorld, run};
@@ -14,23 +15,6 @@ const KEYS: [&str; 2] = ["x", "y"];
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
 const SCHEDULES: u64 = 500;
-
-/// SplitMix64, the only source of randomness.
-pub(crate) struct ScheduleRng(pub(crate) u64);
-
-impl ScheduleRng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
 
 /// Writes to one key and their fates.
 #[derive(Default)]
@@ -75,14 +59,14 @@ fn walk(world: impl AsyncFn(u64, usize) -> SimWorld) {
 }
 
 fn walk_one(seed: u64, world: &impl AsyncFn(u64, usize) -> SimWorld) {
-    let mut dice = ScheduleRng(seed);
+    let mut dice = SplitMix64::new(seed);
     let count = 2 + dice.below(2);
     if let Err(wrong) = run(async { schedule(world(seed, count).await, dice).await }) {
         panic!("seed {seed}: {wrong}");
     }
 }
 
-async fn schedule(mut world: SimWorld, mut dice: ScheduleRng) -> Result<(), String> {
+async fn schedule(mut world: SimWorld, mut dice: SplitMix64) -> Result<(), String> {
     world.add_type("sib", "{}").await;
     world.add_type("lww", r#"{"last_write_wins":true,"dvv_enabled":false,"allow_mult":false}"#).await;
     world.add_type("once", r#"{"write_once":true}"#).await;
@@ -127,7 +111,7 @@ async fn schedule(mut world: SimWorld, mut dice: ScheduleRng) -> Result<(), Stri
 /// One operation of one client, or two at once.
 async fn step<'a>(
     world: &SimWorld,
-    dice: &mut ScheduleRng,
+    dice: &mut SplitMix64,
     records: &mut BTreeMap<&'a str, KeyRecord>,
     seen: &mut [BTreeMap<&'a str, ShownObject>],
     kind: &'static str,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::{Batch, BlobOwner, Blobs as _, Change, Durability, Row, Store, Table};
+use larder_testkit::SplitMix64;
 
 use super::{call, options, place};
 use crate::blobs::LocalBlobs;
@@ -75,14 +76,7 @@ impl RecordingWatcher {
 
 /// Pseudo-random bytes, which do not compress.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
+    SplitMix64::new(seed).bytes(length)
 }
 
 fn small(dir: &Path) -> OpenOptions {

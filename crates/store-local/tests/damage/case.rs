@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use larder_store::{Kind, Partition, Store};
+use larder_testkit::SplitMix64;
 
 use super::base::StoppedStore;
 use super::dir_snapshot::DirSnapshot;
-use super::file_corruption::{CorruptionKind, FileCorruption, SplitMix};
+use super::file_corruption::{CorruptionKind, FileCorruption};
 use super::opened::OpenedStore;
 use super::plan::{ExpectedData, PlannedWrite, WritePlan};
 use super::readings::ReadReport;
@@ -53,7 +54,7 @@ pub fn watch_panics() {
 pub fn run(
     base: &StoppedStore,
     fault: Option<&FileCorruption>,
-    random: &SplitMix,
+    random: &SplitMix64,
     dir: &Path,
 ) -> Result<CaseOutcome, CaseFailure> {
     let panics = PANICS.lock().unwrap().len();
@@ -75,7 +76,7 @@ async fn judge(
     base: &StoppedStore,
     tree: &DirSnapshot,
     fault: Option<&FileCorruption>,
-    random: &SplitMix,
+    random: &SplitMix64,
     dir: &Path,
 ) -> Result<CaseOutcome, CaseFailure> {
     let opened = match OpenedStore::open(dir) {

@@ -6,32 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use larder_testkit::SplitMix64;
+
 use super::dir_snapshot::DirSnapshot;
 
 const PAGE: usize = 4096;
-
-/// SplitMix64: the same numbers for the same seed.
-#[derive(Debug, Clone)]
-pub struct SplitMix(pub u64);
-
-impl SplitMix {
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`; 0 when that is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.number() % bound.max(1) as u64) as usize
-    }
-
-    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length.div_ceil(8)).flat_map(|_| self.number().to_le_bytes()).take(length).collect()
-    }
-}
 
 /// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +44,7 @@ pub struct FileCorruption {
 
 impl FileCorruption {
     /// A random fault that changes something. Every class of files is equally likely.
-    pub fn random(tree: &DirSnapshot, random: &mut SplitMix) -> Self {
+    pub fn random(tree: &DirSnapshot, random: &mut SplitMix64) -> Self {
         let classes = classes(tree);
         loop {
             let files = &classes[random.below(classes.len())].1;
@@ -125,7 +104,7 @@ pub fn class_of(path: &Path) -> String {
     path.iter().map(word).collect::<Vec<_>>().join("/")
 }
 
-fn damaged_bytes(kind: CorruptionKind, bytes: &[u8], random: &mut SplitMix) -> (usize, Option<Vec<u8>>) {
+fn damaged_bytes(kind: CorruptionKind, bytes: &[u8], random: &mut SplitMix64) -> (usize, Option<Vec<u8>>) {
     let mut after = bytes.to_vec();
     let at = place(bytes, random);
     match kind {
@@ -148,7 +127,7 @@ fn damaged_bytes(kind: CorruptionKind, bytes: &[u8], random: &mut SplitMix) -> (
 }
 
 /// A random offset in a file, more often in its metadata: at its beginning, at its end, and at the end of the written bytes.
-fn place(bytes: &[u8], random: &mut SplitMix) -> usize {
+fn place(bytes: &[u8], random: &mut SplitMix64) -> usize {
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     match random.below(8) {
         0 => random.below(bytes.len().min(64)),

@@ -33,7 +33,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{StoppedStore, StoreEnd};
 use case::{CaseFailure, CaseOutcome};
-use file_corruption::{FileCorruption, SplitMix, class_of};
+use file_corruption::{FileCorruption, class_of};
+use larder_testkit::SplitMix64;
 use tokio::runtime::Runtime;
 
 /// Directories of failed cases that are kept.
@@ -72,12 +73,12 @@ fn attack(ended: StoreEnd) {
         .join(format!("damage-{ended:?}-{}", std::process::id()).to_lowercase());
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work).unwrap();
-    let whole = case::run(&base, None, &SplitMix(first), &work.join("whole"));
+    let whole = case::run(&base, None, &SplitMix64::new(first), &work.join("whole"));
     assert_eq!(whole.unwrap(), CaseOutcome::Whole, "an undamaged store is whole");
 
     let mut report = DamageReport::default();
     for seed in (0..cases).map(|at| first.wrapping_add(at)) {
-        let mut random = SplitMix(seed);
+        let mut random = SplitMix64::new(seed);
         let fault = FileCorruption::random(&base.tree, &mut random);
         // If the process aborts, this file names the case.
         std::fs::write(work.join("current"), format!("LARDER_TEST_SEED={seed}: {fault}\n")).unwrap();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::{Batch, BlobOwner, Change, DerivedRow, HeadWrite, Partition, Row, Table, Timestamp};
 
-use super::file_corruption::SplitMix;
+use larder_testkit::SplitMix64;
 
 /// One write.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ impl ExpectedData {
 
 /// Writes of every kind, in rounds, so that tables of several ages hold old and new values of the same keys.
 pub struct WritePlan {
-    random: SplitMix,
+    random: SplitMix64,
     stamp: Timestamp,
     ops: Vec<PlannedWrite>,
     expected: ExpectedData,
@@ -111,8 +111,12 @@ const FILE_BYTES: usize = 2 << 20;
 impl WritePlan {
     /// All writes of a stopped store, and the data that they leave.
     pub fn base() -> (Vec<PlannedWrite>, ExpectedData) {
-        let mut plan =
-            Self { random: SplitMix(11), stamp: Timestamp(10), ops: Vec::new(), expected: ExpectedData::default() };
+        let mut plan = Self {
+            random: SplitMix64::new(11),
+            stamp: Timestamp(10),
+            ops: Vec::new(),
+            expected: ExpectedData::default(),
+        };
         for round in 0..ROUNDS {
             plan.objects(round);
             plan.wide(round);
@@ -126,7 +130,7 @@ impl WritePlan {
     }
 
     /// More writes to a store that holds `expected`: new keys, then new values and removals of old keys.
-    pub fn more(expected: &ExpectedData, mut random: SplitMix) -> Vec<PlannedWrite> {
+    pub fn more(expected: &ExpectedData, mut random: SplitMix64) -> Vec<PlannedWrite> {
         let stamp = 10_000_000 + random.below(1000) as u64;
         let mut plan = Self { random, stamp: Timestamp(stamp), ops: Vec::new(), expected: expected.clone() };
         for key in 0..100 {

@@ -7,8 +7,8 @@ use super::*;
 use crate::{Kind, Row};
 
 fn name(random: &mut SplitMix64) -> Bytes {
-    let length = random.below(4) as usize;
-    (0..length).map(|_| [0, 1, b'a', b'b', 0xff][random.below(5) as usize]).collect()
+    let length = random.below(4);
+    (0..length).map(|_| [0, 1, b'a', b'b', 0xff][random.below(5)]).collect()
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_page_read_in_pieces_equals_the_whole_page() {
             from: random.chance(300).then(|| name(&mut random)),
             to: random.chance(300).then(|| name(&mut random)),
         };
-        let query = ReadQuery { range, limit: 1 + random.below(10) as usize, order };
+        let query = ReadQuery { range, limit: 1 + random.below(10), order };
         let whole = engine(&live, &dead, usize::MAX, &query).expect("it never gives up");
         let pieces = read_in_pieces(&query, |piece| engine(&live, &dead, 2, piece)).expect("small enough pieces");
         assert_eq!(pieces.rows, whole.rows, "{query:?}");

@@ -107,21 +107,21 @@ impl ModelWalk {
     }
 
     fn wait(&mut self) {
-        self.subject.wait_seconds(self.random.below(20));
+        self.subject.wait_seconds(self.random.number_below(20));
         let now = self.subject.clock.now();
         self.models.iter_mut().for_each(|model| model.expire(now));
     }
 
     /// Applies a batch to one or two plain partitions, sometimes with a row limit.
     async fn apply(&mut self, at: &str) {
-        let first = self.random.below(4) as usize;
+        let first = self.random.below(4);
         let chosen = if self.random.chance(500) { vec![first] } else { vec![first, (first + 1) % 4] };
         let (mut batch, mut after, mut refusals) = (Batch::default(), Vec::new(), Vec::new());
         for &which in &chosen {
             let changes = self.changes(which);
             let rows = changes.iter().fold(self.models[which].rows.clone(), PartitionModel::after);
             let count = rows.iter().filter(|row| row.expires.is_none()).count();
-            let rows_max = self.random.chance(300).then(|| self.random.below(6) as usize);
+            let rows_max = self.random.chance(300).then(|| self.random.below(6));
             if rows_max.is_some_and(|rows_max| count > rows_max) {
                 refusals.push(Kind::TooManyRows { rows: count });
             }
@@ -175,11 +175,11 @@ impl ModelWalk {
                 // Newer than all rows so far: the store promises nothing about writes older than an expired row.
                 let stamp = self.models[which].highest() + 1;
                 self.models[which].floors[name] = stamp;
-                let expires = Some(self.subject.clock.now() + (1 + self.random.below(60)) * 1_000_000);
+                let expires = Some(self.subject.clock.now() + (1 + self.random.number_below(60)) * 1_000_000);
                 Change::Put(Row { name: bytes, value: self.value(), stamp, expires })
             }
             _ => {
-                let stamp = self.models[which].floors[name] + 1 + self.random.below(5);
+                let stamp = self.models[which].floors[name] + 1 + self.random.number_below(5);
                 Change::Put(Row { name: bytes, value: self.value(), stamp, expires: None })
             }
         }
@@ -187,24 +187,21 @@ impl ModelWalk {
 
     /// A stamp near those of the row.
     fn stamp(&mut self, which: usize, name: usize) -> Timestamp {
-        self.models[which].floors[name] + self.random.below(6)
+        self.models[which].floors[name] + self.random.number_below(6)
     }
 
     fn value(&mut self) -> Bytes {
-        let length = self.random.below(4) as usize;
+        let length = self.random.below(4);
         Bytes::from(vec![b'0' + self.random.below(3) as u8; length])
     }
 
     /// A compare-and-set of the head with the empty name, often with the right stamp.
     async fn compare_and_set(&mut self, at: &str) {
-        let which = 4 + self.random.below(2) as usize;
+        let which = 4 + self.random.below(2);
         let current = self.models[which].find(&Bytes::new()).cloned();
         let stamp = current.as_ref().map(|row| row.stamp);
-        let expected = if self.random.chance(700) {
-            stamp
-        } else {
-            [None, stamp.map(|stamp| stamp - 1)][self.random.below(2) as usize]
-        };
+        let expected =
+            if self.random.chance(700) { stamp } else { [None, stamp.map(|stamp| stamp - 1)][self.random.below(2)] };
         let newest = self.models[which].highest() + 1;
         let head = Row { name: Bytes::new(), value: self.value(), stamp: newest, expires: None };
         let mut changes = Vec::new();
@@ -245,11 +242,11 @@ impl ModelWalk {
 
     fn query(&mut self) -> ReadQuery {
         let mut bound = || {
-            let name = NAMES[self.random.below(NAMES.len() as u64) as usize];
+            let name = NAMES[self.random.below(NAMES.len())];
             self.random.chance(400).then(|| Bytes::from_static(name))
         };
         let range = Range { from: bound(), to: bound() };
         let order = if self.random.chance(500) { ReadOrder::Forward } else { ReadOrder::Reverse };
-        ReadQuery { range, limit: 1 + self.random.below(9) as usize, order }
+        ReadQuery { range, limit: 1 + self.random.below(9), order }
     }
 }

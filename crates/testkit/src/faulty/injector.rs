@@ -89,7 +89,7 @@ impl StoreFaultInjector {
     /// Delay of the next write; `None` for a write that is made at once.
     pub(super) fn draw_delay(&self) -> Option<Duration> {
         let FaultState { late, faults, .. } = &mut *self.state.lock();
-        let micros = late.below(LATE_MAX.as_micros() as u64);
+        let micros = late.number_below(LATE_MAX.as_micros() as u64);
         late.chance(faults.late_per_mille).then_some(Duration::from_micros(micros))
     }
 
@@ -97,7 +97,7 @@ impl StoreFaultInjector {
     pub(super) fn draw_lag(&self, max: Duration) -> Option<Duration> {
         let FaultState { random, faults, .. } = &mut *self.state.lock();
         let micros = u64::try_from(max.as_micros()).unwrap_or(u64::MAX);
-        let lag = Duration::from_micros(random.below(micros) + 1);
+        let lag = Duration::from_micros(random.number_below(micros) + 1);
         random.chance(faults.stale_per_mille).then_some(lag)
     }
 
@@ -143,6 +143,6 @@ impl StoreFaultInjector {
 }
 
 fn draw_pause(random: &mut SplitMix64, faults: &StoreFaults) -> Option<Duration> {
-    let pause = Duration::from_millis(random.below(faults.pause_ms_max) + 1);
+    let pause = Duration::from_millis(random.number_below(faults.pause_ms_max) + 1);
     (random.chance(faults.pause_per_mille) && faults.pause_ms_max > 0).then_some(pause)
 }

@@ -118,7 +118,7 @@ impl ReplicasState {
                 format!("{alive} of {required} replicas are up"),
             ));
         }
-        Ok((reached[self.random.below(reached.len() as u64) as usize], required))
+        Ok((reached[self.random.below(reached.len())], required))
     }
 
     /// Chooses `count` of the nodes that the gateway reaches, in random order.
@@ -126,7 +126,7 @@ impl ReplicasState {
         let mut reached: Vec<usize> = among.iter().copied().filter(|node| self.can_reach(side, *node)).collect();
         // Fisher-Yates with the seeded generator, so that one seed makes one history.
         for at in (1..reached.len()).rev() {
-            reached.swap(at, self.random.below(at as u64 + 1) as usize);
+            reached.swap(at, self.random.below(at + 1));
         }
         reached.truncate(count);
         reached
@@ -134,7 +134,7 @@ impl ReplicasState {
 
     /// Draws the delay of a message.
     pub(super) fn delay(&mut self) -> Duration {
-        Duration::from_millis(self.random.below(self.faults.delay_ms_max + 1))
+        Duration::from_millis(self.random.number_below(self.faults.delay_ms_max + 1))
     }
 
     /// Sends a mutation to a replica; a message that does not arrive becomes a hint.
@@ -157,7 +157,7 @@ impl ReplicasState {
     /// Keeps a hint for a replica that missed a write, unless the hint is lost too.
     fn hint(&mut self, from: usize, to: usize, mutation: Arc<ReplicaMutation>) {
         let lost = self.random.chance(self.faults.hints_lost_per_mille);
-        let late = self.random.below(self.faults.hint_ms_max + 1);
+        let late = self.random.number_below(self.faults.hint_ms_max + 1);
         // The hint lives on the coordinator: if that is down, the hint is lost with it.
         if !lost && !self.nodes[from].down {
             let due = Instant::now() + Duration::from_millis(late);

@@ -132,6 +132,6 @@ impl ReplicasState {
             ProposalFate::AcceptedByMinority,
             ProposalFate::AcceptedByMajority,
             ProposalFate::AnswerLost,
-        ][self.random.below(4) as usize]
+        ][self.random.below(4)]
     }
 }

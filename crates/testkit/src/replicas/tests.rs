@@ -496,8 +496,7 @@ async fn one_seed_makes_one_history() {
         });
         let (mut events, mut random) = (Vec::new(), SplitMix64::new(1));
         for stamp in 1..60 {
-            let level =
-                [ConsistencyLevel::One, ConsistencyLevel::Quorum, ConsistencyLevel::All][random.below(3) as usize];
+            let level = [ConsistencyLevel::One, ConsistencyLevel::Quorum, ConsistencyLevel::All][random.below(3)];
             let _ = put(&store, Timestamp(stamp), level).await;
             events.push((start.elapsed(), read_stamp(&store, level).await.map_err(|error| error.kind)));
         }

@@ -65,7 +65,7 @@ impl Replicas {
         let logged = is_logged(batch).then(|| state.log_batch(mutations.clone()));
         let stop = state.faults.stop_per_mille;
         let stops = state.random.chance(stop);
-        let mut left = if stops { state.random.below(3 * mutations.len() as u64) } else { u64::MAX };
+        let mut left = if stops { state.random.number_below(3 * mutations.len() as u64) } else { u64::MAX };
         let mut waits = Vec::new();
         for (mutation, ((coordinator, required), near)) in mutations.iter().zip(sent) {
             let answers = AckCount::default();

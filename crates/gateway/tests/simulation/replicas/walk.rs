@@ -11,8 +11,9 @@ use bytes::Bytes;
 use larder_testkit::replicas::{ClusterSetup, NetworkFaults};
 
 use super::ring::{SimRing, WriteStrictness};
-use crate::random::{ScheduleRng, first, schedules};
+use crate::random::{first, schedules};
 use crate::world::{ShownObject, run};
+use larder_testkit::SplitMix64;
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 const CLIENTS: usize = 3;
@@ -48,7 +49,7 @@ enum WalkRepair {
 struct ReplicaWalk {
     repair: WalkRepair,
     ring: SimRing,
-    dice: ScheduleRng,
+    dice: SplitMix64,
     records: BTreeMap<&'static str, WalkRecord>,
     seen: Vec<BTreeMap<&'static str, ShownObject>>,
     log: Vec<String>,
@@ -77,7 +78,7 @@ fn without_repairs_purged_tombstones_bring_values_back() {
 }
 
 async fn schedule(seed: u64, repair: WalkRepair, log: &mut Vec<String>) -> Result<(usize, usize), String> {
-    let mut dice = ScheduleRng(seed);
+    let mut dice = SplitMix64::new(seed);
     let sides: &[usize] = [&[0, 1][..], &[0, 0, 1], &[0, 1, 1]][dice.below(3)];
     let ring = SimRing::new(seed, ClusterSetup::default(), sides).await;
     ring.add_type("sib", "{}").await;

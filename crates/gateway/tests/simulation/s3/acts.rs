@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::client::SimClient;
 use super::history::{KeyHistory, ReadValue, WriteEffect};
 use super::random::KEYS;
-use crate::random::ScheduleRng;
+use larder_testkit::SplitMix64;
 
 /// An upload: its key, its id, the acknowledged parts with their texts.
 #[derive(Debug, Clone)]
@@ -84,7 +84,7 @@ pub(super) enum ClientOperation {
     Age,
 }
 
-pub(super) fn draw(dice: &mut ScheduleRng, shared: &ScheduleState, text: String) -> ClientOperation {
+pub(super) fn draw(dice: &mut SplitMix64, shared: &ScheduleState, text: String) -> ClientOperation {
     let key = KEYS[dice.below(2)];
     let uploads = shared.uploads.borrow();
     let upload = if uploads.is_empty() { None } else { Some(uploads[dice.below(uploads.len())].clone()) };
@@ -105,7 +105,7 @@ pub(super) fn draw(dice: &mut ScheduleRng, shared: &ScheduleState, text: String)
         (65..79, Some(upload)) => ClientOperation::Part(upload, 1 + dice.below(2) as u16, text),
         (79..94, Some(upload)) => {
             let pick =
-                |found: &Vec<(ListedPart, String)>, dice: &mut ScheduleRng| found[dice.below(found.len())].clone();
+                |found: &Vec<(ListedPart, String)>, dice: &mut SplitMix64| found[dice.below(found.len())].clone();
             let parts = upload.parts.values().map(|found| pick(found, dice)).collect::<Vec<_>>();
             if parts.is_empty() {
                 ClientOperation::Part(upload, 1, text)

@@ -17,8 +17,9 @@ use super::acts::{OpenUpload, ScheduleState, draw, run_operation};
 use super::cluster::S3Cluster;
 use super::history::ReadValue;
 use super::rules::S3ScheduleResult;
-use crate::random::{ScheduleRng, first, schedules};
+use crate::random::{first, schedules};
 use crate::world::run;
+use larder_testkit::SplitMix64;
 
 /// Keys; the lifecycle worker removes those under `old/` whenever it runs.
 pub(super) const KEYS: [&str; 2] = ["x", "old/y"];
@@ -48,7 +49,7 @@ fn a_gateway_whose_heartbeat_had_expired_once_put_an_object_into_a_deleted_bucke
 }
 
 async fn schedule(seed: u64) -> Result<BTreeMap<&'static str, usize>, String> {
-    let mut dice = ScheduleRng(seed);
+    let mut dice = SplitMix64::new(seed);
     let start = Instant::now();
     let nodes = if dice.below(4) == 0 { 1 } else { 2 };
     let mut cluster = S3Cluster::with_bucket(seed, nodes).await;
@@ -118,7 +119,7 @@ fn rules() -> Lifecycle {
 /// Runs some clients at once, and perhaps kills a gateway.
 async fn one_round(
     cluster: &mut S3Cluster,
-    dice: &mut ScheduleRng,
+    dice: &mut SplitMix64,
     shared: &ScheduleState,
     (round, pause): (usize, u64),
 ) -> S3ScheduleResult {
