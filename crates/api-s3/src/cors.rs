@@ -100,7 +100,7 @@ async fn rules(objects: &Objects, bucket: &str) -> Result<Option<Cors>, S3Error>
     if bucket.is_empty() {
         return Ok(None);
     }
-    Ok(objects.bucket(bucket).await?.cors.clone())
+    Ok(objects.buckets.find(bucket).await?.cors.clone())
 }
 
 fn bad_request(message: &'static str) -> S3Error {

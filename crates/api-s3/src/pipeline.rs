@@ -75,7 +75,7 @@ impl S3Service {
     /// A service over `objects`.
     #[must_use]
     pub fn new(objects: Arc<Objects>, settings: S3Settings) -> Self {
-        let background = BackgroundTasks::new(Arc::clone(objects.gateway()));
+        let background = BackgroundTasks::new(Arc::clone(&objects.gateway));
         Self { objects, settings: Arc::new(settings), background }
     }
 
@@ -90,7 +90,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway().core.new_name();
+        let id = self.objects.gateway.core.new_name();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -98,7 +98,7 @@ impl S3Service {
 
     /// Serves one request. A panic becomes a 500 response.
     pub async fn handle(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
-        let gateway = self.objects.gateway();
+        let gateway = &self.objects.gateway;
         let begun = gateway.core.monotonic();
         let (mut parts, body) = request.into_parts();
         let host = host_of(&parts);
@@ -175,7 +175,7 @@ impl S3Service {
     }
 
     fn admit(&self) -> Result<AdmissionGuard, S3Error> {
-        Ok(self.objects.gateway().core.admit().map_err(Error::from)?)
+        Ok(self.objects.gateway.core.admit().map_err(Error::from)?)
     }
 
     /// The parts of the request that its signature covers.
@@ -210,7 +210,7 @@ impl S3Service {
         let (incoming, requester) = body.into_parts();
         let body = RequestBody::of(incoming, headers, identity.signature.as_ref())?;
         if operation.body == RequestBodyKind::Stream {
-            let max = self.objects.config().put_bytes_max;
+            let max = self.objects.config.put_bytes_max;
             match body.length() {
                 None => return Err(Code::MissingContentLength.into()),
                 Some(length) if length > max => return Err(gateway::too_large(length, max)),

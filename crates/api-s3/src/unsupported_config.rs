@@ -16,7 +16,7 @@ pub(crate) const NO_LOCKS: &str = "Bucket is missing Object Lock Configuration";
 /// `NoSuchBucket`, `AccessDenied`, and the code of the stub.
 pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Response, S3Error> {
     if call.operation.scope == OperationScope::Bucket {
-        call.objects.bucket_for(&call.caller, &call.bucket).await?;
+        call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     }
     match stub {
         StubResponse::Empty(root) => Ok(response::document(XmlWriter::new(root).finish())),
@@ -27,7 +27,7 @@ pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Respo
         }
         StubResponse::Absent(code) => Err(code.into()),
         StubResponse::Unlocked => {
-            call.objects.bucket(&call.bucket).await?;
+            call.objects.buckets.find(&call.bucket).await?;
             Err(S3Error::invalid(NO_LOCKS))
         }
     }

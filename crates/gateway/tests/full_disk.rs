@@ -246,7 +246,7 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
     let user = objects.users.create("a@example.com", "a", false, None).await.unwrap();
     // Any action: an owner may do everything.
     let caller = Caller { user: Some(user), ..Caller::default() }.with_action(S3Action::PutObject);
-    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
+    objects.buckets.create(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     put_object(&objects, &caller, "there").await.unwrap();
     let create = CreateUpload {
         bucket: "bucket".into(),
@@ -254,20 +254,20 @@ async fn s3_deletes_and_aborts_succeed_and_refused_objects_and_parts_leave_no_bo
         metadata: ObjectMetadata::default(),
         checksum: None,
     };
-    let (upload, _) = objects.create_upload(&caller, create.clone()).await.unwrap();
+    let (upload, _) = objects.uploads.create(&caller, create.clone()).await.unwrap();
     let part = PartAddress { bucket: "bucket".into(), key: "parts".into(), upload: upload.text(), number: 1 };
-    objects.put_part(&caller, &part, incoming(100_000)).await.unwrap();
+    objects.uploads.put_part(&caller, &part, incoming(100_000)).await.unwrap();
     let before = world.blobs().await;
 
     world.set(SHORT);
     assert!(is_full(put_object(&objects, &caller, "new").await));
-    assert!(is_full(objects.put_part(&caller, &part, incoming(100_000)).await));
-    assert!(is_full(objects.create_upload(&caller, create).await));
+    assert!(is_full(objects.uploads.put_part(&caller, &part, incoming(100_000)).await));
+    assert!(is_full(objects.uploads.create(&caller, create).await));
     assert_eq!(world.blobs().await, before, "a refused body stays");
     let refused = world.store.refused.load(Ordering::SeqCst);
     objects.delete(&caller, "bucket", &"there".into(), &VersionSpec::Current, None).await.unwrap();
-    objects.abort(&caller, "bucket", &"parts".into(), &upload.text(), None).await.unwrap();
-    objects.sweep().await.unwrap();
+    objects.uploads.abort(&caller, "bucket", &"parts".into(), &upload.text(), None).await.unwrap();
+    objects.sweeper.sweep().await.unwrap();
     assert_eq!(world.store.refused.load(Ordering::SeqCst), refused, "a part of a removal was refused");
     assert_eq!(world.blobs().await, 0);
 

@@ -186,7 +186,7 @@ async fn sweep_leftovers(objects: Arc<Objects>, interval: Duration) {
         if !is_leader(&objects).await {
             continue;
         }
-        match objects.sweep().await {
+        match objects.sweeper.sweep().await {
             Ok(swept) if swept == SweepReport::default() => {}
             Ok(swept) => tracing::info!(?swept, "leftovers of failed requests removed"),
             Err(error) => tracing::warn!(%error, "sweep of leftovers failed: they stay until the next pass"),
@@ -200,7 +200,7 @@ async fn run_lifecycle(objects: Arc<Objects>, interval: Duration) {
         if !is_leader(&objects).await {
             continue;
         }
-        match objects.run_lifecycle().await {
+        match objects.lifecycle.run().await {
             Ok(pass) if pass == LifecyclePass::default() => {}
             Ok(pass) => tracing::info!(?pass, "lifecycle rules applied: expired S3 objects and uploads removed"),
             Err(error) => {
@@ -231,7 +231,7 @@ async fn is_leader(objects: &Objects) -> bool {
     if crate::admin::is_transferring() {
         return false; // A row swept during a transfer would fail the comparison after it.
     }
-    objects.gateway().members.is_leader().await.unwrap_or_else(|error| {
+    objects.gateway.members.is_leader().await.unwrap_or_else(|error| {
         tracing::warn!(%error, "read of the members failed: this pass sweeps nothing");
         false
     })

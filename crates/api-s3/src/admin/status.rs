@@ -12,7 +12,7 @@ use crate::response::{self, S3Response};
 
 /// Whether requests are served; needs no signature.
 pub(crate) fn ping(call: &S3Call) -> S3Response {
-    if !call.objects.gateway().is_ready() {
+    if !call.objects.gateway.is_ready() {
         return response::empty(StatusCode::SERVICE_UNAVAILABLE);
     }
     response::typed(StatusCode::OK, HeaderValue::from_static("text/html"), "OK")
@@ -21,7 +21,7 @@ pub(crate) fn ping(call: &S3Call) -> S3Response {
 /// The statistics, including those of Riak KV.
 pub(crate) fn stats(call: &S3Call) -> Result<S3Response, S3Error> {
     admin_only(call)?;
-    let stats = call.objects.gateway().stats().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let stats = call.objects.gateway.stats().into_iter().map(|(name, value)| (name.to_owned(), value));
     let stats = Json::Object(stats.collect::<Map<_, _>>());
     let plain = call.headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/plain"));
     let (media, text) = if plain {
@@ -42,7 +42,7 @@ pub(crate) fn info(call: &S3Call) -> Result<S3Response, S3Error> {
     let info = json!({
         "version": version,
         "system_version": format!("Larder {version}"),
-        "uptime": format!("{} seconds", call.objects.gateway().core.monotonic().as_secs()),
+        "uptime": format!("{} seconds", call.objects.gateway.core.monotonic().as_secs()),
         "storage_info": [],
     });
     Ok(response::json(StatusCode::OK, info.to_string()))

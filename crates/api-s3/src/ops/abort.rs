@@ -17,6 +17,6 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
             Some(dates::http(text).or_else(|| dates::iso(text)).ok_or_else(bad)?.as_secs())
         }
     };
-    call.objects.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;
+    call.objects.uploads.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -10,7 +10,7 @@ use crate::errors::S3Error;
 use crate::response::{self, S3Response};
 
 pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
-    let shown = call.objects.bucket_acl(&call.caller, &call.bucket).await?;
+    let shown = call.objects.buckets.acl(&call.caller, &call.bucket).await?;
     respond(call, &shown).await
 }
 
@@ -24,7 +24,7 @@ pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
     let (owner, choice) = choice(call).await?;
-    call.objects.put_bucket_acl(&call.caller, &call.bucket, owner.as_deref(), choice).await?;
+    call.objects.buckets.put_acl(&call.caller, &call.bucket, owner.as_deref(), choice).await?;
     Ok(response::empty(StatusCode::OK))
 }
 

@@ -18,27 +18,27 @@ pub(super) async fn create(call: &S3Call) -> Result<S3Response, S3Error> {
     refuse_unsupported(&call.headers)?;
     let acl = grants::of(&call.headers)?;
     let location = location_wanted(&upload_body::document(call).await?)?;
-    call.objects.create_bucket(&call.caller, &call.bucket, acl, location).await?;
+    call.objects.buckets.create(&call.caller, &call.bucket, acl, location).await?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, LOCATION, format!("/{}", call.bucket));
     Ok(response)
 }
 
 pub(super) async fn head(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     let mut response = response::empty(StatusCode::OK);
-    response::set(&mut response, REGION, call.objects.location(&bucket));
+    response::set(&mut response, REGION, call.objects.buckets.location(&bucket));
     Ok(response)
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
-    call.objects.delete_bucket(&call.caller, &call.bucket).await?;
+    call.objects.buckets.delete(&call.caller, &call.bucket).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
 pub(super) async fn location(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
-    Ok(response::document(location_of(call.objects.location(&bucket))))
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
+    Ok(response::document(location_of(call.objects.buckets.location(&bucket))))
 }
 
 fn location_of(region: &str) -> Bytes {

@@ -48,7 +48,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     // finds the object.
     let mut work = call.background.spawn(&call.request_id, async move {
         let _admitted = admitted;
-        objects.complete(&caller, request).await.map_err(S3Error::from)
+        objects.uploads.complete(&caller, request).await.map_err(S3Error::from)
     });
     match tokio::time::timeout(KEEP_ALIVE_AFTER, &mut work).await {
         Ok(outcome) => {

@@ -16,7 +16,7 @@ use crate::xml::{XmlReader, XmlWriter};
 const BYTES_MAX: usize = 64 * 1024;
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     let cors = bucket.cors.as_ref().ok_or(Error::NoConfiguration(Configuration::Cors))?;
     Ok(response::document(write(cors)))
 }
@@ -37,7 +37,7 @@ async fn store(call: &S3Call, cors: Option<Cors>) -> Result<(), S3Error> {
         bucket.cors.clone_from(&cors);
         Ok(())
     };
-    Ok(call.objects.configure(&call.caller, &call.bucket, change).await?)
+    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
 }
 
 fn read(document: &[u8]) -> Result<Cors, S3Error> {

@@ -41,7 +41,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     }
     let request = decode(&upload_body::document(call).await?)?;
     // A missing bucket fails the whole request; missing permissions fail each key.
-    call.objects.bucket(&call.bucket).await?;
+    call.objects.buckets.find(&call.bucket).await?;
     // Chunks run one after another, so that one request cannot occupy the store with a thousand deletes.
     let mut outcomes = Vec::with_capacity(request.items.len());
     for items in request.items.chunks(CONCURRENT_DELETES) {

@@ -13,7 +13,7 @@ use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     let rules = bucket.lifecycle.as_ref().ok_or(Error::NoConfiguration(Configuration::Lifecycle))?;
     Ok(response::document(document::write(rules)))
 }
@@ -34,7 +34,7 @@ async fn store(call: &S3Call, rules: Option<Lifecycle>) -> Result<(), S3Error> {
         bucket.lifecycle.clone_from(&rules);
         Ok(())
     };
-    Ok(call.objects.configure(&call.caller, &call.bucket, change).await?)
+    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
 }
 
 fn decode(document: &[u8]) -> Result<Lifecycle, S3Error> {

@@ -30,8 +30,8 @@ struct ListBucketsRequest {
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&call.query)?;
     let user = call.caller.require_user()?;
-    let page = call.objects.list_buckets(&call.caller, &request.prefix, &request.after, request.max).await?;
-    Ok(response::document(document(&request, user, &page, &call.objects.config().region)))
+    let page = call.objects.buckets.list(&call.caller, &request.prefix, &request.after, request.max).await?;
+    Ok(response::document(document(&request, user, &page, &call.objects.config.region)))
 }
 
 fn decode(query: &S3Query) -> Result<ListBucketsRequest, S3Error> {

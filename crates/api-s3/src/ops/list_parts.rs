@@ -22,7 +22,7 @@ const ABORT_RULE: HeaderName = HeaderName::from_static("x-amz-abort-rule-id");
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let (request, encoding) = decode(&call.bucket, &call.key, &call.query)?;
-    let listed = call.objects.list_parts(&call.caller, &request).await?;
+    let listed = call.objects.uploads.list_parts(&call.caller, &request).await?;
     let ids = [listed.upload.initiator.as_str(), listed.upload.owner.as_str()];
     let names = DisplayNames::of(&call.objects, ids.into_iter().collect()).await;
     let mut response = response::document(document(&request, encoding, &listed, &names));

@@ -17,6 +17,6 @@ pub(crate) async fn check_expected(call: &S3Call, name: &str, bucket: &str) -> R
     if bucket.is_empty() || !call.headers.contains_key(name) {
         return Ok(());
     }
-    let owner = call.objects.bucket(bucket).await?.owner.clone();
+    let owner = call.objects.buckets.find(bucket).await?.owner.clone();
     if params::header(&call.headers, name) == Some(owner.as_str()) { Ok(()) } else { Err(Code::AccessDenied.into()) }
 }

@@ -40,7 +40,7 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
         bucket.policy = Some(Arc::clone(&policy));
         Ok(())
     };
-    call.objects.configure(&call.caller, &call.bucket, change).await?;
+    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -49,12 +49,12 @@ pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
         bucket.policy = None;
         Ok(())
     };
-    call.objects.configure(&call.caller, &call.bucket, change).await?;
+    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
 async fn policy_of(call: &S3Call) -> Result<Arc<BucketPolicy>, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     Ok(bucket.policy.clone().ok_or(Error::NoConfiguration(Configuration::Policy))?)
 }
 

@@ -13,7 +13,7 @@ use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     let access = bucket.public_access.ok_or(Error::NoConfiguration(Configuration::PublicAccess))?;
     Ok(response::document(write(access)))
 }
@@ -34,7 +34,7 @@ async fn store(call: &S3Call, access: Option<PublicAccessBlock>) -> Result<(), S
         bucket.public_access = access;
         Ok(())
     };
-    Ok(call.objects.configure(&call.caller, &call.bucket, change).await?)
+    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
 }
 
 fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {

@@ -14,7 +14,7 @@ use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
 pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     if bucket.tags.is_empty() {
         return Err(Error::NoConfiguration(Configuration::Tags).into());
     }
@@ -52,7 +52,7 @@ async fn store(call: &S3Call, tags: Vec<Tag>) -> Result<S3Response, S3Error> {
         bucket.tags.clone_from(&tags);
         Ok(())
     };
-    call.objects.configure(&call.caller, &call.bucket, change).await?;
+    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 

@@ -15,7 +15,8 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     object_metadata::refuse_unsupported(&call.headers)?;
     let at = address(call).await?;
     let (body, failure) = upload_body::bytes(call)?;
-    let stored = call.objects.put_part(&call.caller, &at, body).await.map_err(|error| failure.error_for(error))?;
+    let stored =
+        call.objects.uploads.put_part(&call.caller, &at, body).await.map_err(|error| failure.error_for(error))?;
     let mut response = response::empty(StatusCode::OK);
     response::set(&mut response, ETAG, object_headers::quoted(Etag::of_md5(stored.part.md5)));
     if let Some(checksum) = stored.checksum {
@@ -29,7 +30,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
 /// # Errors
 /// `NoSuchBucket`, `InvalidArgument`.
 pub(super) async fn address(call: &S3Call) -> Result<PartAddress, S3Error> {
-    call.objects.bucket(&call.bucket).await?;
+    call.objects.buckets.find(&call.bucket).await?;
     Ok(PartAddress {
         bucket: call.bucket.clone(),
         key: call.key.clone(),

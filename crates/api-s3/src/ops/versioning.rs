@@ -11,7 +11,7 @@ use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
-    let bucket = call.objects.bucket_for(&call.caller, &call.bucket).await?;
+    let bucket = call.objects.buckets.find_for(&call.caller, &call.bucket).await?;
     Ok(response::document(write(bucket.versioning)))
 }
 
@@ -21,7 +21,7 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
         bucket.versioning = versioning;
         Ok(())
     };
-    call.objects.configure(&call.caller, &call.bucket, change).await?;
+    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
     Ok(response::empty(StatusCode::OK))
 }
 

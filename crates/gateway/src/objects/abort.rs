@@ -10,17 +10,18 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::part::decode_manifest_row;
-use larder_model::objects::{UploadState, VersionId};
+use larder_model::objects::{UploadId, UploadState, VersionId};
 use larder_model::rows::{Batch, Change};
 use larder_store::{Partition, ReadQuery, Stopped};
 use tokio::time::Instant;
 
 use super::part_rows::{blob_of_row, blob_rows};
 use super::upload_head::UploadHead;
-use super::{Caller, Error, Objects, Result};
+use super::uploads::Uploads;
+use super::{Caller, Error, Result};
 use crate::blobs::release::SyncProof;
 
-impl Objects {
+impl Uploads {
     /// Aborts an upload and removes its parts. `initiated`: the required start time, in whole seconds since 1970.
     ///
     /// # Errors
@@ -34,8 +35,8 @@ impl Objects {
         upload: &str,
         initiated: Option<u64>,
     ) -> Result<()> {
-        let bucket = self.bucket(bucket).await?;
-        let head = self.find_live_upload(&bucket, key, upload).await?;
+        let bucket = self.buckets.find(bucket).await?;
+        let head = self.heads.find_live_upload(&bucket, key, upload).await?;
         if !head.is_initiated_by(caller) {
             caller.check(&bucket, &caller.action()?.on_key(key))?;
         }
@@ -51,12 +52,12 @@ impl Objects {
         let mut observed = Some(head);
         while let Some(head) = observed {
             let id = head.id;
-            let Some(settled) = self.settle_upload(head, deadline).await? else { break };
+            let Some(settled) = self.settle(head, deadline).await? else { break };
             if settled.upload.state != UploadState::Open {
                 break;
             }
             // Crash: end the upload first; the sweeper removes parts of ended uploads only.
-            if let Some(aborted) = self.cas_upload_state(&settled, UploadState::Aborted).await? {
+            if let Some(aborted) = self.heads.cas_upload_state(&settled, UploadState::Aborted).await? {
                 if let Err(error) =
                     self.remove_unused_parts(&aborted, self.gateway.blobs.releases.proof_of_answered_write()).await
                 {
@@ -64,9 +65,19 @@ impl Objects {
                 }
                 return Ok(true);
             }
-            observed = self.read_upload(id).await?;
+            observed = self.heads.read_upload(id).await?;
         }
         Ok(false)
+    }
+
+    /// Aborts an upload, unless a completion is running.
+    pub(super) async fn abort_unless_completing(&self, id: UploadId) -> Result<bool> {
+        let Some(head) = self.heads.read_upload(id).await? else { return Ok(false) };
+        match &head.upload.state {
+            UploadState::Completing { version, since, .. } if !self.is_abandoned(*version, *since) => Ok(false),
+            state if !state.is_alive() => Ok(false),
+            _ => self.abort_upload(head).await,
+        }
     }
 
     /// Removes part rows and blobs of an ended upload, except blobs its object references. The sweeper calls this too
@@ -83,7 +94,8 @@ impl Objects {
         let mut stamp = self.gateway.issuer.issue().await?;
         let mut after = None;
         loop {
-            let page = store.read(&partition, &blob_rows(after.as_ref(), LISTING_PAGE_ROWS), &self.options()).await?;
+            let page =
+                store.read(&partition, &blob_rows(after.as_ref(), LISTING_PAGE_ROWS), &self.heads.options()).await?;
             for blob in page.rows.iter().filter_map(|row| blob_of_row(&row.name)) {
                 if kept.contains(&blob) {
                     continue;
@@ -101,7 +113,7 @@ impl Objects {
             }
         }
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
-        Ok(store.apply(batch, &self.options().reclaiming()).await?)
+        Ok(store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 
     /// The blobs a manifest references; empty when it was removed with its object.
@@ -109,8 +121,13 @@ impl Objects {
         let (mut blobs, mut after) = (HashSet::new(), Some(Bytes::new()));
         loop {
             let query = ReadQuery::after(after.as_ref(), 8);
-            let page =
-                self.gateway.core.ports.store.read(&Partition::manifest(manifest), &query, &self.options()).await?;
+            let page = self
+                .gateway
+                .core
+                .ports
+                .store
+                .read(&Partition::manifest(manifest), &query, &self.heads.options())
+                .await?;
             after = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 let (_, _, parts) = decode_manifest_row(&row.name, row.value)?;

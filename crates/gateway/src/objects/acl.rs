@@ -1,4 +1,4 @@
-//! Access control lists of buckets and objects.
+//! Access control lists: choices of requests, and the lists of objects.
 
 use bytes::Bytes;
 use larder_model::limits::ACL_GRANTS_MAX;
@@ -6,6 +6,7 @@ use larder_model::objects::{Acl, Bucket, Grant, Grantee, Permission};
 
 use super::commit::{ObjectLocation, version_id_text};
 use super::get::{LocatedVersion, VersionSpec};
+use super::users::Users;
 use super::{Caller, Error, Objects, RequestArgument, Result};
 
 #[cfg(test)]
@@ -44,89 +45,59 @@ pub struct ShownAcl {
 }
 
 impl ShownAcl {
-    fn of(owner: &str, acl: &Acl) -> Self {
+    pub(super) fn of(owner: &str, acl: &Acl) -> Self {
         Self { owner: owner.to_owned(), acl: Acl { grants: acl.effective_grants(owner) } }
     }
 }
 
-impl Objects {
-    /// Resolves a choice to an ACL, for an entity owned by `owner` in a bucket owned by `bucket_owner`.
+impl AclChoice {
+    /// The ACL of this choice, for an entity owned by `owner` in a bucket owned by `bucket_owner`.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown canned list, id or group; `UnknownEmail`; `InvalidRequest` above 100 grants.
-    pub(super) async fn resolve_acl(&self, choice: &AclChoice, owner: &str, bucket_owner: &str) -> Result<Option<Acl>> {
-        let acl = match choice {
-            AclChoice::Private => return Ok(None),
-            AclChoice::Canned(name) => Acl::canned(name, owner, bucket_owner).ok_or_else(|| {
+    pub(super) async fn resolve(&self, users: &Users, owner: &str, bucket_owner: &str) -> Result<Option<Acl>> {
+        let acl = match self {
+            Self::Private => return Ok(None),
+            Self::Canned(name) => Acl::canned(name, owner, bucket_owner).ok_or_else(|| {
                 let message = "There is no canned access control list of this name.";
                 invalid_argument(RequestArgument::CannedAcl, name, message)
             })?,
-            AclChoice::Grants(given) => self.resolve_grants(given, owner).await?,
+            Self::Grants(given) if given.len() > ACL_GRANTS_MAX => {
+                let message = format!("An access control list has at most {ACL_GRANTS_MAX} grants.");
+                return Err(Error::InvalidRequest(message));
+            }
+            Self::Grants(given) => {
+                let mut grants = Vec::with_capacity(given.len());
+                for (permission, to) in given {
+                    grants.push(Grant { grantee: to.resolve(users, owner).await?, permission: *permission });
+                }
+                Acl { grants }
+            }
         };
         Ok(Some(acl).filter(|acl| !acl.grants.is_empty()))
     }
+}
 
-    async fn resolve_grants(&self, given: &[(Permission, GranteeRef)], owner: &str) -> Result<Acl> {
-        if given.len() > ACL_GRANTS_MAX {
-            return Err(Error::InvalidRequest(format!("An access control list has at most {ACL_GRANTS_MAX} grants.")));
-        }
-        let mut grants = Vec::with_capacity(given.len());
-        for (permission, to) in given {
-            grants.push(Grant { grantee: self.resolve_grantee(to, owner).await?, permission: *permission });
-        }
-        Ok(Acl { grants })
-    }
-
-    async fn resolve_grantee(&self, to: &GranteeRef, owner: &str) -> Result<Grantee> {
-        Ok(match to {
-            GranteeRef::Id(id) if id == owner => Grantee::User(id.clone()),
-            GranteeRef::Id(id) => match self.users.of_id(id).await? {
+impl GranteeRef {
+    async fn resolve(&self, users: &Users, owner: &str) -> Result<Grantee> {
+        Ok(match self {
+            Self::Id(id) if id == owner => Grantee::User(id.clone()),
+            Self::Id(id) => match users.of_id(id).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(invalid_argument(RequestArgument::GranteeId, id, "No user has this id.")),
             },
-            GranteeRef::Email(email) => match self.users.of_email(email).await? {
+            Self::Email(email) => match users.of_email(email).await? {
                 Some(user) => Grantee::User(user.id.clone()),
                 None => return Err(Error::UnknownEmail(email.clone())),
             },
-            GranteeRef::Group(uri) => Grantee::from_uri(uri).ok_or_else(|| {
+            Self::Group(uri) => Grantee::from_uri(uri).ok_or_else(|| {
                 invalid_argument(RequestArgument::GroupUri, uri, "There is no group of this address.")
             })?,
         })
     }
+}
 
-    /// The ACL of a bucket.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`.
-    pub async fn bucket_acl(&self, caller: &Caller, bucket: &str) -> Result<ShownAcl> {
-        let bucket = self.bucket_for(caller, bucket).await?;
-        Ok(ShownAcl::of(&bucket.owner, &bucket.acl))
-    }
-
-    /// Replaces the ACL of a bucket. A given `owner` must be the bucket's owner.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `AccessDenied`, and the refusals of an ACL choice.
-    pub async fn put_bucket_acl(
-        &self,
-        caller: &Caller,
-        bucket: &str,
-        owner: Option<&str>,
-        acl: AclChoice,
-    ) -> Result<()> {
-        let found = self.bucket_for(caller, bucket).await?;
-        check_owner(owner, &found.owner)?;
-        let acl = self.resolve_acl(&acl, &found.owner, &found.owner).await?.unwrap_or_default();
-        let change = |changed: &mut Bucket| {
-            if changed.id != found.id {
-                return Err(Error::NoSuchBucket(bucket.to_owned()));
-            }
-            changed.acl = acl.clone();
-            Ok(())
-        };
-        self.configure(caller, bucket, change).await
-    }
-
+impl Objects {
     /// The ACL of a version.
     ///
     /// # Errors
@@ -159,9 +130,9 @@ impl Objects {
     ) -> Result<()> {
         let LocatedVersion { bucket, version, .. } = self.locate(caller, bucket, key, version).await?;
         check_owner(owner, &version.owner)?;
-        let acl = self.resolve_acl(&acl, &version.owner, &bucket.owner).await?;
+        let acl = acl.resolve(&self.users, &version.owner, &bucket.owner).await?;
         let (location, named) = (ObjectLocation::of(&bucket, key), VersionSpec::Id(version_id_text(&version)));
-        let mut cas = self.cas_loop(&location, None);
+        let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
             refuse_public(attempt.bucket(), acl.as_ref())?;
@@ -188,7 +159,7 @@ pub(super) fn refuse_public(bucket: &Bucket, acl: Option<&Acl>) -> Result<()> {
 }
 
 /// Refuses a change of the owner.
-fn check_owner(given: Option<&str>, owner: &str) -> Result<()> {
+pub(super) fn check_owner(given: Option<&str>, owner: &str) -> Result<()> {
     if given.is_some_and(|given| given != owner) { Err(Error::AccessDenied) } else { Ok(()) }
 }
 

@@ -4,11 +4,11 @@
 mod tests;
 
 use bytes::Bytes;
-use larder_model::objects::{ManifestPart, Object, ObjectBody, S3Action, Tag, Version, VersionId};
+use larder_model::objects::{ManifestPart, ObjectBody, S3Action, Tag, VersionId};
 
 use super::commit::{ObjectLocation, client_version_id};
 use super::get::{FoundObject, GetObject, ManifestCursor, VersionSpec};
-use super::{Caller, Error, Objects, Result};
+use super::{Caller, Objects, Result};
 
 /// Most attempts to read attributes of an object that is being replaced.
 const RETRIES_MAX: usize = 8;
@@ -33,7 +33,7 @@ impl Objects {
     /// Replaces or deletes the tags of a version; returns its id for clients.
     ///
     /// # Errors
-    /// As a get of the object.
+    /// As a get of the object, and the errors of a commit.
     pub async fn put_object_tags(
         &self,
         caller: &Caller,
@@ -44,32 +44,14 @@ impl Objects {
     ) -> Result<Option<String>> {
         let located = self.locate(caller, bucket, key, version).await?;
         let location = ObjectLocation::of(&located.bucket, key);
-        self.rewrite(&location, version, |object, _| object.tags.clone_from(&tags)).await
-    }
-
-    /// Changes the metadata of an object in whichever row its version is; returns its id for clients. `change` gets the
-    /// object and its owner. The caller has checked permissions.
-    ///
-    /// # Errors
-    /// `NoSuchKey`, `NoSuchVersion` or `DeleteMarker` when the version is gone, and the errors of a commit.
-    pub(super) async fn rewrite(
-        &self,
-        location: &ObjectLocation,
-        spec: &VersionSpec,
-        change: impl Fn(&mut Object, &str),
-    ) -> Result<Option<String>> {
-        let mut cas = self.cas_loop(location, None);
+        let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
-            let mut version = attempt.find(spec).await?.ok_or_else(|| gone(spec))?;
-            let Version { id, null, modified, owner, object } = &mut version;
-            let Some(object) = object else {
-                let current = *spec == VersionSpec::Current;
-                return Err(Error::DeleteMarker { id: *id, null: *null, modified: *modified, current });
-            };
-            change(object, owner);
-            let shown = client_version_id(attempt.bucket(), &version);
-            let next = attempt.rewrite(version);
+            let mut found = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
+            let Some(object) = &mut found.object else { return Err(version.missing_error(Some(&found))) };
+            object.tags.clone_from(&tags);
+            let shown = client_version_id(attempt.bucket(), &found);
+            let next = attempt.rewrite(found);
             if attempt.commit(next).await? {
                 return Ok(shown);
             }
@@ -91,7 +73,7 @@ impl Objects {
         let reader = caller.with_action(S3Action::GetObject);
         for _ in 0..RETRIES_MAX {
             let found = self.head(&reader, request).await?;
-            let bucket = self.bucket(&request.bucket).await?;
+            let bucket = self.buckets.find(&request.bucket).await?;
             let action = request.version.action(caller.action()?);
             caller.check(&bucket, &action.on_version(&request.key, Some(&found.version)))?;
             let body = found.version.object.as_ref().map(|object| &object.body);
@@ -123,12 +105,5 @@ impl Objects {
             page.push(part);
         }
         Ok(Some((page, false)))
-    }
-}
-
-fn gone(spec: &VersionSpec) -> Error {
-    match spec {
-        VersionSpec::Current => Error::NoSuchKey,
-        VersionSpec::Id(text) => Error::NoSuchVersion(text.clone()),
     }
 }

@@ -1,5 +1,6 @@
 //! Buckets and their configurations: rows of the catalogue.
 
+mod acl;
 mod delete;
 #[cfg(test)]
 pub(super) mod testing;
@@ -8,13 +9,18 @@ mod tests;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use larder_model::limits::S3_KEY_BYTES_MAX;
 use larder_model::objects::bucket::is_valid_bucket_name;
-use larder_model::objects::{Bucket, BucketId, BucketState};
+use larder_model::objects::{Bucket, BucketId, BucketState, S3Action, Tag};
 use larder_model::rows::CatalogueKey;
+use tokio::time::timeout;
 
 use super::acl::AclChoice;
-use super::{Caller, Error, Objects, Result};
-use crate::types::CatalogueEdit;
+use super::users::Users;
+use super::{Caller, Error, ObjectsConfig, Result};
+use crate::Gateway;
+use crate::types::{Catalogue, CatalogueEdit};
 
 /// The region in which creating an own bucket again succeeds.
 const LENIENT_REGION: &str = "us-east-1";
@@ -28,24 +34,25 @@ pub struct BucketsPage {
     pub next: Option<String>,
 }
 
-impl Objects {
+/// The buckets of the S3 interface.
+pub struct Buckets {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) users: Arc<Users>,
+    pub(super) config: Arc<ObjectsConfig>,
+}
+
+impl Buckets {
     /// Creates a bucket owned by the caller. As in AWS, creating an own bucket of us-east-1 again replaces its ACL.
     ///
     /// # Errors
     /// `AccessDenied` for an anonymous caller, `InvalidBucketName`, `BucketExists`, `TooManyBuckets`,
     /// `OperationAborted` while a bucket of this name is being deleted, and the refusals of an ACL choice.
-    pub async fn create_bucket(
-        &self,
-        caller: &Caller,
-        name: &str,
-        acl: AclChoice,
-        location: Option<String>,
-    ) -> Result<()> {
+    pub async fn create(&self, caller: &Caller, name: &str, acl: AclChoice, location: Option<String>) -> Result<()> {
         let user = caller.require_user()?;
         if !is_valid_bucket_name(name) {
             return Err(Error::InvalidBucketName(name.to_owned()));
         }
-        let acl = self.resolve_acl(&acl, &user.id, &user.id).await?.unwrap_or_default();
+        let acl = acl.resolve(&self.users, &user.id, &user.id).await?.unwrap_or_default();
         self.settle_closing(name).await?;
         let id = BucketId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let location = location.filter(|location| *location != self.config.region);
@@ -55,7 +62,9 @@ impl Objects {
                 let own = found.owner == user.id;
                 return match found.state {
                     BucketState::Closing => Err(Error::OperationAborted),
-                    BucketState::Active if own && self.location(found) == LENIENT_REGION => regrant(found, &bucket),
+                    BucketState::Active if own && self.location(found) == LENIENT_REGION => {
+                        edit_of(found, &Bucket { acl: bucket.acl.clone(), ..Bucket::clone(found) })
+                    }
                     BucketState::Active => Err(Error::BucketExists { own }),
                 };
             }
@@ -75,13 +84,52 @@ impl Objects {
         bucket.location.as_deref().unwrap_or(&self.config.region)
     }
 
+    /// An active bucket, by name.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, and `TimedOut` when the catalogue cannot be checked in the time of a request.
+    pub async fn find(&self, name: &str) -> Result<Arc<Bucket>> {
+        let copy = &self.gateway.catalogue;
+        let found = async {
+            if let Some(bucket) = active(&*copy.fresh().await?, name) {
+                return Ok(Arc::clone(bucket));
+            }
+            // Another gateway may have created it a moment ago.
+            copy.refresh().await?;
+            active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
+        };
+        timeout(self.gateway.core.config.timeout, found).await.map_err(|_| crate::Error::TimedOut)?
+    }
+
     /// The bucket, if the caller has permission for its action on it.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
-    pub async fn bucket_for(&self, caller: &Caller, name: &str) -> Result<Arc<Bucket>> {
-        let bucket = self.bucket(name).await?;
+    pub async fn find_for(&self, caller: &Caller, name: &str) -> Result<Arc<Bucket>> {
+        let bucket = self.find(name).await?;
         caller.check(&bucket, &caller.action()?.on_bucket())?;
+        Ok(bucket)
+    }
+
+    /// The bucket, if the caller may put this key with these tags into it.
+    ///
+    /// # Errors
+    /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
+    pub(super) async fn find_for_put(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &Bytes,
+        tags: &[Tag],
+    ) -> Result<Arc<Bucket>> {
+        if key.len() > S3_KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong(key.len()));
+        }
+        let bucket = self.find(bucket).await?;
+        caller.check(&bucket, &caller.action()?.on_key(key))?;
+        if !tags.is_empty() {
+            caller.check(&bucket, &S3Action::NewObjectTags.on_key(key))?;
+        }
         Ok(bucket)
     }
 
@@ -89,7 +137,7 @@ impl Objects {
     ///
     /// # Errors
     /// `AccessDenied` for an anonymous caller.
-    pub async fn list_buckets(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
+    pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
         let user = caller.require_user()?;
         self.gateway.catalogue.refresh().await?;
         let catalogue = self.gateway.catalogue.fresh().await?;
@@ -113,17 +161,11 @@ impl Objects {
         change: impl Fn(&mut Bucket) -> Result<()> + Send + Sync,
     ) -> Result<()> {
         let edit = self.gateway.catalogue.change::<Error>(|catalogue| {
-            let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
-            let before = found.ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
+            let before = active(catalogue, name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
             caller.check(before, &caller.action()?.on_bucket())?;
             let mut bucket = Bucket::clone(before);
             change(&mut bucket)?;
-            refuse_public(before, &bucket)?;
-            Ok(if bucket == **before {
-                CatalogueEdit::Nothing
-            } else {
-                CatalogueEdit::Write(key_of(name), bucket.to_json())
-            })
+            edit_of(before, &bucket)
         });
         // Race: a write under the old configuration ends before this returns, since its gateway advertises the old version.
         let number = edit.await?;
@@ -131,15 +173,16 @@ impl Objects {
     }
 }
 
-/// The existing bucket with the ACL of the requested one.
-fn regrant(found: &Bucket, wanted: &Bucket) -> Result<CatalogueEdit> {
-    let again = Bucket { acl: wanted.acl.clone(), ..found.clone() };
-    refuse_public(found, &again)?;
-    Ok(if again == *found {
-        CatalogueEdit::Nothing
-    } else {
-        CatalogueEdit::Write(key_of(&found.name), again.to_json())
-    })
+/// The bucket of this name, if it is active.
+fn active<'a>(catalogue: &'a Catalogue, name: &str) -> Option<&'a Arc<Bucket>> {
+    catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active)
+}
+
+/// The change of a bucket, if its public access block allows it.
+fn edit_of(before: &Bucket, bucket: &Bucket) -> Result<CatalogueEdit> {
+    refuse_public(before, bucket)?;
+    let write = || CatalogueEdit::Write(key_of(&bucket.name), bucket.to_json());
+    Ok(if bucket == before { CatalogueEdit::Nothing } else { write() })
 }
 
 /// The catalogue key of a bucket.

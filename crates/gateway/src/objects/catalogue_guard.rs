@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_store::{ConsistencyLevel, Partition};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::commit::read_head_row;
-use super::{Error, Objects, Result};
+use super::{Error, Result};
 use crate::Gateway;
 use crate::gateway_core::internal_options;
 
@@ -35,7 +35,25 @@ pub(super) struct CatalogueGuard<'a> {
     pub(super) bucket: Arc<Bucket>,
 }
 
-impl CatalogueGuard<'_> {
+impl<'a> CatalogueGuard<'a> {
+    /// Guards the catalogue for a write to the bucket `id`, which had the name `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`] when the bucket is gone, closing, or replaced by another of its name; `NotReady` while heartbeats
+    /// fail.
+    pub(super) async fn take(gateway: &'a Gateway, name: &str, id: BucketId) -> Result<Self> {
+        let deadline = gateway.members.await_lease().await?;
+        let copy = &gateway.catalogue;
+        let catalogue = copy.guards.take(|| copy.current());
+        let number = catalogue.number();
+        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
+        if let Some(bucket) = found {
+            return Ok(Self { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
+        }
+        gateway.catalogue.guards.release(number);
+        Err(Error::NoSuchBucket(name.to_owned()))
+    }
+
     /// Keeps the guard in a background task until the head can be read: the write that timed out may still reach the
     /// store, and a change of the bucket must wait for it.
     pub(super) fn hold_until_decided(mut self, gateway: Arc<Gateway>, head: Partition) {
@@ -58,48 +76,5 @@ impl Drop for CatalogueGuard<'_> {
         if !self.is_detached {
             self.gateway.catalogue.guards.release(self.number);
         }
-    }
-}
-
-impl Objects {
-    /// An active bucket, by name.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchBucket`], and `TimedOut` when the catalogue cannot be checked in the time of a request.
-    pub async fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let found = timeout(self.gateway.core.config.timeout, self.find_bucket(name)).await;
-        found.map_err(|_| crate::Error::TimedOut)?
-    }
-
-    async fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let catalogue = self.gateway.catalogue.fresh().await?;
-        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
-        if let Some(bucket) = found {
-            return Ok(Arc::clone(bucket));
-        }
-        // Another gateway may have created it a moment ago.
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
-        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Active);
-        found.map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
-    }
-
-    /// Guards the catalogue for a write to the bucket `id`, which had the name `name`.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchBucket`] when the bucket is gone, closing, or replaced by another of its name; `NotReady` while heartbeats
-    /// fail.
-    pub(super) async fn guard_bucket(&self, name: &str, id: BucketId) -> Result<CatalogueGuard<'_>> {
-        let gateway = &*self.gateway;
-        let deadline = gateway.members.await_lease().await?;
-        let copy = &gateway.catalogue;
-        let catalogue = copy.guards.take(|| copy.current());
-        let number = catalogue.number();
-        let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
-        if let Some(bucket) = found {
-            return Ok(CatalogueGuard { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
-        }
-        gateway.catalogue.guards.release(number);
-        Err(Error::NoSuchBucket(name.to_owned()))
     }
 }

@@ -5,33 +5,35 @@
 //!   ^                                                                                 │ conflict
 //!   └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! A sweeper writes a gc mark for a blob, *fences* the head ([`Objects::fence_head`]), checks that no version references
+//! A sweeper writes a gc mark for a blob, *fences* the head ([`HeadStore::fence_head`]), checks that no version references
 //! the blob, and only then removes it. A writer reads the head first and the mark second: in any interleaving one of the
 //! two gives way.
 
-mod location;
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 mod versions;
 
-pub(super) use location::ObjectLocation;
 pub(super) use versions::{KeyChange, client_version_id, external_body, version_id_text};
 
 use larder_model::Timestamp;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use larder_model::content::BlobId;
+use larder_model::keyspace::entry_shard;
 use larder_model::objects::{Bucket, BucketId, ListingEntry, ObjectHead};
 use larder_model::rows::Row;
 use larder_store::{
-    CallOptions, CasResult, ConsistencyLevel, Durability, HeadWrite, Kind, Partition, Purpose, Range, ReadQuery,
+    CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, HeadWrite, Kind, Partition, Purpose, Range,
+    ReadQuery,
 };
 use tokio::time::Instant;
 
 use super::catalogue_guard::CatalogueGuard;
-use super::{Error, Objects, Result};
+use super::release::Pins;
+use super::{Error, Result};
 use crate::Gateway;
 use crate::contention::WriterTurn;
 use crate::gateway_core::internal_options;
@@ -40,6 +42,36 @@ use crate::gateway_core::internal_options;
 const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 /// Most attempts of one change before the client gets `Overloaded`.
 const ATTEMPTS_MAX: usize = 1000;
+
+/// The heads of keys and of uploads, each changed by compare-and-set only.
+pub(super) struct HeadStore {
+    pub(super) gateway: Arc<Gateway>,
+    /// The manifests that clients read.
+    pub(super) pins: Pins,
+}
+
+/// A key of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ObjectLocation {
+    /// The bucket's name.
+    pub(super) name: String,
+    /// The bucket's id.
+    pub(super) id: BucketId,
+    /// The key.
+    pub(super) key: Bytes,
+}
+
+impl ObjectLocation {
+    /// The location of `key` in this bucket.
+    pub(super) fn of(bucket: &Bucket, key: &Bytes) -> Self {
+        Self { name: bucket.name.clone(), id: bucket.id, key: key.clone() }
+    }
+
+    /// The partition of the key's head and versions.
+    pub(super) fn partition(&self) -> Partition {
+        Partition::head(self.id, &self.key)
+    }
+}
 
 /// The head of a key as read.
 #[derive(Debug, Clone)]
@@ -52,7 +84,7 @@ pub(super) struct ObservedHead {
 
 /// Retries a change of a key until its compare-and-set succeeds.
 pub(super) struct CasLoop<'a> {
-    objects: &'a Objects,
+    heads: &'a HeadStore,
     location: &'a ObjectLocation,
     /// The blob the change makes referenced.
     blob: Option<BlobId>,
@@ -63,7 +95,7 @@ pub(super) struct CasLoop<'a> {
 
 /// One attempt of a [`CasLoop`]: the state that [`CasAttempt::commit`] compares with.
 pub(super) struct CasAttempt<'a> {
-    objects: &'a Objects,
+    heads: &'a HeadStore,
     location: &'a ObjectLocation,
     guard: CatalogueGuard<'a>,
     /// The place of this writer in the queue of the key's writers in this gateway.
@@ -80,17 +112,22 @@ pub(super) struct CasAttempt<'a> {
     pub(super) options: CallOptions,
 }
 
-impl Objects {
+impl HeadStore {
     /// Begins a change of the key at `location` that references `blob`. The caller loops over [`CasLoop::next_attempt`]
     /// and [`CasAttempt::commit`] until the commit returns `true`.
     pub(super) fn cas_loop<'a>(&'a self, location: &'a ObjectLocation, blob: Option<BlobId>) -> CasLoop<'a> {
         let deadline = Instant::now() + self.gateway.core.config.timeout;
-        CasLoop { objects: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
+        CasLoop { heads: self, location, blob, purpose: Purpose::Data, attempts: 0, deadline }
     }
 
     /// Store options of a request.
     pub(super) fn options(&self) -> CallOptions {
-        options_until(&self.gateway, Instant::now() + self.gateway.core.config.timeout)
+        self.options_until(Instant::now() + self.gateway.core.config.timeout)
+    }
+
+    fn options_until(&self, deadline: Instant) -> CallOptions {
+        let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
+        CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
     }
 
     /// Reads the head of a partition.
@@ -111,7 +148,7 @@ impl Objects {
     ///
     /// # Errors
     /// Any error of the store; `Overloaded` after too many conflicts.
-    pub(super) async fn fence_head(&self, bucket: BucketId, key: &bytes::Bytes) -> Result<ObjectHead> {
+    pub(super) async fn fence_head(&self, bucket: BucketId, key: &Bytes) -> Result<ObjectHead> {
         let partition = Partition::head(bucket, key);
         for attempt in 0..ATTEMPTS_MAX {
             let options = self.options().reclaiming();
@@ -125,7 +162,7 @@ impl Objects {
             match self.gateway.core.ports.store.apply_if(&partition, observed.stamp, row, Vec::new(), &options).await? {
                 CasResult::Applied => {
                     drop(writer);
-                    self.drain(releases).await;
+                    self.pins.release(&self.gateway, releases).await;
                     return Ok(head);
                 }
                 CasResult::Conflict(_) => drop(writer),
@@ -136,7 +173,7 @@ impl Objects {
     }
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
-    async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
+    pub(super) async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
         self.gateway.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
         Ok(self.gateway.issuer.issue().await?)
     }
@@ -153,31 +190,31 @@ impl<'a> CasLoop<'a> {
     /// # Errors
     /// `NoSuchBucket`; `Overloaded` after too many conflicts or when the blob has a gc mark; any error of the store.
     pub(super) async fn next_attempt(&mut self) -> Result<CasAttempt<'a>> {
-        let Self { objects, location, .. } = *self;
+        let Self { heads, location, .. } = *self;
         if let Some(conflicts) = self.attempts.checked_sub(1) {
-            objects.gateway.core.writer_queues.back_off(conflicts, self.deadline).await?;
+            heads.gateway.core.writer_queues.back_off(conflicts, self.deadline).await?;
         }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX || Instant::now() >= self.deadline {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let partition = location.partition();
-        let writer = objects.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
+        let writer = heads.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
         // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
         // the guard fails.
-        let guard = objects.guard_bucket(&location.name, location.id).await?;
+        let guard = CatalogueGuard::take(&heads.gateway, &location.name, location.id).await?;
         let deadline = guard.deadline.map_or(self.deadline, |end| end.min(self.deadline));
-        let options = CallOptions { purpose: self.purpose, ..options_until(&objects.gateway, deadline) };
-        let observed = objects.read_head(&partition, &options).await?;
+        let options = CallOptions { purpose: self.purpose, ..heads.options_until(deadline) };
+        let observed = heads.read_head(&partition, &options).await?;
         // Race: head before mark. A sweeper that marks after this check fences the head, and the commit conflicts.
         if let Some(blob) = self.blob
-            && objects.gateway.blobs.has_gc_mark(blob, &options).await?
+            && heads.gateway.blobs.has_gc_mark(blob, &options).await?
         {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
-        let stamp = objects.stamp_above(observed.stamp).await?;
+        let stamp = heads.stamp_above(observed.stamp).await?;
         Ok(CasAttempt {
-            objects,
+            heads,
             location,
             guard,
             writer,
@@ -202,8 +239,8 @@ impl CasAttempt<'_> {
     /// # Errors
     /// Any error of the store; `TimedOut` when the change may or may not have happened.
     pub(super) async fn commit(self, next: KeyChange) -> Result<bool> {
-        let Self { objects, location, guard, writer, partition, head, expected, stamp, options } = self;
-        let gateway = &objects.gateway;
+        let Self { heads, location, guard, writer, partition, head, expected, stamp, options } = self;
+        let gateway = &heads.gateway;
         let row = head_row(gateway, &next.head, location.id, &location.key, stamp);
         let value = row.row.value.clone();
         let swap = gateway.core.ports.store.apply_if(&partition, expected, row, next.changes, &options).await;
@@ -228,14 +265,9 @@ impl CasAttempt<'_> {
         // Crash: from here on the committed head lists what to release, so the next writer or the sweeper finishes it.
         drop((guard, writer));
         let releases = head.release.iter().chain(&next.head.release).copied().collect();
-        objects.drain(releases).await;
+        heads.pins.release(gateway, releases).await;
         Ok(true)
     }
-}
-
-fn options_until(gateway: &Gateway, deadline: Instant) -> CallOptions {
-    let durability = if gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
-    CallOptions::new(ConsistencyLevel::Quorum, deadline, durability)
 }
 
 pub(super) async fn read_head_row(
@@ -243,22 +275,19 @@ pub(super) async fn read_head_row(
     partition: &Partition,
     options: &CallOptions,
 ) -> Result<Option<Row>> {
-    let range = Range { from: None, to: Some(bytes::Bytes::from_static(b"\0")) };
+    let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
     Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())
 }
 
 /// The row of a head with its derived row, the key's listing entry.
-fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &bytes::Bytes, stamp: Timestamp) -> HeadWrite {
-    let row = Row { name: bytes::Bytes::new(), value: head.encode(), stamp, expires: expiry(gateway, head) };
-    let derived = location::derived_row(bucket, key, ListingEntry::of(head).map(|entry| entry.encode()));
+fn head_row(gateway: &Gateway, head: &ObjectHead, bucket: BucketId, key: &Bytes, stamp: Timestamp) -> HeadWrite {
+    // Race: without its head the next put, by a slower clock, would stamp below the deletion and not be listed [invariant 56].
+    let expires = head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS);
+    let row = Row { name: Bytes::new(), value: head.encode(), stamp, expires };
+    let value = ListingEntry::of(head).map(|entry| entry.encode());
+    let derived = DerivedRow { partition: Partition::entries(bucket, entry_shard(key)), name: key.clone(), value };
     HeadWrite { row, derived: Some(derived) }
-}
-
-/// A head without versions expires after a day. Race: without it the next put, by a slower clock, would stamp below the
-/// deletion and not be listed [invariant 56].
-fn expiry(gateway: &Gateway, head: &ObjectHead) -> Option<Timestamp> {
-    head.current.is_none().then(|| gateway.core.now() + DELETED_HEAD_MICROS)
 }
 
 impl Error {

@@ -24,9 +24,9 @@ use tokio::time::Instant;
 use super::assemble::{Assembly, assemble, list_digest};
 use super::commit::ObjectLocation;
 use super::put::{WriteConditions, conditional_conflict};
-use super::reopen::done_state;
-use super::upload_head::UploadHead;
-use super::{Caller, Error, Objects, Result};
+use super::upload_head::{UploadHead, done_state};
+use super::uploads::Uploads;
+use super::{Caller, Error, Result};
 
 /// A part in the list of a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct CompletedUpload {
     pub version_id: Option<String>,
 }
 
-impl Objects {
+impl Uploads {
     /// Makes an object of parts. For a day a repeat with the same list gets the same answer, and one with another list
     /// `NoSuchUpload`.
     ///
@@ -78,13 +78,13 @@ impl Objects {
     /// `BadChecksum`, `InvalidRequest` (length, checksums), `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object),
     /// `ConditionalConflict`: the upload stays open. `OperationAborted` while another completion runs until the deadline.
     pub async fn complete(&self, caller: &Caller, request: CompleteUpload) -> Result<CompletedUpload> {
-        let bucket = self.bucket_for_put(caller, &request.bucket, &request.key, &[]).await?;
-        let mut head = self.find_upload(&bucket, &request.key, &request.upload).await?;
+        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, &[]).await?;
+        let mut head = self.heads.find_upload(&bucket, &request.key, &request.upload).await?;
         let list = list_digest(&request.parts);
         let deadline = Instant::now() + self.gateway.core.config.timeout;
         loop {
             let id = head.id;
-            let settled = self.settle_upload(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
+            let settled = self.settle(head, deadline).await?.ok_or(Error::NoSuchUpload)?;
             if settled.upload.state != UploadState::Open {
                 return completed_answer(&bucket, &settled.upload.state, &list);
             }
@@ -94,7 +94,7 @@ impl Objects {
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
             }
-            head = self.read_upload(id).await?.ok_or(Error::NoSuchUpload)?;
+            head = self.heads.read_upload(id).await?.ok_or(Error::NoSuchUpload)?;
         }
     }
 
@@ -112,7 +112,7 @@ impl Objects {
         let version = VersionId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
         // Crash: from here on the upload names its version, so a recovery can look for it.
-        let Some(completing) = self.cas_upload_state(&open, begun).await? else { return Ok(None) };
+        let Some(completing) = self.heads.cas_upload_state(&open, begun).await? else { return Ok(None) };
         let location = ObjectLocation::of(bucket, &request.key);
         match self.commit_upload(&location, &completing, version, &assembly, &request.conditions).await {
             Ok(Some(made)) => Ok(Some(self.finish_upload(&completing, done_state(&made, list)).await)),
@@ -139,12 +139,12 @@ impl Objects {
     ) -> Result<Option<Version>> {
         // Crash: the manifest precedes the head that references it; otherwise a reader finds no bytes [invariant 60].
         self.write_manifest(completing, id, &assembly.parts).await?;
-        let mut cas = self.cas_loop(location, None);
+        let mut cas = self.heads.cas_loop(location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
             // Race: head before upload. A request that takes the upload back marks it and then fences that
             // head, so a stale read here makes the commit conflict [invariant 59].
-            if self.read_upload(completing.id).await?.as_ref() != Some(completing) {
+            if self.heads.read_upload(completing.id).await?.as_ref() != Some(completing) {
                 return Ok(None);
             }
             conditions.check(attempt.head.current.as_ref())?;
@@ -170,7 +170,7 @@ impl Objects {
         // Crash: each batch has the owner row, so the sweeper can attribute rows that arrive after a removal.
         let mut changes = vec![Change::Put(owner.clone())];
         let write =
-            async |changes| store.apply(Batch::of(Partition::manifest(version), changes), &self.options()).await;
+            async |changes| store.apply(Batch::of(Partition::manifest(version), changes), &self.heads.options()).await;
         for (name, value) in manifest_rows(parts) {
             if changes_bytes(&changes) + value.len() > bytes_max {
                 write(std::mem::replace(&mut changes, vec![Change::Put(owner.clone())])).await?;
@@ -183,11 +183,11 @@ impl Objects {
     /// Marks an upload done after its version was committed. The next request on the upload retries what fails here.
     async fn finish_upload(&self, completing: &UploadHead, state: UploadState) -> UploadState {
         let ended = async {
-            if let Some(ended) = self.cas_upload_state(completing, state.clone()).await? {
+            if let Some(ended) = self.heads.cas_upload_state(completing, state.clone()).await? {
                 return self.remove_unused_parts(&ended, self.gateway.blobs.releases.proof_of_answered_write()).await;
             }
             // A writer that replaced the version has already ended the upload.
-            match self.read_upload(completing.id).await? {
+            match self.heads.read_upload(completing.id).await? {
                 Some(ended) => self.remove_unused_parts(&ended, None).await,
                 None => Ok(()),
             }

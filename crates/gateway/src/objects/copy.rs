@@ -17,7 +17,7 @@ use super::get::{FoundObject, GetObject, ObjectReader, ReadWindow, VersionSpec, 
 use super::put::{
     ChecksumWanted, ObjectMetadata, StoredVersion, UploadBody, WriteConditions, conditional_conflict, owner_of,
 };
-use super::receive::{BlobDestination, VerifiedBody};
+use super::receive::{BlobDestination, BodyReceiver, VerifiedBody};
 use super::{Caller, Error, Objects, Result};
 use crate::body::{BodyError, ByteStream};
 
@@ -77,9 +77,9 @@ impl Objects {
     /// for a source above 5 GiB and for a copy onto itself that changes nothing.
     pub async fn copy(&self, caller: &Caller, request: CopyObject) -> Result<CopiedObject> {
         let given = request.tags.as_deref().unwrap_or_default();
-        let bucket = self.bucket_for_put(caller, &request.bucket, &request.key, given).await?;
+        let bucket = self.buckets.find_for_put(caller, &request.bucket, &request.key, given).await?;
         let owner = owner_of(caller, &bucket);
-        let acl = self.acl_for(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &bucket, &request.key, (&request.acl, &owner)).await?;
         let onto_itself = request.source.bucket == request.bucket && request.source.key == request.key;
         let target = CopyTarget { location: ObjectLocation::of(&bucket, &request.key), owner, acl, onto_itself };
         refuse_unchanged(&request, onto_itself)?;
@@ -111,7 +111,7 @@ impl Objects {
         }
         let GetObject { bucket, key, version, .. } = &request.source;
         let read = version.action(S3Action::GetObjectTagging);
-        caller.check(&*self.bucket(bucket).await?, &read.on_version(key, Some(&found.version)))?;
+        caller.check(&*self.buckets.find(bucket).await?, &read.on_version(key, Some(&found.version)))?;
         caller.check(to, &S3Action::NewObjectTags.on_key(&request.key))
     }
 
@@ -132,24 +132,6 @@ impl Objects {
         })
     }
 
-    /// Receives the bytes of an object as those of another.
-    ///
-    /// # Errors
-    /// As [`Self::receive`], and `Damaged` when the source is damaged.
-    pub(super) async fn receive_copy(
-        &self,
-        reader: ObjectReader,
-        checksum: ChecksumWanted,
-        to: BlobDestination,
-    ) -> Result<VerifiedBody> {
-        let failed = Arc::new(Mutex::new(None));
-        let length = Some(reader.left());
-        let stream = Box::new(CopyStream { reader, failed: Arc::clone(&failed) });
-        let received = self.receive(UploadBody { stream, length, md5: None, checksum }, to).await;
-        // The error of the source is more precise than a broken body.
-        received.map_err(|error| failed.lock().take().unwrap_or(error))
-    }
-
     async fn copy_bytes(
         &self,
         request: &CopyObject,
@@ -160,8 +142,8 @@ impl Objects {
         let Some(source) = &found.version.object else { return Err(missing_bytes()) };
         let own = source.checksum.as_ref().map(|checksum| checksum.algorithm);
         let checksum = request.checksum.or(own).map_or(ChecksumWanted::Default, ChecksumWanted::Compute);
-        let to = self.object_destination(&target.location).await?;
-        let received = self.receive_copy(reader, checksum, to).await?;
+        let to = self.receiver.object_destination(&target.location).await?;
+        let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let object = Object {
             body: received.body.clone(),
             etag: Etag::of_md5(received.md5),
@@ -181,7 +163,7 @@ impl Objects {
     ) -> Result<Option<StoredVersion>> {
         let Some(source) = &found.version.object else { return Ok(None) };
         let spec = VersionSpec::Id(version_id_text(&found.version));
-        let mut cas = self.cas_loop(&target.location, None);
+        let mut cas = self.heads.cas_loop(&target.location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;
             request.conditions.check(attempt.head.current.as_ref())?;
@@ -198,6 +180,26 @@ impl Objects {
                 return Ok(Some(StoredVersion { version, version_id }));
             }
         }
+    }
+}
+
+impl BodyReceiver {
+    /// Receives the bytes of an object as those of another.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], and `Damaged` when the source is damaged.
+    pub(super) async fn receive_copy(
+        &self,
+        reader: ObjectReader,
+        checksum: ChecksumWanted,
+        to: BlobDestination,
+    ) -> Result<VerifiedBody> {
+        let failed = Arc::new(Mutex::new(None));
+        let length = Some(reader.left());
+        let stream = Box::new(CopyStream { reader, failed: Arc::clone(&failed) });
+        let received = self.receive(UploadBody { stream, length, md5: None, checksum }, to).await;
+        // The error of the source is more precise than a broken body.
+        received.map_err(|error| failed.lock().take().unwrap_or(error))
     }
 }
 

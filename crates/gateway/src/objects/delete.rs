@@ -6,7 +6,7 @@ mod tests;
 use bytes::Bytes;
 use larder_model::objects::{Bucket, Version, Versioning};
 
-use super::commit::{CasAttempt, ObjectLocation, version_id_text};
+use super::commit::{CasAttempt, HeadStore, ObjectLocation, version_id_text};
 use super::get::{VersionSpec, matches_etag};
 use super::put::owner_of;
 use super::{Caller, Error, Objects, Result};
@@ -34,12 +34,13 @@ impl Objects {
         version: &VersionSpec,
         if_match: Option<Vec<String>>,
     ) -> Result<DeletedObject> {
-        let bucket = self.bucket(bucket).await?;
+        let bucket = self.buckets.find(bucket).await?;
         caller.check(&bucket, &version.action(caller.action()?).on_key(key))?;
         version.check()?;
         let location = ObjectLocation::of(&bucket, key);
         let owner = owner_of(caller, &bucket);
         let deleted = self
+            .heads
             .delete_if(&location, version, &owner, |_, found| match &if_match {
                 Some(tags) => check_if_match(tags, version, found),
                 None => Ok(true),
@@ -47,8 +48,10 @@ impl Objects {
             .await?;
         Ok(deleted.unwrap_or_default())
     }
+}
 
-    /// Deletes like [`Self::delete`], without a permission check, if `wanted` accepts the bucket and version of the
+impl HeadStore {
+    /// Deletes like [`Objects::delete`], without a permission check, if `wanted` accepts the bucket and version of the
     /// attempt; `None` otherwise. `owner` owns a new delete marker.
     ///
     /// # Errors

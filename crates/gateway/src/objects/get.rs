@@ -7,10 +7,11 @@ mod reader;
 mod tests;
 
 pub(super) use conditions::matches_etag;
+use larder_model::Timestamp;
 pub(super) use manifest::ManifestCursor;
 pub use reader::ObjectReader;
 
-use larder_model::Timestamp;
+use reader::{BodySource, PartsReader, open_blob};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -135,6 +136,17 @@ impl VersionSpec {
         }
     }
 
+    /// The error for this version without an object: a delete marker, or absent.
+    pub(super) fn missing_error(&self, marker: Option<&Version>) -> Error {
+        match (marker, self) {
+            (Some(&Version { id, null, modified, .. }), spec) => {
+                Error::DeleteMarker { id, null, modified, current: *spec == Self::Current }
+            }
+            (None, Self::Current) => Error::NoSuchKey,
+            (None, Self::Id(text)) => Error::NoSuchVersion(text.clone()),
+        }
+    }
+
     /// Refuses a malformed version id.
     ///
     /// # Errors
@@ -178,18 +190,16 @@ impl Objects {
     /// # Errors
     /// As [`Self::head`], and `Damaged`.
     pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
-        let opened = self.open_with_retries(caller, request).await;
-        opened.inspect_err(|error| reader::count_damage(&self.gateway, error))
-    }
-
-    async fn open_with_retries(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
-        for _ in 0..RETRIES_MAX {
-            let (found, located, pin) = self.locate_and_check(caller, request).await?;
-            if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
-                return Ok((found, reader));
+        let opened = async {
+            for _ in 0..RETRIES_MAX {
+                let (found, located, pin) = self.locate_and_check(caller, request).await?;
+                if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
+                    return Ok((found, reader));
+                }
             }
-        }
-        Err(missing_bytes())
+            Err(missing_bytes())
+        };
+        opened.await.inspect_err(|error| reader::count_damage(&self.gateway, error))
     }
 
     /// Finds a version that has an object and that the caller has permission for.
@@ -203,18 +213,16 @@ impl Objects {
         key: &Bytes,
         spec: &VersionSpec,
     ) -> Result<LocatedVersion> {
-        let bucket = self.bucket(bucket).await?;
+        let bucket = self.buckets.find(bucket).await?;
         spec.check()?;
         let partition = ObjectLocation::of(&bucket, key).partition();
-        let options = self.options();
-        let observed = self.read_head(&partition, &options).await?;
-        let found = self.find_version(&partition, &observed.head, spec, &options).await?;
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&partition, &options).await?;
+        let found = self.heads.find_version(&partition, &observed.head, spec, &options).await?;
         check_access(caller, &bucket, key, spec, found.as_ref())?;
-        let version = match (found, spec) {
-            (Some(version), _) if version.object.is_some() => version,
-            (Some(marker), _) => return Err(delete_marker_error(&marker, *spec == VersionSpec::Current)),
-            (None, VersionSpec::Current) => return Err(Error::NoSuchKey),
-            (None, VersionSpec::Id(text)) => return Err(Error::NoSuchVersion(text.clone())),
+        let version = match found {
+            Some(version) if version.object.is_some() => version,
+            found => return Err(spec.missing_error(found.as_ref())),
         };
         let current = observed.head.current.is_some_and(|current| current.id == version.id);
         Ok(LocatedVersion { bucket, partition, version, current })
@@ -254,7 +262,7 @@ impl Objects {
     fn pin(&self, version: &Version) -> Option<Pin> {
         let object = version.object.as_ref()?;
         match object.body {
-            ObjectBody::Parts { manifest, .. } => Some(self.pins.pin(manifest, object.upload)),
+            ObjectBody::Parts { manifest, .. } => Some(self.heads.pins.pin(manifest, object.upload)),
             ObjectBody::Inline(_) | ObjectBody::Blob { .. } => None,
         }
     }
@@ -286,24 +294,24 @@ impl Objects {
         pin: Option<Pin>,
     ) -> Result<Option<ObjectReader>> {
         let Some(object) = &located.version.object else { return Ok(None) };
-        match &object.body {
-            ObjectBody::Inline(bytes) => Ok(Some(ObjectReader::of_bytes(&self.gateway, bytes, window))),
-            ObjectBody::Blob { id, length } => ObjectReader::of_blob(&self.gateway, (*id, *length), window).await,
+        let source = match &object.body {
+            ObjectBody::Inline(bytes) => Some(BodySource::Bytes(bytes.clone())),
+            ObjectBody::Blob { id, length } => open_blob(&self.gateway, *id, *length).await?.map(BodySource::Blob),
+            // Race: a release before the pin may be removing the parts. The head read after the pin decides.
+            ObjectBody::Parts { .. } if pin.is_some() && !self.is_still_referenced(located).await? => None,
             ObjectBody::Parts { manifest, .. } => {
-                // Race: a release before the pin may be removing the parts. The head read after the pin decides.
-                if pin.is_some() && !self.is_still_referenced(located).await? {
-                    return Ok(None);
-                }
-                ObjectReader::of_parts(&self.gateway, *manifest, window, pin).await.map(Some)
+                let cursor = ManifestCursor::at(&self.gateway, *manifest, window.start).await?;
+                Some(BodySource::Parts(Box::new(PartsReader { cursor, open: None, _pin: pin })))
             }
-        }
+        };
+        Ok(source.map(|source| ObjectReader { gateway: Arc::clone(&self.gateway), source, window }))
     }
 
     async fn is_still_referenced(&self, located: &LocatedVersion) -> Result<bool> {
-        let options = self.options();
-        let observed = self.read_head(&located.partition, &options).await?;
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&located.partition, &options).await?;
         let spec = VersionSpec::Id(super::commit::version_id_text(&located.version));
-        let now = self.find_version(&located.partition, &observed.head, &spec, &options).await?;
+        let now = self.heads.find_version(&located.partition, &observed.head, &spec, &options).await?;
         Ok(now.is_some_and(|now| external_body(&now) == external_body(&located.version)))
     }
 }
@@ -322,10 +330,6 @@ fn check_access(
         return Ok(());
     }
     caller.check(bucket, &S3Action::ListBucket.on_bucket())
-}
-
-fn delete_marker_error(marker: &Version, current: bool) -> Error {
-    Error::DeleteMarker { id: marker.id, null: marker.null, modified: marker.modified, current }
 }
 
 pub(super) fn missing_bytes() -> Error {

@@ -15,12 +15,14 @@ use std::sync::Arc;
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::entry::upload_of_entry_name;
 use larder_model::objects::lifecycle::Lifecycle;
-use larder_model::objects::{Bucket, BucketState, ListingEntry, UploadEntry, UploadId, UploadState};
+use larder_model::objects::{Bucket, BucketState, ListingEntry, UploadEntry};
 use larder_model::rows::Row;
 use larder_store::{Partition, ReadQuery, Stopped};
 
-use super::commit::ObjectLocation;
-use super::{Error, Objects, Result};
+use super::commit::{HeadStore, ObjectLocation};
+use super::uploads::Uploads;
+use super::{Error, Result};
+use crate::Gateway;
 use prefilter::LifecyclePrefilter;
 
 /// Failures logged per pass; further ones are only counted.
@@ -56,12 +58,19 @@ struct BucketScan<'a> {
     now: Timestamp,
 }
 
-impl Objects {
+/// Removes objects, versions and uploads by the rules of their bucket.
+pub struct LifecycleWorker {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) heads: Arc<HeadStore>,
+    pub(super) uploads: Arc<Uploads>,
+}
+
+impl LifecycleWorker {
     /// Runs one pass over every bucket with rules. Failures are logged, counted and left to the next pass.
     ///
     /// # Errors
     /// Any error of the store while listing; removals until then stay.
-    pub async fn run_lifecycle(&self) -> Result<LifecyclePass> {
+    pub async fn run(&self) -> Result<LifecyclePass> {
         let mut pass = LifecyclePass::default();
         self.gateway.catalogue.refresh().await?;
         let catalogue = self.gateway.catalogue.fresh().await?;
@@ -109,7 +118,7 @@ impl Objects {
                 let (key, id) = upload_of_entry_name(&row.name)?;
                 let initiated = UploadEntry::decode(row.value)?.initiated;
                 if scan.is_due(scan.rules.upload_expiry(&key, initiated)) {
-                    match self.abort_old_upload(id).await {
+                    match self.uploads.abort_unless_completing(id).await {
                         Ok(aborted) => pass.aborted += u64::from(aborted),
                         Err(error) => pass.record_failure("an upload", scan.bucket, &error),
                     }
@@ -119,21 +128,11 @@ impl Objects {
         Ok(())
     }
 
-    /// Aborts an upload, unless a completion is running.
-    async fn abort_old_upload(&self, id: UploadId) -> Result<bool> {
-        let Some(head) = self.read_upload(id).await? else { return Ok(false) };
-        match &head.upload.state {
-            UploadState::Completing { version, since, .. } if !self.is_abandoned(*version, *since) => Ok(false),
-            state if !state.is_alive() => Ok(false),
-            _ => self.abort_upload(head).await,
-        }
-    }
-
     /// The next page of the rest of a query; `None` at the end.
     async fn page(&self, partition: &Partition, left: &mut Option<ReadQuery>) -> Result<Option<Vec<Row>>> {
         let Some(mut query) = left.take() else { return Ok(None) };
         tokio::task::yield_now().await; // Lets other requests run.
-        let page = self.gateway.core.ports.store.read(partition, &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(partition, &query, &self.heads.options()).await?;
         if let Some(last) = page.rows.last().filter(|_| page.stopped == Stopped::Limit) {
             query.range.from = ReadQuery::after(Some(&last.name), query.limit).range.from;
             *left = Some(query);

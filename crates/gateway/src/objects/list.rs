@@ -10,6 +10,8 @@ pub use larder_model::objects::listing::KeyOrPrefix;
 use larder_model::objects::listing::{KeyPage, KeyPageStep, KeyQuery};
 use larder_model::objects::{ListingEntry, Version};
 
+pub(super) use merged::successor;
+
 use merged::MergedEntries;
 use versions::VersionMarker;
 
@@ -69,7 +71,8 @@ pub struct VersionsPage {
 }
 
 impl ListObjects {
-    fn query(&self, after_has_more: bool) -> KeyQuery {
+    /// The query of a page; `after_has_more`: whether `after` itself may have more lines.
+    pub(super) fn query(&self, after_has_more: bool) -> KeyQuery {
         let Self { prefix, delimiter, after, max, .. } = self.clone();
         KeyQuery { prefix, delimiter, after, after_has_more, max }
     }
@@ -81,9 +84,9 @@ impl Objects {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
     pub async fn list(&self, caller: &Caller, request: &ListObjects) -> Result<ListingPage<ListingEntry>> {
-        let bucket = self.bucket_for(caller, &request.bucket).await?;
+        let bucket = self.buckets.find_for(caller, &request.bucket).await?;
         let mut page = KeyPage::new(request.query(false));
-        let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), request.max);
+        let mut rows = MergedEntries::new(&self.heads, bucket.id, page.read_range(), request.max);
         while let Some(row) = rows.next().await? {
             let entry = ListingEntry::decode(row.value)?;
             if entry.object.is_none() {
@@ -106,14 +109,14 @@ impl Objects {
     pub async fn list_versions(&self, caller: &Caller, request: &ListVersions) -> Result<VersionsPage> {
         let ListVersions { objects, version } = request;
         let marker = VersionMarker::parse(version.as_deref(), &objects.after)?;
-        let bucket = self.bucket_for(caller, &objects.bucket).await?;
+        let bucket = self.buckets.find_for(caller, &objects.bucket).await?;
         let mut page = KeyPage::new(objects.query(marker.is_some()));
-        let mut rows = MergedEntries::new(self, bucket.id, page.read_range(), objects.max);
+        let mut rows = MergedEntries::new(&self.heads, bucket.id, page.read_range(), objects.max);
         while let Some(row) = rows.next().await? {
             let key = row.name;
             let step = if page.is_listed_alone(&key) {
                 let after_version = marker.filter(|_| key == objects.after);
-                self.push_versions(&mut page, bucket.id, &key, after_version).await?
+                self.heads.push_versions(&mut page, bucket.id, &key, after_version).await?
             } else {
                 page.roll_up(&key)
             };

@@ -1,12 +1,12 @@
 //! S3: buckets, objects, versions, uploads, users. Knows no protocol: the edge hands it decoded values.
 //!
 //! ```text
-//! buckets  create, configure, delete            users     accounts and keys; usage: their requests
-//! put  get  delete  copy  attributes (ACL, tags) of objects      list  pages of keys and versions
-//! uploads  initiate, list   parts  put, copy, list   complete   abort
-//! commit   the only way a key changes           receive   reading request bodies
-//! release  removing unreferenced bytes          sweep     garbage collection   lifecycle  expiry by rule
-//! tracked_request  metrics of one request
+//! Objects    put  get  delete  copy  attributes (ACL, tags)     list  pages of keys and versions
+//! Buckets    create, find, configure, ACL, delete               Users  accounts and keys     Usage  their requests
+//! Uploads    create, list   parts  put, list   complete   abort   reopen
+//! HeadStore  commit, upload_head   the only way a key or an upload changes     release  removing unreferenced bytes
+//! BodyReceiver  receive  reading request bodies                 ObjectSweeper  garbage collection
+//! LifecycleWorker  expiry by rule                               TrackedRequest  metrics of one request
 //! ```
 //! A key changes by one compare-and-set on its head ([`commit`]), under a *catalogue guard* ([`catalogue_guard`]): while the guard
 //! lives, the heartbeat of this gateway advertises no newer catalogue version than the guarded one. So an acknowledged
@@ -50,37 +50,62 @@ pub use objects_config::ObjectsConfig;
 pub use tracked_request::TrackedRequest;
 
 use crate::Gateway;
+use buckets::Buckets;
+use commit::HeadStore;
+use lifecycle::LifecycleWorker;
+use receive::BodyReceiver;
+use release::Pins;
+use sweep::ObjectSweeper;
+use uploads::Uploads;
 use usage::Usage;
 use users::Users;
 
 /// The S3 side of a gateway: one per process, next to its [`Gateway`].
 pub struct Objects {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) config: ObjectsConfig,
+    /// The gateway under this S3 side.
+    pub gateway: Arc<Gateway>,
+    /// The settings given at the start.
+    pub config: Arc<ObjectsConfig>,
     /// The users.
-    pub users: Users,
+    pub users: Arc<Users>,
     /// The usage of the users.
     pub usage: Usage,
-    pub(crate) pins: release::Pins,
+    /// The buckets.
+    pub buckets: Arc<Buckets>,
+    /// The multipart uploads.
+    pub uploads: Arc<Uploads>,
+    /// Garbage collection.
+    pub sweeper: ObjectSweeper,
+    /// Expiry by the rules of buckets.
+    pub lifecycle: LifecycleWorker,
+    heads: Arc<HeadStore>,
+    receiver: Arc<BodyReceiver>,
 }
 
 impl Objects {
     /// Creates the S3 side of `gateway`.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
-        let (users, usage) = (Users::new(&gateway), Usage::new(&gateway));
-        Arc::new(Self { gateway, config, users, usage, pins: release::Pins::default() })
-    }
-
-    /// The gateway under this S3 side.
-    #[must_use]
-    pub fn gateway(&self) -> &Arc<Gateway> {
-        &self.gateway
-    }
-
-    /// The settings given at the start.
-    #[must_use]
-    pub fn config(&self) -> &ObjectsConfig {
-        &self.config
+        let (users, config) = (Arc::new(Users::new(&gateway)), Arc::new(config));
+        let share = || Arc::clone(&gateway);
+        let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
+        let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
+        let buckets = Arc::new(Buckets { gateway: share(), users: Arc::clone(&users), config: Arc::clone(&config) });
+        let uploads = Arc::new(Uploads {
+            gateway: share(),
+            config: Arc::clone(&config),
+            buckets: Arc::clone(&buckets),
+            heads: Arc::clone(&heads),
+            receiver: Arc::clone(&receiver),
+        });
+        let sweeper = ObjectSweeper {
+            gateway: share(),
+            buckets: Arc::clone(&buckets),
+            heads: Arc::clone(&heads),
+            uploads: Arc::clone(&uploads),
+        };
+        let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
+        let usage = Usage::new(&gateway);
+        Arc::new(Self { gateway, config, users, usage, buckets, uploads, sweeper, lifecycle, heads, receiver })
     }
 }

@@ -18,7 +18,8 @@ use larder_model::objects::{Part, UploadId};
 use larder_model::rows::{Batch, Change, Row};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
-use super::{Objects, Result};
+use super::Result;
+use super::uploads::Uploads;
 
 /// Prefix of the names of blob rows: after all numbers.
 const BLOB_ROW: [u8; 2] = [0xff; 2];
@@ -50,11 +51,11 @@ fn blob_row_name(blob: BlobId) -> Bytes {
     [&BLOB_ROW[..], &blob.0].concat().into()
 }
 
-impl Objects {
+impl Uploads {
     /// Parts with numbers above `after`, at most `limit`, in one read.
     pub(super) async fn read_parts(&self, upload: UploadId, after: u16, limit: usize) -> Result<(Vec<Part>, Stopped)> {
         let (partition, query) = (Partition::parts(upload), part_rows(after, limit));
-        let page = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(&partition, &query, &self.heads.options()).await?;
         let parts = page.rows.into_iter().map(|row| Part::decode(&row.name, row.value));
         Ok((parts.collect::<std::result::Result<_, _>>()?, page.stopped))
     }
@@ -78,7 +79,13 @@ impl Objects {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
         let mut changes = vec![put(Part::row_name(part.number), part.encode())];
         changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
-        Ok(self.gateway.core.ports.store.apply(Batch::of(Partition::parts(upload), changes), &self.options()).await?)
+        Ok(self
+            .gateway
+            .core
+            .ports
+            .store
+            .apply(Batch::of(Partition::parts(upload), changes), &self.heads.options())
+            .await?)
     }
 
     /// Removes a part written with this stamp.
@@ -86,7 +93,7 @@ impl Objects {
         let remove = |name| Change::Remove { name, stamp };
         let mut changes = vec![remove(Part::row_name(part.number))];
         changes.extend(part.blob.map(|blob| remove(blob_row_name(blob))));
-        let (batch, options) = (Batch::of(Partition::parts(upload), changes), self.options().reclaiming());
+        let (batch, options) = (Batch::of(Partition::parts(upload), changes), self.heads.options().reclaiming());
         Ok(self.gateway.core.ports.store.apply(batch, &options).await?)
     }
 }

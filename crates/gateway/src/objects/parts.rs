@@ -14,7 +14,7 @@ use super::get::{GetObject, ReadWindow};
 use super::put::{ChecksumWanted, UploadBody};
 use super::receive::{BlobDestination, VerifiedBody};
 use super::upload_head::UploadHead;
-use super::uploads::{AbortDate, abort_date};
+use super::uploads::{AbortDate, Uploads, abort_date};
 use super::{Caller, Error, Objects, RequestArgument, Result};
 
 /// The address of a part.
@@ -65,7 +65,7 @@ pub struct ListParts {
     pub max: usize,
 }
 
-impl Objects {
+impl Uploads {
     /// Stores a part. Of several with one number the part finished last wins.
     ///
     /// # Errors
@@ -75,16 +75,16 @@ impl Objects {
         let (head, to) = self.upload_for_part(caller, at).await?;
         let checksum = part_checksum(head.upload.checksum, upload_body.checksum)?;
         let is_named = checksum != ChecksumWanted::Default;
-        let received = self.receive(UploadBody { checksum, ..upload_body }, to).await?;
+        let received = self.receiver.receive(UploadBody { checksum, ..upload_body }, to).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| is_named);
         Ok(StoredPart { part: self.store_part(&head, at.number, received).await?, checksum })
     }
 
     /// The upload of a part, if the caller may put it there, and the destination of its bytes.
     async fn upload_for_part(&self, caller: &Caller, at: &PartAddress) -> Result<(UploadHead, BlobDestination)> {
-        let bucket = self.bucket_for_put(caller, &at.bucket, &at.key, &[]).await?;
-        let head = self.find_live_upload(&bucket, &at.key, &at.upload).await?;
-        let to = self.part_destination(&ObjectLocation::of(&bucket, &at.key), head.id, at.number).await?;
+        let bucket = self.buckets.find_for_put(caller, &at.bucket, &at.key, &[]).await?;
+        let head = self.heads.find_live_upload(&bucket, &at.key, &at.upload).await?;
+        let to = self.receiver.part_destination(&ObjectLocation::of(&bucket, &at.key), head.id, at.number).await?;
         Ok((head, to))
     }
 
@@ -98,20 +98,20 @@ impl Objects {
             Ok(stamp) => stamp,
             Err(error) => {
                 let error = Error::from(error);
-                self.discard(&error, blob).await;
+                self.receiver.discard(&error, blob).await;
                 return Err(error);
             }
         };
         let part = Part { number, md5, length, blob, modified: self.gateway.core.now(), checksum };
         // Race: reread after the body; an upload that ended in the meantime takes no part.
-        let alive = self.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
+        let alive = self.heads.read_upload(head.id).await.map(|now| now.is_some_and(|now| now.upload.state.is_alive()));
         if !matches!(alive, Ok(true)) {
             // No row references the blob yet.
-            self.discard(&Error::NoSuchUpload, blob).await;
+            self.receiver.discard(&Error::NoSuchUpload, blob).await;
             return alive.and(Err(Error::NoSuchUpload));
         }
         if let Err(error) = self.write_part(head.id, &part, stamp).await {
-            self.discard(&error, blob).await;
+            self.receiver.discard(&error, blob).await;
             return Err(error);
         }
         drop(received.lease);
@@ -125,7 +125,7 @@ impl Objects {
     /// then has to go; or it may have used the part, which then stays in the object.
     async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: Timestamp) -> Result<()> {
         // A missing upload proves nothing about the object: the sweeper checks the key.
-        let now = self.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
+        let now = self.heads.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
         let used = match (&now.upload.state, part.blob) {
             (state, _) if state.is_alive() => return Ok(()),
             (UploadState::Done { version, .. }, Some(blob)) => self.manifest_blobs(*version).await?.contains(&blob),
@@ -140,11 +140,29 @@ impl Objects {
         Err(Error::NoSuchUpload)
     }
 
+    /// One page of parts. Costs one read of the upload and one of the page, whatever the number of parts.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
+    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
+        let bucket = self.buckets.find(&request.bucket).await?;
+        let head = self.heads.find_live_upload(&bucket, &request.key, &request.upload).await?;
+        if !head.is_initiated_by(caller) {
+            caller.check(&bucket, &caller.action()?.on_key(&request.key))?;
+        }
+        let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
+        let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
+        let abort_date = abort_date(&bucket, &head.upload);
+        Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
+    }
+}
+
+impl Objects {
     /// Stores a part made of bytes of an object; returns the source's version id, in a bucket with versioning. Refuses
     /// a window beyond the source.
     ///
     /// # Errors
-    /// Those of a get of the source and of [`Self::put_part`]; `InvalidArgument` for a window beyond the source,
+    /// Those of a get of the source and of [`Uploads::put_part`]; `InvalidArgument` for a window beyond the source,
     /// `InvalidRequest` above the size of a part.
     pub async fn copy_part(
         &self,
@@ -152,7 +170,7 @@ impl Objects {
         source: &GetObject,
         at: &PartAddress,
     ) -> Result<(StoredPart, Option<String>)> {
-        let (head, to) = self.upload_for_part(caller, at).await?;
+        let (head, to) = self.uploads.upload_for_part(caller, at).await?;
         let (found, reader) = self.open_source(caller, source.clone()).await.map_err(|error| match error {
             Error::InvalidRange { length } => outside_source(&source.window, length),
             other => other,
@@ -170,26 +188,10 @@ impl Objects {
         }
         let checksum =
             head.upload.checksum.map_or(ChecksumWanted::Default, |(algorithm, _)| ChecksumWanted::Compute(algorithm));
-        let received = self.receive_copy(reader, checksum, to).await?;
+        let received = self.receiver.receive_copy(reader, checksum, to).await?;
         let checksum = Some(received.checksum.clone()).filter(|_| head.upload.checksum.is_some());
-        let part = self.store_part(&head, at.number, received).await?;
+        let part = self.uploads.store_part(&head, at.number, received).await?;
         Ok((StoredPart { part, checksum }, found.version_id))
-    }
-
-    /// One page of parts. Costs one read of the upload and one of the page, whatever the number of parts.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `NoSuchUpload`, `AccessDenied`.
-    pub async fn list_parts(&self, caller: &Caller, request: &ListParts) -> Result<ListedParts> {
-        let bucket = self.bucket(&request.bucket).await?;
-        let head = self.find_live_upload(&bucket, &request.key, &request.upload).await?;
-        if !head.is_initiated_by(caller) {
-            caller.check(&bucket, &caller.action()?.on_key(&request.key))?;
-        }
-        let after = u16::try_from(request.after).unwrap_or(PART_NUMBER_MAX).min(PART_NUMBER_MAX);
-        let (parts, _) = self.read_parts(head.id, after, request.max.saturating_add(1)).await?;
-        let abort_date = abort_date(&bucket, &head.upload);
-        Ok(ListedParts { upload: head.upload, page: parts_page(parts, request.max), abort_date })
     }
 }
 

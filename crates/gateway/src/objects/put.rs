@@ -5,8 +5,7 @@ mod tests;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::limits::S3_KEY_BYTES_MAX;
-use larder_model::objects::{Acl, Algorithm, Bucket, Checksum, Etag, Object, S3Action, SystemHeader, Tag, Version};
+use larder_model::objects::{Algorithm, Bucket, Checksum, Etag, Object, SystemHeader, Tag, Version};
 
 use crate::body::ByteStream;
 
@@ -93,13 +92,13 @@ impl Objects {
     /// `PreconditionFailed`, `NoSuchKey` (`If-Match` without an object), `ConditionalConflict`; no bytes remain then.
     pub async fn put(&self, caller: &Caller, request: PutObject) -> Result<StoredVersion> {
         let PutObject { bucket, key, metadata, upload_body, conditions } = request;
-        let bucket = self.bucket_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let bucket = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = owner_of(caller, &bucket);
-        let acl = self.acl_for(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
         let location = ObjectLocation::of(&bucket, &key);
         self.precheck_conditions(&location, &conditions).await?;
-        let to = self.object_destination(&location).await?;
-        let received = self.receive(upload_body, to).await?;
+        let to = self.receiver.object_destination(&location).await?;
+        let received = self.receiver.receive(upload_body, to).await?;
         let object = Object {
             body: received.body.clone(),
             etag: Etag::of_md5(received.md5),
@@ -111,48 +110,6 @@ impl Objects {
             upload: None,
         };
         self.commit_object(&location, owner, object, received, &conditions).await
-    }
-
-    /// The bucket, if the caller may put this key with these tags into it.
-    ///
-    /// # Errors
-    /// `KeyTooLong`, `NoSuchBucket`, `AccessDenied`.
-    pub(super) async fn bucket_for_put(
-        &self,
-        caller: &Caller,
-        bucket: &str,
-        key: &Bytes,
-        tags: &[Tag],
-    ) -> Result<std::sync::Arc<Bucket>> {
-        if key.len() > S3_KEY_BYTES_MAX {
-            return Err(Error::KeyTooLong(key.len()));
-        }
-        let bucket = self.bucket(bucket).await?;
-        caller.check(&bucket, &caller.action()?.on_key(key))?;
-        if !tags.is_empty() {
-            caller.check(&bucket, &S3Action::NewObjectTags.on_key(key))?;
-        }
-        Ok(bucket)
-    }
-
-    /// The ACL of a new object.
-    ///
-    /// # Errors
-    /// The refusals of an ACL choice; `AccessDenied` without permission to set an ACL, and for public grants the bucket
-    /// blocks.
-    pub(super) async fn acl_for(
-        &self,
-        caller: &Caller,
-        bucket: &Bucket,
-        key: &Bytes,
-        (choice, owner): (&AclChoice, &str),
-    ) -> Result<Option<Acl>> {
-        let acl = self.resolve_acl(choice, owner, &bucket.owner).await?;
-        if acl.is_some() {
-            caller.check(bucket, &S3Action::NewObjectAcl.on_key(key))?;
-        }
-        refuse_public(bucket, acl.as_ref())?;
-        Ok(acl)
     }
 
     /// Checks conditions before the body is received.
@@ -167,7 +124,7 @@ impl Objects {
         if conditions.is_empty() {
             return Ok(());
         }
-        let observed = self.read_head(&location.partition(), &self.options()).await?;
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         conditions.check(observed.head.current.as_ref())
     }
 
@@ -186,7 +143,7 @@ impl Objects {
         let blob = received.blob();
         let stored = self.put_version(location, &owner, &object, blob, conditions).await;
         if let Err(error) = &stored {
-            self.discard(error, blob).await;
+            self.receiver.discard(error, blob).await;
         }
         // Race: until the head references the blob, the lease keeps sweepers from it.
         drop(received.lease);
@@ -202,7 +159,7 @@ impl Objects {
         blob: Option<BlobId>,
         conditions: &WriteConditions,
     ) -> Result<StoredVersion> {
-        let mut cas = self.cas_loop(location, blob);
+        let mut cas = self.heads.cas_loop(location, blob);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
             conditions.check(attempt.head.current.as_ref())?;

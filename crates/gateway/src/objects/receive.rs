@@ -1,6 +1,8 @@
 //! Receives a body: one pass computes the digests and stores the bytes, small bodies in their row, larger ones in a blob. A
 //! request holds one piece of its body in memory, after the first [`larder_store::EngineLimits::inline_max`] bytes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
@@ -9,7 +11,8 @@ use larder_store::{BlobOwner, Durability, Partition};
 
 use super::commit::ObjectLocation;
 use super::put::{ChecksumWanted, UploadBody};
-use super::{Error, Objects, Result};
+use super::{Error, Result};
+use crate::Gateway;
 use crate::body::{ByteStream, collect, next};
 use crate::metrics::Event;
 
@@ -52,7 +55,14 @@ pub(super) struct BlobDestination {
     inline_max: usize,
 }
 
-impl Objects {
+/// Receives bodies into rows and blobs.
+pub(super) struct BodyReceiver {
+    pub(super) gateway: Arc<Gateway>,
+    /// Largest body in bytes.
+    pub(super) bytes_max: u64,
+}
+
+impl BodyReceiver {
     /// The destination of the body of an object at `location`.
     ///
     /// # Errors
@@ -119,13 +129,22 @@ impl Objects {
         Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })
     }
 
+    /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
+    /// unknown, the sweeper decides.
+    pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
+        let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
+        if let Some(blob) = blob.filter(|_| !unknown) {
+            self.gateway.blobs.releases.remove_unnamed(blob).await;
+        }
+    }
+
     fn count(&self, sums: &mut Sums, piece: &[u8]) -> Result<()> {
         sums.update(piece);
         self.check_length(sums.length)
     }
 
     fn check_length(&self, bytes: u64) -> Result<()> {
-        let max = self.config.put_bytes_max;
+        let max = self.bytes_max;
         if bytes > max { Err(Error::EntityTooLarge { bytes, max }) } else { Ok(()) }
     }
 }

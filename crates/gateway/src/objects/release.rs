@@ -6,7 +6,6 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use larder_model::content::BlobId;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{Release, UploadId, VersionId};
 use larder_model::rows::Change;
@@ -14,7 +13,7 @@ use larder_store::{Batch, ConsistencyLevel, Partition, ReadOrder, ReadQuery};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{Error, Objects, Result};
+use super::Result;
 use crate::Gateway;
 use crate::blobs::release::SyncProof;
 use crate::gateway_core::internal_options;
@@ -63,6 +62,20 @@ impl Pins {
         Pin { pins: self.clone(), manifest, upload }
     }
 
+    /// Removes bytes that a just committed head no longer references: now if the head is on disk, otherwise in the
+    /// background after a sync. The next writer of the key and the sweeper retry what fails or is pinned.
+    pub(super) async fn release(&self, gateway: &Arc<Gateway>, releases: Vec<Release>) {
+        if releases.is_empty() {
+            return;
+        }
+        let releaser = gateway.blobs.releases.clone();
+        let (gateway, pins) = (Arc::clone(gateway), self.clone());
+        match releaser.proof_of_answered_write() {
+            Some(synced) => drain(gateway, pins, releases, synced).await,
+            None => releaser.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
+        }
+    }
+
     /// Whether a manifest is being read.
     pub(super) fn is_pinned(&self, manifest: &VersionId) -> bool {
         self.readers.lock().manifests.contains_key(manifest)
@@ -89,30 +102,6 @@ fn decrement<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) 
         *count -= 1;
         if *count == 0 {
             readers.remove(key);
-        }
-    }
-}
-
-impl Objects {
-    /// Removes bytes that a just committed head no longer references: now if the head is on disk, otherwise in the
-    /// background after a sync. The next writer of the key and the sweeper retry what fails or is pinned.
-    pub(super) async fn drain(&self, releases: Vec<Release>) {
-        if releases.is_empty() {
-            return;
-        }
-        let (gateway, pins) = (Arc::clone(&self.gateway), self.pins.clone());
-        match self.gateway.blobs.releases.proof_of_answered_write() {
-            Some(synced) => drain(gateway, pins, releases, synced).await,
-            None => self.gateway.blobs.releases.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
-        }
-    }
-
-    /// After a failed change: removes the blob it brought if no head can reference it any more. If the outcome is
-    /// unknown, the sweeper decides.
-    pub(super) async fn discard(&self, error: &Error, blob: Option<BlobId>) {
-        let unknown = matches!(error, Error::Gateway(failed) if failed.is_outcome_unknown());
-        if let Some(blob) = blob.filter(|_| !unknown) {
-            self.gateway.blobs.releases.remove_unnamed(blob).await;
         }
     }
 }

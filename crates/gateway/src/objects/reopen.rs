@@ -5,7 +5,7 @@
 //! writer reads the head, then its upload, then commits against that head. So either it sees the mark, or its commit fails,
 //! or the version is there and the upload is done.
 //!
-//! A version may leave its key only after its upload is done ([`Objects::finish_upload_of`]): otherwise the recovery would
+//! A version may leave its key only after its upload is done ([`HeadStore::finish_upload_of`](super::commit::HeadStore::finish_upload_of)): otherwise the recovery would
 //! miss it and reopen the upload over parts that went with the object.
 
 #[cfg(test)]
@@ -14,25 +14,25 @@ mod tests;
 use larder_model::Timestamp;
 use std::time::Duration;
 
-use bytes::Bytes;
 use larder_model::objects::{UploadState, Version, VersionId};
 use larder_model::rows::{Batch, Change};
-use larder_store::{Partition, ReadQuery};
+use larder_store::Partition;
 use tokio::time::Instant;
 
-use super::upload_head::UploadHead;
-use super::{Error, Objects, Result};
+use super::upload_head::{UploadHead, completion_of, done_state};
+use super::uploads::Uploads;
+use super::{Error, Result};
 
 /// Pause between reads of an upload that another request is completing.
 const POLL: Duration = Duration::from_millis(50);
 
-impl Objects {
+impl Uploads {
     /// Waits for a running completion and recovers an abandoned one: the upload is then open, done, aborted, or gone
     /// (`None`).
     ///
     /// # Errors
     /// `OperationAborted` when the completion still runs at the deadline.
-    pub(super) async fn settle_upload(&self, observed: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
+    pub(super) async fn settle(&self, observed: UploadHead, deadline: Instant) -> Result<Option<UploadHead>> {
         let mut head = observed;
         while let Some((version, _, since)) = completion_of(&head.upload.state) {
             if Instant::now() >= deadline {
@@ -42,7 +42,7 @@ impl Objects {
                 self.resolve_completion(&head).await?
             } else {
                 tokio::time::sleep(POLL).await;
-                self.read_upload(head.id).await?
+                self.heads.read_upload(head.id).await?
             };
             match next {
                 Some(next) => head = next,
@@ -60,9 +60,9 @@ impl Objects {
         };
         let mut marked = observed.clone();
         if since.is_some() {
-            match self.cas_upload_state(observed, UploadState::Reopening { version, list }).await? {
+            match self.heads.cas_upload_state(observed, UploadState::Reopening { version, list }).await? {
                 Some(reopening) => marked = reopening,
-                None => return self.read_upload(observed.id).await,
+                None => return self.heads.read_upload(observed.id).await,
             }
         }
         // Race: mark, then fence, then look. A completing writer that read its upload before the mark fails at the fence.
@@ -70,8 +70,8 @@ impl Objects {
             Some(found) => done_state(&found, list),
             None => UploadState::Open,
         };
-        let Some(settled) = self.cas_upload_state(&marked, state).await? else {
-            return self.read_upload(observed.id).await;
+        let Some(settled) = self.heads.cas_upload_state(&marked, state).await? else {
+            return self.heads.read_upload(observed.id).await;
         };
         if settled.upload.state.is_alive() {
             // Race: only after the state change. The version may have been there, and a copy of it may
@@ -87,33 +87,18 @@ impl Objects {
     /// writer can add it without seeing the upload's new state.
     async fn completed_version(&self, head: &UploadHead, id: VersionId) -> Result<Option<Version>> {
         let (bucket, key) = (head.upload.bucket, &head.upload.key);
-        let found = self.fence_head(bucket, key).await?;
+        let found = self.heads.fence_head(bucket, key).await?;
         if let Some(current) = found.current.filter(|current| current.id == id) {
             return Ok(Some(current));
         }
-        let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
-        let page = self.gateway.core.ports.store.read(&Partition::head(bucket, key), &query, &self.options()).await?;
-        let row = page.rows.into_iter().next();
-        row.map(|row| Version::decode(row.value).map_err(Error::from)).transpose()
+        self.heads.read_version(&Partition::head(bucket, key), id, &self.heads.options()).await
     }
 
     /// Removes the rows of a manifest that no version references. Its blobs stay: they belong to the upload.
     pub(super) async fn clear_manifest(&self, version: VersionId) -> Result<()> {
         let gone = Change::Clear { stamp: self.gateway.issuer.issue().await? };
         let batch = Batch::of(Partition::manifest(version), vec![gone]);
-        Ok(self.gateway.core.ports.store.apply(batch, &self.options().reclaiming()).await?)
-    }
-
-    /// Marks the upload of `version` done before the version leaves its key.
-    pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
-        let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };
-        while let Some(head) = self.read_upload(id).await? {
-            let Some((completed, list, _)) = completion_of(&head.upload.state) else { break };
-            if completed != version.id || self.cas_upload_state(&head, done_state(version, list)).await?.is_some() {
-                break;
-            }
-        }
-        Ok(())
+        Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
@@ -124,20 +109,4 @@ impl Objects {
         let max = u64::try_from(self.config.completing_max.as_micros()).unwrap_or(u64::MAX);
         self.gateway.core.now() > since.saturating_add(max)
     }
-}
-
-/// The version of a completion, the digest of its list, and its start; no start: it is being taken back.
-fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Timestamp>)> {
-    match state {
-        UploadState::Completing { version, list, since } => Some((*version, *list, Some(*since))),
-        UploadState::Reopening { version, list } => Some((*version, *list, None)),
-        UploadState::Open | UploadState::Done { .. } | UploadState::Aborted => None,
-    }
-}
-
-/// The state of an upload that became this version.
-pub(super) fn done_state(version: &Version, list: [u8; 20]) -> UploadState {
-    let Some(object) = &version.object else { return UploadState::Aborted };
-    let checksum = object.checksum.clone();
-    UploadState::Done { version: version.id, null: version.null, list, etag: object.etag, checksum }
 }

@@ -16,9 +16,15 @@ mod references;
 mod tests;
 mod uploads;
 
+use std::sync::Arc;
+
 use larder_store::{Partition, PartitionPage, Table};
 
-use super::{Error, Objects, Result};
+use super::buckets::Buckets;
+use super::commit::HeadStore;
+use super::uploads::Uploads;
+use super::{Error, Result};
+use crate::Gateway;
 use crate::blobs::sweep::{BlobSweep, count_failure};
 
 /// Partitions per page of a table.
@@ -44,7 +50,15 @@ impl SweepReport {
     }
 }
 
-impl Objects {
+/// Removes the remains of failures: bytes, rows and uploads.
+pub struct ObjectSweeper {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) buckets: Arc<Buckets>,
+    pub(super) heads: Arc<HeadStore>,
+    pub(super) uploads: Arc<Uploads>,
+}
+
+impl ObjectSweeper {
     /// Runs one pass over everything, the blobs of the key-value side included. Safe next to any traffic of any
     /// gateway. Failures are logged, counted and left to the next pass.
     ///
@@ -53,10 +67,10 @@ impl Objects {
     pub async fn sweep(&self) -> Result<SweepReport> {
         let mut report = SweepReport::default();
         // Buckets first: the uploads of a bucket deleted now are aborted in the same pass.
-        let closing = self.settle_all_closing().await;
+        let closing = self.buckets.settle_all_closing().await;
         let uploads = self.sweep_uploads(&mut report).await;
-        let parts = self.sweep_parts(&mut report).await;
-        let manifests = self.sweep_manifests(&mut report).await;
+        let parts = self.sweep_rows(Table::Parts, "the parts of an upload", &mut report).await;
+        let manifests = self.sweep_rows(Table::Manifests, "the manifest of an object", &mut report).await;
         // One listing serves the blobs of both sides.
         let blobs = self.gateway.blobs.sweep(&[&self.gateway.kv, self]).await;
         closing.and(uploads).and(parts).and(manifests)?;
@@ -64,11 +78,33 @@ impl Objects {
         Ok(SweepReport { blobs: removed, failed: report.failed + failed, ..report })
     }
 
+    /// Removes the unneeded rows of one of two tables: parts, or manifests.
+    async fn sweep_rows(&self, table: Table, what: &str, report: &mut SweepReport) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.partitions(table, after).await?;
+            for partition in page.partitions {
+                let removed = match table {
+                    Table::Parts => self.sweep_parts(partition).await,
+                    _ => self.sweep_manifest(partition).await,
+                };
+                match removed {
+                    Ok(removed) => report.rows += removed,
+                    Err(error) => report.record_failure(what, &error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// A page of the partitions of a table, and the start of the next page.
     async fn partitions(&self, table: Table, after: Option<bytes::Bytes>) -> Result<PartitionPage> {
         tokio::task::yield_now().await; // Lets other requests run.
         let store = &self.gateway.core.ports.store;
-        Ok(store.partitions(table, after, PAGE_PARTITIONS, &self.options()).await?)
+        Ok(store.partitions(table, after, PAGE_PARTITIONS, &self.heads.options()).await?)
     }
 }
 

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use larder_model::Timestamp;
 use larder_model::objects::entry::upload_entry_name;
-use larder_model::objects::{Bucket, Upload, UploadEntry, UploadId, UploadState};
+use larder_model::objects::{Bucket, Upload, UploadEntry, UploadId, UploadState, Version, VersionId};
 use larder_model::rows::Row;
 use larder_store::{CasResult, DerivedRow, HeadWrite, Kind, Partition, ReadQuery};
 
-use super::{Caller, Error, Objects, Result};
+use super::commit::HeadStore;
+use super::{Caller, Error, Result};
 
 /// How long the head of an ended upload stays, in microseconds: repeats of a completion get the same answer until then.
 const ENDED_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
@@ -43,7 +44,7 @@ impl UploadHead {
     }
 }
 
-impl Objects {
+impl HeadStore {
     /// An upload in any state; `None` when it never existed or ended more than a day ago.
     pub(super) async fn read_upload(&self, id: UploadId) -> Result<Option<UploadHead>> {
         let (store, options) = (&self.gateway.core.ports.store, self.options());
@@ -77,9 +78,7 @@ impl Objects {
         observed: &UploadHead,
         state: UploadState,
     ) -> Result<Option<UploadHead>> {
-        // Two above the stamp read: the engine uses the one between.
-        self.gateway.issuer.clock.observe(observed.stamp + 1);
-        let stamp = self.gateway.issuer.issue().await?;
+        let stamp = self.stamp_above(Some(observed.stamp)).await?;
         let upload = Upload { state, ..observed.upload.clone() };
         self.write_upload(Some(observed.stamp), UploadHead { id: observed.id, upload, stamp }).await
     }
@@ -108,4 +107,31 @@ impl Objects {
             Err(error) => Err(error.into()),
         }
     }
+    /// Marks the upload of `version` done before the version leaves its key.
+    pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
+        let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };
+        while let Some(head) = self.read_upload(id).await? {
+            let Some((completed, list, _)) = completion_of(&head.upload.state) else { break };
+            if completed != version.id || self.cas_upload_state(&head, done_state(version, list)).await?.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The version of a completion, the digest of its list, and its start; no start: it is being taken back.
+pub(super) fn completion_of(state: &UploadState) -> Option<(VersionId, [u8; 20], Option<Timestamp>)> {
+    match state {
+        UploadState::Completing { version, list, since } => Some((*version, *list, Some(*since))),
+        UploadState::Reopening { version, list } => Some((*version, *list, None)),
+        UploadState::Open | UploadState::Done { .. } | UploadState::Aborted => None,
+    }
+}
+
+/// The state of an upload that became this version.
+pub(super) fn done_state(version: &Version, list: [u8; 20]) -> UploadState {
+    let Some(object) = &version.object else { return UploadState::Aborted };
+    let checksum = object.checksum.clone();
+    UploadState::Done { version: version.id, null: version.null, list, etag: object.etag, checksum }
 }

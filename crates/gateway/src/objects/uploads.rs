@@ -5,18 +5,25 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
-use bytes::Bytes;
 use larder_model::Timestamp;
+use std::sync::Arc;
+
+use bytes::Bytes;
 use larder_model::limits::LISTING_PAGE_ROWS;
 use larder_model::objects::entry::{upload_entries_from, upload_entry_name, upload_of_entry_name};
-use larder_model::objects::listing::{self, KeyPage, KeyPageResult, KeyPageStep, KeyQuery};
+use larder_model::objects::listing::{KeyPage, KeyPageResult, KeyPageStep};
 use larder_model::objects::{Algorithm, Bucket, BucketId, ChecksumKind, Upload, UploadEntry, UploadId, UploadState};
 use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
-use super::list::{KeyOrPrefix, ListObjects, ListingPage};
+use super::buckets::Buckets;
+use super::catalogue_guard::CatalogueGuard;
+use super::commit::HeadStore;
+use super::list::{KeyOrPrefix, ListObjects, ListingPage, successor};
 use super::put::ObjectMetadata;
+use super::receive::BodyReceiver;
 use super::upload_head::UploadHead;
-use super::{Caller, Objects, Result};
+use super::{Caller, ObjectsConfig, Result};
+use crate::Gateway;
 
 /// A request to begin an upload.
 #[derive(Debug, Clone)]
@@ -43,18 +50,27 @@ pub struct ListUploads {
     pub upload: Option<UploadId>,
 }
 
-impl Objects {
+/// The multipart uploads of the S3 interface.
+pub struct Uploads {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) config: Arc<ObjectsConfig>,
+    pub(super) buckets: Arc<Buckets>,
+    pub(super) heads: Arc<HeadStore>,
+    pub(super) receiver: Arc<BodyReceiver>,
+}
+
+impl Uploads {
     /// Begins an upload.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied` (also for every anonymous caller), `KeyTooLong`, and the refusals of an ACL choice.
-    pub async fn create_upload(&self, caller: &Caller, request: CreateUpload) -> Result<(UploadId, AbortDate)> {
+    pub async fn create(&self, caller: &Caller, request: CreateUpload) -> Result<(UploadId, AbortDate)> {
         let CreateUpload { bucket, key, metadata, checksum } = request;
-        let found = self.bucket_for_put(caller, &bucket, &key, &metadata.tags).await?;
+        let found = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = caller.require_user()?.id.clone();
-        let acl = self.acl_for(caller, &found, &key, (&metadata.acl, &owner)).await?;
+        let acl = self.buckets.new_object_acl(caller, &found, &key, (&metadata.acl, &owner)).await?;
         // Race: under the guard, so that a deletion of the bucket waits for this upload.
-        let guard = self.guard_bucket(&bucket, found.id).await?;
+        let guard = CatalogueGuard::take(&self.gateway, &bucket, found.id).await?;
         let stamp = self.gateway.issuer.issue().await?;
         let id = UploadId::new(stamp, self.gateway.core.ports.actor);
         let upload = Upload {
@@ -72,7 +88,7 @@ impl Objects {
         };
         let abort_date = abort_date(&guard.bucket, &upload);
         // The id is unique: an existing head is this very upload, written twice.
-        self.write_upload(None, UploadHead { id, upload, stamp }).await?;
+        self.heads.write_upload(None, UploadHead { id, upload, stamp }).await?;
         Ok((id, abort_date))
     }
 
@@ -81,22 +97,18 @@ impl Objects {
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`.
-    pub async fn list_uploads(
+    pub async fn list(
         &self,
         caller: &Caller,
         request: &ListUploads,
     ) -> Result<(ListingPage<(UploadId, UploadEntry)>, Option<UploadId>)> {
-        let bucket = self.bucket_for(caller, &request.objects.bucket).await?;
+        let bucket = self.buckets.find_for(caller, &request.objects.bucket).await?;
         let result = self.uploads_page(bucket.id, request).await?;
         let last = match result.listed.last().filter(|_| result.truncated) {
-            Some(listing::KeyOrPrefix::Key(_, (id, _))) => Some(*id),
+            Some(KeyOrPrefix::Key(_, (id, _))) => Some(*id),
             _ => None,
         };
-        let lines = result.listed.into_iter().map(|listed| match listed {
-            listing::KeyOrPrefix::Key(key, entry) => KeyOrPrefix::Key(key, entry),
-            listing::KeyOrPrefix::Prefix(prefix) => KeyOrPrefix::Prefix(prefix),
-        });
-        Ok((ListingPage { lines: lines.collect(), next: result.next }, last))
+        Ok((ListingPage { lines: result.listed, next: result.next }, last))
     }
 
     async fn uploads_page(
@@ -104,14 +116,13 @@ impl Objects {
         bucket: BucketId,
         request: &ListUploads,
     ) -> Result<KeyPageResult<(UploadId, UploadEntry)>> {
-        let ListObjects { prefix, delimiter, after, max, .. } = request.objects.clone();
+        let ListObjects { after, max, .. } = &request.objects;
         let marker = request.upload.filter(|_| !after.is_empty());
-        let after_has_more = marker.is_some();
-        let mut page = KeyPage::new(KeyQuery { prefix, delimiter, after: after.clone(), after_has_more, max });
+        let mut page = KeyPage::new(request.objects.query(marker.is_some()));
         let Some((begin, end)) = page.read_range() else { return Ok(page.finish()) };
         let to = end.map(|end| upload_entries_from(&end));
         let mut from = match marker {
-            Some(marker) if begin == after => successor(&upload_entry_name(&after, marker)),
+            Some(marker) if begin == *after => successor(&upload_entry_name(after, marker)),
             _ => upload_entries_from(&begin),
         };
         let partition = Partition::upload_entries(bucket);
@@ -119,7 +130,7 @@ impl Objects {
             let range = Range { from: Some(from), to: to.clone() };
             let limit = max.saturating_add(1).min(LISTING_PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let rows = self.gateway.core.ports.store.read(&partition, &query, &self.options()).await?;
+            let rows = self.gateway.core.ports.store.read(&partition, &query, &self.heads.options()).await?;
             let Some(last) = rows.rows.last().map(|row| row.name.clone()) else { break };
             // Start of the next rows that matter.
             let mut skip: Option<Bytes> = None;
@@ -147,9 +158,4 @@ impl Objects {
 pub(super) fn abort_date(bucket: &Bucket, upload: &Upload) -> AbortDate {
     let lifecycle = bucket.lifecycle.as_ref()?;
     lifecycle.upload_expiry(&upload.key, upload.initiated).map(|(when, rule)| (when, rule.to_owned()))
-}
-
-/// The smallest name after this one.
-fn successor(name: &Bytes) -> Bytes {
-    [&name[..], &[0]].concat().into()
 }

@@ -78,11 +78,11 @@ impl Users {
         check_key(key.as_ref())?;
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
-            if transaction.find(EMAIL, email).await?.is_some() {
+            if self.find(EMAIL, email).await?.is_some() {
                 return Err(Error::UserExists);
             }
             let user = self.new_user(email, name, admin, key.clone());
-            if transaction.find(KEY, &user.key_id).await?.is_some() {
+            if self.find(KEY, &user.key_id).await?.is_some() {
                 if key.is_some() {
                     return Err(key_taken());
                 }
@@ -159,9 +159,9 @@ impl Users {
         change.name.as_deref().map_or(Ok(()), check_name)?;
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
-            let before = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
+            let before = user_with_key(self.find(KEY, key_id).await?, key_id)?;
             let user = self.apply_change(before.clone(), &change);
-            if user.email != before.email && transaction.find(EMAIL, &user.email).await?.is_some() {
+            if user.email != before.email && self.find(EMAIL, &user.email).await?.is_some() {
                 return Err(Error::UserExists);
             }
             if user == before {
@@ -182,7 +182,7 @@ impl Users {
     pub async fn delete(&self, key_id: &str) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
-            let user = user_with_key(transaction.find(KEY, key_id).await?, key_id)?;
+            let user = user_with_key(self.find(KEY, key_id).await?, key_id)?;
             self.catalogue.refresh().await?;
             let catalogue = self.catalogue.fresh().await?;
             if catalogue.s3_owned(&user.id) > 0 {
@@ -205,7 +205,7 @@ impl Users {
         check_key(fixed.as_ref())?;
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
-            let before = transaction.find(ADMIN, "").await?;
+            let before = self.find(ADMIN, "").await?;
             let user = match (&before, fixed.clone()) {
                 (Some(before), Some((key_id, secret))) => {
                     // The operator who sets the key needs access, even if the user was disabled.
@@ -214,7 +214,7 @@ impl Users {
                 (Some(before), None) => before.clone(),
                 (None, key) => {
                     let mut user = self.new_user(ADMIN_EMAIL, ADMIN_NAME, true, key);
-                    if transaction.find(EMAIL, ADMIN_EMAIL).await?.is_some() {
+                    if self.find(EMAIL, ADMIN_EMAIL).await?.is_some() {
                         user.email = format!("{ADMIN_NAME}@{}", user.id);
                     }
                     user
@@ -223,9 +223,9 @@ impl Users {
             if before.as_ref() == Some(&user) {
                 return Ok((Arc::new(user), false));
             }
-            if transaction.find(KEY, &user.key_id).await?.is_some_and(|other| other.id != user.id) {
+            if self.find(KEY, &user.key_id).await?.is_some_and(|other| other.id != user.id) {
                 // Race: another starting gateway may have created the admin since the read above.
-                if transaction.find(ADMIN, "").await? != before {
+                if self.find(ADMIN, "").await? != before {
                     continue;
                 }
                 return Err(key_taken());

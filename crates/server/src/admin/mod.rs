@@ -41,7 +41,7 @@ async fn run(objects: &Objects, request: &AdminRequest, reporter: &ProgressRepor
     match table::find(&words) {
         CommandLookup::Command(command, args) => {
             let json = words.len() < request.args.len();
-            command.run(CommandCall { gateway: objects.gateway(), objects, args, request, json, reporter }).await
+            command.run(CommandCall { gateway: &objects.gateway, objects, args, request, json, reporter }).await
         }
         CommandLookup::Other(answer) => answer,
     }

@@ -51,13 +51,16 @@ fn an_abort_with_another_initiated_time_is_refused() {
         let upload = setup.begin().await;
         let (objects, owner, key) = (&setup.fixture.objects, &setup.fixture.owner, Bytes::from_static(KEY.as_bytes()));
         let begun = setup.upload(&upload).await.unwrap().upload.initiated.as_secs();
-        let refused = objects.abort(owner, BUCKET, &key, &upload, Some(begun + 1)).await;
+        let refused = objects.uploads.abort(owner, BUCKET, &key, &upload, Some(begun + 1)).await;
         assert!(matches!(refused, Err(Error::OtherInitiationTime)));
         let stranger = new_caller(objects, "stranger").await;
         for caller in [stranger, Caller::default()] {
             let caller = caller.with_action(S3Action::AbortMultipartUpload);
-            assert!(matches!(objects.abort(&caller, BUCKET, &key, &upload, None).await, Err(Error::AccessDenied)));
+            assert!(matches!(
+                objects.uploads.abort(&caller, BUCKET, &key, &upload, None).await,
+                Err(Error::AccessDenied)
+            ));
         }
-        objects.abort(owner, BUCKET, &key, &upload, Some(begun)).await.unwrap();
+        objects.uploads.abort(owner, BUCKET, &key, &upload, Some(begun)).await.unwrap();
     });
 }

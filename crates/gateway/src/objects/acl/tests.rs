@@ -18,7 +18,7 @@ struct AclFixture {
 async fn fixture() -> AclFixture {
     let objects = S3TestStore::new().gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
-    objects.create_bucket(&foo, "tea", AclChoice::Private, None).await.unwrap();
+    objects.buckets.create(&foo, "tea", AclChoice::Private, None).await.unwrap();
     AclFixture { objects, foo, bar }
 }
 
@@ -40,9 +40,9 @@ async fn grants_name_users_by_id_and_address_and_groups() {
         (Permission::Write, GranteeRef::Id(bar.id().into())),
         (Permission::ReadAcp, GranteeRef::Group(all_users)),
     ]);
-    objects.put_bucket_acl(&foo, "tea", Some(foo.id()), choice).await.unwrap();
+    objects.buckets.put_acl(&foo, "tea", Some(foo.id()), choice).await.unwrap();
     let reader = bar.with_action(S3Action::GetBucketAcl);
-    let shown = objects.bucket_acl(&reader, "tea").await.unwrap();
+    let shown = objects.buckets.acl(&reader, "tea").await.unwrap();
     assert_eq!(shown.owner, foo.id());
     let expected = vec![
         (user(&foo), Permission::FullControl),
@@ -52,18 +52,21 @@ async fn grants_name_users_by_id_and_address_and_groups() {
     ];
     assert_eq!(grants(&shown.acl), expected);
     let writer = bar.with_action(S3Action::PutBucketAcl);
-    assert!(matches!(objects.put_bucket_acl(&writer, "tea", None, AclChoice::Private).await, Err(Error::AccessDenied)));
-    let other = objects.put_bucket_acl(&foo, "tea", Some(bar.id()), AclChoice::Private).await;
+    assert!(matches!(
+        objects.buckets.put_acl(&writer, "tea", None, AclChoice::Private).await,
+        Err(Error::AccessDenied)
+    ));
+    let other = objects.buckets.put_acl(&foo, "tea", Some(bar.id()), AclChoice::Private).await;
     assert!(matches!(other, Err(Error::AccessDenied)));
-    objects.put_bucket_acl(&foo, "tea", None, AclChoice::Private).await.unwrap();
-    assert!(matches!(objects.bucket_acl(&reader, "tea").await, Err(Error::AccessDenied)));
-    assert_eq!(grants(&objects.bucket_acl(&foo, "tea").await.unwrap().acl), expected[..1]);
+    objects.buckets.put_acl(&foo, "tea", None, AclChoice::Private).await.unwrap();
+    assert!(matches!(objects.buckets.acl(&reader, "tea").await, Err(Error::AccessDenied)));
+    assert_eq!(grants(&objects.buckets.acl(&foo, "tea").await.unwrap().acl), expected[..1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_grantees_are_refused() {
     let AclFixture { objects, foo, .. } = fixture().await;
-    let put = async |choice| objects.put_bucket_acl(&foo, "tea", None, choice).await;
+    let put = async |choice| objects.buckets.put_acl(&foo, "tea", None, choice).await;
     let one = |to| AclChoice::Grants(vec![(Permission::Read, to)]);
     assert!(matches!(put(AclChoice::Canned("open".into())).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(put(one(GranteeRef::Id("x".into()))).await, Err(Error::InvalidArgument { .. })));
@@ -72,9 +75,9 @@ async fn unknown_grantees_are_refused() {
     let many = vec![(Permission::Read, GranteeRef::Id(foo.id().into())); 101];
     assert!(matches!(put(AclChoice::Grants(many.clone())).await, Err(Error::InvalidRequest(_))));
     put(AclChoice::Grants(many[1..].to_vec())).await.unwrap();
-    assert_eq!(objects.resolve_acl(&AclChoice::Private, "a", "b").await.unwrap(), None);
-    assert_eq!(objects.resolve_acl(&AclChoice::Canned("private".into()), "a", "b").await.unwrap(), None);
-    let canned = objects.resolve_acl(&AclChoice::Canned("bucket-owner-read".into()), "a", "b").await.unwrap();
+    assert_eq!(AclChoice::Private.resolve(&objects.users, "a", "b").await.unwrap(), None);
+    assert_eq!(AclChoice::Canned("private".into()).resolve(&objects.users, "a", "b").await.unwrap(), None);
+    let canned = AclChoice::Canned("bucket-owner-read".into()).resolve(&objects.users, "a", "b").await.unwrap();
     assert_eq!(grants(&canned.unwrap()), [(Grantee::User("b".into()), Permission::Read)]);
 }
 
@@ -82,7 +85,7 @@ async fn unknown_grantees_are_refused() {
 async fn an_object_acl_changes_in_the_row_of_its_version() {
     let AclFixture { objects, foo, bar } = fixture().await;
     let bar = bar.with_action(S3Action::PutObjectAcl);
-    let bucket = objects.bucket("tea").await.unwrap();
+    let bucket = objects.buckets.find("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = |stamp| larder_model::objects::Version { owner: foo.id().to_owned(), ..version(stamp, false, Some(3)) };
     let (new, old) = (owned(Timestamp(20)), owned(Timestamp(10)));
@@ -114,7 +117,7 @@ async fn an_object_acl_changes_in_the_row_of_its_version() {
 #[tokio::test(start_paused = true)]
 async fn the_public_access_block_refuses_grants_to_the_public() {
     let AclFixture { objects, foo, .. } = fixture().await;
-    let bucket = objects.bucket("tea").await.unwrap();
+    let bucket = objects.buckets.find("tea").await.unwrap();
     let key = Bytes::from_static(b"key");
     let owned = larder_model::objects::Version { owner: foo.id().to_owned(), ..version(Timestamp(10), true, Some(3)) };
     write_versions(&objects, &bucket, &key, &[owned]).await;
@@ -122,11 +125,11 @@ async fn the_public_access_block_refuses_grants_to_the_public() {
         bucket.public_access = Some(PublicAccessBlock { block_acls: true, ..PublicAccessBlock::default() });
         Ok(())
     };
-    objects.configure(&foo, "tea", block).await.unwrap();
+    objects.buckets.configure(&foo, "tea", block).await.unwrap();
     let public = || AclChoice::Canned("public-read".into());
     let current = VersionSpec::Current;
     let of_object = objects.put_object_acl(&foo, "tea", &key, &current, None, public()).await;
     assert!(matches!(of_object, Err(Error::AccessDenied)));
-    assert!(matches!(objects.put_bucket_acl(&foo, "tea", None, public()).await, Err(Error::AccessDenied)));
+    assert!(matches!(objects.buckets.put_acl(&foo, "tea", None, public()).await, Err(Error::AccessDenied)));
     objects.put_object_acl(&foo, "tea", &key, &current, None, AclChoice::Private).await.unwrap();
 }

@@ -3,6 +3,7 @@
 use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, bytes, get_of, run};
 use super::*;
+use crate::objects::Error;
 
 #[test]
 fn attributes_list_parts_in_pages() {

@@ -12,8 +12,8 @@ use larder_model::limits::KEY_VIEW_SHARDS;
 use larder_model::objects::{Bucket, BucketId, BucketState};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery};
 
-use super::super::{Caller, Error, Objects, Result};
-use super::key_of;
+use super::super::{Caller, Error, Result};
+use super::{Buckets, key_of};
 use crate::gateway_core::internal_options;
 use crate::types::{Catalogue, CatalogueEdit};
 
@@ -27,12 +27,12 @@ struct ClosedBucket<'a> {
     number: Timestamp,
 }
 
-impl Objects {
+impl Buckets {
     /// Deletes an empty bucket: closes it on every gateway, scans it, and removes or reopens it. Its open uploads go with it.
     ///
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `BucketNotEmpty`, `OperationAborted` while another request deletes it.
-    pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
+    pub async fn delete(&self, caller: &Caller, name: &str) -> Result<()> {
         self.gateway.catalogue.refresh().await?;
         let catalogue = self.gateway.catalogue.fresh().await?;
         let bucket = catalogue.s3_bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;

@@ -104,7 +104,7 @@ impl BucketFixture {
         let stores = S3TestStore::new();
         let objects = stores.gateway().await;
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
+        objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { stores, objects, owner }
     }
 
@@ -113,11 +113,11 @@ impl BucketFixture {
             bucket.versioning = versioning;
             Ok(())
         };
-        self.objects.configure(&self.owner, BUCKET, change).await.unwrap();
+        self.objects.buckets.configure(&self.owner, BUCKET, change).await.unwrap();
     }
 
     pub(in crate::objects) async fn location(&self, key: &str) -> ObjectLocation {
-        let bucket = self.objects.bucket(BUCKET).await.unwrap();
+        let bucket = self.objects.buckets.find(BUCKET).await.unwrap();
         ObjectLocation::of(&bucket, &Bytes::copy_from_slice(key.as_bytes()))
     }
 
@@ -142,7 +142,7 @@ impl BucketFixture {
 
     pub(in crate::objects) async fn head(&self, key: &str) -> ObjectHead {
         let partition = self.location(key).await.partition();
-        self.objects.read_head(&partition, &self.objects.options()).await.unwrap().head
+        self.objects.heads.read_head(&partition, &self.objects.heads.options()).await.unwrap().head
     }
 
     /// All blobs, after background removals have finished.
@@ -160,8 +160,8 @@ impl BucketFixture {
         let (mut made, mut leases) = (Vec::new(), Vec::new());
         for (at, body) in parts.iter().enumerate() {
             let number = at as u16 + 1;
-            let to = objects.part_destination(&location, upload, number).await.unwrap();
-            let received = objects.receive(upload_body(body), to).await.unwrap();
+            let to = objects.receiver.part_destination(&location, upload, number).await.unwrap();
+            let received = objects.receiver.receive(upload_body(body), to).await.unwrap();
             let checksum = Some(received.checksum.digest.clone());
             made.push(ManifestPart { number, length: received.length, blob: received.blob(), checksum });
             leases.push(received.lease);
@@ -169,7 +169,7 @@ impl BucketFixture {
         let row = |(name, value)| Change::Put(Row { name, value, stamp, expires: None });
         let rows = manifest_rows(&made).into_iter().map(row).collect();
         let batch = Batch::of(Partition::manifest(manifest), rows);
-        objects.gateway.core.ports.store.apply(batch, &objects.options()).await.unwrap();
+        objects.gateway.core.ports.store.apply(batch, &objects.heads.options()).await.unwrap();
         let length = made.iter().map(|part| part.length).sum();
         let object = Object {
             body: ObjectBody::Parts { manifest, count: made.len() as u32, length },
@@ -181,7 +181,7 @@ impl BucketFixture {
             checksum: None,
             upload: Some(upload),
         };
-        let mut cas: CasLoop<'_> = objects.cas_loop(&location, None);
+        let mut cas: CasLoop<'_> = objects.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await.unwrap();
             let version = Version { id: manifest, ..attempt.new_version(self.owner.id().into(), Some(object.clone())) };

@@ -20,7 +20,8 @@ fn of_two_attempts_on_one_head_one_commits() {
         let location = fixture.location("key").await;
         // Two writers of one gateway would queue.
         let other = fixture.stores.gateway().await;
-        let (mut one, mut two) = (fixture.objects.cas_loop(&location, None), other.cas_loop(&location, None));
+        let (mut one, mut two) =
+            (fixture.objects.heads.cas_loop(&location, None), other.heads.cas_loop(&location, None));
         let (first, second) = (one.next_attempt().await.unwrap(), two.next_attempt().await.unwrap());
         let (next_first, next_second) = (add_marker(&first).await, add_marker(&second).await);
         assert!(second.commit(next_second).await.unwrap());
@@ -40,10 +41,10 @@ fn a_writer_that_read_before_a_fence_conflicts() {
         let other = fixture.stores.gateway().await;
         for round in 0..2 {
             // The first round fences a missing head.
-            let mut cas = fixture.objects.cas_loop(&location, None);
+            let mut cas = fixture.objects.heads.cas_loop(&location, None);
             let attempt = cas.next_attempt().await.unwrap();
             let before = attempt.head.clone();
-            let fenced = other.fence_head(location.id, &location.key).await.unwrap();
+            let fenced = other.heads.fence_head(location.id, &location.key).await.unwrap();
             assert_eq!(fenced, before);
             let next = add_marker(&attempt).await;
             assert!(!attempt.commit(next).await.unwrap(), "round {round}");
@@ -57,7 +58,7 @@ fn a_writer_that_read_before_a_fence_conflicts() {
 async fn write_gc_mark(fixture: &BucketFixture, blob: BlobId) {
     let mark = Row { name: bytes::Bytes::from_static(b"m"), value: vec![1].into(), stamp: Timestamp(1), expires: None };
     let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);
-    fixture.stores.store.apply(batch, &fixture.objects.options()).await.unwrap();
+    fixture.stores.store.apply(batch, &fixture.objects.heads.options()).await.unwrap();
 }
 
 #[test]
@@ -65,10 +66,10 @@ fn a_writer_whose_blob_has_a_gc_mark_fails() {
     run(async {
         let fixture = BucketFixture::new().await;
         let (location, blob) = (fixture.location("key").await, BlobId([1; 24]));
-        fixture.objects.cas_loop(&location, Some(blob)).next_attempt().await.map(drop).unwrap();
+        fixture.objects.heads.cas_loop(&location, Some(blob)).next_attempt().await.map(drop).unwrap();
         write_gc_mark(&fixture, blob).await;
-        assert!(fixture.objects.cas_loop(&location, Some(blob)).next_attempt().await.is_err());
-        fixture.objects.cas_loop(&location, None).next_attempt().await.map(drop).unwrap();
+        assert!(fixture.objects.heads.cas_loop(&location, Some(blob)).next_attempt().await.is_err());
+        fixture.objects.heads.cas_loop(&location, None).next_attempt().await.map(drop).unwrap();
     });
 }
 
@@ -77,11 +78,11 @@ async fn die_before_draining(fixture: &BucketFixture) {
     let stored = fixture.put("other", &bytes(1, 3000)).await;
     let larder_model::objects::ObjectBody::Blob { id, .. } = stored.version.object.unwrap().body else { panic!() };
     let location = fixture.location("key").await;
-    let seen = fixture.objects.read_head(&location.partition(), &fixture.objects.options()).await.unwrap();
+    let seen = fixture.objects.heads.read_head(&location.partition(), &fixture.objects.heads.options()).await.unwrap();
     let head = ObjectHead { release: vec![Release::Blob(id)], ..seen.head };
-    let stamp = fixture.objects.stamp_above(seen.stamp).await.unwrap();
+    let stamp = fixture.objects.heads.stamp_above(seen.stamp).await.unwrap();
     let row = head_row(&fixture.objects.gateway, &head, location.id, &location.key, stamp);
-    let options = fixture.objects.options();
+    let options = fixture.objects.heads.options();
     let swap =
         fixture.stores.store.apply_if(&location.partition(), seen.stamp, row, Vec::new(), &options).await.unwrap();
     assert_eq!(swap, CasResult::Applied);
@@ -96,7 +97,7 @@ fn the_next_writer_drains_the_release_list_of_a_dead_one() {
             assert_eq!(fixture.blobs().await.len(), 1);
             let location = fixture.location("key").await;
             if fences {
-                fixture.objects.fence_head(location.id, &location.key).await.unwrap();
+                fixture.objects.heads.fence_head(location.id, &location.key).await.unwrap();
             } else {
                 fixture.put("key", &bytes(2, 10)).await;
             }
@@ -133,7 +134,7 @@ fn a_timed_out_change_is_absent_if_the_head_lacks_it() {
     run(async {
         let fixture = BucketFixture::new().await;
         let location = fixture.location(KEY).await;
-        let mut cas = fixture.objects.cas_loop(&location, None);
+        let mut cas = fixture.objects.heads.cas_loop(&location, None);
         let mut attempt = cas.next_attempt().await.unwrap();
         let next = add_marker(&attempt).await;
         attempt.options.deadline = Instant::now();
@@ -165,7 +166,7 @@ async fn reads_as(fixture: &BucketFixture, bodies: &[Option<&bytes::Bytes>], at:
         Err(other) => panic!("{at}: {other}"),
     };
     assert!(bodies.contains(&got.as_ref()), "{at}: {:?} bytes", got.map(|got| got.len()));
-    fixture.objects.sweep().await.unwrap();
+    fixture.objects.sweeper.sweep().await.unwrap();
     let large = got.as_ref().is_some_and(|body| body.len() > 1024);
     assert_eq!(fixture.blobs().await.len(), usize::from(large), "{at}");
     assert_eq!(fixture.get(KEY, VersionSpec::Current).await.ok(), got, "{at}: the sweeper took nothing that is named");
@@ -220,12 +221,12 @@ fn an_unsynced_change_is_neither_acknowledged_nor_acted_on() {
         assert_eq!(fixture.blobs().await.len(), 3, "a power cut may bring the old version back");
         setup.gate.stop_disk();
         let key = bytes::Bytes::from_static(KEY.as_bytes());
-        let abort = setup.slow.abort(&fixture.owner, super::testing::BUCKET, &key, &upload, None).await;
+        let abort = setup.slow.uploads.abort(&fixture.owner, super::testing::BUCKET, &key, &upload, None).await;
         assert!(matches!(abort, Err(Error::Gateway(crate::Error::TimedOut))), "{abort:?}");
         assert_eq!(setup.state(&upload).await, Some(larder_model::objects::UploadState::Aborted));
-        assert!(setup.slow.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
+        assert!(setup.slow.sweeper.sweep().await.is_ok_and(|swept| swept.failed > 0 && swept.blobs == 0));
         assert_eq!(fixture.blobs().await.len(), 3, "a power cut may reopen the upload");
-        fixture.objects.sweep().await.unwrap();
+        fixture.objects.sweeper.sweep().await.unwrap();
         assert_eq!(fixture.blobs().await.len(), 1);
     });
 }
@@ -265,7 +266,7 @@ async fn stand_still(concurrent: ConcurrentWrite, step: usize) -> bool {
             ConcurrentWrite::Put => drop(fixture.put(KEY, &other).await),
             ConcurrentWrite::Delete => drop(fixture.delete(KEY, &VersionSpec::Current).await),
             ConcurrentWrite::CopyOntoItself => drop(copy_onto_itself(fixture).await),
-            ConcurrentWrite::Sweep => drop(fixture.objects.sweep().await.unwrap()),
+            ConcurrentWrite::Sweep => drop(fixture.objects.sweeper.sweep().await.unwrap()),
         }
         setup.gate.open();
     };

@@ -8,11 +8,11 @@
 use bytes::Bytes;
 use larder_model::objects::{Bucket, Object, ObjectBody, ObjectHead, Release, Version, VersionId, Versioning};
 use larder_model::rows::{Change, Row};
-use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
+use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
 
-use super::CasAttempt;
+use super::{CasAttempt, HeadStore};
+use crate::objects::Result;
 use crate::objects::get::VersionSpec;
-use crate::objects::{Objects, Result};
 
 /// Rows per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
@@ -36,7 +36,7 @@ pub(in crate::objects) fn version_id_text(version: &Version) -> String {
     if version.null { "null".to_owned() } else { version.id.text() }
 }
 
-impl Objects {
+impl HeadStore {
     /// The version `spec` names, current or not. A malformed id names none.
     ///
     /// # Errors
@@ -63,18 +63,15 @@ impl Objects {
     ///
     /// # Errors
     /// Any error of the store.
-    async fn read_version(
+    pub(in crate::objects) async fn read_version(
         &self,
         partition: &Partition,
         id: VersionId,
         options: &CallOptions,
     ) -> Result<Option<Version>> {
-        let name = Bytes::copy_from_slice(&id.0);
-        let query =
-            ReadQuery { range: Range { from: Some(name.clone()), to: None }, limit: 1, order: ReadOrder::Forward };
+        let query = ReadQuery::one(Bytes::copy_from_slice(&id.0));
         let page = self.gateway.core.ports.store.read(partition, &query, options).await?;
-        let row = page.rows.into_iter().next().filter(|row| row.name == name);
-        Ok(row.map(|row| Version::decode(row.value)).transpose()?)
+        Ok(page.rows.into_iter().next().map(|row| Version::decode(row.value)).transpose()?)
     }
 }
 
@@ -82,10 +79,10 @@ impl CasAttempt<'_> {
     /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`.
     pub(in crate::objects) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
         Version {
-            id: VersionId::new(self.stamp, self.objects.gateway.core.ports.actor),
+            id: VersionId::new(self.stamp, self.heads.gateway.core.ports.actor),
             null: self.bucket().versioning != Versioning::Enabled,
             // Clients compare `modified` with their own clocks; after a crash stamps may run ahead of all clocks.
-            modified: self.objects.gateway.core.now().min(self.stamp),
+            modified: self.heads.gateway.core.now().min(self.stamp),
             owner,
             object,
         }
@@ -96,7 +93,7 @@ impl CasAttempt<'_> {
     /// # Errors
     /// Any error of the store.
     pub(in crate::objects) async fn find(&self, spec: &VersionSpec) -> Result<Option<Version>> {
-        self.objects.find_version(&self.partition, &self.head, spec, &self.options).await
+        self.heads.find_version(&self.partition, &self.head, spec, &self.options).await
     }
 
     /// Makes `version` current. A `null` version replaces the earlier `null` version; all others stay.
@@ -122,7 +119,7 @@ impl CasAttempt<'_> {
         if let Some(id) = null.filter(|_| version.null) {
             next.head.null = None;
             next.changes.push(self.remove_row(id));
-            gone.extend(self.objects.read_version(&self.partition, id, &self.options).await?);
+            gone.extend(self.heads.read_version(&self.partition, id, &self.options).await?);
         }
         next.head.current = Some(version);
         self.with_releases(next, &gone).await
@@ -212,7 +209,7 @@ impl CasAttempt<'_> {
             return Ok(Vec::new());
         }
         let query = ReadQuery::after(Some(&self.current_row_name()), limit);
-        Ok(self.objects.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?.rows)
+        Ok(self.heads.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?.rows)
     }
 
     /// Puts into `next.head.release` the bytes that only the versions `gone` reference: versions of one key may share
@@ -221,7 +218,7 @@ impl CasAttempt<'_> {
         for version in gone {
             // Crash: the upload ends before its version goes; otherwise a recovery would not find the version
             // and reopen the upload.
-            self.objects.finish_upload_of(version).await?;
+            self.heads.finish_upload_of(version).await?;
         }
         let mut free: Vec<Release> = gone.iter().filter_map(external_body).collect();
         for left in [&next.head.current, &self.head.current].into_iter().flatten() {
@@ -234,7 +231,7 @@ impl CasAttempt<'_> {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
             let query = ReadQuery::after(Some(&last), PAGE_ROWS);
-            let page = self.objects.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?;
+            let page = self.heads.gateway.core.ports.store.read(&self.partition, &query, &self.options).await?;
             for row in page.rows {
                 last = row.name.clone();
                 let version = Version::decode(row.value)?;

@@ -21,7 +21,7 @@ fn an_upload_becomes_an_object() {
         let mut create = create_of(KEY);
         create.metadata.headers = vec![(SystemHeader::ContentType, Bytes::from_static(b"text/x"))];
         create.metadata.meta = vec![("a".into(), Bytes::from_static(b"b"))];
-        let (id, _) = setup.fixture.objects.create_upload(&setup.fixture.owner, create).await.unwrap();
+        let (id, _) = setup.fixture.objects.uploads.create(&setup.fixture.owner, create).await.unwrap();
         let upload = id.text();
         let bodies = [bytes(1, 3000), bytes(2, 10), bytes(3, 1)];
         let mut parts = Vec::new();
@@ -70,7 +70,7 @@ fn a_repeated_completion_gets_the_same_answer_for_a_day() {
         setup.fixture.put(KEY, &bytes(5, 10)).await;
         let mut again = complete_of(&upload, &[&one, &two]);
         again.parts[0].etag = again.parts[0].etag.to_uppercase();
-        assert_eq!(setup.fixture.objects.complete(&setup.fixture.owner, again).await.unwrap(), done);
+        assert_eq!(setup.fixture.objects.uploads.complete(&setup.fixture.owner, again).await.unwrap(), done);
         assert_eq!(setup.fixture.find(get_of(KEY)).await.unwrap().1, bytes(5, 10), "a repeat changes nothing");
         assert!(matches!(setup.complete(&upload, &[&one]).await, Err(Error::NoSuchUpload)), "another list");
         tokio::time::sleep(std::time::Duration::from_secs(23 * 3600)).await;
@@ -89,7 +89,7 @@ fn a_failed_condition_leaves_the_upload_open() {
         let conditional = async |if_match, if_none_match| {
             let conditions = WriteConditions { if_match, if_none_match };
             let request = CompleteUpload { conditions, ..complete_of(&upload, &[&part]) };
-            setup.fixture.objects.complete(&setup.fixture.owner, request).await
+            setup.fixture.objects.uploads.complete(&setup.fixture.owner, request).await
         };
         assert!(matches!(conditional(tag("*"), None).await, Err(Error::NoSuchKey)));
         setup.fixture.put(KEY, &bytes(5, 10)).await;
@@ -114,7 +114,7 @@ fn of_two_completions_one_commits() {
             let (one, two) = (setup.part(&upload, 1, &bytes(1, 50)).await, setup.part(&upload, 2, &bytes(2, 50)).await);
             let second: Vec<&Part> = if same { vec![&one, &two] } else { vec![&two] };
             let (first, second) = tokio::join!(
-                setup.slow.complete(&setup.fixture.owner, complete_of(&upload, &[&one, &two])),
+                setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&one, &two])),
                 setup.complete(&upload, &second),
             );
             match (first, second) {
@@ -152,26 +152,26 @@ fn object_checksums_are_computed_and_checked() {
             let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
             let mut create = create_of(KEY);
             create.checksum = Some((Algorithm::Crc32, kind));
-            let upload = objects.create_upload(owner, create).await.unwrap().0.text();
+            let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
             let bodies = [bytes(1, 50), bytes(2, 60)];
             let mut request = complete_of(&upload, &[]);
             for (number, body) in (1..).zip(&bodies) {
                 let sum = ChecksumHasher::of(Algorithm::Crc32, body);
                 let mut upload_body = upload_body(body);
                 upload_body.checksum = ChecksumWanted::Given(sum.clone());
-                let part = objects.put_part(owner, &address(&upload, number), upload_body).await.unwrap().part;
+                let part = objects.uploads.put_part(owner, &address(&upload, number), upload_body).await.unwrap().part;
                 let etag = Etag::of_md5(part.md5).to_string();
                 request.parts.push(ListedPart { number: number.into(), etag, checksum: Some(sum) });
             }
             let whole = ChecksumHasher::of(Algorithm::Crc32, &bodies.concat());
             request.checksum = Some(Checksum { digest: Bytes::from_static(b"1234"), ..whole.clone() });
-            let refused = objects.complete(owner, request.clone()).await;
+            let refused = objects.uploads.complete(owner, request.clone()).await;
             assert!(matches!(refused, Err(Error::BadChecksum("CRC32"))), "{refused:?}");
             request.checksum = (kind == ChecksumKind::FullObject).then(|| whole.clone());
             request.length = Some(111);
-            assert!(matches!(objects.complete(owner, request.clone()).await, Err(Error::InvalidRequest(_))));
+            assert!(matches!(objects.uploads.complete(owner, request.clone()).await, Err(Error::InvalidRequest(_))));
             request.length = Some(110);
-            let done = objects.complete(owner, request).await.unwrap();
+            let done = objects.uploads.complete(owner, request).await.unwrap();
             let made = done.checksum.unwrap();
             assert_eq!(made.kind(), kind);
             assert_eq!(made == whole, kind == ChecksumKind::FullObject);
@@ -187,7 +187,7 @@ fn a_completion_in_a_deleted_bucket_is_refused() {
         let setup = UploadSetup::new().await;
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
-        setup.fixture.objects.delete_bucket(&setup.fixture.owner, BUCKET).await.unwrap();
+        setup.fixture.objects.buckets.delete(&setup.fixture.owner, BUCKET).await.unwrap();
         assert!(matches!(setup.complete(&upload, &[&part]).await, Err(Error::NoSuchBucket(_))));
     });
 }
@@ -203,9 +203,9 @@ fn the_version_committed_last_is_the_newest() {
             setup.fixture.versioning(Versioning::Enabled).await;
             let upload = setup.begin().await;
             let part = setup.part(&upload, 1, &bytes(1, 50)).await;
-            setup.slow.bucket(BUCKET).await.unwrap();
+            setup.slow.buckets.find(BUCKET).await.unwrap();
             setup.gate.set(Trap::Stop, step);
-            let slow = setup.slow.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
+            let slow = setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
             let put = async {
                 tokio::select! {
                     () = setup.gate.reached() => {}
@@ -251,7 +251,7 @@ fn a_completed_version_is_the_newest_despite_versioning_changes() {
             let upload = setup.begin().await;
             let part = setup.part(&upload, 1, &bytes(1, 50)).await;
             setup.gate.set(Trap::Stop, step);
-            let done = setup.slow.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
+            let done = setup.slow.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part]));
             let act = async {
                 setup.gate.reached().await;
                 let mut settled = true;
@@ -261,7 +261,7 @@ fn a_completed_version_is_the_newest_despite_versioning_changes() {
                         Ok(())
                     };
                     // The change waits for a completion that is paused under a guard.
-                    let set = setup.fixture.objects.configure(&setup.fixture.owner, BUCKET, change);
+                    let set = setup.fixture.objects.buckets.configure(&setup.fixture.owner, BUCKET, change);
                     settled &= set.await.is_ok();
                     setup.fixture.put(KEY, &bytes(length, length as usize)).await;
                 }

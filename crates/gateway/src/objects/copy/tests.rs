@@ -243,11 +243,16 @@ fn public_grants_blocked_while_the_body_arrives_are_refused() {
         };
         let public = || AclChoice::Canned("public-read".into());
         let location = fixture.location(KEY).await;
-        let bucket = fixture.objects.bucket(BUCKET).await.unwrap();
-        let acl = fixture.objects.acl_for(&fixture.owner, &bucket, &location.key, (&public(), "owner")).await.unwrap();
-        let to = fixture.objects.object_destination(&location).await.unwrap();
-        let received = fixture.objects.receive(upload_body(&bytes(2, 3000)), to).await.unwrap();
-        fixture.objects.configure(&fixture.owner, BUCKET, block).await.unwrap();
+        let bucket = fixture.objects.buckets.find(BUCKET).await.unwrap();
+        let acl = fixture
+            .objects
+            .buckets
+            .new_object_acl(&fixture.owner, &bucket, &location.key, (&public(), "owner"))
+            .await
+            .unwrap();
+        let to = fixture.objects.receiver.object_destination(&location).await.unwrap();
+        let received = fixture.objects.receiver.receive(upload_body(&bytes(2, 3000)), to).await.unwrap();
+        fixture.objects.buckets.configure(&fixture.owner, BUCKET, block).await.unwrap();
         let (_, object) = put(fixture, 10).await;
         let object = Object { acl, body: received.body.clone(), ..object };
         let late = fixture
@@ -273,7 +278,7 @@ async fn allow(fixture: &BucketFixture, who: &Caller, actions: &[&str]) {
         bucket.policy = Some(Arc::new(policy.clone()));
         Ok(())
     };
-    fixture.objects.configure(&fixture.owner, BUCKET, allow).await.unwrap();
+    fixture.objects.buckets.configure(&fixture.owner, BUCKET, allow).await.unwrap();
 }
 
 #[test]

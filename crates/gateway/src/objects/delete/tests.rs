@@ -15,7 +15,8 @@ use larder_model::keyspace::entry_shard;
 async fn entry(fixture: &BucketFixture, key: &str) -> Option<ListingEntry> {
     let location = fixture.location(key).await;
     let partition = Partition::entries(location.id, entry_shard(&location.key));
-    let page = fixture.stores.store.read(&partition, &ReadQuery::all(100), &fixture.objects.options()).await.unwrap();
+    let page =
+        fixture.stores.store.read(&partition, &ReadQuery::all(100), &fixture.objects.heads.options()).await.unwrap();
     page.rows.into_iter().find(|row| row.name == location.key).map(|row| ListingEntry::decode(row.value).unwrap())
 }
 
@@ -47,7 +48,8 @@ fn a_head_without_versions_stays_a_day() {
         fixture.put("key", &bytes(1, 10)).await;
         fixture.delete("key", &VersionSpec::Current).await;
         let partition = fixture.location("key").await.partition();
-        let stamp = async || fixture.objects.read_head(&partition, &fixture.objects.options()).await.unwrap().stamp;
+        let stamp =
+            async || fixture.objects.heads.read_head(&partition, &fixture.objects.heads.options()).await.unwrap().stamp;
         assert!(stamp().await.is_some());
         tokio::time::sleep(std::time::Duration::from_secs(24 * 60 * 60 + 1)).await;
         assert_eq!(stamp().await, None);
@@ -229,8 +231,13 @@ async fn check(fixture: &BucketFixture, model: &KeyModel, at: &str) {
         }
     }
     let partition = fixture.location("key").await.partition();
-    let rows =
-        fixture.stores.store.read(&partition, &ReadQuery::all(100), &fixture.objects.options()).await.unwrap().rows;
+    let rows = fixture
+        .stores
+        .store
+        .read(&partition, &ReadQuery::all(100), &fixture.objects.heads.options())
+        .await
+        .unwrap()
+        .rows;
     assert_eq!(rows.iter().filter(|row| !row.name.is_empty()).count(), model.versions.len().saturating_sub(1), "{at}");
     assert_eq!(fixture.head("key").await.older, model.versions.len() > 1, "{at}");
 }

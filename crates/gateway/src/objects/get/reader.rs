@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::objects::VersionId;
 use larder_store::{BlobReader, Kind};
 
 use super::manifest::{ManifestCursor, PartRange};
@@ -20,23 +19,24 @@ const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Reads the bytes of a window in order.
 pub struct ObjectReader {
-    gateway: Arc<Gateway>,
-    source: BodySource,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) source: BodySource,
     /// The rest of the window.
-    window: Range<u64>,
+    pub(super) window: Range<u64>,
 }
 
-enum BodySource {
+/// The bytes of an object: from its row, a blob or parts.
+pub(super) enum BodySource {
     Bytes(Bytes),
     Blob(Box<dyn BlobReader>),
     Parts(Box<PartsReader>),
 }
 
 /// A multipart object: reads one manifest row at a time and opens one blob at a time.
-struct PartsReader {
-    cursor: ManifestCursor,
-    open: Option<(PartRange, Box<dyn BlobReader>)>,
-    _pin: Option<Pin>,
+pub(super) struct PartsReader {
+    pub(super) cursor: ManifestCursor,
+    pub(super) open: Option<(PartRange, Box<dyn BlobReader>)>,
+    pub(super) _pin: Option<Pin>,
 }
 
 impl std::fmt::Debug for ObjectReader {
@@ -46,31 +46,6 @@ impl std::fmt::Debug for ObjectReader {
 }
 
 impl ObjectReader {
-    pub(super) fn of_bytes(gateway: &Arc<Gateway>, bytes: &Bytes, window: Range<u64>) -> Self {
-        Self { gateway: Arc::clone(gateway), source: BodySource::Bytes(bytes.clone()), window }
-    }
-
-    /// Reads a blob; `None` when it is gone.
-    pub(super) async fn of_blob(
-        gateway: &Arc<Gateway>,
-        blob: (BlobId, u64),
-        window: Range<u64>,
-    ) -> Result<Option<Self>> {
-        let open = open(gateway, blob.0, blob.1).await?;
-        Ok(open.map(|reader| Self { gateway: Arc::clone(gateway), source: BodySource::Blob(reader), window }))
-    }
-
-    pub(super) async fn of_parts(
-        gateway: &Arc<Gateway>,
-        manifest: VersionId,
-        window: Range<u64>,
-        pin: Option<Pin>,
-    ) -> Result<Self> {
-        let cursor = ManifestCursor::at(gateway, manifest, window.start).await?;
-        let parts = PartsReader { cursor, open: None, _pin: pin };
-        Ok(Self { gateway: Arc::clone(gateway), source: BodySource::Parts(Box::new(parts)), window })
-    }
-
     /// Bytes left to read.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -122,7 +97,7 @@ impl PartsReader {
                 continue;
             }
             let length = piece.bytes.end - piece.bytes.start;
-            let blob = open(gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
+            let blob = open_blob(gateway, piece.blob, length).await?.ok_or_else(missing_bytes)?;
             self.open = Some((piece, blob));
         }
     }
@@ -141,7 +116,7 @@ fn slice(bytes: &Bytes, from: u64, max: usize) -> Bytes {
 }
 
 /// Opens a blob of this length; `None` when it is gone.
-async fn open(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
+pub(super) async fn open_blob(gateway: &Gateway, blob: BlobId, length: u64) -> Result<Option<Box<dyn BlobReader>>> {
     match gateway.core.ports.blobs.open(blob).await {
         Ok(reader) if reader.length() == length => Ok(Some(reader)),
         Ok(_) => Err(crate::Error::Damaged("a blob is not as long as its object says".into()).into()),

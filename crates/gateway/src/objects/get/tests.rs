@@ -333,7 +333,7 @@ mod over_a_store {
                 bucket.versioning = Versioning::Enabled;
                 Ok(())
             };
-            let configured = fixture.objects.configure(&fixture.owner, BUCKET, change);
+            let configured = fixture.objects.buckets.configure(&fixture.owner, BUCKET, change);
             configured.await.unwrap();
             let old = fixture.put(KEY, &bytes(1, 10)).await.version_id.unwrap();
             fixture.put(KEY, &bytes(2, 10)).await;

@@ -6,15 +6,15 @@ use larder_model::objects::lifecycle::Lifecycle;
 use larder_model::objects::{Version, VersionId};
 use larder_store::ReadQuery;
 
-use super::{BucketScan, LifecyclePass};
+use super::{BucketScan, LifecyclePass, LifecycleWorker};
 use crate::objects::commit::{CasAttempt, ObjectLocation, version_id_text};
 use crate::objects::get::VersionSpec;
-use crate::objects::{Error, Objects, Result};
+use crate::objects::{Error, Result};
 
 /// Versions per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
 
-impl Objects {
+impl LifecycleWorker {
     /// Removes due versions of a key: the current one first, then noncurrent ones, then a delete marker that is left alone.
     pub(super) async fn expire_key(&self, scan: &BucketScan<'_>, location: &ObjectLocation, pass: &mut LifecyclePass) {
         let aged = async {
@@ -32,13 +32,13 @@ impl Objects {
 
     /// Removes the current version, or hides it with a delete marker, if it is due.
     async fn expire_current(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
-        let options = self.options();
-        let observed = self.read_head(&location.partition(), &options).await?;
+        let options = self.heads.options();
+        let observed = self.heads.read_head(&location.partition(), &options).await?;
         let old = |rules: &Lifecycle, version: &Version| scan.is_due(rules.version_expiry(&location.key, version));
         if !observed.head.current.as_ref().is_some_and(|current| old(scan.rules, current)) {
             return Ok(false);
         }
-        let deleted = self.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, found| {
+        let deleted = self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, found| {
             let rules = attempt.bucket().lifecycle.as_ref();
             Ok(found.zip(rules).is_some_and(|(found, rules)| old(rules, found)))
         });
@@ -50,7 +50,7 @@ impl Objects {
         if scan.rules.rules.iter().all(|rule| !rule.enabled || rule.noncurrent.is_none()) {
             return Ok(0);
         }
-        let observed = self.read_head(&location.partition(), &self.options()).await?;
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         let Some(current) = observed.head.current.filter(|_| observed.head.older) else { return Ok(0) };
         let (mut replaced_at, mut newer, mut removed) = (current.modified, 0, 0);
         let mut left = Some(ReadQuery::after(Some(&Bytes::new()), PAGE_ROWS));
@@ -76,7 +76,7 @@ impl Objects {
         (replaced_at, newer): (Timestamp, u64),
     ) -> Result<bool> {
         let spec = VersionSpec::Id(version_id_text(version));
-        let deleted = self.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
             let rules = attempt.bucket().lifecycle.as_ref();
             let due = rules
                 .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
@@ -87,7 +87,7 @@ impl Objects {
 
     /// Removes a delete marker with no version after it.
     async fn remove_lone_marker(&self, scan: &BucketScan<'_>, location: &ObjectLocation) -> Result<bool> {
-        let observed = self.read_head(&location.partition(), &self.options()).await?;
+        let observed = self.heads.read_head(&location.partition(), &self.heads.options()).await?;
         let marker = observed.head.current.filter(|current| current.object.is_none() && !observed.head.older);
         let Some(marker) = marker else { return Ok(false) };
         let old = |rules: &Lifecycle| scan.is_due(rules.delete_marker_expiry(&location.key, marker.modified));
@@ -95,7 +95,7 @@ impl Objects {
             return Ok(false);
         }
         let spec = VersionSpec::Id(version_id_text(&marker));
-        let deleted = self.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+        let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
             Ok(alone && is_still(found, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
         });

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_model::objects::entry::ListedObject;
 use larder_model::objects::lifecycle::{Expiration, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
-use larder_model::objects::{BucketId, Etag, Tag, Upload, Version, Versioning};
+use larder_model::objects::{BucketId, Etag, Tag, Upload, UploadId, UploadState, Version, Versioning};
 
 use super::*;
 use crate::objects::Caller;
+use crate::objects::Objects;
 use crate::objects::acl::AclChoice;
 use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller, version, write_versions};
 use crate::objects::list::{KeyOrPrefix, ListObjects, ListVersions};
@@ -23,14 +24,14 @@ fn rule(prefix: &str) -> LifecycleRule {
 async fn bucket(rules: Vec<LifecycleRule>, versioning: Versioning) -> (Arc<Objects>, Caller, Arc<Bucket>) {
     let objects = S3TestStore::new().gateway().await;
     let caller = new_caller(&objects, "ann").await;
-    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
+    objects.buckets.create(&caller, "bucket", AclChoice::default(), None).await.unwrap();
     let change = |bucket: &mut Bucket| {
         bucket.versioning = versioning;
         bucket.lifecycle = Some(Lifecycle { rules: rules.clone() });
         Ok(())
     };
-    objects.configure(&caller, "bucket", change).await.unwrap();
-    let bucket = objects.bucket("bucket").await.unwrap();
+    objects.buckets.configure(&caller, "bucket", change).await.unwrap();
+    let bucket = objects.buckets.find("bucket").await.unwrap();
     (objects, caller, bucket)
 }
 
@@ -79,11 +80,11 @@ async fn due_objects_expire_and_no_others() {
     let mut tagged = aged(9, 10);
     tagged.object.as_mut().unwrap().tags = vec![Tag { key: "a".into(), value: "b".into() }];
     write_versions(&objects, &bucket, b"tagged", &[tagged]).await;
-    let pass = objects.run_lifecycle().await.unwrap();
+    let pass = objects.lifecycle.run().await.unwrap();
     assert_eq!(pass, LifecyclePass { expired: 2, ..LifecyclePass::default() });
     assert_eq!(keys(&objects, &caller).await, ["log/young", "off/old", "other"]);
     assert_eq!(versions(&objects, &caller).await.len(), 3, "no version of them is left");
-    assert_eq!(objects.run_lifecycle().await.unwrap(), LifecyclePass::default());
+    assert_eq!(objects.lifecycle.run().await.unwrap(), LifecyclePass::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,10 +92,10 @@ async fn with_versioning_a_marker_hides_an_expired_object() {
     let rules = vec![LifecycleRule { expiration: Some(Expiration::Days(3)), ..rule("") }];
     let (objects, caller, bucket) = bucket(rules, Versioning::Enabled).await;
     write_versions(&objects, &bucket, b"k", &[version(BEGIN - 9 * DAY, false, Some(5))]).await;
-    assert_eq!(objects.run_lifecycle().await.unwrap().expired, 1);
+    assert_eq!(objects.lifecycle.run().await.unwrap().expired, 1);
     assert_eq!(keys(&objects, &caller).await, [""; 0]);
     assert_eq!(versions(&objects, &caller).await, [("k".to_owned(), None), ("k".to_owned(), Some(9))]);
-    assert_eq!(objects.run_lifecycle().await.unwrap(), LifecyclePass::default(), "a marker adds no second marker");
+    assert_eq!(objects.lifecycle.run().await.unwrap(), LifecyclePass::default(), "a marker adds no second marker");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +115,7 @@ async fn noncurrent_versions_and_lone_markers_are_removed_when_due() {
     write_versions(&objects, &bucket, b"a2", &[at(0, some), at(1, some), at(5, some), at(9, some)]).await;
     write_versions(&objects, &bucket, b"b1", &[at(5, None), at(6, some)]).await;
     write_versions(&objects, &bucket, b"b2", &[at(5, some), at(6, some)]).await;
-    let pass = objects.run_lifecycle().await.unwrap();
+    let pass = objects.lifecycle.run().await.unwrap();
     assert_eq!(pass, LifecyclePass { removed: 6, ..LifecyclePass::default() });
     let left = [("a1", 4), ("a1", 5), ("a2", 0), ("a2", 1), ("a2", 5), ("b2", 5)];
     let left: Vec<_> = left.into_iter().map(|(key, days)| (key.to_owned(), Some(days))).collect();
@@ -142,14 +143,14 @@ async fn old_uploads_are_aborted() {
             checksum: None,
             state: UploadState::Open,
         };
-        objects.write_upload(None, UploadHead { id, upload, stamp: initiated }).await.unwrap();
+        objects.heads.write_upload(None, UploadHead { id, upload, stamp: initiated }).await.unwrap();
         ids.push(id);
     }
-    let pass = objects.run_lifecycle().await.unwrap();
+    let pass = objects.lifecycle.run().await.unwrap();
     assert_eq!(pass, LifecyclePass { aborted: 1, ..LifecyclePass::default() });
     let mut states = Vec::new();
     for id in ids {
-        states.push(objects.read_upload(id).await.unwrap().unwrap().upload.state.is_alive());
+        states.push(objects.heads.read_upload(id).await.unwrap().unwrap().upload.state.is_alive());
     }
     assert_eq!(states, [false, true, true]);
 }

@@ -8,7 +8,8 @@ use larder_model::objects::BucketId;
 use larder_model::rows::Row;
 use larder_store::{CallOptions, Partition, Range, ReadOrder, ReadQuery, Stopped};
 
-use super::super::{Objects, Result};
+use super::super::Result;
+use super::super::commit::HeadStore;
 
 /// Least rows per read of a shard: where most rows are skipped, and where none are, whatever the page size.
 const ROWS_MIN: usize = 8;
@@ -16,7 +17,7 @@ const ROWS_LEAST: usize = 64;
 
 /// Iterator over the entries of a bucket.
 pub(super) struct MergedEntries<'a> {
-    objects: &'a Objects,
+    heads: &'a HeadStore,
     options: CallOptions,
     end: Option<Bytes>,
     shards: Vec<EntryShardCursor>,
@@ -39,7 +40,7 @@ struct EntryShardCursor {
 impl<'a> MergedEntries<'a> {
     /// The entries in `range` (first key, end key exclusive) for a page of `max` lines.
     pub(super) fn new(
-        objects: &'a Objects,
+        heads: &'a HeadStore,
         bucket: BucketId,
         range: Option<(Bytes, Option<Bytes>)>,
         max: usize,
@@ -57,7 +58,7 @@ impl<'a> MergedEntries<'a> {
             skipped: 0,
         };
         let shards = (0..KEY_VIEW_SHARDS).map(shard).collect();
-        Self { objects, options: objects.options(), end, shards, rows_max }
+        Self { heads, options: heads.options(), end, shards, rows_max }
     }
 
     /// The entry of the next key.
@@ -66,7 +67,7 @@ impl<'a> MergedEntries<'a> {
         tokio::task::consume_budget().await;
         for shard in &mut self.shards {
             while shard.rows.is_empty() && shard.next.is_some() {
-                shard.fill(self.objects, self.end.as_ref(), self.rows_max, &self.options).await?;
+                shard.fill(self.heads, self.end.as_ref(), self.rows_max, &self.options).await?;
             }
         }
         let live = self.shards.iter_mut().filter(|shard| !shard.rows.is_empty());
@@ -102,7 +103,7 @@ impl EntryShardCursor {
     /// Reads the next page. Where most rows were skipped a seek is cheaper than reading them, so the read gets shorter.
     async fn fill(
         &mut self,
-        objects: &Objects,
+        heads: &HeadStore,
         end: Option<&Bytes>,
         rows_max: usize,
         options: &CallOptions,
@@ -118,7 +119,7 @@ impl EntryShardCursor {
         (self.taken, self.skipped) = (0, 0);
         let range = Range { from: Some(from), to: end.cloned() };
         let query = ReadQuery { range, limit: self.limit, order: ReadOrder::Forward };
-        let page = objects.gateway.core.ports.store.read(&self.partition, &query, options).await?;
+        let page = heads.gateway.core.ports.store.read(&self.partition, &query, options).await?;
         self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| successor(&last.name));
         self.rows = page.rows.into();
         Ok(())
@@ -126,6 +127,6 @@ impl EntryShardCursor {
 }
 
 /// The smallest name after this one.
-fn successor(name: &[u8]) -> Bytes {
+pub(in crate::objects) fn successor(name: &[u8]) -> Bytes {
     [name, &[0]].concat().into()
 }

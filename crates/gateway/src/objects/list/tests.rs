@@ -8,6 +8,7 @@ use larder_model::objects::{Bucket, S3Action};
 
 use super::super::buckets::testing::{S3TestStore, anonymous, new_caller, version, write_versions};
 use super::*;
+use crate::objects::Objects;
 use crate::objects::acl::AclChoice;
 use crate::objects::{Caller, Error, RequestArgument};
 
@@ -41,8 +42,8 @@ impl ListingFixture {
     async fn new() -> Self {
         let objects = S3TestStore::new().gateway().await;
         let caller = new_caller(&objects, "foo").await;
-        objects.create_bucket(&caller, "tea", AclChoice::Private, None).await.unwrap();
-        let bucket = objects.bucket("tea").await.unwrap();
+        objects.buckets.create(&caller, "tea", AclChoice::Private, None).await.unwrap();
+        let bucket = objects.buckets.find("tea").await.unwrap();
         Self { objects, caller, bucket, keys: BTreeMap::new() }
     }
 

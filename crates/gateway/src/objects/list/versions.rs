@@ -6,8 +6,8 @@ use larder_model::objects::listing::{KeyPage, KeyPageStep};
 use larder_model::objects::{BucketId, Object, ObjectBody, ObjectHead, SystemHeader, Version, VersionId};
 use larder_store::{Partition, ReadQuery, Stopped};
 
-use super::super::commit::version_id_text;
-use super::super::{Error, Objects, RequestArgument, Result};
+use super::super::commit::{HeadStore, version_id_text};
+use super::super::{Error, RequestArgument, Result};
 use super::ListedVersion;
 
 /// Versions per read: each may hold an inline body.
@@ -63,7 +63,7 @@ struct VersionChunk {
     more: bool,
 }
 
-impl Objects {
+impl HeadStore {
     /// Adds the versions of a key after the marker to a page.
     pub(super) async fn push_versions(
         &self,

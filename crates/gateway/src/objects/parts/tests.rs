@@ -47,9 +47,9 @@ fn a_page_costs_two_reads_whatever_the_upload_holds() {
             for number in 1..=count {
                 setup.part(&upload, number, &Bytes::from_static(b"x")).await;
             }
-            setup.slow.bucket(BUCKET).await.unwrap();
+            setup.slow.buckets.find(BUCKET).await.unwrap();
             let before = setup.gate.reads();
-            setup.slow.list_parts(&setup.fixture.owner, &parts_of(&upload, 0, 10)).await.unwrap();
+            setup.slow.uploads.list_parts(&setup.fixture.owner, &parts_of(&upload, 0, 10)).await.unwrap();
             costs.push(setup.gate.reads() - before);
         }
         assert_eq!(costs, [2, 2, 2]);
@@ -103,7 +103,7 @@ fn a_part_finished_after_the_upload_leaves_no_bytes() {
                 let setup = UploadSetup::new().await;
                 let (upload, owner, late) = (setup.begin().await, &setup.fixture.owner, bytes(9, 70));
                 let kept = setup.part(&upload, 1, &bytes(1, 50)).await;
-                setup.slow.bucket(BUCKET).await.unwrap();
+                setup.slow.buckets.find(BUCKET).await.unwrap();
                 setup.gate.set(Trap::Stop, step);
                 let slow = put_part(&setup.slow, owner, &upload, 2, &late);
                 let end = async {
@@ -144,7 +144,7 @@ fn a_late_part_the_object_uses_is_kept() {
             let (upload, owner, body) = (setup.begin().await, &setup.fixture.owner, bytes(1, 50));
             let second = setup.part(&upload, 1, &body).await;
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            setup.slow.bucket(BUCKET).await.unwrap();
+            setup.slow.buckets.find(BUCKET).await.unwrap();
             setup.gate.set(Trap::Stop, step);
             let slow = put_part(&setup.slow, owner, &upload, 1, &body);
             let end = async {
@@ -191,14 +191,14 @@ fn parts_that_do_not_match_their_digests_are_refused() {
         let (objects, owner) = (&setup.fixture.objects, &setup.fixture.owner);
         let mut create = create_of(KEY);
         create.checksum = Some((Algorithm::Crc32, ChecksumKind::Composite));
-        let upload = objects.create_upload(owner, create).await.unwrap().0.text();
+        let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
         let body = bytes(1, 30);
         let put = |change: fn(&mut UploadBody)| {
             let mut upload_body = upload_body(&body);
             upload_body.checksum = ChecksumWanted::Given(ChecksumHasher::of(Algorithm::Crc32, &body));
             change(&mut upload_body);
             let at = address(&upload, 1);
-            async move { objects.put_part(owner, &at, upload_body).await }
+            async move { objects.uploads.put_part(owner, &at, upload_body).await }
         };
         let bad = |it: &mut UploadBody| {
             it.checksum = ChecksumWanted::Given(Checksum::full(Algorithm::Crc32, Bytes::from_static(b"1234")));
@@ -224,8 +224,8 @@ fn four_byte_checksums_of_parts_are_in_the_answers() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c] {
             let mut create = create_of(KEY);
             create.checksum = Some((algorithm, ChecksumKind::FullObject));
-            let upload = objects.create_upload(owner, create).await.unwrap().0.text();
-            let put = objects.put_part(owner, &address(&upload, 1), upload_body(&body)).await.unwrap();
+            let upload = objects.uploads.create(owner, create).await.unwrap().0.text();
+            let put = objects.uploads.put_part(owner, &address(&upload, 1), upload_body(&body)).await.unwrap();
             let copy = objects.copy_part(owner, &get_of("source"), &address(&upload, 2)).await.unwrap().0;
             for checksum in [put.checksum, copy.checksum] {
                 assert_eq!(checksum, Some(ChecksumHasher::of(algorithm, &body)));
@@ -248,7 +248,7 @@ fn an_upload_of_another_key_takes_no_parts() {
         }
         let mut nowhere = parts_of(&elsewhere, 0, 1);
         nowhere.bucket = "nowhere".into();
-        assert!(matches!(objects.list_parts(owner, &nowhere).await, Err(Error::NoSuchBucket(_))));
+        assert!(matches!(objects.uploads.list_parts(owner, &nowhere).await, Err(Error::NoSuchBucket(_))));
         assert!(setup.fixture.blobs().await.is_empty());
     });
 }
@@ -265,15 +265,15 @@ fn the_bucket_owner_and_the_initiator_list_parts() {
             bucket.acl.grants = vec![larder_model::objects::Grant { grantee, permission: Permission::Write }];
             Ok(())
         };
-        objects.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let upload = objects.create_upload(&initiator, create_of(KEY)).await.unwrap().0.text();
+        objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
+        let upload = objects.uploads.create(&initiator, create_of(KEY)).await.unwrap().0.text();
         put_part(objects, &initiator, &upload, 1, &bytes(1, 10)).await.unwrap();
         let list = parts_of(&upload, 0, 10);
-        assert_eq!(objects.list_parts(&initiator, &list).await.unwrap().page.parts.len(), 1);
-        assert_eq!(objects.list_parts(&setup.fixture.owner, &list).await.unwrap().page.parts.len(), 1);
+        assert_eq!(objects.uploads.list_parts(&initiator, &list).await.unwrap().page.parts.len(), 1);
+        assert_eq!(objects.uploads.list_parts(&setup.fixture.owner, &list).await.unwrap().page.parts.len(), 1);
         for caller in [stranger, anonymous(S3Action::PutObject)] {
             let lister = caller.with_action(S3Action::ListMultipartUploadParts);
-            assert!(matches!(objects.list_parts(&lister, &list).await, Err(Error::AccessDenied)));
+            assert!(matches!(objects.uploads.list_parts(&lister, &list).await, Err(Error::AccessDenied)));
             let refused = put_part(objects, &caller, &upload, 2, &bytes(1, 10)).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
         }

@@ -1,7 +1,7 @@
 //! Puts: objects read back as written, and refused ones leave no bytes.
 
-use larder_model::objects::Versioning;
 use larder_model::objects::checksum::{ChecksumHasher, Md5Hasher};
+use larder_model::objects::{S3Action, Versioning};
 
 use super::super::buckets::testing::anonymous;
 use super::super::commit::testing::{BUCKET, BucketFixture, ChunkedBody, bytes, get_of, put_of, run, upload_body};

@@ -11,7 +11,7 @@ use crate::objects::commit::testing::{BUCKET, bytes, put_of, upload_body};
 use crate::objects::complete::CompleteUpload;
 use crate::objects::get::VersionSpec;
 use crate::objects::uploads::testing::{PART_MIN, address, complete_of, create_of, settings};
-use crate::objects::{Caller, ObjectsConfig};
+use crate::objects::{Caller, Objects, ObjectsConfig};
 
 /// Longer than the batching delay of removals.
 const LATER: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ impl PowerCutFixture {
         let store = VolatileStore::new(durable);
         let objects = Objects::new(store.gateway().await, ObjectsConfig { alone: true, ..settings() });
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
+        objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { store, objects, owner }
     }
 
@@ -56,15 +56,15 @@ impl PowerCutFixture {
 
     /// Completes an object of two parts, with a third part that is not listed.
     async fn put_in_parts(&self) {
-        let upload = self.objects.create_upload(&self.owner, create_of("key")).await.unwrap().0.text();
+        let upload = self.objects.uploads.create(&self.owner, create_of("key")).await.unwrap().0.text();
         let mut parts = Vec::new();
         for number in 1..=3 {
             let body = upload_body(&bytes(number.into(), PART_MIN as usize));
-            parts.push(self.objects.put_part(&self.owner, &address(&upload, number), body).await.unwrap().part);
+            parts.push(self.objects.uploads.put_part(&self.owner, &address(&upload, number), body).await.unwrap().part);
         }
         let listed: Vec<_> = parts[..2].iter().collect();
         let request: CompleteUpload = complete_of(&upload, &listed);
-        self.objects.complete(&self.owner, request).await.unwrap();
+        self.objects.uploads.complete(&self.owner, request).await.unwrap();
     }
 
     fn state(&self) -> VolatileState {
@@ -121,14 +121,20 @@ async fn durable_answers_need_no_second_sync() {
 async fn the_sweeper_syncs_before_it_removes_in_every_durability() {
     for durable in [true, false] {
         let fixture = PowerCutFixture::new(durable).await;
-        let upload = fixture.objects.create_upload(&fixture.owner, create_of("key")).await.unwrap().0;
+        let upload = fixture.objects.uploads.create(&fixture.owner, create_of("key")).await.unwrap().0;
         let body = upload_body(&bytes(1, 5_000));
-        fixture.objects.put_part(&fixture.owner, &address(&upload.text(), 1), body).await.unwrap();
-        let open = fixture.objects.read_upload(upload).await.unwrap().unwrap();
-        fixture.objects.cas_upload_state(&open, larder_model::objects::UploadState::Aborted).await.unwrap().unwrap();
+        fixture.objects.uploads.put_part(&fixture.owner, &address(&upload.text(), 1), body).await.unwrap();
+        let open = fixture.objects.heads.read_upload(upload).await.unwrap().unwrap();
+        fixture
+            .objects
+            .heads
+            .cas_upload_state(&open, larder_model::objects::UploadState::Aborted)
+            .await
+            .unwrap()
+            .unwrap();
         let before = fixture.state();
         assert_eq!((before.removed, before.barriers), (0, 0));
-        assert_eq!(fixture.objects.sweep().await.unwrap().failed, 0);
+        assert_eq!(fixture.objects.sweeper.sweep().await.unwrap().failed, 0);
         let after = fixture.state();
         assert_eq!((after.removed_too_early, fixture.store.blobs().await), (0, 0));
         assert!(after.barriers > 0);
@@ -142,7 +148,7 @@ async fn nothing_is_removed_when_the_sync_fails() {
     fixture.store.fail_syncs();
     fixture.put(2).await;
     tokio::time::sleep(LATER).await;
-    let swept = fixture.objects.sweep().await.unwrap();
+    let swept = fixture.objects.sweeper.sweep().await.unwrap();
     assert_eq!((swept.blobs, fixture.state().removed, fixture.store.blobs().await), (0, 0, 2));
     assert!(swept.failed > 0 && fixture.state().barriers > 1);
 }

@@ -4,6 +4,7 @@ use larder_model::ActorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use larder_model::objects::{ObjectBody, Part};
 use larder_store::Table;
 
@@ -72,12 +73,12 @@ impl CompletionSchedule {
         let unlisted = setup.part(&upload, 7, &bytes(3, 20)).await;
         assert!(unlisted.blob.is_some());
         let listed = [&replaced, &last];
-        setup.slow.bucket(BUCKET).await.unwrap();
+        setup.slow.buckets.find(BUCKET).await.unwrap();
         setup
             .gate
             .set(if self.hitch == CompletionFault::LosesAnswer { Trap::LoseAnswer } else { Trap::Stop }, self.step);
         let owner = setup.fixture.owner.clone();
-        let slow = setup.slow.complete(&owner, complete_of(&upload, &listed));
+        let slow = setup.slow.uploads.complete(&owner, complete_of(&upload, &listed));
         let mut slow = Box::pin(slow);
         let mut answer = tokio::select! {
             biased;
@@ -174,7 +175,7 @@ impl CompletionSchedule {
         match body {
             Some(ObjectBody::Parts { manifest, .. }) => {
                 manifests += 1;
-                blobs.extend(setup.fixture.objects.manifest_blobs(manifest).await.unwrap());
+                blobs.extend(setup.fixture.objects.uploads.manifest_blobs(manifest).await.unwrap());
             }
             Some(ObjectBody::Blob { id, .. }) => drop(blobs.insert(id)),
             _ => {}
@@ -269,7 +270,7 @@ fn a_live_completion_is_waited_for_and_a_dead_one_taken_back() {
         let version = VersionId::new(setup.fixture.objects.gateway.issuer.issue().await.unwrap(), ActorId(77));
         let since = setup.fixture.objects.gateway.core.now();
         let state = UploadState::Completing { version, list: [0; 20], since };
-        setup.fixture.objects.cas_upload_state(&open, state).await.unwrap().unwrap();
+        setup.fixture.objects.heads.cas_upload_state(&open, state).await.unwrap().unwrap();
         assert!(matches!(setup.complete(&upload, &[&part]).await, Err(Error::OperationAborted)), "60 s are not 90 s");
         assert_eq!(setup.parts(&upload, 0, 9).await.unwrap().page.parts.len(), 1, "its parts stay listed");
         assert!(matches!(setup.state(&upload).await, Some(UploadState::Completing { .. })));
@@ -289,14 +290,14 @@ fn a_completion_of_an_earlier_run_is_not_awaited() {
             let open = setup.upload(&upload).await.unwrap();
             let version = VersionId::new(alone.gateway.issuer.issue().await.unwrap(), actor);
             let state = UploadState::Completing { version, list: [0; 20], since: alone.gateway.core.now() };
-            alone.cas_upload_state(&open, state).await.unwrap().unwrap();
+            alone.heads.cas_upload_state(&open, state).await.unwrap().unwrap();
             let begun = Instant::now();
-            let done = alone.complete(&setup.fixture.owner, complete_of(&upload, &[&part])).await;
+            let done = alone.uploads.complete(&setup.fixture.owner, complete_of(&upload, &[&part])).await;
             assert_eq!(matches!(done, Err(Error::OperationAborted)), waits, "{done:?}");
             assert_eq!(begun.elapsed() > Duration::from_secs(1), waits);
             if waits {
                 let seen = setup.upload(&upload).await.unwrap();
-                alone.resolve_completion(&seen).await.unwrap();
+                alone.uploads.resolve_completion(&seen).await.unwrap();
             }
         }
         assert_eq!(setup.fixture.get(KEY, VersionSpec::Current).await.unwrap(), bytes(1, 50));
@@ -314,7 +315,7 @@ fn a_version_leaves_its_key_after_its_upload_is_done() {
         let head = setup.upload(&upload).await.unwrap();
         let UploadState::Done { version, list, .. } = head.upload.state else { panic!("{head:?}") };
         let state = UploadState::Completing { version, list, since: Timestamp(1) };
-        setup.fixture.objects.cas_upload_state(&head, state).await.unwrap().unwrap();
+        setup.fixture.objects.heads.cas_upload_state(&head, state).await.unwrap().unwrap();
         setup.fixture.delete(KEY, &VersionSpec::Current).await;
         assert_eq!(setup.complete(&upload, &[&part]).await.unwrap(), done);
         assert!(matches!(setup.fixture.get(KEY, VersionSpec::Current).await, Err(Error::NoSuchKey)));

@@ -9,15 +9,16 @@ use larder_model::content::BlobId;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::{Partition, Table};
 
+use super::ObjectSweeper;
 use super::references::SweepCandidates;
 use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
-use crate::objects::{Error, Objects, Result};
+use crate::objects::{Error, Result};
 
 /// Time after which the bytes of a replaced part may go: longer than any completion takes.
 const REPLACED_MICROS: u64 = 60 * 60 * 1_000_000;
 
 #[async_trait]
-impl BlobReferences for Objects {
+impl BlobReferences for ObjectSweeper {
     fn owns_table(&self, table: Table) -> bool {
         table == Table::Heads
     }
@@ -47,7 +48,7 @@ impl BlobReferences for Objects {
             return Ok(Vec::new());
         }
         let left = match phase {
-            SweepPhase::Unfenced => self.find_unreferenced(key, &candidates).await,
+            SweepPhase::Unfenced => self.find_unreferenced(key, &candidates).await.map(|(left, _)| left),
             SweepPhase::Fenced => self.find_unreferenced_stable(key, &candidates).await,
         };
         let left = left.map_err(into_gateway_error)?;
@@ -58,15 +59,15 @@ impl BlobReferences for Objects {
     async fn fence_head(&self, key: &Partition) -> crate::Result<()> {
         let damaged = || crate::Error::Damaged("the name of a key's head".into());
         let (bucket, name) = key.head_bucket_and_key().ok_or_else(damaged)?;
-        self.fence_head(bucket, &name).await.map(drop).map_err(into_gateway_error)
+        self.heads.fence_head(bucket, &name).await.map(drop).map_err(into_gateway_error)
     }
 
     fn has_readers(&self, blob: &OwnedBlob) -> bool {
-        upload_of(blob).is_some_and(|upload| self.pins.is_upload_pinned(&upload))
+        upload_of(blob).is_some_and(|upload| self.heads.pins.is_upload_pinned(&upload))
     }
 }
 
-impl Objects {
+impl ObjectSweeper {
     /// The blobs without those of live uploads. A blob of a replaced part remains in the result.
     async fn without_live_uploads(&self, blobs: Vec<OwnedBlob>) -> Result<Vec<OwnedBlob>> {
         let mut uploads: HashMap<UploadId, BlobUse> = HashMap::new();
@@ -89,9 +90,9 @@ impl Objects {
 
     /// Reads once which blobs an upload uses: a key may have ten thousand blobs of one.
     async fn blob_use(&self, upload: UploadId) -> Result<BlobUse> {
-        Ok(match self.read_upload(upload).await?.map(|head| head.upload.state) {
+        Ok(match self.heads.read_upload(upload).await?.map(|head| head.upload.state) {
             Some(UploadState::Open) => BlobUse::OfParts {
-                parts: self.all_parts(upload).await?,
+                parts: self.uploads.all_parts(upload).await?,
                 replaced_before: self.gateway.core.now().saturating_sub(REPLACED_MICROS),
             },
             Some(state) if state.is_alive() => BlobUse::All,

@@ -7,8 +7,9 @@ use larder_model::content::BlobId;
 use larder_model::objects::{ObjectBody, ObjectHead, UploadId, Version, VersionId};
 use larder_store::{Partition, ReadQuery, Stopped};
 
+use super::ObjectSweeper;
+use crate::objects::Result;
 use crate::objects::get::ManifestCursor;
-use crate::objects::{Objects, Result};
 
 /// Versions per read: each may hold an inline body.
 const PAGE_ROWS: usize = 32;
@@ -33,21 +34,8 @@ impl SweepCandidates {
     }
 }
 
-impl Objects {
-    /// The candidates that no version of a key references. Without a stable head the result is no snapshot: a
-    /// concurrent change may hide a reference.
-    ///
-    /// # Errors
-    /// Any error of the store; `Damaged`.
-    pub(super) async fn find_unreferenced(
-        &self,
-        key: &Partition,
-        candidates: &SweepCandidates,
-    ) -> Result<SweepCandidates> {
-        Ok(self.scan_versions(key, candidates).await?.0)
-    }
-
-    /// As [`Self::find_unreferenced`], from one snapshot: the head is the same before and after the scan.
+impl ObjectSweeper {
+    /// The candidates that no version of a key references, from one snapshot: the head is the same before and after the scan.
     ///
     /// # Errors
     /// Any error of the store; `Damaged`; `Overloaded` when the key changes during every scan.
@@ -57,16 +45,20 @@ impl Objects {
         candidates: &SweepCandidates,
     ) -> Result<SweepCandidates> {
         for _ in 0..SCANS_MAX {
-            let (left, before) = self.scan_versions(key, candidates).await?;
-            if left.all_referenced() || self.read_head(key, &self.options()).await?.stamp == before {
+            let (left, before) = self.find_unreferenced(key, candidates).await?;
+            if left.all_referenced() || self.heads.read_head(key, &self.heads.options()).await?.stamp == before {
                 return Ok(left);
             }
         }
         Err(crate::Error::Overloaded { retry_after: 1 }.into())
     }
 
-    /// Scans the versions once; returns the unreferenced candidates and the stamp of the first head read.
-    async fn scan_versions(
+    /// The candidates that no version of a key references, and the stamp of the first head read. Without a stable head the
+    /// result is no snapshot: a concurrent change may hide a reference.
+    ///
+    /// # Errors
+    /// Any error of the store; `Damaged`.
+    pub(super) async fn find_unreferenced(
         &self,
         key: &Partition,
         candidates: &SweepCandidates,
@@ -76,7 +68,7 @@ impl Objects {
         loop {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;
-            let page = self.gateway.core.ports.store.read(key, &query, &self.options()).await?;
+            let page = self.gateway.core.ports.store.read(key, &query, &self.heads.options()).await?;
             let last = page.rows.last().map(|row| row.name.clone());
             for row in page.rows {
                 if row.name.is_empty() {
@@ -108,18 +100,11 @@ impl Objects {
             ObjectBody::Parts { manifest, .. } => {
                 left.manifests.remove(&manifest);
                 if !left.blobs.is_empty() && object.upload.is_none_or(|upload| left.uploads.contains(&upload)) {
-                    self.remove_referenced_by_manifest(manifest, left).await?;
+                    let mut cursor = ManifestCursor::new(manifest);
+                    while let Some((_, part)) = cursor.next(&self.gateway).await? {
+                        part.blob.map(|blob| left.blobs.remove(&blob));
+                    }
                 }
-            }
-        }
-        Ok(())
-    }
-
-    async fn remove_referenced_by_manifest(&self, manifest: VersionId, left: &mut SweepCandidates) -> Result<()> {
-        let mut cursor = ManifestCursor::new(manifest);
-        while let Some((_, part)) = cursor.next(&self.gateway).await? {
-            if let Some(blob) = part.blob {
-                left.blobs.remove(&blob);
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use larder_store::{Batch, BlobOwner, Blobs as _, ConsistencyLevel, Durability, R
 
 use super::*;
 use crate::gateway_core::internal_options;
+use crate::objects::Objects;
 use crate::objects::acl::AclChoice;
 use crate::objects::buckets::testing::{BEGIN, S3TestStore, new_caller};
 use crate::objects::upload_head::UploadHead;
@@ -18,8 +19,8 @@ async fn stores() -> (Arc<MemoryStore>, Arc<Objects>, BucketId) {
     let stores = S3TestStore::new();
     let objects = stores.gateway().await;
     let caller = new_caller(&objects, "ann").await;
-    objects.create_bucket(&caller, "bucket", AclChoice::default(), None).await.unwrap();
-    let id = objects.bucket("bucket").await.unwrap().id;
+    objects.buckets.create(&caller, "bucket", AclChoice::default(), None).await.unwrap();
+    let id = objects.buckets.find("bucket").await.unwrap().id;
     (Arc::clone(&stores.store), objects, id)
 }
 
@@ -56,7 +57,7 @@ async fn upload(objects: &Objects, bucket: BucketId, number: u64, state: UploadS
         checksum: None,
         state,
     };
-    objects.write_upload(None, UploadHead { id, upload, stamp: BEGIN }).await.unwrap();
+    objects.heads.write_upload(None, UploadHead { id, upload, stamp: BEGIN }).await.unwrap();
     id
 }
 
@@ -72,10 +73,10 @@ async fn unreferenced_blobs_without_a_live_upload_are_swept() {
     write_blob(&store, 3, key.clone(), &part(ended)).await;
     write_blob(&store, 4, key, &part(UploadId([9; 16]))).await;
     write_blob(&store, 5, Partition::new(Table::Objects, "kv"), b"row").await;
-    let swept = objects.sweep().await.unwrap();
+    let swept = objects.sweeper.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { blobs: 3, ..SweepReport::default() });
     assert_eq!(left(&store).await, [2, 5], "that of the open upload, and what is not S3's");
-    assert_eq!(objects.sweep().await.unwrap(), SweepReport::default());
+    assert_eq!(objects.sweeper.sweep().await.unwrap(), SweepReport::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,10 +91,10 @@ async fn blobs_of_replaced_parts_are_swept_before_the_upload_ends() {
     let part =
         |modified| Part { number: 1, md5: [0; 16], length: 5, blob: Some(BlobId([2; 24])), modified, checksum: None };
     // A completion that runs now may have read the earlier part.
-    objects.write_part(alive, &part(now), BEGIN + 1).await.unwrap();
-    assert_eq!(objects.sweep().await.unwrap(), SweepReport::default());
-    objects.write_part(alive, &part(now - hours(2)), BEGIN + 2).await.unwrap();
-    assert_eq!(objects.sweep().await.unwrap(), SweepReport { blobs: 1, ..SweepReport::default() });
+    objects.uploads.write_part(alive, &part(now), BEGIN + 1).await.unwrap();
+    assert_eq!(objects.sweeper.sweep().await.unwrap(), SweepReport::default());
+    objects.uploads.write_part(alive, &part(now - hours(2)), BEGIN + 2).await.unwrap();
+    assert_eq!(objects.sweeper.sweep().await.unwrap(), SweepReport { blobs: 1, ..SweepReport::default() });
     assert_eq!(left(&store).await, [2]);
 }
 
@@ -107,9 +108,9 @@ async fn uploads_of_deleted_buckets_are_aborted_with_their_parts() {
     for id in [lost, kept, ended, UploadId([9; 16])] {
         write_row(&store, Partition::parts(id), &[0, 1]).await;
     }
-    let swept = objects.sweep().await.unwrap();
+    let swept = objects.sweeper.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { uploads: 1, rows: 2, ..SweepReport::default() });
-    assert_eq!(objects.read_upload(lost).await.unwrap().unwrap().upload.state, UploadState::Aborted);
+    assert_eq!(objects.heads.read_upload(lost).await.unwrap().unwrap().upload.state, UploadState::Aborted);
     for (id, rows) in [(lost, 0), (kept, 1), (ended, 0), (UploadId([9; 16]), 0)] {
         let options = internal_options(ConsistencyLevel::Quorum);
         let page = store.read(&Partition::parts(id), &ReadQuery::all(10), &options).await.unwrap();
@@ -123,7 +124,7 @@ async fn a_failed_item_is_counted_and_the_sweep_goes_on() {
     write_row(&store, Partition::new(Table::Parts, "odd"), &[0, 1]).await;
     write_row(&store, Partition::manifest(VersionId([1; 16])), &[0; 8]).await;
     write_blob(&store, 1, Partition::head(bucket, b"k"), &VersionId::new(BEGIN, ActorId(1)).0).await;
-    let swept = objects.sweep().await.unwrap();
+    let swept = objects.sweeper.sweep().await.unwrap();
     assert_eq!(swept, SweepReport { blobs: 1, failed: 2, ..SweepReport::default() });
     assert_eq!(left(&store).await, [0; 0]);
 }

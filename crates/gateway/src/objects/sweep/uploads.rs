@@ -5,11 +5,11 @@ use larder_model::objects::{UploadId, UploadState};
 use larder_model::rows::Change;
 use larder_store::{Batch, Partition, ReadQuery, Table};
 
-use super::{SweepReport, id_of};
+use super::{ObjectSweeper, SweepReport, id_of};
+use crate::objects::Result;
 use crate::objects::upload_head::UploadHead;
-use crate::objects::{Objects, Result};
 
-impl Objects {
+impl ObjectSweeper {
     /// Aborts the uploads of deleted buckets, and resolves abandoned completions.
     pub(super) async fn sweep_uploads(&self, report: &mut SweepReport) -> Result<()> {
         let mut after = None;
@@ -41,19 +41,19 @@ impl Objects {
 
     async fn read_live_upload(&self, partition: Partition) -> Result<Option<UploadHead>> {
         let id = UploadId(id_of(&partition)?);
-        Ok(self.read_upload(id).await?.filter(|head| head.upload.state.is_alive()))
+        Ok(self.heads.read_upload(id).await?.filter(|head| head.upload.state.is_alive()))
     }
 
     /// Ends an upload whose bucket is `gone` or whose completing writer is. `false`: nothing to do.
     async fn sweep_upload(&self, head: UploadHead, gone: bool) -> Result<bool> {
         let mut head = head;
         match &head.upload.state {
-            UploadState::Completing { version, since, .. } if !self.is_abandoned(*version, *since) => {
+            UploadState::Completing { version, since, .. } if !self.uploads.is_abandoned(*version, *since) => {
                 return Ok(false);
             }
             UploadState::Open if !gone => return Ok(false),
             UploadState::Completing { .. } | UploadState::Reopening { .. } => {
-                match self.resolve_completion(&head).await? {
+                match self.uploads.resolve_completion(&head).await? {
                     Some(settled) => head = settled,
                     None => return Ok(true),
                 }
@@ -61,34 +61,17 @@ impl Objects {
             UploadState::Open | UploadState::Done { .. } | UploadState::Aborted => {}
         }
         if gone && head.upload.state == UploadState::Open {
-            return self.abort_upload(head).await;
+            return self.uploads.abort_upload(head).await;
         }
         Ok(true)
     }
 
-    /// Removes the part rows of ended uploads.
-    pub(super) async fn sweep_parts(&self, report: &mut SweepReport) -> Result<()> {
-        let mut after = None;
-        loop {
-            let page = self.partitions(Table::Parts, after).await?;
-            for partition in page.partitions {
-                match self.sweep_parts_of(partition).await {
-                    Ok(removed) => report.rows += removed,
-                    Err(error) => report.record_failure("the parts of an upload", &error),
-                }
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn sweep_parts_of(&self, partition: Partition) -> Result<u64> {
+    /// Removes the part rows of an upload that has ended.
+    pub(super) async fn sweep_parts(&self, partition: Partition) -> Result<u64> {
         let id = UploadId(id_of(&partition)?);
-        match self.read_upload(id).await? {
+        match self.heads.read_upload(id).await? {
             Some(head) if head.upload.state.is_alive() => Ok(0),
-            Some(head) => self.remove_unused_parts(&head, None).await.map(|()| 1),
+            Some(head) => self.uploads.remove_unused_parts(&head, None).await.map(|()| 1),
             None => self.clear_partition(partition).await.map(|()| 1),
         }
     }
@@ -96,9 +79,9 @@ impl Objects {
     /// Removes the rows of a partition of a plain table, from any writer's clock. Rows written during the call may stay.
     pub(super) async fn clear_partition(&self, partition: Partition) -> Result<()> {
         let mut stamp = self.gateway.issuer.issue().await?;
-        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.options()).await?;
+        let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
         let batch = Batch::of(partition, vec![Change::Clear { stamp }]);
-        Ok(self.gateway.core.ports.store.apply(batch, &self.options().reclaiming()).await?)
+        Ok(self.gateway.core.ports.store.apply(batch, &self.heads.options().reclaiming()).await?)
     }
 }

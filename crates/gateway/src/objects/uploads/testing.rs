@@ -48,7 +48,7 @@ impl UploadSetup {
         let (start, stores) = (Instant::now(), S3TestStore::new());
         let objects = stores.gateway_of(settings()).await;
         let owner = new_caller(&objects, "owner").await;
-        objects.create_bucket(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
+        objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         let gate = Arc::new(TrapStore::over(Arc::clone(&stores.store)));
         let ports = GatewayPorts {
             store: Arc::new(Hooked(Arc::clone(&gate))),
@@ -60,7 +60,7 @@ impl UploadSetup {
         };
         let config = Config { node: "slow".into(), alone: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());
-        slow.bucket(BUCKET).await.unwrap();
+        slow.buckets.find(BUCKET).await.unwrap();
         Self { fixture: BucketFixture { stores, objects, owner }, slow, gate }
     }
 
@@ -69,7 +69,7 @@ impl UploadSetup {
     }
 
     pub(in crate::objects) async fn begin_at(&self, key: &str) -> UploadId {
-        self.fixture.objects.create_upload(&self.fixture.owner, create_of(key)).await.unwrap().0
+        self.fixture.objects.uploads.create(&self.fixture.owner, create_of(key)).await.unwrap().0
     }
 
     pub(in crate::objects) async fn part(&self, upload: &str, number: u16, body: &Bytes) -> Part {
@@ -77,19 +77,23 @@ impl UploadSetup {
     }
 
     pub(in crate::objects) async fn parts(&self, upload: &str, after: u32, max: usize) -> Result<ListedParts> {
-        self.fixture.objects.list_parts(&self.fixture.owner, &parts_of(upload, after, max)).await
+        self.fixture.objects.uploads.list_parts(&self.fixture.owner, &parts_of(upload, after, max)).await
     }
 
     pub(in crate::objects) async fn complete(&self, upload: &str, parts: &[&Part]) -> Result<CompletedUpload> {
-        self.fixture.objects.complete(&self.fixture.owner, complete_of(upload, parts)).await
+        self.fixture.objects.uploads.complete(&self.fixture.owner, complete_of(upload, parts)).await
     }
 
     pub(in crate::objects) async fn abort(&self, upload: &str) -> Result<()> {
-        self.fixture.objects.abort(&self.fixture.owner, BUCKET, &Bytes::from_static(KEY.as_bytes()), upload, None).await
+        self.fixture
+            .objects
+            .uploads
+            .abort(&self.fixture.owner, BUCKET, &Bytes::from_static(KEY.as_bytes()), upload, None)
+            .await
     }
 
     pub(in crate::objects) async fn upload(&self, upload: &str) -> Option<UploadHead> {
-        self.fixture.objects.read_upload(UploadId::from_text(upload).unwrap()).await.unwrap()
+        self.fixture.objects.heads.read_upload(UploadId::from_text(upload).unwrap()).await.unwrap()
     }
 
     pub(in crate::objects) async fn state(&self, upload: &str) -> Option<UploadState> {
@@ -125,7 +129,7 @@ pub(in crate::objects) async fn put_part(
     number: u16,
     body: &Bytes,
 ) -> Result<Part> {
-    objects.put_part(caller, &address(upload, number), upload_body(body)).await.map(|stored| stored.part)
+    objects.uploads.put_part(caller, &address(upload, number), upload_body(body)).await.map(|stored| stored.part)
 }
 
 pub(in crate::objects) fn parts_of(upload: &str, after: u32, max: usize) -> ListParts {

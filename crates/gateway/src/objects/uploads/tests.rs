@@ -28,7 +28,7 @@ type UploadLine = (Bytes, Option<UploadId>);
 async fn all(setup: &UploadSetup, mut query: ListUploads) -> Vec<UploadLine> {
     let mut lines = Vec::new();
     for _ in 0..1000 {
-        let (page, upload) = setup.fixture.objects.list_uploads(&setup.fixture.owner, &query).await.unwrap();
+        let (page, upload) = setup.fixture.objects.uploads.list(&setup.fixture.owner, &query).await.unwrap();
         assert!(page.lines.len() <= query.objects.max);
         lines.extend(page.lines.into_iter().map(|line| match line {
             KeyOrPrefix::Key(key, (id, _)) => (key, Some(id)),
@@ -69,8 +69,8 @@ fn pages_of_uploads_match_a_model() {
             let id = setup.begin_at(key).await;
             // Ended uploads are not listed.
             if at % 7 == 0 {
-                let head = setup.fixture.objects.read_upload(id).await.unwrap().unwrap();
-                assert!(setup.fixture.objects.abort_upload(head).await.unwrap());
+                let head = setup.fixture.objects.heads.read_upload(id).await.unwrap().unwrap();
+                assert!(setup.fixture.objects.uploads.abort_upload(head).await.unwrap());
             } else {
                 uploads.push((key, id));
             }
@@ -84,7 +84,7 @@ fn pages_of_uploads_match_a_model() {
                 }
             }
         }
-        let (none, next) = setup.fixture.objects.list_uploads(&setup.fixture.owner, &query("", "", 0)).await.unwrap();
+        let (none, next) = setup.fixture.objects.uploads.list(&setup.fixture.owner, &query("", "", 0)).await.unwrap();
         assert!(none.lines.is_empty() && none.next.is_none() && next.is_none());
     });
 }
@@ -126,10 +126,10 @@ fn an_upload_has_its_initiator_and_abort_date() {
             bucket.lifecycle = Some(lifecycle.clone());
             Ok(())
         };
-        objects.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
-        let (id, date) = objects.create_upload(&setup.fixture.owner, create_of("k")).await.unwrap();
+        objects.buckets.configure(&setup.fixture.owner, BUCKET, change).await.unwrap();
+        let (id, date) = objects.uploads.create(&setup.fixture.owner, create_of("k")).await.unwrap();
         let (when, rule) = date.unwrap();
-        let head = objects.read_upload(id).await.unwrap().unwrap();
+        let head = objects.heads.read_upload(id).await.unwrap().unwrap();
         assert_eq!(rule, "old");
         assert!(
             when >= head.upload.initiated + 2 * 86_400_000_000 && when <= head.upload.initiated + 3 * 86_400_000_000
@@ -148,18 +148,18 @@ fn uploads_need_permission() {
         let setup = UploadSetup::new().await;
         let stranger = new_caller(&setup.fixture.objects, "stranger").await;
         for caller in [stranger, anonymous(S3Action::PutObject)] {
-            let refused = setup.fixture.objects.create_upload(&caller, create_of("k")).await;
+            let refused = setup.fixture.objects.uploads.create(&caller, create_of("k")).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
             let caller = caller.with_action(S3Action::ListBucketMultipartUploads);
-            let refused = setup.fixture.objects.list_uploads(&caller, &query("", "", 1)).await;
+            let refused = setup.fixture.objects.uploads.list(&caller, &query("", "", 1)).await;
             assert!(matches!(refused, Err(Error::AccessDenied)));
         }
         let mut nowhere = create_of("k");
         nowhere.bucket = "nowhere".into();
-        let refused = setup.fixture.objects.create_upload(&setup.fixture.owner, nowhere).await;
+        let refused = setup.fixture.objects.uploads.create(&setup.fixture.owner, nowhere).await;
         assert!(matches!(refused, Err(Error::NoSuchBucket(_))));
         let long = create_of(&"k".repeat(1025));
-        let refused = setup.fixture.objects.create_upload(&setup.fixture.owner, long).await;
+        let refused = setup.fixture.objects.uploads.create(&setup.fixture.owner, long).await;
         assert!(matches!(refused, Err(Error::KeyTooLong(1025))));
     });
 }

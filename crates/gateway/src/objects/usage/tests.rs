@@ -77,9 +77,9 @@ async fn storage_counts_no_deleted_objects() {
     let objects = stores.gateway().await;
     let (foo, bar) = (new_caller(&objects, "foo").await, new_caller(&objects, "bar").await);
     for (caller, name) in [(&foo, "tea"), (&foo, "milk"), (&bar, "zoo")] {
-        objects.create_bucket(caller, name, AclChoice::Private, None).await.unwrap();
+        objects.buckets.create(caller, name, AclChoice::Private, None).await.unwrap();
     }
-    let tea = objects.bucket("tea").await.unwrap();
+    let tea = objects.buckets.find("tea").await.unwrap();
     for at in 0..10_u64 {
         write_versions(
             &objects,

@@ -90,9 +90,9 @@ async fn users_are_listed_in_pages_and_removed() {
     assert!(listed.is_sorted_by(|a, b| a.id < b.id));
     assert!(objects.users.list("", 0).await.unwrap().is_empty());
     let user = &listed[3];
-    objects.create_bucket(&caller(user), "tea", AclChoice::Private, None).await.unwrap();
+    objects.buckets.create(&caller(user), "tea", AclChoice::Private, None).await.unwrap();
     assert!(matches!(objects.users.delete(&user.key_id).await, Err(Error::UserHasBuckets)));
-    objects.delete_bucket(&caller(user), "tea").await.unwrap();
+    objects.buckets.delete(&caller(user), "tea").await.unwrap();
     objects.users.delete(&user.key_id).await.unwrap();
     assert!(matches!(objects.users.of_key(&user.key_id).await, Err(Error::UnknownKey(_))));
     assert!(matches!(objects.users.delete(&user.key_id).await, Err(Error::UnknownKey(_))));
@@ -160,12 +160,12 @@ async fn many_concurrent_creates_succeed() {
         let admin = admin.clone();
         crowd.spawn(async move {
             objects.users.create(&format!("u{at}@example.com"), "U", false, None).await.unwrap();
-            objects.create_bucket(&admin, &format!("bucket-{at}"), AclChoice::Private, None).await.unwrap();
+            objects.buckets.create(&admin, &format!("bucket-{at}"), AclChoice::Private, None).await.unwrap();
         });
     }
     crowd.join_all().await;
     assert_eq!(one.users.list("", 1000).await.unwrap().len(), 201);
-    assert_eq!(one.list_buckets(&admin, "", "", 1000).await.unwrap().buckets.len(), 200);
+    assert_eq!(one.buckets.list(&admin, "", "", 1000).await.unwrap().buckets.len(), 200);
 }
 
 #[tokio::test(start_paused = true)]

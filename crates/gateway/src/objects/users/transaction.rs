@@ -66,11 +66,6 @@ impl<'a> UsersTransaction<'a> {
         Ok(Self { users, _writer: writer, head, stamp, changes: Vec::new() })
     }
 
-    /// The user that a row of this kind names.
-    pub(super) async fn find(&self, kind: u8, of: &str) -> Result<Option<User>> {
-        self.users.find(kind, of).await
-    }
-
     /// Writes a user and its index rows; `before`: the old version.
     pub(super) fn put_user(&mut self, before: Option<&User>, user: &User) {
         for (kind, name) in [(KEY, &user.key_id), (EMAIL, &user.email)] {

@@ -201,11 +201,11 @@ pub(super) async fn run_operation(client: SimClient, shared: ScheduleState, oper
             let _ = client.create_bucket().await;
         }
         ClientOperation::Sweep => {
-            let _ = client.objects.sweep().await;
+            let _ = client.objects.sweeper.sweep().await;
         }
         ClientOperation::Age => {
             let _write = history.begin(KEYS[1], WriteEffect::Delete);
-            let _ = client.objects.run_lifecycle().await;
+            let _ = client.objects.lifecycle.run().await;
         }
     }
 }

@@ -88,11 +88,11 @@ impl SimClient {
     }
 
     pub(crate) async fn create_bucket(&self) -> Result<()> {
-        self.objects.create_bucket(&self.caller, BUCKET, AclChoice::default(), None).await
+        self.objects.buckets.create(&self.caller, BUCKET, AclChoice::default(), None).await
     }
 
     pub(crate) async fn delete_bucket(&self) -> Result<()> {
-        self.objects.delete_bucket(&self.caller, BUCKET).await
+        self.objects.buckets.delete(&self.caller, BUCKET).await
     }
 
     pub(crate) async fn configure(&self, change: impl Fn(&mut Bucket) + Send + Sync) -> Result<()> {
@@ -100,7 +100,7 @@ impl SimClient {
             change(bucket);
             Ok(())
         };
-        self.objects.configure(&self.caller, BUCKET, change).await
+        self.objects.buckets.configure(&self.caller, BUCKET, change).await
     }
 
     pub(crate) async fn put(&self, key: &str, text: &str) -> Result<StoredVersion> {
@@ -205,7 +205,7 @@ impl SimClient {
             metadata: ObjectMetadata::default(),
             checksum: None,
         };
-        Ok(self.objects.create_upload(&self.caller, request).await?.0.text())
+        Ok(self.objects.uploads.create(&self.caller, request).await?.0.text())
     }
 
     /// Puts a part; returns its entry in the list of a completion.
@@ -216,7 +216,7 @@ impl SimClient {
             upload: upload.into(),
             number,
         };
-        let part = self.objects.put_part(&self.caller, &at, upload_body(text)).await?.part;
+        let part = self.objects.uploads.put_part(&self.caller, &at, upload_body(text)).await?.part;
         let etag = Etag { md5: part.md5, parts: None }.to_string();
         Ok(ListedPart { number: number.into(), etag, checksum: None })
     }
@@ -231,18 +231,18 @@ impl SimClient {
             checksum: None,
             length: None,
         };
-        self.objects.complete(&self.caller, request).await
+        self.objects.uploads.complete(&self.caller, request).await
     }
 
     pub(crate) async fn abort(&self, key: &str, upload: &str) -> Result<()> {
         let key = Bytes::copy_from_slice(key.as_bytes());
-        self.objects.abort(&self.caller, BUCKET, &key, upload, None).await
+        self.objects.uploads.abort(&self.caller, BUCKET, &key, upload, None).await
     }
 
     /// The open uploads in listing order: key and id.
     pub(crate) async fn uploads(&self) -> Result<Vec<(String, String)>> {
         let objects = ListObjects { bucket: BUCKET.into(), max: 1000, ..ListObjects::default() };
-        let (page, _) = self.objects.list_uploads(&self.caller, &ListUploads { objects, upload: None }).await?;
+        let (page, _) = self.objects.uploads.list(&self.caller, &ListUploads { objects, upload: None }).await?;
         let lines = page.lines.into_iter().filter_map(|line| match line {
             KeyOrPrefix::Key(key, (id, _)) => Some((String::from_utf8_lossy(&key).into_owned(), id.text())),
             KeyOrPrefix::Prefix(_) => None,

@@ -115,7 +115,7 @@ impl S3Cluster {
     pub(crate) async fn restart(&mut self, at: usize) {
         let dead = &self.nodes[at];
         let (skew, faults) = (dead.skew, dead.faulty.faults());
-        dead.objects.gateway().abandon();
+        dead.objects.gateway.abandon();
         dead.faulty.cut(true);
         self.nodes[at] = self.node(at, skew).await;
         self.nodes[at].faulty.set_faults(faults);

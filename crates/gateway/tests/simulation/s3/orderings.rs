@@ -21,7 +21,7 @@ fn a_key_has_one_entry_after_many_writes() {
         for at in 0..20 {
             cluster.client(at % 2).put("k", &format!("v{at}")).await.unwrap();
         }
-        let id = client.objects.bucket(BUCKET).await.unwrap().id;
+        let id = client.objects.buckets.find(BUCKET).await.unwrap().id;
         assert_eq!(cluster.rows(&Partition::entries(id, entry_shard(b"k"))).await, 1);
         assert_eq!(client.all_versions().await.unwrap().len(), 20);
         listing_agrees(&cluster, "k").await.unwrap();
@@ -38,7 +38,7 @@ fn a_sweeper_that_meets_a_commit_removes_nothing() {
         let go = stop.reached().await;
         // The sweeper has scanned and marked, and is about to fence the head.
         let stop = cluster.stop(1, StoreStep::BeforeSwap(Table::Heads));
-        let sweeper = spawn(cluster.client(1), async |client| client.objects.sweep().await);
+        let sweeper = spawn(cluster.client(1), async |client| client.objects.sweeper.sweep().await);
         let fence = stop.reached().await;
         let _ = go.send(());
         assert!(slow.await.unwrap());
@@ -64,7 +64,7 @@ fn an_abandoned_completion_does_not_replace_a_newer_put() {
         dies.abort();
         client.put("k", "newer").await.unwrap();
         cluster.advance(3_600_000).await;
-        assert_eq!(client.objects.sweep().await.unwrap().uploads, 1);
+        assert_eq!(client.objects.sweeper.sweep().await.unwrap().uploads, 1);
         reads(&client, "k", &[Some("newer")]).await.unwrap();
         assert_eq!(client.uploads().await.unwrap(), [("k".to_owned(), upload.clone())]);
         client.complete("k", &upload, &parts).await.unwrap();
@@ -80,7 +80,7 @@ fn a_copy_onto_itself_shares_bytes_until_the_last_reference_goes() {
         let client = cluster.client(0);
         client.put_in_parts("k", "v").await.unwrap();
         client.copy("k", "k").await.unwrap();
-        client.objects.sweep().await.unwrap();
+        client.objects.sweeper.sweep().await.unwrap();
         reads(&client, "k", &[Some("v-1 v-2")]).await.unwrap();
         assert_eq!(cluster.leftovers().await.get("blobs"), Some(&2));
         client.delete("k").await.unwrap();
@@ -101,9 +101,9 @@ fn a_recreated_bucket_inherits_no_uploads() {
         client.create_bucket().await.unwrap();
         assert_eq!(client.uploads().await.unwrap(), []);
         assert!(client.part("k", &upload, 2, "b").await.is_err());
-        assert_eq!(client.objects.sweep().await.unwrap().uploads, 1);
+        assert_eq!(client.objects.sweeper.sweep().await.unwrap().uploads, 1);
         cluster.advance(2 * 24 * 3_600_000).await;
-        client.objects.sweep().await.unwrap();
+        client.objects.sweeper.sweep().await.unwrap();
         assert_eq!(cluster.leftovers().await, BTreeMap::new());
     }));
 }

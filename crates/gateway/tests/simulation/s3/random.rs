@@ -161,7 +161,7 @@ async fn check(cluster: &mut S3Cluster, shared: &ScheduleState) -> S3ScheduleRes
     }
     check_values(cluster, shared).await?;
     for at in 0..cluster.nodes.len() {
-        let swept = cluster.client(at).objects.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
+        let swept = cluster.client(at).objects.sweeper.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
         if swept.failed > 0 {
             return Err(format!("a sweep at rest: {swept:?}"));
         }
@@ -172,10 +172,10 @@ async fn check(cluster: &mut S3Cluster, shared: &ScheduleState) -> S3ScheduleRes
     }
     delete_all(cluster).await.map_err(|error| format!("deleting all: {error}"))?;
     for _ in 0..2 {
-        cluster.client(0).objects.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
+        cluster.client(0).objects.sweeper.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
         cluster.leap(2).await;
     }
-    cluster.client(0).objects.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
+    cluster.client(0).objects.sweeper.sweep().await.map_err(|error| format!("a sweep: {error}"))?;
     let remains = cluster.leftovers().await;
     if remains.is_empty() { Ok(()) } else { Err(format!("{remains:?} remains")) }
 }

@@ -44,7 +44,7 @@ fn taking_an_upload_back_keeps_the_manifest_of_a_copy() {
         dies.abort();
         cluster.advance(20_000).await;
         let stop = cluster.stop(0, StoreStep::AfterSwap(Table::Uploads));
-        let sweeper = spawn(cluster.client(0), async |client| client.objects.sweep().await);
+        let sweeper = spawn(cluster.client(0), async |client| client.objects.sweeper.sweep().await);
         let go = stop.reached().await;
         client.copy("k", "k").await.unwrap();
         let _ = go.send(());

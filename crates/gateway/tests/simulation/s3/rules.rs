@@ -122,7 +122,7 @@ fn a_sweeper_during_a_slow_put_tears_no_object() {
         let stop = cluster.stop(0, StoreStep::BeforeSwap(Table::Heads));
         let slow = spawn(cluster.client(0), async |client| client.put("k", "v").await.is_ok());
         let go = stop.reached().await;
-        ok!(cluster.client(1).objects.sweep());
+        ok!(cluster.client(1).objects.sweeper.sweep());
         let _ = go.send(());
         let put = slow.await.map_err(|error| error.to_string())?;
         reads(&cluster.client(1), "k", &[if put { Some("v") } else { None }]).await
@@ -141,11 +141,11 @@ fn a_replaced_part_stays_for_a_running_completion() {
         let completed = spawn(cluster.client(1), async move |client| client.complete("k", &id, &parts).await);
         let go = stop.reached().await;
         let _ = client.part("k", &upload, 1, "new").await;
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         let _ = go.send(());
         ok!(async { completed.await.map_err(|error| error.to_string()) }).map_err(|error| error.to_string())?;
         reads(&client, "k", &[Some("old")]).await?;
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         reads(&client, "k", &[Some("old")]).await
     });
 }
@@ -162,7 +162,7 @@ fn an_upload_taken_back_is_not_completed_later() {
         let slow = spawn(cluster.client(0), async move |client| client.complete("k", &id, &parts).await.is_ok());
         let go = stop.reached().await;
         cluster.advance(20_000).await;
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         ok!(client.abort("k", &upload));
         let _ = go.send(());
         let done = slow.await.map_err(|error| error.to_string())?;
@@ -183,7 +183,7 @@ fn a_head_never_precedes_its_manifest() {
         dies.abort();
         reads(&client, "k", &[Some("a b")]).await?;
         cluster.advance(60_000).await;
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         reads(&client, "k", &[Some("a b")]).await
     });
 }
@@ -228,12 +228,12 @@ fn bytes_under_a_reader_are_not_removed() {
         let mut bytes = ok!(reader.next(10)).to_vec();
         ok!(client.delete("k"));
         cluster.advance(100).await;
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         bytes.extend(ok!(read(reader)));
         if super::client::texts(&bytes) != Some(vec!["v-1".into(), "v-2".into()]) {
             return Err("torn".into());
         }
-        ok!(client.objects.sweep());
+        ok!(client.objects.sweeper.sweep());
         let left = cluster.leftovers().await;
         if left.contains_key("blobs") || left.contains_key("manifests") {
             return Err(format!("{left:?} remains without readers"));
