@@ -58,9 +58,8 @@ impl Uploads {
             }
             // Crash: end the upload first; the sweeper removes parts of ended uploads only.
             if let Some(aborted) = self.heads.cas_upload_state(&settled, UploadState::Aborted).await? {
-                if let Err(error) =
-                    self.remove_unused_parts(&aborted, self.gateway.blobs.releases.proof_of_answered_write()).await
-                {
+                let synced = self.gateway.blobs.releases.proof_of_answered_write();
+                if let Err(error) = self.remove_unused_parts(&aborted, synced).await {
                     tracing::debug!(%error, "removal of the parts of an aborted upload failed; the sweeper retries");
                 }
                 return Ok(true);

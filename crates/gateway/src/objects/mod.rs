@@ -86,7 +86,7 @@ impl Objects {
     /// Creates the S3 side of `gateway`.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, config: ObjectsConfig) -> Arc<Self> {
-        let (users, config) = (Arc::new(Users::new(&gateway)), Arc::new(config));
+        let (users, usage, config) = (Arc::new(Users::new(&gateway)), Usage::new(&gateway), Arc::new(config));
         let share = || Arc::clone(&gateway);
         let heads = Arc::new(HeadStore { gateway: share(), pins: Pins::default() });
         let receiver = Arc::new(BodyReceiver { gateway: share(), bytes_max: config.put_bytes_max });
@@ -105,7 +105,6 @@ impl Objects {
             uploads: Arc::clone(&uploads),
         };
         let lifecycle = LifecycleWorker { gateway: share(), heads: Arc::clone(&heads), uploads: Arc::clone(&uploads) };
-        let usage = Usage::new(&gateway);
         Arc::new(Self { gateway, config, users, usage, buckets, uploads, sweeper, lifecycle, heads, receiver })
     }
 }

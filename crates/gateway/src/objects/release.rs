@@ -68,11 +68,10 @@ impl Pins {
         if releases.is_empty() {
             return;
         }
-        let releaser = gateway.blobs.releases.clone();
-        let (gateway, pins) = (Arc::clone(gateway), self.clone());
-        match releaser.proof_of_answered_write() {
-            Some(synced) => drain(gateway, pins, releases, synced).await,
-            None => releaser.remove_after_sync(move |synced| drain(gateway, pins, releases, synced)),
+        let (shared, pins) = (Arc::clone(gateway), self.clone());
+        match gateway.blobs.releases.proof_of_answered_write() {
+            Some(synced) => drain(shared, pins, releases, synced).await,
+            None => gateway.blobs.releases.remove_after_sync(move |synced| drain(shared, pins, releases, synced)),
         }
     }
 
