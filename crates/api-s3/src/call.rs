@@ -4,7 +4,7 @@ use larder_model::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::HeaderMap;
 use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Objects};
 use parking_lot::Mutex;
@@ -13,8 +13,14 @@ use crate::S3Settings;
 use crate::auth::AuthScheme;
 use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
+use crate::errors::{Code, S3Error};
 use crate::operations::OperationSpec;
 use crate::query::S3Query;
+
+/// The expected owner of the request's bucket.
+pub(crate) const EXPECTED_OWNER: &str = "x-amz-expected-bucket-owner";
+/// The expected owner of the source bucket of a copy.
+pub(crate) const EXPECTED_SOURCE_OWNER: &str = "x-amz-source-expected-bucket-owner";
 
 /// One call of an S3 operation.
 pub struct S3Call {
@@ -64,10 +70,15 @@ impl S3Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// All values of a header as one, joined with commas.
-    #[must_use]
-    pub fn joined(&self, name: &HeaderName) -> Option<Bytes> {
-        joined(&self.headers, name)
+    /// Refuses a bucket whose owner is not the canonical id in the header `name`, before the request has any effect.
+    ///
+    /// # Errors
+    /// 403 `AccessDenied`, `NoSuchBucket`.
+    pub(crate) async fn check_expected_owner(&self, name: &str, bucket: &str) -> Result<(), S3Error> {
+        let Some(expected) = self.headers.get(name).filter(|_| !bucket.is_empty()) else { return Ok(()) };
+        let owner = self.objects.bucket(bucket).await?.owner.clone();
+        let expected = std::str::from_utf8(expected.as_bytes()).map(str::trim);
+        if expected == Ok(&owner) { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
 
     /// The resource as error documents name it.

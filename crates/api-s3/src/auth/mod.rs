@@ -22,12 +22,11 @@ use crate::errors::{Code, S3Error};
 use crate::query::S3Query;
 
 pub use canonical::PATH;
-pub(crate) use canonical::hex;
 #[cfg(test)]
 pub(crate) use canonical::unhex;
+pub(crate) use canonical::{hex, restore_headers};
 pub use chunked::ChunkSigner;
 pub use payload::{CONTENT_SHA256, Payload};
-pub(crate) use v2::restore_headers;
 
 /// Largest clock difference between client and server.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq as _;
 
 use crate::errors::{Code, S3Error};
-use crate::query::{S3Query, decode_plus, pairs};
+use crate::query::{decode_plus, pairs};
 use crate::route::is_subresource;
 
 use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
@@ -203,50 +202,6 @@ fn amz_headers(request: &AuthRequest<'_>, presigned: bool, append: AppendValue) 
         }
     }
     signed
-}
-
-/// Restores the headers that a client moved into the query of a presigned address, so that moving a signed header
-/// cannot disable it. A real header wins. boto moves all headers with version 2. Version 4 signers of JavaScript and Go
-/// move headers about the object, and only those are restored: some put the checksum of an empty body there.
-///
-/// # Errors
-/// 400 `InvalidArgument` for an invalid header name or value.
-pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
-    let Some(moves) = moved_header_filter(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else {
-        return Ok(());
-    };
-    let mut moved = HeaderMap::new();
-    for (name, value) in query.iter() {
-        let lower = name.to_ascii_lowercase();
-        if !moves(&lower) || headers.contains_key(&lower) {
-            continue;
-        }
-        let bad = || S3Error::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
-        let header = HeaderName::try_from(lower).map_err(|_| bad())?;
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
-        if !SINGLE_VALUED.contains(&header.as_str()) || !moved.contains_key(&header) {
-            moved.append(header, value);
-        }
-    }
-    headers.extend(moved);
-    Ok(())
-}
-
-/// Headers with a single value.
-const SINGLE_VALUED: [&str; 2] = ["content-md5", "content-type"];
-
-/// Selects the query parameters that are headers; `None` for a request that is not presigned.
-fn moved_header_filter(query: &S3Query) -> Option<fn(&str) -> bool> {
-    if query.has("X-Amz-Algorithm") {
-        return query.has("X-Amz-Signature").then_some(is_object_header as fn(&str) -> bool);
-    }
-    let presigned = query.has("AWSAccessKeyId") && query.has("Signature");
-    presigned.then_some(|name| SINGLE_VALUED.contains(&name) || name.starts_with("x-amz-"))
-}
-
-fn is_object_header(name: &str) -> bool {
-    const NAMES: [&str; 4] = ["x-amz-acl", "x-amz-storage-class", "x-amz-tagging", "x-amz-website-redirect-location"];
-    NAMES.contains(&name) || name.starts_with("x-amz-meta-") || name.starts_with("x-amz-grant-")
 }
 
 /// Whether at least some clients sign a sub-resource.

@@ -7,8 +7,8 @@ use larder_gateway::objects::copy::{CopiedObject, CopyObject};
 use larder_gateway::objects::get::{GetObject, ReadWindow};
 
 use super::copy_source::{COPY_SOURCE, CopySource};
-use super::{checksums, conditions, grants, object_headers, object_metadata, owner, params};
-use crate::call::S3Call;
+use super::{checksums, conditions, grants, object_headers, object_metadata, params};
+use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
@@ -19,7 +19,7 @@ pub(super) const SOURCE_VERSION: HeaderName = HeaderName::from_static("x-amz-cop
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(&call.bucket, &call.key, &call.headers)?;
-    owner::check_expected(call, owner::OF_SOURCE, &request.source.bucket).await?;
+    call.check_expected_owner(EXPECTED_SOURCE_OWNER, &request.source.bucket).await?;
     let copied = call.objects.copy(&call.caller, request).await?;
     let mut response = response::document(document(&copied));
     object_headers::write_version(&mut response, copied.stored.version_id.as_deref());

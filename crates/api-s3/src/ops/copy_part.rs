@@ -7,8 +7,8 @@ use larder_model::objects::Etag;
 use super::copy_object::{SOURCE_VERSION, source};
 use super::copy_source::{COPY_SOURCE_RANGE, part_window};
 use super::upload_part::address;
-use super::{object_headers, object_metadata, owner, params};
-use crate::call::S3Call;
+use super::{object_headers, object_metadata, params};
+use crate::call::{EXPECTED_SOURCE_OWNER, S3Call};
 use crate::dates;
 use crate::errors::S3Error;
 use crate::response::{self, S3Response};
@@ -19,7 +19,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let at = address(call).await?;
     let window = part_window(params::header(&call.headers, COPY_SOURCE_RANGE))?;
     let source = source(&call.headers, window)?;
-    owner::check_expected(call, owner::OF_SOURCE, &source.bucket).await?;
+    call.check_expected_owner(EXPECTED_SOURCE_OWNER, &source.bucket).await?;
     let (stored, source_version) = call.objects.copy_part(&call.caller, &source, &at).await?;
     let mut response = response::document(document(&stored));
     if let Some(version) = source_version {

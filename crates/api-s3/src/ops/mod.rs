@@ -6,7 +6,7 @@
 //!           versioning  acl  policy  cors  lifecycle  tagging  public_access
 //! object    put_object  copy_object  get_object (and head)  delete_object  attributes  acl  tagging
 //! upload    create_upload  upload_part  copy_part  list_parts  complete  abort
-//! requests  params  conditions  checksums  object_metadata  grants  copy_source  upload_body  owner
+//! requests  params  conditions  checksums  object_metadata  grants  copy_source  upload_body
 //! responses object_headers  display_names  encoding_type  dates
 //! ```
 
@@ -37,7 +37,6 @@ mod list_uploads;
 mod list_versions;
 mod object_headers;
 mod object_metadata;
-mod owner;
 mod params;
 mod policy;
 mod post_object;
@@ -49,7 +48,7 @@ mod upload_part;
 mod versioning;
 
 use crate::admin;
-use crate::call::S3Call;
+use crate::call::{EXPECTED_OWNER, S3Call};
 use crate::errors::S3Error;
 use crate::operations::{OperationScope, S3Operation};
 use crate::response::S3Response;
@@ -61,7 +60,7 @@ use crate::response::S3Response;
 pub(crate) async fn run(op: S3Operation, call: &S3Call) -> Result<S3Response, S3Error> {
     // The expected owner is checked before the operation changes anything.
     if !matches!(call.operation.scope, OperationScope::Admin(_)) && op != S3Operation::CreateBucket {
-        owner::check_expected(call, owner::OF_BUCKET, &call.bucket).await?;
+        call.check_expected_owner(EXPECTED_OWNER, &call.bucket).await?;
     }
     // No wildcard: an operation of the table does not compile until it has a handler here.
     match op {
