@@ -15,7 +15,7 @@ use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::errors::{Code, S3Error};
 use crate::operations::OperationSpec;
-use crate::query::S3Query;
+use crate::target::S3Query;
 
 /// The expected owner of the request's bucket.
 pub(crate) const EXPECTED_OWNER: &str = "x-amz-expected-bucket-owner";
@@ -84,7 +84,7 @@ impl S3Call {
     /// The resource as error documents name it.
     #[must_use]
     pub fn resource(&self) -> String {
-        crate::path::ResourcePath { bucket: self.bucket.clone(), key: self.key.clone() }.resource()
+        crate::target::ResourcePath { bucket: self.bucket.clone(), key: self.key.clone() }.resource()
     }
 
     /// The address of the object, for the responses to CompleteMultipartUpload and PostObject.

@@ -10,9 +10,9 @@ use larder_gateway::objects::Objects;
 use larder_model::objects::cors::{Cors, CorsRule};
 
 use crate::errors::{Code, S3Error};
-use crate::path::ResourcePath;
 use crate::response::{self, S3Response};
 use crate::route::is_admin;
+use crate::target::ResourcePath;
 
 /// `Vary` of a preflight response.
 const VARIES: HeaderValue =

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server ── a connection ──> pipeline: host and path ─> operation ─> signature ─> body ─> ops/<operation> ─> gateway
-//!                            host path query    route      auth          body            xml errors response
+//!                            target             route      auth          body            xml errors response
 //! ```
 //! `operations` is the table of S3 operations: routing, access control, usage reports and the manual read it. Decoders
 //! accept any bytes. A panic in a request is answered 500 and logged; it never ends the server.
@@ -15,18 +15,15 @@ pub mod call;
 mod cors;
 pub mod dates;
 pub mod errors;
-mod forwarded;
-pub mod host;
 mod identity;
 pub mod operations;
 mod ops;
-pub mod path;
 mod pipeline;
-pub mod query;
 mod request_accounting;
 pub mod response;
 pub mod route;
 mod server;
+pub mod target;
 mod unsupported_config;
 pub mod xml;
 

@@ -25,14 +25,13 @@ use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::call::{S3Call, joined};
 use crate::errors::{Code, S3Error, gateway};
-use crate::forwarded::RequestSource;
-use crate::host::AddressingStyle;
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, RequestSource};
 use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
-use crate::path::ResourcePath;
-use crate::query::S3Query;
 use crate::request_accounting::{self, RequestAccounting};
 use crate::response::S3Response;
+use crate::target::AddressingStyle;
+use crate::target::ResourcePath;
+use crate::target::S3Query;
 use crate::{S3Settings, background, cors, ops, route, unsupported_config};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");

@@ -6,8 +6,8 @@ use hyper::header::HeaderMap;
 
 use crate::errors::{Code, S3Error};
 use crate::operations::{OPERATIONS, OperationMethod, OperationScope, OperationSpec};
-use crate::path::ResourcePath;
-use crate::query::S3Query;
+use crate::target::ResourcePath;
+use crate::target::S3Query;
 
 /// The bucket that stands for the admin API of Riak CS.
 pub const ADMIN_BUCKET: &str = "riak-cs";
@@ -170,7 +170,7 @@ mod tests {
     use hyper::header::HeaderValue;
 
     fn routed(method: &str, path: &str, query: &str, header: Option<&'static str>) -> Result<&'static str, Code> {
-        let target = ResourcePath::parse(&crate::host::AddressingStyle::PathStyle, path).unwrap();
+        let target = ResourcePath::parse(&crate::target::AddressingStyle::PathStyle, path).unwrap();
         let headers =
             header.map(|name| (name.parse().unwrap(), HeaderValue::from_static("/b/k"))).into_iter().collect();
         let found = route(&method.parse().unwrap(), &target, &S3Query::parse(Some(query)), &headers);

@@ -7,7 +7,7 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
 use crate::errors::{Code, S3Error};
-use crate::query::S3Query;
+use crate::target::S3Query;
 
 /// Characters escaped in a query: all but letters, digits and `-._~`.
 pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -1,4 +1,4 @@
-//! Request signatures, versions 2 and 4: who sent a request, and which body was signed.
+//! Request signatures, versions 2 and 4: who sent a request, and which body it declares and signs.
 //!
 //! ```text
 //! request ── RequestSignature::of ──> access key ── the user's secret ──> RequestSignature::verify ──> VerifiedSignature
@@ -9,8 +9,6 @@
 
 mod canonical;
 pub mod chunked;
-pub mod date;
-mod payload;
 pub mod post;
 mod v2;
 mod v4;
@@ -19,14 +17,11 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use larder_model::Timestamp;
 
 use crate::errors::{Code, S3Error};
-use crate::query::S3Query;
+use crate::target::S3Query;
 
 pub use canonical::PATH;
-#[cfg(test)]
-pub(crate) use canonical::unhex;
-pub(crate) use canonical::{hex, restore_headers};
+pub(crate) use canonical::{hex, restore_headers, unhex};
 pub use chunked::ChunkSigner;
-pub use payload::{CONTENT_SHA256, Payload};
 
 /// Largest clock difference between client and server.
 pub const SKEW_MICROS_MAX: u64 = 15 * 60 * 1_000_000;
@@ -144,6 +139,59 @@ impl RequestSignature {
         match self {
             Self::V2(signature) => signature.verify(request, secret),
             Self::V4(signature) => signature.verify(request, secret),
+        }
+    }
+}
+
+/// The declared payload of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// Any bytes.
+    Unsigned,
+    /// Bytes with this SHA-256.
+    Sha256([u8; 32]),
+    /// Chunks (`aws-chunked`).
+    Chunked {
+        /// Whether each chunk is signed.
+        signed: bool,
+        /// Whether trailing headers follow the last chunk.
+        trailer: bool,
+    },
+}
+
+/// The header that declares the payload.
+pub const CONTENT_SHA256: &str = "x-amz-content-sha256";
+
+impl Payload {
+    /// Reads the header; without it the payload is unsigned.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an unknown value, `NotImplemented` for elliptic curve signatures.
+    pub fn of(headers: &HeaderMap) -> Result<Self, S3Error> {
+        let Some(value) = headers.get(CONTENT_SHA256) else { return Ok(Self::Unsigned) };
+        Self::parse(value.to_str().unwrap_or_default().trim())
+    }
+
+    /// Parses a header value.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn parse(value: &str) -> Result<Self, S3Error> {
+        let chunked = |signed, trailer| Ok(Self::Chunked { signed, trailer });
+        match value {
+            "UNSIGNED-PAYLOAD" => Ok(Self::Unsigned),
+            "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => chunked(false, true),
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => chunked(true, false),
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => chunked(true, true),
+            "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD" | "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER" => {
+                Err(Code::NotImplemented.into())
+            }
+            _ => unhex(value).map(Self::Sha256).ok_or_else(|| {
+                let message = "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, \
+                               STREAMING-UNSIGNED-PAYLOAD-TRAILER, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, \
+                               STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.";
+                S3Error::argument(CONTENT_SHA256, value, message)
+            }),
         }
     }
 }

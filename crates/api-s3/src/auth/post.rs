@@ -4,11 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq as _;
 
+use crate::dates;
 use crate::errors::S3Error;
 
 use super::canonical::{hmac_sha1, hmac_sha256, unhex};
+use super::mismatch;
 use super::v4::{ALGORITHM, Credential};
-use super::{date, mismatch};
 
 /// The parsed signature of a form, not yet verified.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl FormSignature {
         let text = required("x-amz-credential", "X-Amz-Credential")?;
         let credential = Credential::parse(text).map_err(|what| S3Error::argument("X-Amz-Credential", text, what))?;
         let date = required("x-amz-date", "X-Amz-Date")?;
-        if date::iso_basic(date).is_none() || !date.starts_with(&credential.day) {
+        if dates::parse_basic(date).is_none() || !date.starts_with(&credential.day) {
             let message = "X-Amz-Date must be in the ISO8601 Long Format and of the credential's day";
             return Err(S3Error::argument("X-Amz-Date", date, message));
         }

@@ -27,7 +27,7 @@ impl TestRequest {
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }
-        let now = date::parse(now).unwrap();
+        let now = crate::dates::parse_any(now).unwrap();
         let (method, path) = (method.to_owned(), path.to_owned());
         Self { method, path, query, headers: map, bucket: None, now, region: None }
     }

@@ -10,12 +10,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq as _;
 
+use crate::dates;
 use crate::errors::{Code, S3Error};
-use crate::query::{decode_plus, pairs};
 use crate::route::is_subresource;
+use crate::target::{decode_plus, pairs};
 
 use super::canonical::{AppendValue, fold, folded, hmac_sha1, joined, trim};
-use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, date, expired, mismatch, skewed};
+use super::{AuthRequest, AuthScheme, SKEW_MICROS_MAX, VerifiedSignature, expired, mismatch, skewed};
 
 /// Sub-resources that all clients sign.
 const SIGNED_BY_ALL: &[&str] = &[
@@ -81,7 +82,7 @@ impl SignatureV2 {
         let moved = request.headers.contains_key("x-amz-date");
         let sent = folded(request.headers, if moved { "x-amz-date" } else { "date" });
         let text = String::from_utf8_lossy(&sent).into_owned();
-        let at = date::parse(&text).ok_or_else(missing_date)?;
+        let at = dates::parse_any(&text).ok_or_else(missing_date)?;
         if at.abs_diff(request.now) > SKEW_MICROS_MAX {
             return Err(skewed(&text, request.now));
         }
@@ -107,9 +108,7 @@ impl SignatureV2 {
         })?;
         let until = Timestamp(seconds.saturating_mul(1_000_000));
         if request.now > until {
-            return Err(expired()
-                .with("Expires", crate::dates::iso(until))
-                .with("ServerTime", crate::dates::iso(request.now)));
+            return Err(expired().with("Expires", dates::iso(until)).with("ServerTime", dates::iso(request.now)));
         }
         Ok(Self {
             access_key: access_key.to_owned(),
@@ -248,7 +247,7 @@ fn resources(request: &AuthRequest<'_>, presigned: bool) -> Vec<Vec<u8>> {
 /// The signed parameters, sorted by name, with decoded values; `keep_empty` keeps the equals sign of empty values.
 fn sub_resources(raw_query: Option<&str>, signed: impl Fn(&str) -> bool, keep_empty: bool) -> Vec<u8> {
     let mut found = Vec::new();
-    for (name, value) in pairs(raw_query.unwrap_or_default()).take(crate::query::PARAMETERS_MAX) {
+    for (name, value) in pairs(raw_query.unwrap_or_default()).take(crate::target::PARAMETERS_MAX) {
         let name = decode_plus(name);
         if std::str::from_utf8(&name).is_ok_and(&signed) {
             found.push((name, value.map(decode_plus)));

@@ -6,14 +6,13 @@ use subtle::ConstantTimeEq as _;
 
 use crate::dates;
 use crate::errors::{Code, S3Error};
-use crate::path::decode;
-use crate::query::{decode_plus, pairs};
+use crate::target::decode;
+use crate::target::{decode_plus, pairs};
 
 use super::canonical::{PATH, QUERY, folded, hmac_sha256, sha256_hex, unhex};
-use super::payload::{CONTENT_SHA256, Payload};
 use super::{
-    AuthRequest, AuthScheme, ChunkSigner, SKEW_MICROS_MAX, VerifiedSignature, date, expired, mismatch, skewed,
-    spaced_hex, v2,
+    AuthRequest, AuthScheme, CONTENT_SHA256, ChunkSigner, Payload, SKEW_MICROS_MAX, VerifiedSignature, expired,
+    mismatch, skewed, spaced_hex, v2,
 };
 
 /// The name of the algorithm.
@@ -158,7 +157,7 @@ impl SignatureV4 {
         let credential = Credential::parse(credential)
             .map_err(|what| malformed_query(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationQueryParametersError))?;
-        let at = date::iso_basic(date)
+        let at = dates::parse_basic(date)
             .ok_or_else(|| malformed_query("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
         if !date.starts_with(&credential.day) {
             return Err(malformed_query("Invalid credential date. This date is not the same as X-Amz-Date."));
@@ -267,7 +266,7 @@ impl SignatureV4 {
 fn header_date(request: &AuthRequest<'_>) -> Result<(Timestamp, String), S3Error> {
     let name = if request.headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
     let text = String::from_utf8_lossy(&folded(request.headers, name)).into_owned();
-    date::parse(&text).map(|at| (at, text)).ok_or_else(v2::missing_date)
+    dates::parse_any(&text).map(|at| (at, text)).ok_or_else(v2::missing_date)
 }
 
 /// Checks the validity period of a presigned address.

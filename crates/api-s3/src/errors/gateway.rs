@@ -8,8 +8,8 @@ use larder_gateway::objects::{Configuration, Error, RequestArgument};
 use larder_model::objects::{Etag, VersionId};
 
 use crate::dates;
-use crate::path::ResourcePath;
-use crate::query::S3Query;
+use crate::target::ResourcePath;
+use crate::target::S3Query;
 
 use super::{Code, S3Error};
 

@@ -2,8 +2,9 @@
 
 use hyper::StatusCode;
 
-use super::{dates, params};
+use super::params;
 use crate::call::S3Call;
+use crate::dates;
 use crate::errors::S3Error;
 use crate::errors::gateway::INITIATED;
 use crate::response::{self, S3Response};
@@ -14,7 +15,7 @@ pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
         None => None,
         Some(text) => {
             let bad = || S3Error::argument(INITIATED, text, "The date is none.");
-            Some(dates::http(text).or_else(|| dates::iso(text)).ok_or_else(bad)?.as_secs())
+            Some(dates::parse_http(text).or_else(|| dates::parse_document_date(text)).ok_or_else(bad)?.as_secs())
         }
     };
     call.objects.uploads.abort(&call.caller, &call.bucket, &call.key, upload, initiated).await?;

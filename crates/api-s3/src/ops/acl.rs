@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use larder_gateway::objects::acl::{AclChoice, ShownAcl};
 
-use super::display_names::DisplayNames;
+use super::listing_document::DisplayNames;
 use super::{grants, object_headers, params, upload_body};
 use crate::call::S3Call;
 use crate::errors::S3Error;

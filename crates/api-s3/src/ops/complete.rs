@@ -13,9 +13,9 @@ use super::{checksums, conditions, object_headers, params};
 use crate::body::S3Body;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
-use crate::path::ResourcePath;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::ResourcePath;
+use crate::target::S3Query;
 use crate::xml::{XmlReader, XmlWriter};
 
 /// The expected length of the object.

@@ -4,7 +4,8 @@ use hyper::HeaderMap;
 use larder_gateway::objects::get::{IfRange, ReadConditions};
 use larder_gateway::objects::put::WriteConditions;
 
-use super::{dates, params};
+use super::params;
+use crate::dates;
 
 /// The conditions of a read.
 pub(crate) fn of_read(headers: &HeaderMap) -> ReadConditions {
@@ -18,7 +19,7 @@ fn if_range(headers: &HeaderMap) -> Option<IfRange> {
         return None;
     }
     let text = params::header(headers, "if-range").unwrap_or_default();
-    Some(match dates::http(text) {
+    Some(match dates::parse_http(text) {
         Some(when) => IfRange::Modified(when),
         None if text.is_empty() || text.starts_with("W/") => IfRange::Nothing,
         None => IfRange::Tag(unquoted(text).to_owned()),
@@ -59,7 +60,7 @@ pub(crate) fn unquoted(text: &str) -> &str {
 
 fn conditions(headers: &HeaderMap, names: [&str; 4]) -> ReadConditions {
     let [if_match, if_none_match, modified, unmodified] = names;
-    let date = |name| params::header(headers, name).and_then(dates::http);
+    let date = |name| params::header(headers, name).and_then(dates::parse_http);
     ReadConditions {
         if_match: etags(headers, if_match),
         if_none_match: etags(headers, if_none_match),
@@ -84,6 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -9,8 +9,8 @@ use super::{conditions, object_headers, params};
 use crate::body::S3Body;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
     let request = decode(call)?;

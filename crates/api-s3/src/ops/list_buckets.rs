@@ -10,8 +10,8 @@ use super::params;
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 use crate::xml::XmlWriter;
 
 /// Most buckets per page.
@@ -86,6 +86,7 @@ mod tests {
     use larder_model::objects::{Bucket, BucketId};
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn decoded(query: &str) -> Result<ListBucketsRequest, S3Error> {
         decode(&S3Query::parse(Some(query)))

@@ -8,14 +8,13 @@ use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::ListingEntry;
 use larder_model::objects::entry::ListedObject;
 
-use super::display_names::DisplayNames;
-use super::encoding_type::EncodingType;
+use super::listing_document::{DisplayNames, EncodingType};
 use super::params;
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 use crate::xml::XmlWriter;
 
 /// First byte of a continuation token; identifies its format.
@@ -198,6 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn page(next: Option<&'static str>) -> ListingPage<ListingEntry> {
         let object = ListedObject {

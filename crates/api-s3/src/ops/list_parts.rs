@@ -7,14 +7,13 @@ use larder_gateway::objects::uploads::AbortDate;
 use larder_model::limits::S3_PAGE_MAX;
 use larder_model::objects::{Algorithm, Checksum, Etag, Part, SystemHeader, Upload};
 
-use super::display_names::DisplayNames;
-use super::encoding_type::EncodingType;
+use super::listing_document::{DisplayNames, EncodingType};
 use super::params;
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 use crate::xml::XmlWriter;
 
 const ABORT_DATE: HeaderName = HeaderName::from_static("x-amz-abort-date");
@@ -84,12 +83,12 @@ fn write_part(xml: &mut XmlWriter, part: &Part, algorithm: Option<Algorithm>) {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::Timestamp;
-    use larder_model::objects::listing::PartsPage;
+    use larder_model::objects::part::PartsPage;
     use larder_model::objects::{BucketId, ChecksumKind, UploadState};
     use proptest::prelude::*;
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn decoded(query: &str) -> Result<(ListParts, EncodingType), S3Error> {
         decode("b", &Bytes::from_static(b"k"), &S3Query::parse(Some(query)))

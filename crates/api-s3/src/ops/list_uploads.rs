@@ -5,14 +5,13 @@ use larder_gateway::objects::list::{KeyOrPrefix, ListingPage};
 use larder_gateway::objects::uploads::ListUploads;
 use larder_model::objects::{UploadEntry, UploadId};
 
-use super::display_names::DisplayNames;
-use super::encoding_type::EncodingType;
 use super::list_objects::{list_of, write_prefixes};
+use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 use crate::xml::XmlWriter;
 
 /// A page, and the upload of its last key after which the next page begins.
@@ -88,6 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn text(query: &str, page: &UploadsPage) -> String {
         let (request, encoding) = decode("b", &S3Query::parse(Some(query))).unwrap();

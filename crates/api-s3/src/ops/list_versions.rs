@@ -4,14 +4,13 @@ use bytes::Bytes;
 use larder_gateway::objects::list::{KeyOrPrefix, ListVersions, ListedVersion, VersionsPage};
 use larder_model::objects::entry::ListedObject;
 
-use super::display_names::DisplayNames;
-use super::encoding_type::EncodingType;
 use super::list_objects::{list_of, write_delimiter, write_object, write_prefixes};
+use super::listing_document::{DisplayNames, EncodingType};
 use crate::call::S3Call;
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 use crate::xml::XmlWriter;
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -83,6 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use larder_model::Timestamp;
 
     fn listed(object: bool, latest: bool, version_id: &str) -> ListedVersion {
         let object = object.then(|| Object {

@@ -7,7 +7,7 @@
 //! object    put_object  copy_object  get_object (and head)  delete_object  attributes  acl  tagging
 //! upload    create_upload  upload_part  copy_part  list_parts  complete  abort
 //! requests  params  conditions  checksums  object_metadata  grants  copy_source  upload_body
-//! responses object_headers  display_names  encoding_type  dates
+//! responses object_headers  listing_document
 //! ```
 
 mod abort;
@@ -22,11 +22,8 @@ mod copy_part;
 mod copy_source;
 mod cors;
 mod create_upload;
-mod dates;
 mod delete_object;
 mod delete_objects;
-mod display_names;
-mod encoding_type;
 mod get_object;
 mod grants;
 mod lifecycle;
@@ -35,6 +32,7 @@ mod list_objects;
 mod list_parts;
 mod list_uploads;
 mod list_versions;
+mod listing_document;
 mod object_headers;
 mod object_metadata;
 mod params;

@@ -8,11 +8,11 @@ use hyper::header::{
 use larder_gateway::objects::get::FoundObject;
 use larder_model::objects::{Etag, Object, SystemHeader};
 
-use super::{checksums, encoding_type, object_metadata, params};
+use super::{checksums, listing_document, object_metadata, params};
 use crate::dates;
 use crate::errors::S3Error;
-use crate::query::S3Query;
 use crate::response::{self, S3Response};
+use crate::target::S3Query;
 
 /// The version of an object.
 pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
@@ -80,7 +80,7 @@ pub(crate) fn write_found(response: &mut S3Response, found: &FoundObject, object
         response::set(response, TAG_COUNT, object.tags.len().to_string());
     }
     if let Some((at, rule)) = &found.expires {
-        let rule = encoding_type::value_of(rule.as_bytes());
+        let rule = listing_document::value_of(rule.as_bytes());
         response::set(response, EXPIRATION, format!("expiry-date=\"{}\", rule-id=\"{rule}\"", dates::http(*at)));
     }
     if let Some(count) = found.part.as_ref().and_then(|part| part.count) {
@@ -141,6 +141,7 @@ pub(crate) mod tests {
     use larder_model::objects::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 
     use super::*;
+    use larder_model::Timestamp;
 
     /// An object of a hundred bytes with every kind of metadata.
     pub(crate) fn object() -> Object {

@@ -4,7 +4,7 @@ use hyper::HeaderMap;
 use larder_gateway::objects::get::VersionSpec;
 
 use crate::errors::S3Error;
-use crate::query::S3Query;
+use crate::target::S3Query;
 
 /// Greatest value of a numeric parameter.
 const GREATEST: u64 = i32::MAX as u64;

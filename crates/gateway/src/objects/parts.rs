@@ -5,8 +5,8 @@ mod tests;
 
 use bytes::Bytes;
 use larder_model::Timestamp;
-use larder_model::objects::listing::{PartsPage, parts_page};
 use larder_model::objects::part::PART_NUMBER_MAX;
+use larder_model::objects::part::{PartsPage, parts_page};
 use larder_model::objects::{Algorithm, Checksum, ChecksumKind, Part, Upload, UploadState};
 
 use super::commit::ObjectLocation;

@@ -1,10 +1,7 @@
-//! Pages of keys and common prefixes, and of parts. Pure: a page tells the caller which rows to read next.
+//! Pages of keys and common prefixes. Pure: a page tells the caller which rows to read next.
 
-mod parts;
 #[cfg(test)]
 mod tests;
-
-pub use parts::{PartsPage, parts_page};
 
 use bytes::Bytes;
 

@@ -3,8 +3,8 @@
 use larder_model::Timestamp;
 
 use super::super::DocumentFormat;
-use crate::auth::date::iso_basic;
-use crate::query::S3Query;
+use crate::dates::parse_basic;
+use crate::target::S3Query;
 
 /// Length of a slice, and most slices of a report.
 const HOUR: u64 = 3_600_000_000;
@@ -41,7 +41,9 @@ impl UsageRequest {
         let options = segments.next().unwrap_or_default();
         let is_set = |option: char| options.contains(option) || query.get(&option.to_string()).is_some_and(is_true);
         let time = |segment: Option<&str>, name: &str| match segment.or(query.non_empty(name)) {
-            Some(text) => iso_basic(text).map(Some).ok_or("The start or end time is not of the form yyyymmddThhmmssZ"),
+            Some(text) => {
+                parse_basic(text).map(Some).ok_or("The start or end time is not of the form yyyymmddThhmmssZ")
+            }
             None => Ok(None),
         };
         let from = time(segments.next(), "s")?.unwrap_or(now);
@@ -80,8 +82,8 @@ mod tests {
 
     #[test]
     fn path_and_query_can_request_the_same_report() {
-        let from = iso_basic("20101110T000000Z").unwrap();
-        let to = iso_basic("20101110T120000Z").unwrap();
+        let from = parse_basic("20101110T000000Z").unwrap();
+        let to = parse_basic("20101110T120000Z").unwrap();
         let expected =
             UsageRequest { key_id: "K-_".into(), access: true, storage: true, format: DocumentFormat::Xml, from, to };
         for (path, query) in [

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use larder_model::limits::LIFECYCLE_RULES_MAX;
 use larder_model::objects::lifecycle::{Expiration, Lifecycle, LifecycleFilter, LifecycleRule, NoncurrentExpiration};
 
-use super::super::dates as written;
 use super::super::tagging::{tag, write_tag};
 use crate::dates;
 use crate::errors::{Code, S3Error};
@@ -92,7 +91,9 @@ fn expiration(xml: &mut XmlReader<'_>) -> Result<Expiration, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "Days" => once(&mut found, Expiration::Days(days(xml)?))?,
-            "Date" => once(&mut found, Expiration::Date(written::iso(&xml.text()?).ok_or(Code::MalformedXML)?))?,
+            "Date" => {
+                once(&mut found, Expiration::Date(dates::parse_document_date(&xml.text()?).ok_or(Code::MalformedXML)?))?
+            }
             "ExpiredObjectDeleteMarker" if xml.text()?.trim() == "true" => {
                 once(&mut found, Expiration::ExpiredDeleteMarkers)?
             }

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use larder_model::Timestamp;
 use serde_json::Value as Json;
 
-use super::super::dates;
 use super::form::FormFields;
+use crate::dates;
 use crate::errors::{Code, S3Error};
 
 /// Fields that need no condition.
@@ -47,7 +47,7 @@ impl PostPolicy {
         let json: Json = serde_json::from_slice(&json).map_err(|_| bad("Invalid Policy: Invalid JSON."))?;
         let expires = json.get("expiration").and_then(Json::as_str);
         let expires = expires.ok_or_else(|| bad("Policy missing expiration."))?;
-        let expires = dates::moment(expires).ok_or_else(|| bad("Invalid Policy: Invalid 'expiration' value."))?;
+        let expires = dates::parse_iso(expires).ok_or_else(|| bad("Invalid Policy: Invalid 'expiration' value."))?;
         let list = json.get("conditions").and_then(Json::as_array).ok_or_else(|| bad("Policy missing conditions."))?;
         let mut policy = Self { expires, conditions: Vec::new(), range: None };
         for condition in list {

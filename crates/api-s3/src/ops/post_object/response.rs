@@ -4,7 +4,7 @@ use hyper::header::{ETAG, LOCATION};
 use hyper::{StatusCode, Uri};
 use larder_gateway::objects::put::StoredVersion;
 
-use super::super::encoding_type::{path_of, value_of};
+use super::super::listing_document::{path_of, value_of};
 use super::super::{object_headers, put_object};
 use super::form::FormFields;
 use crate::call::S3Call;
