@@ -53,7 +53,6 @@ macro_rules! codes {
 codes! {
     AccessDenied FORBIDDEN "Access Denied";
     AccessForbidden FORBIDDEN "CORSResponse: This CORS request is not allowed.";
-    AccountProblem FORBIDDEN "There is a problem with your account.";
     AuthorizationHeaderMalformed BAD_REQUEST "The authorization header is malformed.";
     AuthorizationQueryParametersError BAD_REQUEST "The query parameters of the signature are malformed.";
     BadDigest BAD_REQUEST "The digest or checksum you specified did not match what was received.";
@@ -65,7 +64,6 @@ codes! {
     DeleteConflict CONFLICT "What is to be deleted is still in use.";
     EntityTooLarge BAD_REQUEST "Your proposed upload is larger than it may be.";
     EntityTooSmall BAD_REQUEST "Your proposed upload is smaller than the minimum allowed size.";
-    ExpiredToken BAD_REQUEST "The provided token has expired.";
     IllegalVersioningConfigurationException BAD_REQUEST "The versioning configuration is not valid.";
     IncompleteBody BAD_REQUEST "The body did not have the number of bytes that its headers announce.";
     InsufficientStorage INSUFFICIENT_STORAGE "There is no space left to store this.";
@@ -73,11 +71,8 @@ codes! {
     InvalidAccessKeyId FORBIDDEN "The access key id you provided does not exist in our records.";
     InvalidArgument BAD_REQUEST "Invalid Argument";
     InvalidBucketName BAD_REQUEST "The specified bucket is not valid.";
-    InvalidBucketState CONFLICT "The bucket's state does not allow this.";
-    InvalidChunkSizeError BAD_REQUEST "Only the last chunk may be smaller than 8192 bytes.";
     InvalidDigest BAD_REQUEST "The Content-MD5 you specified is not valid.";
     InvalidLocationConstraint BAD_REQUEST "The specified location constraint is not valid.";
-    InvalidObjectState FORBIDDEN "The object's state does not allow this.";
     InvalidPart BAD_REQUEST
         "One or more of the specified parts could not be found, or its entity tag is not that of the part.";
     InvalidPartNumber RANGE_NOT_SATISFIABLE "The requested partnumber is not satisfiable";
@@ -85,9 +80,7 @@ codes! {
     InvalidPolicyDocument BAD_REQUEST "The form's policy document is not valid.";
     InvalidRange RANGE_NOT_SATISFIABLE "The requested range is not satisfiable";
     InvalidRequest BAD_REQUEST "Invalid Request";
-    InvalidRetentionPeriod BAD_REQUEST "The retention period is not valid.";
     InvalidTag BAD_REQUEST "The tag provided was not a valid tag.";
-    InvalidToken BAD_REQUEST "The provided token is malformed or otherwise not valid.";
     InvalidURI BAD_REQUEST "Couldn't parse the specified URI.";
     InvalidUserUpdate BAD_REQUEST "The user's fields could not be read.";
     KeyTooLongError BAD_REQUEST "Your key is too long";
@@ -101,8 +94,6 @@ codes! {
     MethodNotAllowed METHOD_NOT_ALLOWED "The specified method is not allowed against this resource.";
     MissingContentLength LENGTH_REQUIRED "You must provide the Content-Length HTTP header.";
     MissingParameter BAD_REQUEST "A field that is required is missing.";
-    MissingSecurityHeader BAD_REQUEST "Your request is missing a required header.";
-    MultipartUploadRemaining CONFLICT "The bucket still has multipart uploads.";
     NoSuchBucket NOT_FOUND "The specified bucket does not exist";
     NoSuchBucketPolicy NOT_FOUND "The bucket policy does not exist";
     NoSuchCORSConfiguration NOT_FOUND "The CORS configuration does not exist";
@@ -125,16 +116,13 @@ codes! {
     RequestTimeTooSkewed FORBIDDEN "The difference between the request time and the current time is too large.";
     RequestTimeout BAD_REQUEST
         "Your socket connection to the server was not read from or written to within the timeout period.";
-    RiakConnectFailed SERVICE_UNAVAILABLE "The store cannot be reached.";
     ServerSideEncryptionConfigurationNotFoundError NOT_FOUND
         "The server side encryption configuration was not found";
-    ServiceDegraded SERVICE_UNAVAILABLE "The service cannot do this at the moment.";
     ServiceUnavailable SERVICE_UNAVAILABLE "The service is unavailable. Try again.";
     SignatureDoesNotMatch FORBIDDEN
         "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown SERVICE_UNAVAILABLE "Please reduce your request rate.";
     TooManyBuckets BAD_REQUEST "You have attempted to create more buckets than allowed";
-    UnresolvableGrantByCanonicalId BAD_REQUEST "No user has the canonical id you provided.";
     UnresolvableGrantByEmailAddress BAD_REQUEST "The e-mail address you provided does not match any account on record.";
     UserAlreadyExists CONFLICT "The specified e-mail address has already been registered.";
     UserKeyMustBeSpecified BAD_REQUEST "The form has no field named key.";
