@@ -7,40 +7,27 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::HeaderValue;
 use larder_model::Timestamp;
+use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
+
+/// ISO 8601 with milliseconds.
+const ISO: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+/// ISO 8601 basic format.
+const BASIC: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
 /// `2010-11-10T20:48:34.000Z`: ISO 8601 with milliseconds, as in documents.
 #[must_use]
 pub fn iso(at: Timestamp) -> String {
-    let at = utc(at);
-    let (date, clock) = (at.date(), at.time());
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-        date.year(),
-        u8::from(date.month()),
-        date.day(),
-        clock.hour(),
-        clock.minute(),
-        clock.second(),
-        clock.millisecond()
-    )
+    utc(at).format(ISO).unwrap_or_default()
 }
 
 /// `20101110T204834Z`: ISO 8601 basic format, as in signatures and Riak CS usage reports.
 #[must_use]
 pub fn basic(at: Timestamp) -> String {
-    let at = utc(at);
-    let (date, clock) = (at.date(), at.time());
-    format!(
-        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
-        date.year(),
-        u8::from(date.month()),
-        date.day(),
-        clock.hour(),
-        clock.minute(),
-        clock.second()
-    )
+    utc(at).format(BASIC).unwrap_or_default()
 }
 
 /// `Wed, 10 Nov 2010 20:48:34 GMT`: as in headers. The fraction is truncated, as in documents.

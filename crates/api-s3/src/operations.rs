@@ -1,5 +1,6 @@
 //! The table of all S3 operations. Routing, access control, usage reports and the manual read it.
 
+use hyper::Method;
 use larder_http_edge::{parsed_body_memory, upload_memory};
 use larder_model::limits::S3_DOCUMENT_BYTES_MAX;
 use larder_model::objects::S3Action;
@@ -76,12 +77,12 @@ pub enum StubResponse {
 }
 
 /// A row of the table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct OperationSpec {
     /// The operation's name in the S3 API reference.
     pub name: &'static str,
     /// Its HTTP method.
-    pub method: OperationMethod,
+    pub method: Method,
     /// The resource it addresses.
     pub scope: OperationScope,
     /// Required query parameters, with any value; `name=value` requires that value.
@@ -96,35 +97,6 @@ pub struct OperationSpec {
     pub body: RequestBodyKind,
     /// How it is supported.
     pub support: Support,
-}
-
-/// An HTTP method of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OperationMethod {
-    /// `GET`
-    GET,
-    /// `HEAD`
-    HEAD,
-    /// `PUT`
-    PUT,
-    /// `POST`
-    POST,
-    /// `DELETE`
-    DELETE,
-}
-
-impl OperationMethod {
-    /// The method in an HTTP request line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::GET => "GET",
-            Self::HEAD => "HEAD",
-            Self::PUT => "PUT",
-            Self::POST => "POST",
-            Self::DELETE => "DELETE",
-        }
-    }
 }
 
 macro_rules! operations {
@@ -158,7 +130,7 @@ macro_rules! operations {
     ) => {
         OperationSpec {
             name: stringify!($name),
-            method: OperationMethod::$method,
+            method: Method::$method,
             scope: $scope,
             keys: &[$($key),*],
             header: operations!(@header $($header)?),
@@ -299,14 +271,6 @@ operations! {
     }
 }
 
-impl OperationSpec {
-    /// Whether the operation only reads. Such a request is safe to retry and to send cross-origin without a preflight.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        matches!(self.method, OperationMethod::GET | OperationMethod::HEAD)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,14 +290,15 @@ mod tests {
     #[test]
     fn every_row_is_consistent() {
         for operation in OPERATIONS {
+            let is_read_only = matches!(operation.method, Method::GET | Method::HEAD);
             let admin = matches!(operation.scope, OperationScope::Admin(_));
             assert_eq!(operation.action.is_none(), admin, "{}", operation.name);
-            assert!(!(operation.is_read_only() && operation.body != RequestBodyKind::Nothing), "{}", operation.name);
+            assert!(!(is_read_only && operation.body != RequestBodyKind::Nothing), "{}", operation.name);
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
             assert!(usage.iter().any(|name| operation.usage.starts_with(name)), "{}", operation.name);
             if let Support::ConfigStub(stub) = operation.support {
                 let refuses = matches!(stub, StubResponse::Absent(_) | StubResponse::Unlocked);
-                assert!(operation.is_read_only() || refuses, "{} would be answered and forgotten", operation.name);
+                assert!(is_read_only || refuses, "{} would be answered and forgotten", operation.name);
             }
         }
     }

@@ -5,7 +5,7 @@ use hyper::Method;
 use hyper::header::HeaderMap;
 
 use crate::errors::{Code, S3Error};
-use crate::operations::{OPERATIONS, OperationMethod, OperationScope, OperationSpec};
+use crate::operations::{OPERATIONS, OperationScope, OperationSpec};
 use crate::target::ResourcePath;
 use crate::target::S3Query;
 
@@ -88,7 +88,7 @@ pub fn route(
     }
     let fits = |operation: &&OperationSpec| {
         let header = operation.header.is_none_or(|name| headers.contains_key(name));
-        operation.method.name() == method.as_str() && header && operation.keys.iter().all(|key| has(query, key))
+        operation.method == *method && header && operation.keys.iter().all(|key| has(query, key))
     };
     let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
     if !matches!(kind, ResourceKind::Admin(_))
@@ -152,15 +152,16 @@ pub(crate) fn is_subresource(name: &str) -> bool {
     UNSUPPORTED_SUBRESOURCES.contains(&name) || OPERATIONS.iter().any(|operation| operation.keys.contains(&name))
 }
 
+/// The order of methods in an `Allow` header.
+static ALLOW_ORDER: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
+
+/// 405 with the methods of the operations without parameters.
 fn not_allowed(method: &Method, kind: ResourceKind<'_>) -> S3Error {
-    let mut allowed: Vec<OperationMethod> = OPERATIONS
-        .iter()
-        .filter(|operation| kind.is_in(operation.scope) && operation.keys.is_empty())
-        .map(|operation| operation.method)
-        .collect();
-    allowed.sort_unstable();
-    allowed.dedup();
-    let allowed: Vec<&str> = allowed.into_iter().map(OperationMethod::name).collect();
+    let fits = |allowed: &Method| {
+        let mut rows = OPERATIONS.iter().filter(|row| row.method == *allowed && row.keys.is_empty());
+        rows.any(|row| kind.is_in(row.scope))
+    };
+    let allowed: Vec<&str> = ALLOW_ORDER.iter().filter(|allowed| fits(allowed)).map(Method::as_str).collect();
     S3Error::not_allowed(method.as_str(), kind.resource_type(), &allowed.join(", "))
 }
 
@@ -188,8 +189,8 @@ mod tests {
             };
             for suffix in ["", "&x-id=Whatever&X-Amz-Date=&versionId=1"] {
                 let query = operation.keys.join("&") + suffix;
-                let name = routed(operation.method.name(), &path, &query, operation.header);
-                assert_eq!(name, Ok(operation.name), "{} {path}?{query}", operation.method.name());
+                let name = routed(operation.method.as_str(), &path, &query, operation.header);
+                assert_eq!(name, Ok(operation.name), "{} {path}?{query}", operation.method.as_str());
             }
         }
     }

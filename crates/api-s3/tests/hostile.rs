@@ -307,7 +307,7 @@ fn no_malformed_request_is_answered_500() {
                 |key| if key.contains('=') { path.clone() } else { format!("{path}?{key}") },
             );
             let target = format!("{path}?{keys}{parameter}={value}&{value}=1");
-            let head = signed_v2(operation.method.name(), &signed, lines, Some(body.len()));
+            let head = signed_v2(operation.method.as_str(), &signed, lines, Some(body.len()));
             let head = head.replacen(&format!(" {signed} "), &format!(" {target} "), 1);
             let response = server.ask_text(&head, body);
             assert!(response.status != 500 && response.status > 99, "{head} {response:?}");

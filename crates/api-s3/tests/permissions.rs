@@ -164,7 +164,7 @@ fn send(server: &S3TestServer, attempt: &Attempt) -> HttpResponse {
     let fill = |text: &str| text.replace("{v}", version.header("x-amz-version-id").unwrap()).replace("{u}", upload);
     let operation = OPERATIONS.iter().find(|operation| operation.name == *name).unwrap();
     let path = if operation.scope == OperationScope::Object { "/box/k" } else { "/box" };
-    let (method, query, body) = (operation.method.name(), fill(query), fill(body));
+    let (method, query, body) = (operation.method.as_str(), fill(query), fill(body));
     let header = if header.is_empty() { String::new() } else { format!("{}\r\n", fill(header)) };
     let digest = STANDARD.encode(Sha1::digest(body.as_bytes()));
     let digest = if *name == "DeleteObjects" { format!("x-amz-checksum-sha1: {digest}\r\n") } else { String::new() };

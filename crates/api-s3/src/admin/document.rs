@@ -13,34 +13,19 @@ use crate::errors::{Code, S3Error};
 use crate::response::{self, S3Response};
 use crate::xml::{XmlReader, XmlWriter};
 
-/// The user fields of a client's document; unknown fields are ignored.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct UserFields {
-    pub(super) email: Option<String>,
-    pub(super) name: Option<String>,
-    pub(super) enabled: Option<bool>,
-    pub(super) new_secret: bool,
-}
-
-impl UserFields {
-    /// The change that the document requests.
-    pub(super) fn into_change(self) -> UserChange {
-        UserChange { name: self.name, email: self.email, enabled: self.enabled, new_secret: self.new_secret }
-    }
-}
-
-/// Parses a document. `media` is its type; without one the content decides.
+/// Parses the change that a document requests; unknown fields are ignored. `media` is its type; without one the content
+/// decides.
 ///
 /// # Errors
 /// 400 `InvalidUserUpdate`.
-pub(super) fn read(media: Option<&str>, document: &[u8]) -> Result<UserFields, S3Error> {
+pub(super) fn read(media: Option<&str>, document: &[u8]) -> Result<UserChange, S3Error> {
     let media = media.unwrap_or_default().to_ascii_lowercase();
     let looks_like_json = document.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let is_json = media.starts_with("application/json") || (looks_like_json && !media.contains("xml"));
     if is_json { read_json(document) } else { read_xml(document).map_err(|_| Code::InvalidUserUpdate.into()) }
 }
 
-fn read_json(document: &[u8]) -> Result<UserFields, S3Error> {
+fn read_json(document: &[u8]) -> Result<UserChange, S3Error> {
     let json: Json = serde_json::from_slice(document).map_err(|_| Code::InvalidUserUpdate)?;
     let fields = json.as_object().ok_or(Code::InvalidUserUpdate)?;
     let text = |name: &str| match fields.get(name) {
@@ -53,11 +38,11 @@ fn read_json(document: &[u8]) -> Result<UserFields, S3Error> {
         Some(value) => value.as_bool().or_else(|| value.as_str().map(is_true)).ok_or(Code::InvalidUserUpdate)?,
     };
     let enabled = text("status")?.map(|status| enabled(&status)).transpose()?;
-    Ok(UserFields { email: text("email")?, name: text("name")?, enabled, new_secret })
+    Ok(UserChange { email: text("email")?, name: text("name")?, enabled, new_secret })
 }
 
-fn read_xml(document: &[u8]) -> Result<UserFields, S3Error> {
-    let mut fields = UserFields::default();
+fn read_xml(document: &[u8]) -> Result<UserChange, S3Error> {
+    let mut fields = UserChange::default();
     let mut xml = XmlReader::new(document)?;
     if !xml.next_child()?.is_some_and(|root| root == "User" || root == "UserUpdate") {
         return Err(Code::InvalidUserUpdate.into());
@@ -177,7 +162,7 @@ pub(super) mod tests {
     #[test]
     fn user_documents_are_parsed_or_refused() {
         let fields =
-            UserFields { email: Some("a@b".into()), name: Some("Foo".into()), enabled: Some(false), new_secret: true };
+            UserChange { email: Some("a@b".into()), name: Some("Foo".into()), enabled: Some(false), new_secret: true };
         let json = br#"{"email":"a@b","name":"Foo","status":"disabled","new_key_secret":true,"colour":"red"}"#;
         assert_eq!(read(Some("application/json; charset=utf-8"), json).unwrap(), fields);
         assert_eq!(read(None, json).unwrap(), fields);
@@ -185,7 +170,7 @@ pub(super) mod tests {
             <NewKeySecret>true</NewKeySecret><Colour/></User>";
         assert_eq!(read(Some("application/xml"), xml).unwrap(), fields);
         assert_eq!(read(None, xml).unwrap(), fields);
-        assert_eq!(read(None, b"<UserUpdate/>").unwrap(), UserFields::default());
+        assert_eq!(read(None, b"<UserUpdate/>").unwrap(), UserChange::default());
         for bad in [
             "",
             "{",

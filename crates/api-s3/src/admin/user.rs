@@ -5,9 +5,10 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::LOCATION;
 use larder_gateway::objects::Error;
+use larder_gateway::objects::users::UserChange;
 use larder_model::objects::User;
 
-use super::document::{UserFields, user_response};
+use super::document::user_response;
 use super::{DocumentFormat, accepted_format, admin_only, document, self_or_admin};
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
@@ -46,12 +47,7 @@ pub(crate) async fn update(call: &S3Call) -> Result<S3Response, S3Error> {
         }
         fields.enabled = None;
     }
-    let user = call
-        .objects
-        .users
-        .update(&user.key_id, fields.into_change())
-        .await
-        .map_err(|error| no_such_user(error.into()))?;
+    let user = call.objects.users.update(&user.key_id, fields).await.map_err(|error| no_such_user(error.into()))?;
     Ok(user_response(StatusCode::OK, &user, accepted_format(&call.headers, DocumentFormat::Xml)))
 }
 
@@ -75,7 +71,7 @@ fn key_of(path: &[u8]) -> Option<String> {
     Some(key.trim_end_matches('/').to_owned()).filter(|key| !key.is_empty())
 }
 
-async fn read_fields(call: &S3Call) -> Result<UserFields, S3Error> {
+async fn read_fields(call: &S3Call) -> Result<UserChange, S3Error> {
     let document = call.take_body().document().await?;
     document::read(call.header("content-type"), &document)
 }

@@ -10,7 +10,7 @@ use crate::errors::{Code, S3Error};
 use crate::target::S3Query;
 
 /// Characters escaped in a query: all but letters, digits and `-._~`.
-pub(super) const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Characters escaped in a path: the same without the slash.
 pub const PATH: &AsciiSet = &QUERY.remove(b'/');
 

@@ -19,7 +19,7 @@ use larder_model::Timestamp;
 use crate::errors::{Code, S3Error};
 use crate::target::S3Query;
 
-pub use canonical::PATH;
+pub use canonical::{PATH, QUERY};
 pub(crate) use canonical::{hex, restore_headers, unhex};
 pub use chunked::ChunkSigner;
 

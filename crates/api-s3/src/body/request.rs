@@ -34,10 +34,16 @@ impl RequestBodyFailure {
     /// The S3 error for a gateway error: the body's own failure if there is one.
     #[must_use]
     pub fn error_for(&self, error: objects::Error) -> S3Error {
-        self.0.lock().take().unwrap_or_else(|| error.into())
+        self.take().unwrap_or_else(|| error.into())
     }
 
-    fn record(&self, error: S3Error) -> BodyError {
+    /// The body's own failure, once.
+    pub(crate) fn take(&self) -> Option<S3Error> {
+        self.0.lock().take()
+    }
+
+    /// Keeps a failure and returns the error that the gateway sees.
+    pub(crate) fn record(&self, error: S3Error) -> BodyError {
         let body_error = BodyError(error.message.clone().into_owned());
         // The first failure is kept: later ones follow from it.
         self.0.lock().get_or_insert(error);

@@ -101,14 +101,12 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<ChecksumWanted, S3Error> {
 /// # Errors
 /// 400 `InvalidRequest` for an unknown algorithm.
 pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    let Some(name) = params::header(headers, ALGORITHM) else { return Ok(None) };
-    let unknown = || {
-        S3Error::invalid(
-            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
-             CRC64NVME, SHA1, SHA256]",
-        )
-    };
-    Algorithm::from_name(name).map(Some).ok_or_else(unknown)
+    known(
+        params::header(headers, ALGORITHM),
+        Algorithm::from_name,
+        "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, \
+         CRC64NVME, SHA1, SHA256]",
+    )
 }
 
 /// The kind in `x-amz-checksum-type`.
@@ -116,9 +114,8 @@ pub(crate) fn algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Erro
 /// # Errors
 /// 400 `InvalidRequest` for an unknown kind.
 pub(crate) fn kind(headers: &HeaderMap) -> Result<Option<ChecksumKind>, S3Error> {
-    let Some(name) = params::header(headers, TYPE.as_str()) else { return Ok(None) };
-    let unknown = || S3Error::invalid("Value for x-amz-checksum-type header is invalid.");
-    ChecksumKind::from_name(name).map(Some).ok_or_else(unknown)
+    let name = params::header(headers, TYPE.as_str());
+    known(name, ChecksumKind::from_name, "Value for x-amz-checksum-type header is invalid.")
 }
 
 /// Verifies a document against the digests in the headers.
@@ -151,16 +148,23 @@ pub(crate) fn write(xml: &mut XmlWriter, checksum: Option<&Checksum>) {
 }
 
 fn announced(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    let Some(name) = params::header(headers, SDK_ALGORITHM) else { return Ok(None) };
-    let unknown = || S3Error::invalid("Value for x-amz-sdk-checksum-algorithm header is invalid.");
-    Algorithm::from_name(name).map(Some).ok_or_else(unknown)
+    let name = params::header(headers, SDK_ALGORITHM);
+    known(name, Algorithm::from_name, "Value for x-amz-sdk-checksum-algorithm header is invalid.")
 }
 
 /// The algorithm of a trailing checksum.
 fn trailing(headers: &HeaderMap) -> Result<Option<Algorithm>, S3Error> {
-    let Some(name) = params::header(headers, "x-amz-trailer").filter(|name| !name.is_empty()) else { return Ok(None) };
-    let unknown = || S3Error::invalid("The value specified in the x-amz-trailer header is not supported");
-    Algorithm::from_header(name).map(Some).ok_or_else(unknown)
+    let name = params::header(headers, "x-amz-trailer").filter(|name| !name.is_empty());
+    known(name, Algorithm::from_header, "The value specified in the x-amz-trailer header is not supported")
+}
+
+/// Parses a header's value; an unknown one is refused with `message`.
+fn known<T>(
+    value: Option<&str>,
+    parse: impl Fn(&str) -> Option<T>,
+    message: &'static str,
+) -> Result<Option<T>, S3Error> {
+    value.map(|value| parse(value).ok_or_else(|| S3Error::invalid(message))).transpose()
 }
 
 #[cfg(test)]

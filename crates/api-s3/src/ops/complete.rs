@@ -100,9 +100,7 @@ fn decode(call: &S3Call, document: &[u8]) -> Result<CompleteUpload, S3Error> {
 
 fn length(headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
     let Some(text) = params::header(headers, OBJECT_SIZE) else { return Ok(None) };
-    let digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    let number = digits.then(|| text.parse().ok()).flatten();
-    number.map(Some).ok_or_else(|| S3Error::invalid("Value for x-amz-mp-object-size header is invalid."))
+    params::digits(text).map(Some).ok_or_else(|| S3Error::invalid("Value for x-amz-mp-object-size header is invalid."))
 }
 
 fn parts(document: &[u8]) -> Result<Vec<ListedPart>, S3Error> {

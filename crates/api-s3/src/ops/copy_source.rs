@@ -4,6 +4,7 @@ use bytes::Bytes;
 use larder_gateway::objects::get::{ReadWindow, VersionSpec};
 use percent_encoding::percent_decode_str;
 
+use super::params;
 use crate::errors::S3Error;
 
 /// The header that turns a PUT into a copy.
@@ -69,12 +70,8 @@ fn decoded(text: &str) -> Option<String> {
 /// 400 `InvalidArgument` for anything else.
 pub(crate) fn part_window(text: Option<&str>) -> Result<ReadWindow, S3Error> {
     let Some(text) = text else { return Ok(ReadWindow::Whole) };
-    let number = |digits: &str| {
-        let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-        plain.then(|| digits.parse::<u64>().ok()).flatten()
-    };
     let range = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
-    match range.and_then(|(first, last)| Some((number(first)?, number(last)?))) {
+    match range.and_then(|(first, last)| Some((params::digits::<u64>(first)?, params::digits(last)?))) {
         Some((first, last)) if first <= last => Ok(ReadWindow::Range(first, Some(last))),
         _ => Err(S3Error::argument(
             COPY_SOURCE_RANGE,

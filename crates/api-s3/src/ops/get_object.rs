@@ -44,9 +44,7 @@ fn replace(response: &mut S3Response, overrides: impl IntoIterator<Item = (Heade
 /// # Errors
 /// 400 `InvalidArgument` outside 1 to 10,000.
 pub(super) fn part_number(text: &str) -> Result<u16, S3Error> {
-    let digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    let number = digits.then(|| text.parse::<u16>().ok()).flatten();
-    number.filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(|| {
+    params::digits(text).filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(|| {
         S3Error::argument("partNumber", text, "Part number must be an integer between 1 and 10000, inclusive")
     })
 }
@@ -79,9 +77,8 @@ fn range(text: &str) -> Option<ReadWindow> {
     let (first, last) = range.trim().split_once('-')?;
     let number = |digits: &str| {
         let digits = digits.trim();
-        let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         // A number above 64 bits means the end of the object.
-        plain.then(|| digits.parse().unwrap_or(u64::MAX))
+        params::is_digits(digits).then(|| digits.parse().unwrap_or(u64::MAX))
     };
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;

@@ -5,15 +5,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use larder_gateway::objects::Objects;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::percent_encode;
 
+use crate::auth::{PATH, QUERY};
 use crate::errors::S3Error;
 use crate::xml::XmlWriter;
-
-/// Escaped characters of a percent-encoded key.
-const KEY_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Escaped characters of a single value, such as a parameter.
-const VALUE_ESCAPES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The encoding of keys in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +40,7 @@ impl EncodingType {
     pub(crate) fn of_key(self, key: &[u8]) -> Cow<'_, str> {
         match self {
             Self::Plain => String::from_utf8_lossy(key),
-            Self::Url => percent_encode(key, KEY_ESCAPES).into(),
+            Self::Url => percent_encode(key, PATH).into(),
         }
     }
 
@@ -58,12 +54,12 @@ impl EncodingType {
 
 /// Percent-encodes a key in a path.
 pub(crate) fn path_of(key: &[u8]) -> String {
-    percent_encode(key, KEY_ESCAPES).to_string()
+    percent_encode(key, PATH).to_string()
 }
 
 /// Percent-encodes a single value.
 pub(crate) fn value_of(value: &[u8]) -> String {
-    percent_encode(value, VALUE_ESCAPES).to_string()
+    percent_encode(value, QUERY).to_string()
 }
 
 /// Display names by canonical id, each looked up once.

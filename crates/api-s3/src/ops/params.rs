@@ -1,5 +1,7 @@
 //! Parameters that several operations share, with their error messages.
 
+use std::str::FromStr;
+
 use hyper::HeaderMap;
 use larder_gateway::objects::get::VersionSpec;
 
@@ -16,7 +18,7 @@ const GREATEST: u64 = i32::MAX as u64;
 pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> Result<u32, S3Error> {
     let Some(text) = value.filter(|text| !text.is_empty()) else { return Ok(default) };
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+    if !is_digits(digits) {
         return Err(no_integer(name, text));
     }
     let number = digits.trim_start_matches('0');
@@ -29,6 +31,16 @@ pub(crate) fn number(name: &'static str, value: Option<&str>, default: u32) -> R
         return Err(S3Error::argument(name, text, message));
     }
     u32::try_from(number).map_err(|_| no_integer(name, text))
+}
+
+/// Parses a number of digits alone, without sign or white space.
+pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
+    is_digits(text).then(|| text.parse().ok()).flatten()
+}
+
+/// Whether a text has digits and nothing else.
+pub(crate) fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Parses a page size; `most` is the default and the limit.

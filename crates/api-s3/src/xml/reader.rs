@@ -32,8 +32,6 @@ pub struct XmlReader<'a> {
     document: &'a str,
     current: Option<BytesStart<'a>>,
     depth: usize,
-    /// The element came as `<a/>`: its end is already consumed.
-    self_closing: bool,
 }
 
 impl<'a> XmlReader<'a> {
@@ -58,7 +56,9 @@ impl<'a> XmlReader<'a> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut events = Events::from_str(text);
         events.config_mut().check_end_names = true;
-        Ok(Self { events, document: text, current: None, depth: 0, self_closing: false })
+        // `<a/>` arrives as a start and an end.
+        events.config_mut().expand_empty_elements = true;
+        Ok(Self { events, document: text, current: None, depth: 0 })
     }
 
     /// Moves to the next child and returns its name. `None` after the last child: the reader then stands on the
@@ -75,21 +75,21 @@ impl<'a> XmlReader<'a> {
     }
 
     fn advance(&mut self) -> Result<bool, S3Error> {
-        if std::mem::take(&mut self.self_closing) {
-            self.depth -= 1;
-            return Ok(false);
-        }
         loop {
             match self.event()? {
-                Event::Start(start) => return self.enter(start, false).map(|()| true),
-                Event::Empty(start) => return self.enter(start, true).map(|()| true),
+                Event::Start(start) => return self.enter(start).map(|()| true),
                 Event::End(_) => {
                     self.depth = self.depth.checked_sub(1).ok_or_else(malformed)?;
                     return Ok(false);
                 }
                 Event::Text(text) if text.trim().is_empty() => {}
                 Event::Comment(_) | Event::PI(_) | Event::Decl(_) => {}
-                Event::Eof | Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) | Event::DocType(_) => {
+                Event::Empty(_)
+                | Event::Eof
+                | Event::Text(_)
+                | Event::CData(_)
+                | Event::GeneralRef(_)
+                | Event::DocType(_) => {
                     return Err(malformed());
                 }
             }
@@ -102,10 +102,6 @@ impl<'a> XmlReader<'a> {
     /// The element has children or is not well formed.
     pub fn text(&mut self) -> Result<String, S3Error> {
         let mut text = String::new();
-        if std::mem::take(&mut self.self_closing) {
-            self.depth -= 1;
-            return Ok(text);
-        }
         loop {
             match self.event()? {
                 Event::Text(more) => text.push_str(&more.xml10_content()),
@@ -136,14 +132,10 @@ impl<'a> XmlReader<'a> {
     /// # Errors
     /// The document is not well formed or nests too deep.
     pub fn skip(&mut self) -> Result<(), S3Error> {
-        if std::mem::take(&mut self.self_closing) {
-            self.depth -= 1;
-            return Ok(());
-        }
         let outside = self.depth - 1;
         while self.depth > outside {
             match self.event()? {
-                Event::Start(start) => self.enter(start, false)?,
+                Event::Start(start) => self.enter(start)?,
                 Event::End(_) => self.depth -= 1,
                 Event::Eof | Event::DocType(_) => return Err(malformed()),
                 _ => {}
@@ -171,13 +163,12 @@ impl<'a> XmlReader<'a> {
         self.events.read_event().map_err(|_| malformed())
     }
 
-    fn enter(&mut self, start: BytesStart<'a>, self_closing: bool) -> Result<(), S3Error> {
+    fn enter(&mut self, start: BytesStart<'a>) -> Result<(), S3Error> {
         if self.depth == DEPTH_MAX {
             return Err(malformed());
         }
         self.depth += 1;
         self.current = Some(start);
-        self.self_closing = self_closing;
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ const ADMIN_NAME: &str = "admin";
 const ADMIN_EMAIL: &str = "admin@localhost";
 
 /// A change of a user; `None` keeps a field.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserChange {
     /// Free text.
     pub name: Option<String>,

@@ -9,13 +9,11 @@ use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use hyper::HeaderMap;
 use larder_gateway::body::{BodyError, ByteStream};
-use larder_gateway::objects;
 use multer::{Field, Multipart};
-use parking_lot::Mutex;
 
 use super::super::params;
 use super::policy::SizeRange;
-use crate::body::RequestBody;
+use crate::body::{RequestBody, RequestBodyFailure};
 use crate::errors::{Code, S3Error, gateway};
 
 /// Most bytes of field values before the file.
@@ -55,36 +53,13 @@ impl FormFields {
     }
 }
 
-/// Why a form failed. The gateway sees only a broken stream; the handler takes the S3 error from here.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FormFailure(Arc<Mutex<Option<S3Error>>>);
-
-impl FormFailure {
-    /// The S3 error for a gateway error: the form's own failure if there is one.
-    pub(super) fn error_for(&self, error: objects::Error) -> S3Error {
-        self.0.lock().take().unwrap_or_else(|| error.into())
-    }
-
-    fn record(&self, error: S3Error) -> BodyError {
-        let body_error = BodyError(error.message.clone().into_owned());
-        // The first failure is kept: later ones follow from it.
-        self.0.lock().get_or_insert(error);
-        body_error
-    }
-
-    /// The failure of the body, or else a malformed form.
-    fn form_error(&self) -> S3Error {
-        self.0.lock().take().unwrap_or_else(|| Code::MalformedPOSTRequest.into())
-    }
-}
-
 /// A form while it is read.
 pub(super) struct PostForm {
     parts: Multipart<'static>,
     file: Option<Field<'static>>,
     /// Set when the file begins; the limit before the file then no longer applies.
     file_begun: Arc<AtomicBool>,
-    failure: FormFailure,
+    failure: RequestBodyFailure,
 }
 
 impl PostForm {
@@ -106,7 +81,7 @@ impl PostForm {
     ) -> Result<Self, S3Error> {
         let media = params::header(headers, "content-type").unwrap_or_default();
         let boundary = multer::parse_boundary(media).map_err(|_| Code::MalformedPOSTRequest)?;
-        let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), FormFailure::default());
+        let (file_begun, failure) = (Arc::new(AtomicBool::new(false)), RequestBodyFailure::default());
         let parts = Multipart::new(bounded(pieces, Arc::clone(&file_begun), failure.clone()), boundary);
         Ok(Self { parts, file: None, file_begun, failure })
     }
@@ -119,7 +94,7 @@ impl PostForm {
     pub(super) async fn fields(&mut self) -> Result<FormFields, S3Error> {
         let (mut fields, mut room) = (FormFields::default(), FIELD_BYTES_MAX);
         loop {
-            let next = self.parts.next_field().await.map_err(|_| self.failure.form_error())?;
+            let next = self.parts.next_field().await.map_err(|_| form_error(&self.failure))?;
             let Some(mut field) = next else {
                 return Err(S3Error::argument("file", "", "POST requires exactly one file upload per request."));
             };
@@ -145,7 +120,7 @@ impl PostForm {
 
     async fn value(&self, field: &mut Field<'static>, room: &mut usize) -> Result<String, S3Error> {
         let mut value = Vec::new();
-        while let Some(piece) = field.chunk().await.map_err(|_| self.failure.form_error())? {
+        while let Some(piece) = field.chunk().await.map_err(|_| form_error(&self.failure))? {
             *room = room.checked_sub(piece.len()).ok_or(Code::MaxMessageLengthExceeded)?;
             value.extend_from_slice(&piece);
         }
@@ -156,7 +131,7 @@ impl PostForm {
     ///
     /// # Errors
     /// `MalformedPOSTRequest` if there is no file.
-    pub(super) fn file(self, range: Option<SizeRange>) -> Result<(FormFile, FormFailure), S3Error> {
+    pub(super) fn file(self, range: Option<SizeRange>) -> Result<(FormFile, RequestBodyFailure), S3Error> {
         let field = self.file.ok_or(Code::MalformedPOSTRequest)?;
         let file = FormFile { field, count: 0, range, failure: self.failure.clone(), done: false };
         Ok((file, self.failure))
@@ -168,7 +143,7 @@ pub(super) struct FormFile {
     field: Field<'static>,
     count: u64,
     range: Option<SizeRange>,
-    failure: FormFailure,
+    failure: RequestBodyFailure,
     done: bool,
 }
 
@@ -199,11 +174,16 @@ impl ByteStream for FormFile {
             }
             (Ok(None), _) => None,
             (Err(_), _) => {
-                let error = self.failure.form_error();
+                let error = form_error(&self.failure);
                 Some(Err(self.failure.record(error)))
             }
         }
     }
+}
+
+/// The failure of the body, or else a malformed form.
+fn form_error(failure: &RequestBodyFailure) -> S3Error {
+    failure.take().unwrap_or_else(|| Code::MalformedPOSTRequest.into())
 }
 
 /// Feeds the form parser, which buffers all input it can get, one piece at a time, so that it buffers only bytes not
@@ -211,7 +191,7 @@ impl ByteStream for FormFile {
 fn bounded(
     pieces: impl Stream<Item = Result<Bytes, S3Error>> + Send + 'static,
     file_begun: Arc<AtomicBool>,
-    failure: FormFailure,
+    failure: RequestBodyFailure,
 ) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
     let mut received = 0_usize;
     let pieces = pieces.map(move |piece| {
@@ -242,6 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use larder_gateway::objects;
 
     fn form(body: &[u8], piece: usize) -> PostForm {
         let mut headers = HeaderMap::new();
