@@ -26,24 +26,15 @@ pub struct Address {
 }
 
 /// Why an address is refused, with the part at fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// This part has no bytes.
+    #[error("The {0} must not be empty")]
     Empty(&'static str),
     /// This part is longer than this limit, in bytes.
+    #[error("The {0} is longer than {1} bytes")]
     TooLong(&'static str, usize),
 }
-
-impl std::fmt::Display for AddressError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Empty(part) => write!(f, "The {part} must not be empty"),
-            Self::TooLong(part, max) => write!(f, "The {part} is longer than {max} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 impl BucketAddress {
     /// A bucket address of checked lengths.

@@ -2,31 +2,67 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::limits::METADATA_BYTES_MAX;
+
 /// Why bytes could not be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end before the value does, or a length points past the end.
+    #[error("the bytes end too early")]
     Truncated,
     /// This build does not read the version in the version byte.
+    #[error("unknown format version {0}")]
     UnknownVersion(u8),
     /// The value of this field is out of its range.
+    #[error("invalid {0}")]
     Invalid(&'static str),
     /// Bytes follow the last field.
+    #[error("bytes are left over")]
     Trailing,
 }
 
-impl std::fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("the bytes end too early"),
-            Self::UnknownVersion(version) => write!(f, "unknown format version {version}"),
-            Self::Invalid(field) => write!(f, "invalid {field}"),
-            Self::Trailing => f.write_str("bytes are left over"),
-        }
-    }
-}
+/// Defines an enum whose variants have a stored byte and a name, with the list of all.
+macro_rules! coded {
+    (
+        $(#[$doc:meta])*
+        pub enum $enum:ident { $($(#[$member_doc:meta])* $member:ident = $code:literal, $name:literal;)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $enum { $($(#[$member_doc])* $member = $code),+ }
 
-impl std::error::Error for DecodeError {}
+        impl $enum {
+            /// Every variant, in the order of the codes.
+            pub const ALL: [Self; [$($code),+].len()] = [$(Self::$member),+];
+
+            /// Its name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$member => $name),+ }
+            }
+
+            /// The variant of this name, in any case.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|variant| variant.name().eq_ignore_ascii_case(name))
+            }
+
+            /// Its byte in stored keys and rows.
+            #[must_use]
+            pub fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The variant with this byte.
+            #[must_use]
+            pub fn from_code(code: u8) -> Option<Self> {
+                Self::ALL.into_iter().find(|variant| variant.code() == code)
+            }
+        }
+    };
+}
+pub(crate) use coded;
 
 /// Writes fields one after another.
 #[derive(Debug, Default)]
@@ -39,6 +75,14 @@ impl FieldEncoder {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: BytesMut::with_capacity(capacity) }
+    }
+
+    /// An encoder of a row that begins with this version byte.
+    #[must_use]
+    pub fn versioned(version: u8, capacity: usize) -> Self {
+        let mut out = Self::with_capacity(capacity);
+        out.u8(version);
+        out
     }
 
     /// One byte.
@@ -71,6 +115,27 @@ impl FieldEncoder {
         self.bytes.put_slice(value);
     }
 
+    /// A text after its length.
+    pub fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// 0 for an absent value, 1 before a value.
+    pub fn optional<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        self.u8(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put(self, value);
+        }
+    }
+
+    /// Items after their count.
+    pub fn list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) {
+        self.varint(items.len() as u64);
+        for item in items {
+            put(self, item);
+        }
+    }
+
     /// The bytes written so far.
     #[must_use]
     pub fn written(&self) -> &[u8] {
@@ -95,6 +160,27 @@ impl FieldDecoder {
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         Self { rest: bytes }
+    }
+
+    /// A decoder after the version byte of a row.
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownVersion`] for any version but `known`.
+    pub fn versioned(bytes: Bytes, known: u8) -> Result<Self, DecodeError> {
+        let mut rest = Self::new(bytes);
+        rest.version(known)?;
+        Ok(rest)
+    }
+
+    /// Reads and checks a version byte.
+    ///
+    /// # Errors
+    /// [`DecodeError::UnknownVersion`] for any version but `known`.
+    pub fn version(&mut self, known: u8) -> Result<(), DecodeError> {
+        match self.u8()? {
+            version if version == known => Ok(()),
+            version => Err(DecodeError::UnknownVersion(version)),
+        }
     }
 
     /// The number of bytes not read yet.
@@ -169,6 +255,49 @@ impl FieldDecoder {
         Ok(self.rest.split_to(length))
     }
 
+    /// As many bytes as the array has.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] when there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        self.raw(N)?.as_ref().try_into().map_err(|_| DecodeError::Truncated)
+    }
+
+    /// A text written by [`FieldEncoder::text`].
+    ///
+    /// # Errors
+    /// As [`Self::bytes`]; [`DecodeError::Invalid`] for text that is not UTF-8.
+    pub fn text(&mut self) -> Result<String, DecodeError> {
+        String::from_utf8(self.bytes()?.into()).map_err(|_| DecodeError::Invalid("text"))
+    }
+
+    /// A value written by [`FieldEncoder::optional`].
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] for a presence byte above 1, and the errors of `take`.
+    pub fn optional<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => take(self).map(Some),
+            _ => Err(DecodeError::Invalid("presence")),
+        }
+    }
+
+    /// A list written by [`FieldEncoder::list`]. It grows with its items: a hostile count reserves no memory.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] for a count above [`METADATA_BYTES_MAX`], and the errors of `take`.
+    pub fn list<T>(&mut self, take: impl Fn(&mut Self) -> Result<T, DecodeError>) -> Result<Vec<T>, DecodeError> {
+        let mut items = Vec::new();
+        for _ in 0..self.count(METADATA_BYTES_MAX)? {
+            items.push(take(self)?);
+        }
+        Ok(items)
+    }
+
     /// All remaining bytes.
     #[must_use]
     pub fn rest(self) -> Bytes {
@@ -182,17 +311,21 @@ impl FieldDecoder {
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
     }
+}
 
-    /// Reads and checks a version byte.
-    ///
-    /// # Errors
-    /// [`DecodeError::UnknownVersion`] for any version but `known`.
-    pub fn version(&mut self, known: u8) -> Result<(), DecodeError> {
-        match self.u8()? {
-            version if version == known => Ok(()),
-            version => Err(DecodeError::UnknownVersion(version)),
-        }
-    }
+/// The first name after this one.
+#[must_use]
+pub fn name_after(name: &[u8]) -> Bytes {
+    [name, &[0]].concat().into()
+}
+
+/// The first name after all that begin with `prefix`; `None` when there is none.
+#[must_use]
+pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
+    let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
+    let mut successor = prefix[..=last].to_vec();
+    successor[last] += 1;
+    Some(successor.into())
 }
 
 /// Appends `bytes` so that results sort as the bytes do and none is a prefix of another: `00` becomes `00 ff`, `00 01` ends it.

@@ -125,23 +125,14 @@ impl BlobId {
     /// Lower-case hexadecimal, as used for file names.
     #[must_use]
     pub fn hex(&self) -> String {
-        self.0.iter().fold(String::with_capacity(48), |mut text, byte| {
-            text.push(char::from(b"0123456789abcdef"[usize::from(byte >> 4)]));
-            text.push(char::from(b"0123456789abcdef"[usize::from(byte & 15)]));
-            text
-        })
+        hex::encode(self.0)
     }
 
     /// Reads [`Self::hex`] back.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut id = [0; 24];
-        if text.len() != 48 || !text.is_ascii() {
-            return None;
-        }
-        for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        }
+        hex::decode_to_slice(text, &mut id).ok()?;
         let id = Self(id);
         (id.hex() == text).then_some(id)
     }
@@ -191,22 +182,19 @@ impl KvContent {
                 }
             }
         }
-        out.varint(self.meta.len() as u64);
-        for (name, value) in &self.meta {
+        out.list(&self.meta, |out, (name, value)| {
             out.bytes(name);
             out.bytes(value);
-        }
-        out.varint(self.links.len() as u64);
-        for link in &self.links {
+        });
+        out.list(&self.links, |out, link| {
             out.bytes(&link.bucket);
             out.bytes(&link.key);
             out.bytes(&link.tag);
-        }
-        out.varint(self.terms.len() as u64);
-        for term in &self.terms {
+        });
+        out.list(&self.terms, |out, term| {
             out.bytes(&term.field);
             out.bytes(&term.value);
-        }
+        });
         match &self.body {
             KvBody::Inline(bytes) => {
                 out.u8(0);
@@ -225,19 +213,15 @@ impl KvContent {
         let content_type = optional(&mut rest)?;
         let charset = optional(&mut rest)?;
         let encoding = optional(&mut rest)?;
-        let meta = list(&mut rest, |rest| Ok((rest.bytes()?, rest.bytes()?)))?;
-        let links = list(&mut rest, |rest| Ok(Link { bucket: rest.bytes()?, key: rest.bytes()?, tag: rest.bytes()? }))?;
-        let terms = list(&mut rest, |rest| Ok(Term { field: rest.bytes()?, value: rest.bytes()? }))?;
+        let meta = rest.list(|rest| Ok((rest.bytes()?, rest.bytes()?)))?;
+        let links = rest.list(|rest| Ok(Link { bucket: rest.bytes()?, key: rest.bytes()?, tag: rest.bytes()? }))?;
+        let terms = rest.list(|rest| Ok(Term { field: rest.bytes()?, value: rest.bytes()? }))?;
         let body = match rest.u8()? {
             0 => KvBody::Inline(rest.rest()),
             1 => {
-                let id = rest.raw(24)?;
-                let length = rest.varint()?;
-                let digest = rest.raw(20)?;
+                let blob = BlobRef { id: BlobId(rest.array()?), length: rest.varint()?, digest: rest.array()? };
                 rest.finish()?;
-                let id = id.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
-                let digest = digest.as_ref().try_into().map_err(|_| DecodeError::Truncated)?;
-                KvBody::Blob(BlobRef { id: BlobId(id), length, digest })
+                KvBody::Blob(blob)
             }
             _ => return Err(DecodeError::Invalid("body kind")),
         };
@@ -250,19 +234,6 @@ fn optional(rest: &mut FieldDecoder) -> Result<Option<Bytes>, DecodeError> {
         0 => Ok(None),
         length => rest.raw(length - 1).map(Some),
     }
-}
-
-fn list<T>(
-    rest: &mut FieldDecoder,
-    item: impl Fn(&mut FieldDecoder) -> Result<T, DecodeError>,
-) -> Result<Vec<T>, DecodeError> {
-    let count = rest.count(METADATA_BYTES_MAX)?;
-    // An item takes at least two bytes: a hostile count reserves no more memory than the input justifies.
-    let mut items = Vec::with_capacity(count.min(rest.remaining() / 2 + 1));
-    for _ in 0..count {
-        items.push(item(rest)?);
-    }
-    Ok(items)
 }
 
 #[cfg(test)]

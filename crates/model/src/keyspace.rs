@@ -24,7 +24,7 @@
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
 use crate::content::BlobId;
 use crate::limits::KEY_VIEW_SHARDS;
 use crate::objects::{BucketId, UploadId, VersionId};
@@ -38,65 +38,46 @@ pub enum Layout {
     Wide,
 }
 
-/// A table. The number is its byte in every stored key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Table {
-    /// Key-value objects.
-    Objects = 1,
-    /// Key-value objects of `consistent` types.
-    Consistent = 2,
-    /// The `$key` view: keys of a bucket.
-    Keys = 3,
-    /// The `$bucket` view: buckets of a type.
-    Buckets = 4,
-    /// Bucket types, properties set on buckets, S3 buckets.
-    Catalogue = 5,
-    /// Heartbeats of running gateways.
-    Members = 6,
-    /// High-water marks of clocks.
-    Marks = 7,
-    /// Heads and versions of S3 objects.
-    Heads = 8,
-    /// Listing entries of S3 objects.
-    Entries = 9,
-    /// Multipart uploads.
-    Uploads = 10,
-    /// Listing entries of multipart uploads.
-    UploadEntries = 11,
-    /// Parts of multipart uploads.
-    Parts = 12,
-    /// The parts of objects made by multipart uploads.
-    Manifests = 13,
-    /// Users of the S3 interface.
-    Users = 14,
-    /// Marks of blobs that a sweeper is about to remove.
-    GcMarks = 15,
-    /// Requests and bytes of S3 users, by the hour.
-    Usage = 16,
+coded! {
+    /// A table. The number is its byte in every stored key.
+    /// The name is in logs, metrics and statements; it is part of the format.
+    pub enum Table {
+        /// Key-value objects.
+        Objects = 1, "objects";
+        /// Key-value objects of `consistent` types.
+        Consistent = 2, "consistent";
+        /// The `$key` view: keys of a bucket.
+        Keys = 3, "keys";
+        /// The `$bucket` view: buckets of a type.
+        Buckets = 4, "buckets";
+        /// Bucket types, properties set on buckets, S3 buckets.
+        Catalogue = 5, "catalogue";
+        /// Heartbeats of running gateways.
+        Members = 6, "members";
+        /// High-water marks of clocks.
+        Marks = 7, "marks";
+        /// Heads and versions of S3 objects.
+        Heads = 8, "heads";
+        /// Listing entries of S3 objects.
+        Entries = 9, "entries";
+        /// Multipart uploads.
+        Uploads = 10, "uploads";
+        /// Listing entries of multipart uploads.
+        UploadEntries = 11, "upload_entries";
+        /// Parts of multipart uploads.
+        Parts = 12, "parts";
+        /// The parts of objects made by multipart uploads.
+        Manifests = 13, "manifests";
+        /// Users of the S3 interface.
+        Users = 14, "users";
+        /// Marks of blobs that a sweeper is about to remove.
+        GcMarks = 15, "gc_marks";
+        /// Requests and bytes of S3 users, by the hour.
+        Usage = 16, "usage";
+    }
 }
 
 impl Table {
-    /// Every table.
-    pub const ALL: [Self; 16] = [
-        Self::Objects,
-        Self::Consistent,
-        Self::Keys,
-        Self::Buckets,
-        Self::Catalogue,
-        Self::Members,
-        Self::Marks,
-        Self::Heads,
-        Self::Entries,
-        Self::Uploads,
-        Self::UploadEntries,
-        Self::Parts,
-        Self::Manifests,
-        Self::Users,
-        Self::GcMarks,
-        Self::Usage,
-    ];
-
     /// How an engine may keep its partitions.
     #[must_use]
     pub fn layout(self) -> Layout {
@@ -112,41 +93,6 @@ impl Table {
     #[must_use]
     pub fn is_guarded(self) -> bool {
         matches!(self, Self::Consistent | Self::Catalogue | Self::Heads | Self::Uploads | Self::Users)
-    }
-
-    /// The byte in stored keys.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The table with this byte.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|table| table.code() == code)
-    }
-
-    /// Name in logs, metrics and statements. It is part of the format.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Objects => "objects",
-            Self::Consistent => "consistent",
-            Self::Keys => "keys",
-            Self::Buckets => "buckets",
-            Self::Catalogue => "catalogue",
-            Self::Members => "members",
-            Self::Marks => "marks",
-            Self::Heads => "heads",
-            Self::Entries => "entries",
-            Self::Uploads => "uploads",
-            Self::UploadEntries => "upload_entries",
-            Self::Parts => "parts",
-            Self::Manifests => "manifests",
-            Self::Users => "users",
-            Self::GcMarks => "doomed",
-            Self::Usage => "usage",
-        }
     }
 }
 
@@ -223,7 +169,7 @@ impl Partition {
                 };
                 format!("{table} /types/{}/buckets/{}{view}", of.escape_ascii(), bucket.escape_ascii())
             }
-            (_, Some((bucket, key))) => format!("{table} bucket {} key {}", hex(&bucket.0), key.escape_ascii()),
+            (_, Some((bucket, key))) => format!("{table} bucket {} key {}", hex::encode(bucket.0), key.escape_ascii()),
             _ => format!("{table} {}", self.key.escape_ascii()),
         }
     }
@@ -312,10 +258,6 @@ impl Partition {
 #[must_use]
 pub fn entry_shard(key: &[u8]) -> u8 {
     (crate::hash::id64(&[key]) % u64::from(KEY_VIEW_SHARDS)) as u8
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn bucket_prefix(bucket: &BucketAddress, more: usize) -> FieldEncoder {

@@ -7,7 +7,7 @@
 //! address   type / bucket / key           props      the table of bucket properties and its rules
 //! causality dots, contexts, siblings      content    one key-value value with its metadata
 //! keyspace  every table and partition     rows       one versioned codec per table
-//! objects   S3: buckets, versions, users  limits     every bound
+//! objects   S3: buckets, versions, users  limits     bounds of the product
 //! ```
 
 pub mod address;

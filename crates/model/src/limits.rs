@@ -1,4 +1,5 @@
-//! Every bound of the product. Decoders read their bounds here or take them as arguments.
+//! The bounds of the product; an engine's or an edge's own bounds stand beside their code. Decoders read their bounds here or
+//! take them as arguments.
 
 /// Longest name of a bucket type, in bytes.
 pub const TYPE_BYTES_MAX: usize = 1024;

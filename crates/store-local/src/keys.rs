@@ -8,7 +8,7 @@
 //! The length marks the end of the partition, so the rows of a partition are adjacent and sorted by name.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor};
 use larder_store::{Partition, Table};
 
 /// Longest key that lsm-tree takes, in bytes.
@@ -52,14 +52,7 @@ pub(crate) fn table_bounds(table: Table) -> (Bytes, Bytes) {
 
 /// The first key after all keys that begin with `prefix`, which begins with a table's byte.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Bytes {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&0xff) {
-        end.pop();
-    }
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end.into()
+    prefix_successor(prefix).unwrap_or_default()
 }
 
 /// Decodes a key: the partition, and the row's name (empty in packed keys).

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use larder_model::codec::{name_after, prefix_successor};
 use tokio::time::Instant;
 
 use crate::{Batch, Change, Error, Kind, Partition, Result, Row, Table, Timestamp};
@@ -266,7 +267,7 @@ impl ReadQuery {
     /// Rows whose names begin with `prefix`.
     #[must_use]
     pub fn prefix(prefix: Bytes, limit: usize) -> Self {
-        let to = prefix_end(&prefix);
+        let to = prefix_successor(&prefix);
         Self { range: Range { from: Some(prefix), to }, limit, order: ReadOrder::Forward }
     }
 
@@ -283,19 +284,6 @@ impl ReadQuery {
         let from = after.map(|after| name_after(after));
         Self { range: Range { from, to: None }, limit, order: ReadOrder::Forward }
     }
-}
-
-/// The smallest name greater than this one.
-pub(crate) fn name_after(name: &[u8]) -> Bytes {
-    [name, &[0]].concat().into()
-}
-
-/// The smallest name greater than every name that begins with `prefix`; `None` if there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
-    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=keep].to_vec();
-    end[keep] += 1;
-    Some(end.into())
 }
 
 /// Partitions of ordered rows. Every call ends at its deadline.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hex::FromHexError;
 use larder_store::Partition;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ impl ScanCursor {
 
 impl From<HexBytes> for String {
     fn from(name: HexBytes) -> Self {
-        name.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(name.0)
     }
 }
 
@@ -81,16 +82,11 @@ impl TryFrom<String> for HexBytes {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        if !text.len().is_multiple_of(2) {
-            return Err("an odd number of digits");
-        }
-        (0..text.len())
-            .step_by(2)
-            .map(digit)
-            .collect::<Option<Vec<u8>>>()
-            .map(|bytes| Self(bytes.into()))
-            .ok_or("no digits")
+        let bytes = hex::decode(text).map_err(|error| match error {
+            FromHexError::OddLength => "an odd number of digits",
+            _ => "no digits",
+        })?;
+        Ok(Self(bytes.into()))
     }
 }
 

@@ -218,7 +218,7 @@ fn end(
 ) -> Result<()> {
     for number in 1..=count {
         let (_, _, digest) = SegmentReader::open(&folder.dir, number, &id)?;
-        complete.segments.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
+        complete.segments.push(hex::encode(digest));
     }
     // The manifest comes last: an import accepts no export whose segments were not all checked.
     folder.put_manifest(&ExportManifest { complete: Some(complete), ..manifest })

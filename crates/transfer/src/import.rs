@@ -161,7 +161,7 @@ async fn put_segment(
     let damaged = |what: String| Error::damaged(&folder.dir.join(segment::name_of(number)), what);
     // The manifest's digest guards against a segment of another run, which is whole but holds other rows.
     let wanted = complete.segments.get(number as usize - 1);
-    if wanted != Some(&digest.iter().map(|byte| format!("{byte:02x}")).collect()) {
+    if wanted != Some(&hex::encode(digest)) {
         return Err(damaged("it is not the one in the manifest".to_owned()));
     }
     let mut counts =

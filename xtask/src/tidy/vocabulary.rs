@@ -21,8 +21,6 @@ const WORDS: &[(&str, &str)] = &[
 ];
 /// Ends of sentences that hide when something happens.
 const ENDINGS: &[(&str, &str)] = &[("meanwhile.", "while, at the beginning")];
-/// Documents that show a stored name outside backticks.
-const STORED_NAMES: &[(&str, &str)] = &[("docs/format.md", "doomed")];
 /// Files that may hold the words: this table, and the document that translates them.
 const EXEMPT: &[&str] = &["xtask/src/tidy/vocabulary.rs", "docs/glossary.md"];
 
@@ -37,8 +35,6 @@ fn in_file(file: &SourceFile) -> Vec<TidyProblem> {
         let found = words(line).chain(endings(line)).chain(citations(line)).chain(numbered_tests(line));
         found.map(move |(word, instead)| (number, word, instead)).collect::<Vec<_>>()
     });
-    let kept = |word: &str| STORED_NAMES.contains(&(file.path.as_str(), word));
-    let found = found.filter(|(_, word, _)| !kept(word));
     found.map(|(number, word, instead)| TidyProblem::at(file, number, format!("`{word}`: write {instead}"))).collect()
 }
 
@@ -136,7 +132,6 @@ mod tests {
     fn stored_names_are_kept() {
         assert_eq!(problems("let table = \"doomed\"; // the table `doomed`\n"), [""; 0]);
         assert_eq!(problems("let text = \"a doomed row\";\n").len(), 1);
-        assert_eq!(shown(&check(&[file("docs/format.md", "| 15 | doomed |\n")])), [""; 0]);
     }
 
     #[test]

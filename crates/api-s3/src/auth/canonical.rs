@@ -14,30 +14,16 @@ pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(
 /// Characters escaped in a path: the same without the slash.
 pub const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |four: u8| char::from(DIGITS[usize::from(four & 0xf)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
-}
-
 /// Parses 64 hexadecimal digits.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
     let mut bytes = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 
 /// SHA-256 in hexadecimal digits.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// HMAC with SHA-256.
@@ -143,8 +129,8 @@ mod tests {
     #[test]
     fn hexadecimal_digits_are_read_back() {
         let bytes: [u8; 32] = Sha256::digest(b"x").into();
-        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
-        assert_eq!(unhex(&hex(&bytes).to_uppercase()), Some(bytes));
+        assert_eq!(unhex(&hex::encode(bytes)), Some(bytes));
+        assert_eq!(unhex(&hex::encode(bytes).to_uppercase()), Some(bytes));
         for bad in ["", "00", &"g".repeat(64), &"é".repeat(32), &"0".repeat(65)] {
             assert_eq!(unhex(bad), None, "{bad}");
         }

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::errors::{Code, S3Error};
 
-use super::canonical::{hex, hmac_sha256, sha256_hex, unhex};
+use super::canonical::{hmac_sha256, sha256_hex, unhex};
 
 /// Longest size line or trailing header line.
 const LINE_BYTES_MAX: usize = 4096;
@@ -43,8 +43,14 @@ impl ChunkSigner {
     /// Verifies the signature of a chunk with this hash and advances the chain.
     fn verify_chunk(&mut self, given: &str, hash: &[u8]) -> bool {
         let kind = "AWS4-HMAC-SHA256-PAYLOAD";
-        let text =
-            format!("{kind}\n{}\n{}\n{}\n{}\n{}", self.date, self.scope, self.previous, sha256_hex(b""), hex(hash));
+        let text = format!(
+            "{kind}\n{}\n{}\n{}\n{}\n{}",
+            self.date,
+            self.scope,
+            self.previous,
+            sha256_hex(b""),
+            hex::encode(hash)
+        );
         self.verify_next(given, &text)
     }
 
@@ -57,7 +63,7 @@ impl ChunkSigner {
 
     fn verify_next(&mut self, given: &str, text: &str) -> bool {
         let signature = hmac_sha256(&self.key, text.as_bytes());
-        self.previous = hex(&signature);
+        self.previous = hex::encode(signature);
         unhex(given).is_some_and(|given| given.ct_eq(&signature).into())
     }
 }

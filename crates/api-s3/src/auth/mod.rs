@@ -20,7 +20,7 @@ use crate::errors::{Code, S3Error};
 use crate::target::S3Query;
 
 pub use canonical::{PATH, QUERY};
-pub(crate) use canonical::{hex, restore_headers, unhex};
+pub(crate) use canonical::{restore_headers, unhex};
 pub use chunked::ChunkSigner;
 
 /// Largest clock difference between client and server.
@@ -236,14 +236,8 @@ fn mismatch(access_key: &str, string_to_sign: &[u8], provided: &str) -> S3Error 
 
 /// Hexadecimal bytes separated by spaces, as in error documents.
 fn spaced_hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 3);
-    for (index, byte) in bytes.iter().enumerate() {
-        if index > 0 {
-            text.push(' ');
-        }
-        text.push_str(&canonical::hex(&[*byte]));
-    }
-    text
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(" ")
 }
 
 #[cfg(test)]

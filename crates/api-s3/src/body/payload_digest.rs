@@ -29,7 +29,7 @@ impl PayloadDigest {
             return Ok(());
         }
         Err(S3Error::from(Code::XAmzContentSHA256Mismatch)
-            .with("ClientComputedContentSHA256", auth::hex(&self.expected))
-            .with("S3ComputedContentSHA256", auth::hex(&computed)))
+            .with("ClientComputedContentSHA256", hex::encode(self.expected))
+            .with("S3ComputedContentSHA256", hex::encode(computed)))
     }
 }

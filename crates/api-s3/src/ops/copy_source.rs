@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_gateway::objects::get::{ReadWindow, VersionSpec};
-use percent_encoding::percent_decode_str;
+use larder_model::objects::tags::percent_decode;
 
 use super::params;
 use crate::errors::S3Error;
@@ -37,10 +37,10 @@ impl CopySource {
             )
         };
         let (path, version) = match text.rsplit_once("?versionId=") {
-            Some((path, version)) => (path, VersionSpec::Id(decoded(version).ok_or_else(bad)?)),
+            Some((path, version)) => (path, VersionSpec::Id(percent_decode(version).ok_or_else(bad)?)),
             None => (text, VersionSpec::Current),
         };
-        let path = decoded(path).ok_or_else(bad)?;
+        let path = percent_decode(path).ok_or_else(bad)?;
         let path = path.strip_prefix('/').unwrap_or(&path);
         match path.split_once('/') {
             Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
@@ -49,19 +49,6 @@ impl CopySource {
             _ => Err(bad()),
         }
     }
-}
-
-/// Decodes percent escapes once; `None` for an invalid escape or invalid UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        let digits = rest.get(at + 1..at + 3)?;
-        if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        rest = &rest[at + 3..];
-    }
-    percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
 /// Parses the byte range of a part copy: exactly `bytes=first-last`.

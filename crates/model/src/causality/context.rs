@@ -28,27 +28,18 @@ pub struct Context {
 }
 
 /// Why a context is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// The bytes are damaged, or no server of Larder made them.
+    #[error("The vclock was not issued by this server or is damaged")]
     Foreign,
     /// The context belongs to another address.
+    #[error("The vclock belongs to another bucket type, bucket or key")]
     OtherAddress,
     /// It names a clock that no gateway can have issued yet.
+    #[error("The vclock is ahead of this server's clock")]
     Ahead,
 }
-
-impl std::fmt::Display for ContextError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Foreign => "The vclock was not issued by this server or is damaged",
-            Self::OtherAddress => "The vclock belongs to another bucket type, bucket or key",
-            Self::Ahead => "The vclock is ahead of this server's clock",
-        })
-    }
-}
-
-impl std::error::Error for ContextError {}
 
 impl Context {
     /// Whether it has neither dots nor vector entries.
@@ -95,8 +86,7 @@ impl Context {
     pub fn encode(&self, address: &Address) -> Bytes {
         debug_assert!(self.dots.len() <= SIBLINGS_MAX && self.vector.len() <= VECTOR_ENTRIES_MAX);
         let base = self.latest();
-        let mut out = FieldEncoder::with_capacity(32 + 24 * (self.dots.len() + self.vector.len()));
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 32 + 24 * (self.dots.len() + self.vector.len()));
         out.u64(base.0);
         out.varint(self.dots.len() as u64);
         for dot in &self.dots {
@@ -169,8 +159,7 @@ fn put_entry(out: &mut FieldEncoder, base: Timestamp, slot: Slot, clock: Timesta
 }
 
 fn parse(body: Bytes) -> Result<Context, DecodeError> {
-    let mut rest = FieldDecoder::new(body);
-    rest.version(VERSION)?;
+    let mut rest = FieldDecoder::versioned(body, VERSION)?;
     let base = rest.u64()?;
     let mut entries = |max| -> Result<Vec<Dot>, DecodeError> {
         (0..rest.count(max)?).map(|_| take_entry(&mut rest, Timestamp(base))).collect()

@@ -39,12 +39,12 @@
 //! ```text
 //!   ConflictPolicy   bucket property        row of a write            a read shows
 //!   Siblings         allow_mult             a slot of the actor       every live row
-//!   Newest           none of the others     a slot of the actor       the row with the greatest clock
+//!   Newest           none of these three    a slot of the actor       the row with the greatest clock
 //!   LastWriteWins    last_write_wins        the one shared slot       that row; the store keeps the greatest clock
 //!   WriteOnce        write_once             SHA-1 of the content      the row with the smallest SHA-1
 //! ```
 //!
-//! `Newest` has the only read before a write: a put without context reads the key first and supersedes the rows of that read.
+//! `Newest` alone reads before it writes: a put without context reads the key first and supersedes the rows of that read.
 //!
 //! `write` makes the batch of a put or delete, `versions` turns rows into siblings and a context, `context` is the wire form,
 //! `version_vector` and `dot` hold the names, `conditions` the preconditions of a request. `gateway/kv/slots.rs` picks slots.

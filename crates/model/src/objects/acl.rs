@@ -1,7 +1,5 @@
 //! Access control lists: grants, canned lists, groups, and the headers that grant.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::limits::ACL_GRANTS_MAX;
@@ -35,19 +33,19 @@ pub enum Grantee {
     LogDelivery,
 }
 
-/// A permission that can be granted.
+/// A permission that can be granted. Its number is in stored rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Permission {
     /// All of the others.
-    FullControl,
+    FullControl = 0,
     /// List a bucket, get an object.
-    Read,
+    Read = 1,
     /// Put and delete objects of a bucket.
-    Write,
+    Write = 2,
     /// Read the list of grants.
-    ReadAcp,
+    ReadAcp = 3,
     /// Change the list of grants.
-    WriteAcp,
+    WriteAcp = 4,
 }
 
 /// Permissions, their names in documents, and the headers that grant them.
@@ -259,19 +257,12 @@ fn bad_grantee(text: &str) -> AclError {
 }
 
 /// Why grants are refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct AclError {
     /// The reason, for the client.
     pub message: String,
 }
-
-impl fmt::Display for AclError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for AclError {}
 
 #[cfg(test)]
 mod tests {

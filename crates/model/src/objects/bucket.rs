@@ -1,7 +1,6 @@
 //! An S3 bucket with all of its configuration: one row of the catalogue.
 
 use crate::Timestamp;
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -105,7 +104,7 @@ impl Bucket {
     pub fn to_json(&self) -> Json {
         let row = StoredBucket {
             v: FORMAT,
-            id: format!("{:032x}", u128::from_be_bytes(self.id.0)),
+            id: hex::encode(self.id.0),
             owner: self.owner.clone(),
             created: self.created,
             state: self.state,
@@ -185,27 +184,20 @@ fn looks_like_ipv4(name: &str) -> bool {
 }
 
 fn bucket_id(text: &str) -> Option<BucketId> {
-    let hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()?;
-    Some(BucketId(number.to_be_bytes()))
+    let mut id = [0; 16];
+    hex::decode_to_slice(text, &mut id).ok()?;
+    Some(BucketId(id))
 }
 
 /// Why a stored bucket cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("bucket {bucket}: {reason}")]
 pub struct StoredBucketError {
     /// The name of the bucket.
     pub bucket: String,
     /// The reason.
     pub reason: String,
 }
-
-impl fmt::Display for StoredBucketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bucket {}: {}", self.bucket, self.reason)
-    }
-}
-
-impl std::error::Error for StoredBucketError {}
 
 /// The stored form.
 #[derive(Serialize, Deserialize)]

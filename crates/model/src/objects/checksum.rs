@@ -12,25 +12,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-/// A checksum algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Algorithm {
-    /// `CRC32`
-    Crc32 = 1,
-    /// `CRC32C`
-    Crc32c = 2,
-    /// `CRC64NVME`
-    Crc64Nvme = 3,
-    /// `SHA1`
-    Sha1 = 4,
-    /// `SHA256`
-    Sha256 = 5,
+use crate::codec::coded;
+
+coded! {
+    /// A checksum algorithm.
+    /// The name is that in headers and documents.
+    pub enum Algorithm {
+        /// `CRC32`
+        Crc32 = 1, "CRC32";
+        /// `CRC32C`
+        Crc32c = 2, "CRC32C";
+        /// `CRC64NVME`
+        Crc64Nvme = 3, "CRC64NVME";
+        /// `SHA1`
+        Sha1 = 4, "SHA1";
+        /// `SHA256`
+        Sha256 = 5, "SHA256";
+    }
 }
 
 /// The properties of an algorithm.
 struct AlgorithmFacts {
-    name: &'static str,
     header: &'static str,
     element: &'static str,
     digest_length: usize,
@@ -39,38 +41,19 @@ struct AlgorithmFacts {
 }
 
 impl Algorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
-
     fn facts(self) -> AlgorithmFacts {
-        let (name, header, element, digest_length, kinds): (_, _, _, _, &[ChecksumKind]) = match self {
-            Self::Crc32 => (
-                "CRC32",
-                "x-amz-checksum-crc32",
-                "ChecksumCRC32",
-                4,
-                &[ChecksumKind::Composite, ChecksumKind::FullObject],
-            ),
-            Self::Crc32c => (
-                "CRC32C",
-                "x-amz-checksum-crc32c",
-                "ChecksumCRC32C",
-                4,
-                &[ChecksumKind::Composite, ChecksumKind::FullObject],
-            ),
-            Self::Crc64Nvme => {
-                ("CRC64NVME", "x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[ChecksumKind::FullObject])
+        let (header, element, digest_length, kinds): (_, _, _, &[ChecksumKind]) = match self {
+            Self::Crc32 => {
+                ("x-amz-checksum-crc32", "ChecksumCRC32", 4, &[ChecksumKind::Composite, ChecksumKind::FullObject])
             }
-            Self::Sha1 => ("SHA1", "x-amz-checksum-sha1", "ChecksumSHA1", 20, &[ChecksumKind::Composite]),
-            Self::Sha256 => ("SHA256", "x-amz-checksum-sha256", "ChecksumSHA256", 32, &[ChecksumKind::Composite]),
+            Self::Crc32c => {
+                ("x-amz-checksum-crc32c", "ChecksumCRC32C", 4, &[ChecksumKind::Composite, ChecksumKind::FullObject])
+            }
+            Self::Crc64Nvme => ("x-amz-checksum-crc64nvme", "ChecksumCRC64NVME", 8, &[ChecksumKind::FullObject]),
+            Self::Sha1 => ("x-amz-checksum-sha1", "ChecksumSHA1", 20, &[ChecksumKind::Composite]),
+            Self::Sha256 => ("x-amz-checksum-sha256", "ChecksumSHA256", 32, &[ChecksumKind::Composite]),
         };
-        AlgorithmFacts { name, header, element, digest_length, kinds }
-    }
-
-    /// Its name in headers and documents.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.facts().name
+        AlgorithmFacts { header, element, digest_length, kinds }
     }
 
     /// The header that carries its checksums, in lower case.
@@ -109,24 +92,6 @@ impl Algorithm {
         self.multipart_kinds()[0]
     }
 
-    /// The byte in stored rows.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The algorithm with this byte.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.code() == code)
-    }
-
-    /// The algorithm with this name, in any case.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
-    }
-
     /// The algorithm whose checksums this header carries, in any case.
     #[must_use]
     pub fn from_header(header: &str) -> Option<Self> {
@@ -134,45 +99,14 @@ impl Algorithm {
     }
 }
 
-/// The bytes that a checksum is computed over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ChecksumKind {
-    /// All bytes: `FULL_OBJECT`.
-    FullObject = 1,
-    /// The checksums of the parts, with their count: `COMPOSITE`.
-    Composite = 2,
-}
-
-impl ChecksumKind {
-    /// Every kind.
-    pub const ALL: [Self; 2] = [Self::FullObject, Self::Composite];
-
-    /// Its name in headers and documents.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FullObject => "FULL_OBJECT",
-            Self::Composite => "COMPOSITE",
-        }
-    }
-
-    /// The byte in stored rows.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The kind with this byte.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
-    }
-
-    /// The kind with this name, in any case.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
+coded! {
+    /// The bytes that a checksum is computed over.
+    /// The name is that in headers and documents.
+    pub enum ChecksumKind {
+        /// All bytes: `FULL_OBJECT`.
+        FullObject = 1, "FULL_OBJECT";
+        /// The checksums of the parts, with their count: `COMPOSITE`.
+        Composite = 2, "COMPOSITE";
     }
 }
 

@@ -1,7 +1,5 @@
 //! CORS rules: the requests that browsers may send for pages of other origins.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::limits::CORS_RULES_MAX;
@@ -108,7 +106,8 @@ fn matches_pattern(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// Why CORS rules are refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct CorsError {
     /// Whether the document has the wrong form (`MalformedXML`) rather than a wrong value (`InvalidRequest`).
     pub malformed: bool,
@@ -125,14 +124,6 @@ impl CorsError {
         Self { malformed: false, message }
     }
 }
-
-impl fmt::Display for CorsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CorsError {}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::checksum::{Algorithm, ChecksumKind};
 use super::head::ObjectHead;
 use super::ids::UploadId;
 use super::upload::Upload;
-use super::version::fields::{self, algorithm_and_kind, optional, put_algorithm, put_optional, put_text, text};
+use super::version::fields::{self, algorithm_and_kind, put_algorithm};
 use super::version::{Etag, Object, SystemHeader};
 
 const VERSION: u8 = 1;
@@ -37,15 +37,14 @@ impl ListingEntry {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(64 + self.owner.len());
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 64 + self.owner.len());
         out.u64(self.modified.0);
-        put_text(&mut out, &self.owner);
-        put_optional(&mut out, self.object.as_ref(), |out, object| {
+        out.text(&self.owner);
+        out.optional(self.object.as_ref(), |out, object| {
             fields::put_etag(out, object.etag);
             out.varint(object.length);
-            put_optional(out, object.storage_class.as_deref(), put_text);
-            put_optional(out, object.checksum, put_algorithm);
+            out.optional(object.storage_class.as_deref(), FieldEncoder::text);
+            out.optional(object.checksum, put_algorithm);
         });
         out.finish()
     }
@@ -55,17 +54,16 @@ impl ListingEntry {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let entry = Self {
             modified: Timestamp(rest.u64()?),
-            owner: text(&mut rest)?,
-            object: optional(&mut rest, |rest| {
+            owner: rest.text()?,
+            object: rest.optional(|rest| {
                 Ok(ListedObject {
                     etag: fields::etag(rest)?,
                     length: rest.varint()?,
-                    storage_class: optional(rest, text)?,
-                    checksum: optional(rest, algorithm_and_kind)?,
+                    storage_class: rest.optional(FieldDecoder::text)?,
+                    checksum: rest.optional(algorithm_and_kind)?,
                 })
             })?,
         };
@@ -132,13 +130,12 @@ impl UploadEntry {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(64 + self.initiator.len() + self.owner.len());
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 64 + self.initiator.len() + self.owner.len());
         out.u64(self.initiated.0);
-        put_text(&mut out, &self.initiator);
-        put_text(&mut out, &self.owner);
-        put_optional(&mut out, self.storage_class.as_deref(), put_text);
-        put_optional(&mut out, self.checksum, put_algorithm);
+        out.text(&self.initiator);
+        out.text(&self.owner);
+        out.optional(self.storage_class.as_deref(), FieldEncoder::text);
+        out.optional(self.checksum, put_algorithm);
         out.finish()
     }
 
@@ -147,14 +144,13 @@ impl UploadEntry {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let entry = Self {
             initiated: Timestamp(rest.u64()?),
-            initiator: text(&mut rest)?,
-            owner: text(&mut rest)?,
-            storage_class: optional(&mut rest, text)?,
-            checksum: optional(&mut rest, algorithm_and_kind)?,
+            initiator: rest.text()?,
+            owner: rest.text()?,
+            storage_class: rest.optional(FieldDecoder::text)?,
+            checksum: rest.optional(algorithm_and_kind)?,
         };
         rest.finish()?;
         Ok(entry)

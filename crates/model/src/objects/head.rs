@@ -7,7 +7,6 @@ use crate::content::BlobId;
 
 use super::ids::VersionId;
 use super::version::Version;
-use super::version::fields::{array, list, put_list};
 
 const VERSION: u8 = 1;
 const CURRENT: u8 = 1;
@@ -37,15 +36,14 @@ impl ObjectHead {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let size = 32 + 32 * self.release.len() + self.current.as_ref().map_or(0, Version::size_hint);
-        let mut out = FieldEncoder::with_capacity(size);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, size);
         let (current, null) = (u8::from(self.current.is_some()), u8::from(self.null.is_some()));
         let (older, shared) = (u8::from(self.older), u8::from(self.shared));
         out.u8(current * CURRENT + null * NULL + older * OLDER + shared * SHARED);
         if let Some(null) = self.null {
             out.raw(&null.0);
         }
-        put_list(&mut out, &self.release, |out, release| release.put(out));
+        out.list(&self.release, |out, release| release.put(out));
         if let Some(current) = &self.current {
             current.put(&mut out);
         }
@@ -57,14 +55,13 @@ impl ObjectHead {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let flags = rest.u8()?;
         if flags & !(CURRENT | NULL | OLDER | SHARED) != 0 {
             return Err(DecodeError::Invalid("head flags"));
         }
-        let null = if flags & NULL == 0 { None } else { Some(VersionId(array(&mut rest)?)) };
-        let release = list(&mut rest, Release::take)?;
+        let null = if flags & NULL == 0 { None } else { Some(VersionId(rest.array()?)) };
+        let release = rest.list(Release::take)?;
         let current = if flags & CURRENT == 0 {
             rest.finish()?;
             None
@@ -100,8 +97,8 @@ impl Release {
 
     fn take(rest: &mut FieldDecoder) -> Result<Self, DecodeError> {
         match rest.u8()? {
-            0 => Ok(Self::Blob(BlobId(array(rest)?))),
-            1 => Ok(Self::Parts(VersionId(array(rest)?))),
+            0 => Ok(Self::Blob(BlobId(rest.array()?))),
+            1 => Ok(Self::Parts(VersionId(rest.array()?))),
             _ => Err(DecodeError::Invalid("release kind")),
         }
     }

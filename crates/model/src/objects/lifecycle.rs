@@ -4,7 +4,6 @@
 //! the current time. Days count as at AWS: so many days after the event, and on to the next midnight UTC.
 
 use crate::Timestamp;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -262,7 +261,8 @@ fn midnight_after(moment: Timestamp, days: u32) -> Timestamp {
 }
 
 /// Why lifecycle rules are refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct LifecycleError {
     /// The kind of error.
     pub fault: LifecycleFault,
@@ -284,14 +284,6 @@ pub enum LifecycleFault {
 fn refuse(fault: LifecycleFault, message: impl Into<String>) -> Result<(), LifecycleError> {
     Err(LifecycleError { fault, message: message.into() })
 }
-
-impl fmt::Display for LifecycleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for LifecycleError {}
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ mod tests;
 
 use bytes::Bytes;
 
+use crate::codec::{name_after, prefix_successor};
+
 /// The parameters of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyQuery {
@@ -81,7 +83,7 @@ impl<T> KeyPage<T> {
         let begin = match &self.last_prefix {
             Some(prefix) => prefix_successor(prefix)?,
             None if self.query.after.is_empty() || self.query.after_has_more => self.query.after.clone(),
-            None => [&self.query.after[..], &[0]].concat().into(),
+            None => name_after(&self.query.after),
         };
         let end = prefix_successor(&self.query.prefix);
         (end.as_ref().is_none_or(|end| begin < *end)).then(|| (begin.max(self.query.prefix.clone()), end))
@@ -167,31 +169,4 @@ impl<T> KeyOrPrefix<T> {
             Self::Prefix(prefix) => prefix,
         }
     }
-}
-
-impl<T> KeyPageResult<T> {
-    /// The keys, in order.
-    pub fn keys(&self) -> impl Iterator<Item = (&Bytes, &T)> {
-        self.listed.iter().filter_map(|listed| match listed {
-            KeyOrPrefix::Key(key, entry) => Some((key, entry)),
-            KeyOrPrefix::Prefix(_) => None,
-        })
-    }
-
-    /// The common prefixes, in order.
-    pub fn prefixes(&self) -> impl Iterator<Item = &Bytes> {
-        self.listed.iter().filter_map(|listed| match listed {
-            KeyOrPrefix::Key(..) => None,
-            KeyOrPrefix::Prefix(prefix) => Some(prefix),
-        })
-    }
-}
-
-/// The first key after all that begin with `prefix`; `None` when there is none.
-#[must_use]
-pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
-    let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
-    let mut successor = prefix[..=last].to_vec();
-    successor[last] += 1;
-    Some(successor.into())
 }

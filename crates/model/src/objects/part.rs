@@ -7,7 +7,6 @@ use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::content::BlobId;
 
 use super::ids::{BucketId, UploadId};
-use super::version::fields::{array, optional, put_optional};
 
 const VERSION: u8 = 1;
 
@@ -43,8 +42,7 @@ impl Part {
     /// The value of its row.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(128);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 128);
         out.raw(&self.md5);
         out.varint(self.length);
         out.u64(self.modified.0);
@@ -59,9 +57,8 @@ impl Part {
     pub fn decode(name: &[u8], value: Bytes) -> Result<Self, DecodeError> {
         let number = name.try_into().map(u16::from_be_bytes).map_err(|_| DecodeError::Invalid("part number"))?;
         let number = part_number(number.into())?;
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
-        let (md5, length, modified) = (array(&mut rest)?, rest.varint()?, rest.u64()?);
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let (md5, length, modified) = (rest.array()?, rest.varint()?, rest.u64()?);
         let (blob, checksum) = blob_and_checksum(&mut rest)?;
         rest.finish()?;
         Ok(Self { number, md5, length, blob, modified: Timestamp(modified), checksum })
@@ -123,8 +120,7 @@ impl ManifestOwner {
     /// The value of its row.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(33 + self.key.len());
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 33 + self.key.len());
         out.raw(&self.bucket.0);
         out.raw(&self.upload.0);
         out.raw(&self.key);
@@ -136,9 +132,8 @@ impl ManifestOwner {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
-        Ok(Self { bucket: BucketId(array(&mut rest)?), upload: UploadId(array(&mut rest)?), key: rest.rest() })
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        Ok(Self { bucket: BucketId(rest.array()?), upload: UploadId(rest.array()?), key: rest.rest() })
     }
 }
 
@@ -166,8 +161,7 @@ pub fn manifest_rows(parts: &[ManifestPart]) -> Vec<(Bytes, Bytes)> {
 /// [`DecodeError`] for an unknown version or damaged bytes.
 pub fn decode_manifest_row(name: &[u8], value: Bytes) -> Result<(u64, u32, Vec<ManifestPart>), DecodeError> {
     let offset = name.try_into().map(u64::from_be_bytes).map_err(|_| DecodeError::Invalid("offset"))?;
-    let mut rest = FieldDecoder::new(value);
-    rest.version(VERSION)?;
+    let mut rest = FieldDecoder::versioned(value, VERSION)?;
     let first = u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("part index"))?;
     let mut parts = Vec::new();
     for _ in 0..rest.count(PART_NUMBER_MAX.into())? {
@@ -180,8 +174,7 @@ pub fn decode_manifest_row(name: &[u8], value: Bytes) -> Result<(u64, u32, Vec<M
 }
 
 fn manifest_value(first: usize, parts: &[ManifestPart]) -> Bytes {
-    let mut out = FieldEncoder::with_capacity(16 + 64 * parts.len());
-    out.u8(VERSION);
+    let mut out = FieldEncoder::versioned(VERSION, 16 + 64 * parts.len());
     out.varint(first as u64);
     out.varint(parts.len() as u64);
     for part in parts {
@@ -198,13 +191,13 @@ fn part_number(number: u64) -> Result<u16, DecodeError> {
 }
 
 fn put_blob_and_checksum(out: &mut FieldEncoder, blob: Option<BlobId>, checksum: Option<&Bytes>) {
-    put_optional(out, blob, |out, blob| out.raw(&blob.0));
-    put_optional(out, checksum, |out, checksum| out.bytes(checksum));
+    out.optional(blob, |out, blob| out.raw(&blob.0));
+    out.optional(checksum, |out, checksum| out.bytes(checksum));
 }
 
 fn blob_and_checksum(rest: &mut FieldDecoder) -> Result<(Option<BlobId>, Option<Bytes>), DecodeError> {
-    let blob = optional(rest, |rest| Ok(BlobId(array(rest)?)))?;
-    Ok((blob, optional(rest, FieldDecoder::bytes)?))
+    let blob = rest.optional(|rest| Ok(BlobId(rest.array()?)))?;
+    Ok((blob, rest.optional(FieldDecoder::bytes)?))
 }
 
 #[cfg(test)]

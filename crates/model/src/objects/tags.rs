@@ -14,38 +14,27 @@ pub struct Tag {
 }
 
 /// Why tags are refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
     /// There are more than this many tags.
+    #[error("there may not be more than {0} tags")]
     TooMany(usize),
     /// A key is empty or longer than [`TAG_KEY_CHARS_MAX`].
+    #[error("the key of a tag has 1 to {TAG_KEY_CHARS_MAX} characters")]
     KeyLength,
     /// The value of this key is longer than [`TAG_VALUE_CHARS_MAX`].
+    #[error("the value of the tag {0} has more than {TAG_VALUE_CHARS_MAX} characters")]
     ValueLength(String),
     /// Two tags have this key.
+    #[error("there are two tags with the key {0}")]
     Duplicate(String),
     /// A key or a value has control characters.
+    #[error("a tag has control characters")]
     Character,
     /// The header is not URL-encoded UTF-8.
+    #[error("the tags are not URL-encoded UTF-8")]
     Encoding,
 }
-
-impl std::fmt::Display for TagError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TooMany(max) => write!(f, "there may not be more than {max} tags"),
-            Self::KeyLength => write!(f, "the key of a tag has 1 to {TAG_KEY_CHARS_MAX} characters"),
-            Self::ValueLength(key) => {
-                write!(f, "the value of the tag {key} has more than {TAG_VALUE_CHARS_MAX} characters")
-            }
-            Self::Duplicate(key) => write!(f, "there are two tags with the key {key}"),
-            Self::Character => f.write_str("a tag has control characters"),
-            Self::Encoding => f.write_str("the tags are not URL-encoded UTF-8"),
-        }
-    }
-}
-
-impl std::error::Error for TagError {}
 
 /// Checks tags: at most `max` of them, of allowed lengths, with different keys and without control characters.
 ///
@@ -78,6 +67,7 @@ pub fn validate(tags: &[Tag], max: usize) -> Result<(), TagError> {
 /// # Errors
 /// The first [`TagError`] found.
 pub fn parse_header(text: &str, max: usize) -> Result<Vec<Tag>, TagError> {
+    let decode = |text: &str| percent_decode(&text.replace('+', " ")).ok_or(TagError::Encoding);
     let mut tags = Vec::new();
     for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
         if tags.len() == max {
@@ -90,17 +80,15 @@ pub fn parse_header(text: &str, max: usize) -> Result<Vec<Tag>, TagError> {
     Ok(tags)
 }
 
-fn decode(text: &str) -> Result<String, TagError> {
+/// Decodes percent escapes once; `None` for an invalid escape or invalid UTF-8.
+#[must_use]
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => decode_escape(rest.next(), rest.next()).ok_or(TagError::Encoding)?,
-            b'+' => b' ',
-            byte => byte,
-        });
+        bytes.push(if byte == b'%' { decode_escape(rest.next(), rest.next())? } else { byte });
     }
-    String::from_utf8(bytes).map_err(|_| TagError::Encoding)
+    String::from_utf8(bytes).ok()
 }
 
 fn decode_escape(high: Option<u8>, low: Option<u8>) -> Option<u8> {

@@ -16,7 +16,7 @@ use super::acl::Acl;
 use super::checksum::{Algorithm, Checksum, ChecksumKind};
 use super::ids::{BucketId, VersionId};
 use super::tags::Tag;
-use super::version::fields::{self, algorithm_and_kind, array, optional, put_algorithm, put_optional, put_text, text};
+use super::version::fields::{self, algorithm_and_kind, put_algorithm};
 use super::version::{Etag, SystemHeader};
 
 const VERSION: u8 = 1;
@@ -52,18 +52,17 @@ impl Upload {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(512);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 512);
         out.raw(&self.bucket.0);
         out.bytes(&self.key);
-        put_text(&mut out, &self.initiator);
-        put_text(&mut out, &self.owner);
+        out.text(&self.initiator);
+        out.text(&self.owner);
         out.u64(self.initiated.0);
         fields::put_headers(&mut out, &self.headers);
         fields::put_meta(&mut out, &self.meta);
         fields::put_tags(&mut out, &self.tags);
-        put_optional(&mut out, self.acl.as_ref(), fields::put_acl);
-        put_optional(&mut out, self.checksum, put_algorithm);
+        out.optional(self.acl.as_ref(), fields::put_acl);
+        out.optional(self.checksum, put_algorithm);
         self.state.put(&mut out);
         out.finish()
     }
@@ -73,19 +72,18 @@ impl Upload {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let upload = Self {
-            bucket: BucketId(array(&mut rest)?),
+            bucket: BucketId(rest.array()?),
             key: rest.bytes()?,
-            initiator: text(&mut rest)?,
-            owner: text(&mut rest)?,
+            initiator: rest.text()?,
+            owner: rest.text()?,
             initiated: Timestamp(rest.u64()?),
             headers: fields::headers(&mut rest)?,
             meta: fields::meta(&mut rest)?,
             tags: fields::tags(&mut rest)?,
-            acl: optional(&mut rest, fields::acl)?,
-            checksum: optional(&mut rest, algorithm_and_kind)?,
+            acl: rest.optional(fields::acl)?,
+            checksum: rest.optional(algorithm_and_kind)?,
             state: UploadState::take(&mut rest)?,
         };
         rest.finish()?;
@@ -158,7 +156,7 @@ impl UploadState {
                 out.u8(u8::from(*null));
                 out.raw(list);
                 fields::put_etag(out, *etag);
-                put_optional(out, checksum.as_ref(), fields::put_checksum);
+                out.optional(checksum.as_ref(), fields::put_checksum);
             }
             Self::Aborted => out.u8(5),
         }
@@ -168,17 +166,17 @@ impl UploadState {
         match rest.u8()? {
             1 => Ok(Self::Open),
             2 => Ok(Self::Completing {
-                version: VersionId(array(rest)?),
-                list: array(rest)?,
+                version: VersionId(rest.array()?),
+                list: rest.array()?,
                 since: Timestamp(rest.u64()?),
             }),
-            3 => Ok(Self::Reopening { version: VersionId(array(rest)?), list: array(rest)? }),
+            3 => Ok(Self::Reopening { version: VersionId(rest.array()?), list: rest.array()? }),
             4 => Ok(Self::Done {
-                version: VersionId(array(rest)?),
-                null: optional(rest, |_| Ok(()))?.is_some(),
-                list: array(rest)?,
+                version: VersionId(rest.array()?),
+                null: rest.optional(|_| Ok(()))?.is_some(),
+                list: rest.array()?,
                 etag: fields::etag(rest)?,
-                checksum: optional(rest, fields::checksum)?,
+                checksum: rest.optional(fields::checksum)?,
             }),
             5 => Ok(Self::Aborted),
             _ => Err(DecodeError::Invalid("upload state")),

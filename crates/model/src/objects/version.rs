@@ -19,7 +19,6 @@ use super::acl::Acl;
 use super::checksum::Checksum;
 use super::ids::{UploadId, VersionId};
 use super::tags::Tag;
-use fields::{array, optional, put_optional};
 
 const VERSION: u8 = 1;
 const NULL: u8 = 1;
@@ -50,8 +49,7 @@ impl Version {
     /// The stored form of a noncurrent version.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(self.size_hint());
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, self.size_hint());
         self.put(&mut out);
         out.finish()
     }
@@ -61,8 +59,7 @@ impl Version {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let rest = FieldDecoder::versioned(value, VERSION)?;
         Self::take(rest)
     }
 
@@ -79,7 +76,7 @@ impl Version {
         out.raw(&self.id.0);
         out.u8(u8::from(self.null) * NULL + u8::from(self.object.is_some()) * OBJECT);
         out.u64(self.modified.0);
-        fields::put_text(out, &self.owner);
+        out.text(&self.owner);
         if let Some(object) = &self.object {
             object.put(out);
         }
@@ -87,13 +84,13 @@ impl Version {
 
     /// Reads a version that ends with the row.
     pub(super) fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
-        let id = VersionId(array(&mut rest)?);
+        let id = VersionId(rest.array()?);
         let flags = rest.u8()?;
         if flags & !(NULL | OBJECT) != 0 {
             return Err(DecodeError::Invalid("version flags"));
         }
         let modified = rest.u64()?;
-        let owner = fields::text(&mut rest)?;
+        let owner = rest.text()?;
         let object = if flags & OBJECT == 0 {
             rest.finish()?;
             None
@@ -143,9 +140,9 @@ impl Object {
         fields::put_headers(out, &self.headers);
         fields::put_meta(out, &self.meta);
         fields::put_tags(out, &self.tags);
-        put_optional(out, self.acl.as_ref(), fields::put_acl);
-        put_optional(out, self.checksum.as_ref(), fields::put_checksum);
-        put_optional(out, self.upload, |out, upload| out.raw(&upload.0));
+        out.optional(self.acl.as_ref(), fields::put_acl);
+        out.optional(self.checksum.as_ref(), fields::put_checksum);
+        out.optional(self.upload, |out, upload| out.raw(&upload.0));
         self.body.put(out);
     }
 
@@ -155,9 +152,9 @@ impl Object {
             headers: fields::headers(&mut rest)?,
             meta: fields::meta(&mut rest)?,
             tags: fields::tags(&mut rest)?,
-            acl: optional(&mut rest, fields::acl)?,
-            checksum: optional(&mut rest, fields::checksum)?,
-            upload: optional(&mut rest, |rest| Ok(UploadId(array(rest)?)))?,
+            acl: rest.optional(fields::acl)?,
+            checksum: rest.optional(fields::checksum)?,
+            upload: rest.optional(|rest| Ok(UploadId(rest.array()?)))?,
             body: ObjectBody::take(rest)?,
         })
     }
@@ -220,9 +217,9 @@ impl ObjectBody {
     fn take(mut rest: FieldDecoder) -> Result<Self, DecodeError> {
         let body = match rest.u8()? {
             0 => return Ok(Self::Inline(rest.rest())),
-            1 => Self::Blob { id: BlobId(array(&mut rest)?), length: rest.varint()? },
+            1 => Self::Blob { id: BlobId(rest.array()?), length: rest.varint()? },
             2 => Self::Parts {
-                manifest: VersionId(array(&mut rest)?),
+                manifest: VersionId(rest.array()?),
                 count: u32::try_from(rest.varint()?).map_err(|_| DecodeError::Invalid("parts"))?,
                 length: rest.varint()?,
             },

@@ -70,11 +70,10 @@ fn displayed_value(prop: &Prop, record: Option<&TypeRecord>, own: &Overrides) ->
         return Some(value.clone());
     }
     let Some(record) = record else {
-        return prop.preset(Defaults::DefaultType).map(|preset| preset.value());
+        return prop.preset(Defaults::DefaultType).map(|preset| preset());
     };
     let set = record.overrides.get(prop.name).cloned();
-    set.or_else(|| computed(prop.name, record))
-        .or_else(|| prop.preset(Defaults::CustomType).map(|preset| preset.value()))
+    set.or_else(|| computed(prop.name, record)).or_else(|| prop.preset(Defaults::CustomType).map(|preset| preset()))
 }
 
 /// The value of a property that follows from other parts of a type's record.

@@ -10,7 +10,7 @@ use super::value::{Datatype, SyncOnWrite, Value};
 /// HyperLogLog precision of a type that does not set it.
 pub const HLL_PRECISION_DEFAULT: u8 = 14;
 
-/// The properties that the request path reads. They are computed once per bucket and cheap to copy.
+/// The properties of a bucket as typed values, computed once per bucket and cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectiveProps {
     /// Concurrent writes are kept as siblings.
@@ -101,7 +101,7 @@ impl PropLayers<'_> {
             .get(name)
             .or_else(|| self.of_type.get(name))
             .cloned()
-            .or_else(|| Some(Prop::named(name)?.preset(self.defaults)?.value()))
+            .or_else(|| Some(Prop::named(name)?.preset(self.defaults)?()))
     }
 
     fn flag(&self, name: &str) -> bool {

@@ -11,7 +11,7 @@ fn properties() -> String {
     let mut props: Vec<_> = PROPS.iter().collect();
     props.sort_by_key(|prop| prop.name);
     for prop in props {
-        let default_in = |defaults| prop.preset(defaults).map_or("–".into(), |preset| preset.value().console());
+        let default_in = |defaults| prop.preset(defaults).map_or("–".into(), |preset| preset().console());
         let (default, custom) = (default_in(Defaults::DefaultType), default_in(Defaults::CustomType));
         let change = match prop.mutability {
             PropMutability::Anytime => "any time",

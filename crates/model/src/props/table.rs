@@ -1,10 +1,10 @@
-//! The table of bucket properties, which HTTP, protocol buffers, `kv-admin` and the manual read.
+//! The table of bucket properties, which HTTP, `kv-admin` and the manual read.
 //!
 //! Names, kinds and defaults are those of the Riak KV property reference. The order is that of a type which was created and
 //! never updated, as Riak prints it.
 
 use super::quorum::Quorum;
-use super::value::{Hook, LinkFun, ModFun, Repl, SyncOnWrite, Value};
+use super::value::{LinkFun, ModFun, Repl, SyncOnWrite, Value};
 
 /// The kind of a property's value. It decides how JSON is decoded and which reason a bad value gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,44 +52,8 @@ pub enum PropMutability {
     ReadOnly,
 }
 
-/// A default value in a form that a static table can hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
-    /// A boolean.
-    Bool(bool),
-    /// A number.
-    Int(i64),
-    /// A quorum.
-    Quorum(Quorum),
-    /// A flush policy.
-    Sync(SyncOnWrite),
-    /// A replication choice.
-    Repl(Repl),
-    /// An empty list of hooks.
-    NoHooks,
-    /// A key-placing function: module, function.
-    KeyFun(&'static str, &'static str),
-    /// A link function: module, function.
-    LinkFun(&'static str, &'static str),
-}
-
-impl Preset {
-    /// The value.
-    #[must_use]
-    pub fn value(self) -> Value {
-        let modfun = |module: &str, function: &str| ModFun { module: module.into(), function: function.into() };
-        match self {
-            Self::Bool(flag) => Value::Bool(flag),
-            Self::Int(number) => Value::Int(number),
-            Self::Quorum(quorum) => Value::Quorum(quorum),
-            Self::Sync(sync) => Value::Sync(sync),
-            Self::Repl(repl) => Value::Repl(repl),
-            Self::NoHooks => Value::Hooks(Vec::<Hook>::new()),
-            Self::KeyFun(module, function) => Value::KeyFun(modfun(module, function)),
-            Self::LinkFun(module, function) => Value::LinkFun(LinkFun::ModFun(modfun(module, function))),
-        }
-    }
-}
+/// Makes a default value; a static table cannot hold the value itself.
+pub type Preset = fn() -> Value;
 
 /// The column of defaults for a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +72,9 @@ pub struct Prop {
     /// The kind of its value.
     pub kind: PropKind,
     /// Its value in type `default`; `None` when that type does not show it.
-    pub default_type: Option<Preset>,
+    pub preset_in_default: Option<Preset>,
     /// Its value in a type that does not set it; `None` when such a type does not show it.
-    pub custom: Option<Preset>,
+    pub preset_in_created: Option<Preset>,
     /// When it may change.
     pub mutability: PropMutability,
     /// Its field in `RpbBucketProps`; `None` when that message cannot carry it.
@@ -130,26 +94,34 @@ impl Prop {
     #[must_use]
     pub const fn preset(&self, defaults: Defaults) -> Option<Preset> {
         match defaults {
-            Defaults::DefaultType => self.default_type,
-            Defaults::CustomType => self.custom,
+            Defaults::DefaultType => self.preset_in_default,
+            Defaults::CustomType => self.preset_in_created,
         }
     }
 
     const fn new(name: &'static str, kind: PropKind, help: &'static str) -> Self {
-        Self { name, kind, default_type: None, custom: None, mutability: PropMutability::Anytime, pb: None, help }
+        Self {
+            name,
+            kind,
+            preset_in_default: None,
+            preset_in_created: None,
+            mutability: PropMutability::Anytime,
+            pb: None,
+            help,
+        }
     }
 
     const fn both(self, preset: Preset) -> Self {
-        self.in_default(preset).in_custom(preset)
+        self.in_default(preset).in_created(preset)
     }
 
     const fn in_default(mut self, preset: Preset) -> Self {
-        self.default_type = Some(preset);
+        self.preset_in_default = Some(preset);
         self
     }
 
-    const fn in_custom(mut self, preset: Preset) -> Self {
-        self.custom = Some(preset);
+    const fn in_created(mut self, preset: Preset) -> Self {
+        self.preset_in_created = Some(preset);
         self
     }
 
@@ -164,12 +136,17 @@ impl Prop {
     }
 }
 
-const NO: Preset = Preset::Bool(false);
-const YES: Preset = Preset::Bool(true);
-const QUORUM: Preset = Preset::Quorum(Quorum::Quorum);
-const ZERO: Preset = Preset::Quorum(Quorum::Count(0));
+const NO: Preset = || Value::Bool(false);
+const YES: Preset = || Value::Bool(true);
+const QUORUM: Preset = || Value::Quorum(Quorum::Quorum);
+const ZERO: Preset = || Value::Quorum(Quorum::Count(0));
 
-/// Every bucket property, in the order of a new type.
+fn modfun(module: &str, function: &str) -> ModFun {
+    ModFun { module: module.into(), function: function.into() }
+}
+
+/// Every bucket property, in the order of a new type. A stored name that is not in this table is an error: a property that was
+/// released stays here.
 pub static PROPS: &[Prop] = &[
     Prop::new("name", PropKind::Text, "The bucket's name; shown, never set.").mutability(PropMutability::ReadOnly),
     Prop::new(
@@ -177,7 +154,7 @@ pub static PROPS: &[Prop] = &[
         PropKind::NonNegative,
         "Seconds a causality entry was never pruned in Riak; kept and shown, without effect.",
     )
-    .both(Preset::Int(20))
+    .both(|| Value::Int(20))
     .pb(11),
     Prop::new("w", PropKind::Quorum, "Replicas that must accept a write.").both(QUORUM).pb(16),
     Prop::new(
@@ -185,36 +162,36 @@ pub static PROPS: &[Prop] = &[
         PropKind::Sync,
         "When a write is flushed to disk: backend (as the server is set), one or all.",
     )
-    .both(Preset::Sync(SyncOnWrite::Backend)),
+    .both(|| Value::Sync(SyncOnWrite::Backend)),
     Prop::new(
         "small_vclock",
         PropKind::Positive,
         "Length up to which Riak never pruned causality; kept and shown, without effect.",
     )
-    .both(Preset::Int(50))
+    .both(|| Value::Int(50))
     .pb(13),
     Prop::new("rw", PropKind::Quorum, "Replicas for a delete that names neither r nor w.").both(QUORUM).pb(19),
     Prop::new("r", PropKind::Quorum, "Replicas that must answer a read.").both(QUORUM).pb(15),
     Prop::new("pw", PropKind::QuorumOrZero, "Primary replicas that must accept a write.").both(ZERO).pb(17),
     Prop::new("precommit", PropKind::Hooks, "Hooks that run before a write and may refuse it.")
-        .both(Preset::NoHooks)
+        .both(|| Value::Hooks(Vec::new()))
         .pb(4),
     Prop::new("pr", PropKind::QuorumOrZero, "Primary replicas that must answer a read.").both(ZERO).pb(14),
-    Prop::new("postcommit", PropKind::Hooks, "Hooks that run after a write.").both(Preset::NoHooks).pb(6),
+    Prop::new("postcommit", PropKind::Hooks, "Hooks that run after a write.").both(|| Value::Hooks(Vec::new())).pb(6),
     Prop::new(
         "old_vclock",
         PropKind::Positive,
         "Seconds after which Riak pruned a causality entry; kept and shown, without effect.",
     )
-    .both(Preset::Int(86_400))
+    .both(|| Value::Int(86_400))
     .pb(10),
     Prop::new("notfound_ok", PropKind::Flag, "A replica that lacks the key counts towards r.").both(YES).pb(21),
     Prop::new("node_confirms", PropKind::QuorumOrZero, "Different machines that must answer.").both(ZERO),
     Prop::new("n_val", PropKind::Positive, "Number of replicas; bounds r, w and the other quorums.")
-        .both(Preset::Int(3))
+        .both(|| Value::Int(3))
         .pb(1),
     Prop::new("linkfun", PropKind::LinkFun, "The function that finds an object's links; kept and shown.")
-        .both(Preset::LinkFun("riak_kv_wm_link_walker", "mapreduce_linkfun"))
+        .both(|| Value::LinkFun(LinkFun::ModFun(modfun("riak_kv_wm_link_walker", "mapreduce_linkfun"))))
         .pb(9),
     Prop::new(
         "last_write_wins",
@@ -230,16 +207,16 @@ pub static PROPS: &[Prop] = &[
         "Siblings are tracked by dotted version vectors; must be false with last_write_wins.",
     )
     .in_default(NO)
-    .in_custom(YES),
+    .in_created(YES),
     Prop::new("chash_keyfun", PropKind::KeyFun, "The function that places keys; kept and shown.")
-        .both(Preset::KeyFun("riak_core_util", "chash_std_keyfun"))
+        .both(|| Value::KeyFun(modfun("riak_core_util", "chash_std_keyfun")))
         .pb(8),
     Prop::new(
         "big_vclock",
         PropKind::Positive,
         "Length above which Riak pruned causality; kept and shown, without effect.",
     )
-    .both(Preset::Int(50))
+    .both(|| Value::Int(50))
     .pb(12),
     Prop::new("basic_quorum", PropKind::Flag, "A read stops early once a majority of replicas lacks the key.")
         .both(NO)
@@ -249,7 +226,7 @@ pub static PROPS: &[Prop] = &[
         .pb(29),
     Prop::new("allow_mult", PropKind::Flag, "Concurrent writes are kept as siblings.")
         .in_default(NO)
-        .in_custom(YES)
+        .in_created(YES)
         .pb(2),
     Prop::new("aae_tree_exclude", PropKind::Flag, "Keeps the bucket out of the exchange trees; kept and shown."),
     Prop::new("backend", PropKind::Text, "Name of the storage backend; kept and shown.").pb(22),
@@ -260,7 +237,7 @@ pub static PROPS: &[Prop] = &[
         .mutability(PropMutability::OnlyAtCreation)
         .pb(26),
     Prop::new("repl", PropKind::Repl, "Replication to other clusters: false, realtime, fullsync or true.")
-        .in_default(Preset::Repl(Repl::True))
+        .in_default(|| Value::Repl(Repl::True))
         .pb(24),
     Prop::new("search", PropKind::Flag, "Switch of the old search; kept and shown.").pb(23),
     Prop::new("search_index", PropKind::Text, "The search index of the bucket; _dont_index_ switches it off.").pb(25),
@@ -290,8 +267,8 @@ mod tests {
     #[test]
     fn every_default_has_the_kind_of_its_property() {
         for prop in PROPS {
-            for preset in [prop.default_type, prop.custom].into_iter().flatten() {
-                let value = preset.value();
+            for preset in [prop.preset_in_default, prop.preset_in_created].into_iter().flatten() {
+                let value = preset();
                 assert_eq!(prop.kind.decode(&value.to_json()), Ok(value), "{}", prop.name);
             }
         }

@@ -215,7 +215,7 @@ named! {
         Backend = "backend",
         /// One replica.
         One = "one",
-        /// Every replica.
+        /// As `one`. Only the query parameter `sync_on_write=all` asks for every replica.
         All = "all",
     }
 }

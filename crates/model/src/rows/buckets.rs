@@ -25,8 +25,7 @@ impl BucketRow {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(2 + self.epochs.len());
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 2 + self.epochs.len());
         out.bytes(&self.epochs);
         out.finish()
     }
@@ -36,8 +35,7 @@ impl BucketRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let epochs = rest.bytes()?;
         rest.finish()?;
         if epochs.is_empty() || epochs.len() > EPOCHS_MAX || epochs.contains(&0) {

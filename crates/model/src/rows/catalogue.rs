@@ -75,8 +75,7 @@ impl CatalogueRow {
     /// The stored form of a row with this value.
     #[must_use]
     pub fn encode(json: &serde_json::Value) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(64);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 64);
         out.raw(json.to_string().as_bytes());
         out.finish()
     }
@@ -86,8 +85,7 @@ impl CatalogueRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let rest = FieldDecoder::versioned(value, VERSION)?;
         serde_json::from_slice(&rest.rest()).map(Self).map_err(|_| DecodeError::Invalid("JSON"))
     }
 }

@@ -18,8 +18,7 @@ impl MarkRow {
     /// The stored form.
     #[must_use]
     pub fn encode(self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(9);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 9);
         out.u64(self.mark.0);
         out.finish()
     }
@@ -29,8 +28,7 @@ impl MarkRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let mark = Timestamp(rest.u64()?);
         rest.finish()?;
         Ok(Self { mark })

@@ -24,10 +24,9 @@ impl MemberRow {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = FieldEncoder::with_capacity(64);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 64);
         for text in [&self.node, &self.address, &self.version] {
-            out.bytes(text.as_bytes());
+            out.text(text);
         }
         out.u64(self.catalogue.0);
         out.finish()
@@ -38,13 +37,8 @@ impl MemberRow {
     /// # Errors
     /// [`DecodeError`] as for every row.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
-        let mut text = || {
-            let bytes = rest.bytes()?;
-            String::from_utf8(bytes.into()).map_err(|_| DecodeError::Invalid("text"))
-        };
-        let (node, address, version) = (text()?, text()?, text()?);
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
+        let (node, address, version) = (rest.text()?, rest.text()?, rest.text()?);
         let row = Self { node, address, version, catalogue: Timestamp(rest.u64()?) };
         rest.finish()?;
         Ok(row)

@@ -45,8 +45,7 @@ impl ObjectRow {
             KvBody::Inline(bytes) => bytes.len(),
             KvBody::Blob(_) => 40,
         };
-        let mut out = FieldEncoder::with_capacity(64 + self.content.metadata_bytes() + body);
-        out.u8(VERSION);
+        let mut out = FieldEncoder::versioned(VERSION, 64 + self.content.metadata_bytes() + body);
         let flags = self.flags();
         out.u8(u8::from(flags.tombstone) * TOMBSTONE + u8::from(flags.terms) * TERMS + u8::from(flags.blob) * BLOB);
         out.u64(self.context_hash);
@@ -65,8 +64,7 @@ impl ObjectRow {
     /// # Errors
     /// [`DecodeError`] for an unknown version or damaged bytes.
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        let mut rest = FieldDecoder::new(value);
-        rest.version(VERSION)?;
+        let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let flags = rest.u8()?;
         if flags & !(TOMBSTONE | TERMS | BLOB) != 0 {
             return Err(DecodeError::Invalid("object flags"));

@@ -51,9 +51,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use larder_model::codec::name_after;
 use tokio::time::Instant;
 
-use crate::traits::name_after;
 use crate::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, EngineLimits, Error, HeadWrite,
     Kind, Partition, PartitionPage, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Store, Table, Timestamp,

@@ -5,6 +5,24 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl<T> KeyPageResult<T> {
+    /// The keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = (&Bytes, &T)> {
+        self.listed.iter().filter_map(|listed| match listed {
+            KeyOrPrefix::Key(key, entry) => Some((key, entry)),
+            KeyOrPrefix::Prefix(_) => None,
+        })
+    }
+
+    /// The common prefixes, in order.
+    pub fn prefixes(&self) -> impl Iterator<Item = &Bytes> {
+        self.listed.iter().filter_map(|listed| match listed {
+            KeyOrPrefix::Key(..) => None,
+            KeyOrPrefix::Prefix(prefix) => Some(prefix),
+        })
+    }
+}
+
 fn text() -> impl Strategy<Value = Bytes> {
     let byte = prop_oneof![4 => Just(b'a'), 4 => Just(b'/'), 2 => Just(b'b'), 1 => Just(0xff), 1 => Just(0)];
     vec(byte, 0..7).prop_map(Bytes::from)

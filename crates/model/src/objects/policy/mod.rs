@@ -16,8 +16,6 @@ mod principal;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use super::access::{AccessContext, AccessRequest};
 use super::action::S3Action;
 use super::user::User;
@@ -150,16 +148,9 @@ impl PatternSet {
 }
 
 /// Why a policy is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct PolicyError {
     /// The reason, for the client.
     pub message: String,
 }
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PolicyError {}

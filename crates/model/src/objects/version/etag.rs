@@ -36,10 +36,9 @@ impl Etag {
             Some((digits, count)) => (digits, Some(part_count(count)?)),
             None => (bare, None),
         };
-        if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        Some(Self { md5: u128::from_str_radix(digits, 16).ok()?.to_be_bytes(), parts })
+        let mut md5 = [0; 16];
+        hex::decode_to_slice(digits, &mut md5).ok()?;
+        Some(Self { md5, parts })
     }
 }
 
