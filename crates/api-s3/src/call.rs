@@ -4,9 +4,11 @@ use larder_model::Timestamp;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Objects};
+use larder_model::objects::Bucket;
 use parking_lot::Mutex;
 
 use crate::S3Settings;
@@ -15,6 +17,7 @@ use crate::background::BackgroundTasks;
 use crate::body::RequestBody;
 use crate::errors::{Code, S3Error};
 use crate::operations::OperationSpec;
+use crate::response::{self, S3Response};
 use crate::target::S3Query;
 
 /// The expected owner of the request's bucket.
@@ -79,6 +82,23 @@ impl S3Call {
         let owner = self.objects.bucket(bucket).await?.owner.clone();
         let expected = std::str::from_utf8(expected.as_bytes()).map(str::trim);
         if expected == Ok(&owner) { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// Changes the configuration of the bucket; the response is empty and has this status.
+    ///
+    /// # Errors
+    /// 403 `AccessDenied`, `NoSuchBucket`, and errors of the store.
+    pub(crate) async fn configure(
+        &self,
+        status: StatusCode,
+        change: impl Fn(&mut Bucket) + Send + Sync,
+    ) -> Result<S3Response, S3Error> {
+        let change = |bucket: &mut Bucket| {
+            change(bucket);
+            Ok(())
+        };
+        self.objects.configure(&self.caller, &self.bucket, change).await?;
+        Ok(response::empty(status))
     }
 
     /// The resource as error documents name it.

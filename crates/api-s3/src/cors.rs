@@ -18,7 +18,7 @@ use crate::target::ResourcePath;
 const VARIES: HeaderValue =
     HeaderValue::from_static("Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
 
-/// Answers an `OPTIONS` request.
+/// The response to an `OPTIONS` request.
 ///
 /// # Errors
 /// `BadRequest` if it is not a preflight or the bucket has no rules, `AccessForbidden` if no rule matches,

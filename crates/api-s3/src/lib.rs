@@ -19,7 +19,6 @@ mod identity;
 pub mod operations;
 mod ops;
 mod pipeline;
-mod request_accounting;
 pub mod response;
 pub mod route;
 mod server;

@@ -27,8 +27,7 @@ use crate::call::{S3Call, joined};
 use crate::errors::{Code, S3Error, gateway};
 use crate::identity::{self, Identity, RequestSource};
 use crate::operations::{OperationSpec, RequestBodyKind, S3Operation, Support};
-use crate::request_accounting::{self, RequestAccounting};
-use crate::response::S3Response;
+use crate::response::{self, RequestAccounting, S3Response};
 use crate::target::AddressingStyle;
 use crate::target::ResourcePath;
 use crate::target::S3Query;
@@ -269,7 +268,7 @@ impl S3Service {
         }
         insert_common_headers(&mut response, &head.id);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
-        tracked.record_answer(request_accounting::outcome_of(response.status()));
+        tracked.record_answer(response::outcome_of(response.status()));
         let is_empty = is_head || response.body().length() == Some(0);
         let accounting = RequestAccounting {
             objects: Arc::clone(&self.objects),

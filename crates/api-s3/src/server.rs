@@ -12,9 +12,8 @@ use larder_gateway::objects::Objects;
 use larder_http_edge::{ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
-use crate::body::S3Body;
 use crate::pipeline::S3Service;
-use crate::response::S3Response;
+use crate::response::{S3Body, S3Response};
 
 /// Settings of the S3 listener.
 #[derive(Debug, Clone)]

@@ -11,10 +11,9 @@ use larder_model::objects::User;
 
 use super::document::{json, status, write_fields};
 use super::{DocumentFormat, accepted_format, admin_only};
-use crate::body::S3Body;
 use crate::call::S3Call;
 use crate::errors::S3Error;
-use crate::response::{self, S3Response};
+use crate::response::{self, S3Body, S3Response};
 use crate::xml::XmlWriter;
 
 /// Users per part.

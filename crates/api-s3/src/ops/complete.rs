@@ -10,10 +10,9 @@ use larder_model::objects::part::PART_NUMBER_MAX;
 use larder_model::objects::{Algorithm, Checksum};
 
 use super::{checksums, conditions, object_headers, params};
-use crate::body::S3Body;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
-use crate::response::{self, S3Response};
+use crate::response::{self, S3Body, S3Response};
 use crate::target::ResourcePath;
 use crate::target::S3Query;
 use crate::xml::{XmlReader, XmlWriter};

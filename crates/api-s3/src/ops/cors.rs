@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
-use larder_model::objects::Bucket;
 use larder_model::objects::cors::{Cors, CorsRule};
 
 use super::upload_body;
@@ -23,21 +22,11 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     let cors = read(&upload_body::document(call).await?)?;
-    store(call, Some(cors)).await?;
-    Ok(response::empty(StatusCode::OK))
+    call.configure(StatusCode::OK, |bucket| bucket.cors = Some(cors.clone())).await
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
-    store(call, None).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
-}
-
-async fn store(call: &S3Call, cors: Option<Cors>) -> Result<(), S3Error> {
-    let change = |bucket: &mut Bucket| {
-        bucket.cors.clone_from(&cors);
-        Ok(())
-    };
-    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.cors = None).await
 }
 
 fn read(document: &[u8]) -> Result<Cors, S3Error> {

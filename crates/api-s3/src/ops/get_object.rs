@@ -6,10 +6,9 @@ use larder_gateway::objects::get::{FoundObject, GetObject, ReadWindow};
 use larder_model::objects::part::PART_NUMBER_MAX;
 
 use super::{conditions, object_headers, params};
-use crate::body::S3Body;
 use crate::call::S3Call;
 use crate::errors::{Code, S3Error};
-use crate::response::{self, S3Response};
+use crate::response::{self, S3Body, S3Response};
 use crate::target::S3Query;
 
 pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {

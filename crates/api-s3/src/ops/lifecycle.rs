@@ -4,7 +4,6 @@ mod document;
 
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
-use larder_model::objects::Bucket;
 use larder_model::objects::lifecycle::{self, Lifecycle};
 
 use super::upload_body;
@@ -20,21 +19,11 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     let rules = decode(&upload_body::document(call).await?)?;
-    store(call, Some(rules)).await?;
-    Ok(response::empty(StatusCode::OK))
+    call.configure(StatusCode::OK, |bucket| bucket.lifecycle = Some(rules.clone())).await
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
-    store(call, None).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
-}
-
-async fn store(call: &S3Call, rules: Option<Lifecycle>) -> Result<(), S3Error> {
-    let change = |bucket: &mut Bucket| {
-        bucket.lifecycle.clone_from(&rules);
-        Ok(())
-    };
-    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.lifecycle = None).await
 }
 
 fn decode(document: &[u8]) -> Result<Lifecycle, S3Error> {

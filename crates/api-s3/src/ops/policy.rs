@@ -45,12 +45,7 @@ pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
-    let change = |bucket: &mut Bucket| {
-        bucket.policy = None;
-        Ok(())
-    };
-    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.policy = None).await
 }
 
 async fn policy_of(call: &S3Call) -> Result<Arc<BucketPolicy>, S3Error> {

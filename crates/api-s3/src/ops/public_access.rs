@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
-use larder_model::objects::Bucket;
 use larder_model::objects::public_access::PublicAccessBlock;
 
 use super::upload_body;
@@ -20,21 +19,11 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     let access = read(&upload_body::document(call).await?)?;
-    store(call, Some(access)).await?;
-    Ok(response::empty(StatusCode::OK))
+    call.configure(StatusCode::OK, |bucket| bucket.public_access = Some(access)).await
 }
 
 pub(super) async fn delete(call: &S3Call) -> Result<S3Response, S3Error> {
-    store(call, None).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
-}
-
-async fn store(call: &S3Call, access: Option<PublicAccessBlock>) -> Result<(), S3Error> {
-    let change = |bucket: &mut Bucket| {
-        bucket.public_access = access;
-        Ok(())
-    };
-    Ok(call.objects.buckets.configure(&call.caller, &call.bucket, change).await?)
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.public_access = None).await
 }
 
 fn read(document: &[u8]) -> Result<PublicAccessBlock, S3Error> {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use larder_gateway::objects::{Configuration, Error};
 use larder_model::limits::{BUCKET_TAGS_MAX, OBJECT_TAGS_MAX};
+use larder_model::objects::Tag;
 use larder_model::objects::tags::{self, TagError};
-use larder_model::objects::{Bucket, Tag};
 
 use super::{object_headers, object_metadata, params, upload_body};
 use crate::call::S3Call;
@@ -23,11 +23,11 @@ pub(super) async fn get_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
     let tags = read(&upload_body::document(call).await?, BUCKET_TAGS_MAX)?;
-    store(call, tags).await
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.tags.clone_from(&tags)).await
 }
 
 pub(super) async fn delete_bucket(call: &S3Call) -> Result<S3Response, S3Error> {
-    store(call, Vec::new()).await
+    call.configure(StatusCode::NO_CONTENT, |bucket| bucket.tags.clear()).await
 }
 
 pub(super) async fn get_object(call: &S3Call) -> Result<S3Response, S3Error> {
@@ -45,15 +45,6 @@ pub(super) async fn put_object(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn delete_object(call: &S3Call) -> Result<S3Response, S3Error> {
     replace(call, Vec::new(), StatusCode::NO_CONTENT).await
-}
-
-async fn store(call: &S3Call, tags: Vec<Tag>) -> Result<S3Response, S3Error> {
-    let change = |bucket: &mut Bucket| {
-        bucket.tags.clone_from(&tags);
-        Ok(())
-    };
-    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
 async fn replace(call: &S3Call, tags: Vec<Tag>, status: StatusCode) -> Result<S3Response, S3Error> {

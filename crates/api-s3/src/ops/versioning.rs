@@ -17,12 +17,7 @@ pub(super) async fn get(call: &S3Call) -> Result<S3Response, S3Error> {
 
 pub(super) async fn put(call: &S3Call) -> Result<S3Response, S3Error> {
     let versioning = read(&upload_body::document(call).await?)?;
-    let change = |bucket: &mut larder_model::objects::Bucket| {
-        bucket.versioning = versioning;
-        Ok(())
-    };
-    call.objects.buckets.configure(&call.caller, &call.bucket, change).await?;
-    Ok(response::empty(StatusCode::OK))
+    call.configure(StatusCode::OK, |bucket| bucket.versioning = versioning).await
 }
 
 fn write(versioning: Versioning) -> Bytes {
