@@ -101,44 +101,44 @@ impl Table {
 pub struct Partition {
     /// The table.
     pub table: Table,
-    /// The number of replicas: the n_val at the creation of its bucket type, which never changes. Cassandra keeps each n_val
-    /// in a keyspace of its own; an engine on one machine ignores it.
-    pub n_val: u8,
+    /// The number of stored replicas: the n_val at the creation of its bucket type. It never changes. Cassandra keeps each
+    /// number in a keyspace of its own; an engine on one machine ignores it.
+    pub copies: u8,
     /// Its key inside the table.
     pub key: Bytes,
 }
 
 impl Partition {
-    /// The n_val of partitions that belong to no bucket type.
-    pub const DEFAULT_N_VAL: u8 = 3;
+    /// The number of copies of partitions that belong to no bucket type.
+    pub const DEFAULT_COPIES: u8 = 3;
 
-    /// A partition with [`Self::DEFAULT_N_VAL`] replicas.
+    /// A partition with [`Self::DEFAULT_COPIES`] copies.
     #[must_use]
     pub fn new(table: Table, key: impl Into<Bytes>) -> Self {
-        Self { table, n_val: Self::DEFAULT_N_VAL, key: key.into() }
+        Self { table, copies: Self::DEFAULT_COPIES, key: key.into() }
     }
 
     /// The rows of a key-value object. `consistent` types have their own table.
     #[must_use]
-    pub fn object(address: &Address, consistent: bool, n_val: u8) -> Self {
+    pub fn object(address: &Address, consistent: bool, copies: u8) -> Self {
         let mut key = bucket_prefix(&address.bucket, address.key.len());
         key.raw(&address.key);
-        Self { table: if consistent { Table::Consistent } else { Table::Objects }, n_val, key: key.finish() }
+        Self { table: if consistent { Table::Consistent } else { Table::Objects }, copies, key: key.finish() }
     }
 
     /// One shard of the `$key` view of a bucket.
     #[must_use]
-    pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8, n_val: u8) -> Self {
+    pub fn keys(bucket: &BucketAddress, epoch: u8, shard: u8, copies: u8) -> Self {
         let mut key = bucket_prefix(bucket, 2);
         key.u8(epoch);
         key.u8(shard);
-        Self { table: Table::Keys, n_val, key: key.finish() }
+        Self { table: Table::Keys, copies, key: key.finish() }
     }
 
     /// The `$bucket` view of a type.
     #[must_use]
-    pub fn buckets(bucket_type: &Bytes, n_val: u8) -> Self {
-        Self { table: Table::Buckets, n_val, key: bucket_type.clone() }
+    pub fn buckets(bucket_type: &Bytes, copies: u8) -> Self {
+        Self { table: Table::Buckets, copies, key: bucket_type.clone() }
     }
 
     /// The bucket type that it belongs to, if any.

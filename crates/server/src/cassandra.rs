@@ -43,7 +43,7 @@ pub(crate) async fn open(
     let (grace, lease) = (blobs::GRACE, blobs::LEASE);
     let options = BlobOptions { grace, lease, clock: Arc::clone(clock), process: actor.0 };
     let blobs =
-        CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::DEFAULT_N_VAL), options).await;
+        CassandraBlobs::open(Arc::clone(store.session()), &store.keyspace(Partition::DEFAULT_COPIES), options).await;
     let blobs =
         blobs.map_err(|error| ServerFailure(format!("cannot open the blobs in the cluster at {nodes}: {error}")))?;
     let blobs = Arc::new(blobs);

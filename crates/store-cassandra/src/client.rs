@@ -132,7 +132,7 @@ impl ClusterClient {
             (false, true) => TableAccess::Write,
             (false, false) => TableAccess::Read,
         };
-        consistency(level, access, self.copies(partition.n_val))
+        consistency(level, access, self.copies(partition.copies))
     }
 
     /// Replicas of a keyspace: as the driver reports them, otherwise as the keyspace was created.
@@ -179,11 +179,11 @@ impl ClusterClient {
         statement: RowStatement,
         partition: &Partition,
     ) -> Result<PreparedStatement, RequestFailure> {
-        let key = (partition.n_val, partition.table, statement);
+        let key = (partition.copies, partition.table, statement);
         if let Some(prepared) = self.prepared.read().get(&key) {
             return Ok(prepared.clone());
         }
-        let text = statement.text(&self.keyspace(partition.n_val), partition.table);
+        let text = statement.text(&self.keyspace(partition.copies), partition.table);
         // Two callers may prepare the same statement at once: both results are equal, and the last one is kept.
         let prepared = prepare(&self.session, &text).await;
         let mut prepared = prepared

@@ -85,7 +85,7 @@ pub(crate) async fn connect(options: ConnectOptions) -> Result<(ClusterClient, V
     {
         return Err(ConnectError::Options(format!("the cluster has no node in the datacenter {local:?}")));
     }
-    let made = cluster.ensure_keyspace(Partition::DEFAULT_N_VAL, Instant::now() + SCHEMA_MAX).await;
+    let made = cluster.ensure_keyspace(Partition::DEFAULT_COPIES, Instant::now() + SCHEMA_MAX).await;
     made.map_err(|error| match error.kind {
         Kind::Misuse => ConnectError::Options(error.to_string()),
         _ => ConnectError::Schema(error.to_string()),
@@ -206,8 +206,8 @@ fn auth_error(setup: &ConnectionSetupRequestErrorKind) -> Option<ConnectError> {
 
 /// A note about a keyspace with fewer copies than its number.
 fn note_fewer_copies(cluster: &ClusterClient) -> Option<String> {
-    let (n_val, copies) = (usize::from(Partition::DEFAULT_N_VAL), cluster.copies(Partition::DEFAULT_N_VAL).local);
-    let keyspace = cluster.keyspace(Partition::DEFAULT_N_VAL);
+    let (n_val, copies) = (usize::from(Partition::DEFAULT_COPIES), cluster.copies(Partition::DEFAULT_COPIES).local);
+    let keyspace = cluster.keyspace(Partition::DEFAULT_COPIES);
     let nodes = cluster.nodes(cluster.replication.local()).1;
     (copies < n_val).then(|| {
         let made_for = format_node_count(copies);

@@ -77,7 +77,7 @@ mod tests {
     fn a_cached_head_belongs_to_one_partition() {
         let (heads, known) =
             (HeadCache::default(), KnownHead { stamp: Timestamp(5), expires: None, history: CasHistory::default() });
-        let at = |n_val| Partition { table: larder_store::Table::Heads, n_val, key: "p".into() };
+        let at = |copies| Partition { table: larder_store::Table::Heads, copies, key: "p".into() };
         heads.put(&at(3), &"".into(), known);
         assert_eq!(heads.get(&at(3), &"".into()), Some(known));
         assert_eq!(heads.get(&at(2), &"".into()), None);

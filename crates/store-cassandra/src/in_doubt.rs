@@ -108,7 +108,7 @@ mod tests {
         drop(in_doubt.begin(&at(1)));
         let number = in_doubt.last(&at(1)).unwrap();
         assert_eq!(in_doubt.last(&at(2)), None);
-        assert_eq!(in_doubt.last(&Partition { n_val: 2, ..at(1) }), None);
+        assert_eq!(in_doubt.last(&Partition { copies: 2, ..at(1) }), None);
         in_doubt.settle(&at(1), number);
         assert_eq!(in_doubt.last(&at(1)), None);
     }

@@ -36,7 +36,7 @@ impl ClusterClient {
             // The cursor's key belongs to its own keyspace; later keyspaces start at their first partition.
             let mut key = after.take().filter(|_| n_val == first);
             loop {
-                let at = Partition { table, n_val, key: key.clone().unwrap_or_default() };
+                let at = Partition { table, copies: n_val, key: key.clone().unwrap_or_default() };
                 let asked = (limit - partitions.len()).min(ROWS_MAX);
                 let (found, more) = self.keys_after(&at, key.is_none(), asked, options).await?;
                 let last = found.last().map(|(key, _)| key.clone());
@@ -78,7 +78,7 @@ impl ClusterClient {
         };
         let what = at.table.name();
         let access = if at.table.is_guarded() { TableAccess::Guarded } else { TableAccess::Read };
-        let level = consistency(options.level, access, self.copies(at.n_val));
+        let level = consistency(options.level, access, self.copies(at.copies));
         let bound = BoundStatement { statement, partition: at, values };
         let answer = self.execute(&bound, level, options.deadline).await?;
         let answer = answer.into_rows_result().map_err(|error| errors::unreadable(what, error))?;
@@ -112,7 +112,7 @@ impl ClusterClient {
         let mut numbers: Vec<u8> = numbers.filter(|n_val| statements::tables(*n_val).contains(&table)).collect();
         numbers.sort_unstable();
         for n_val in &numbers {
-            let partition = Partition { table, n_val: *n_val, key: Bytes::new() };
+            let partition = Partition { table, copies: *n_val, key: Bytes::new() };
             self.ensure(&partition, options.deadline).await?;
         }
         Ok(numbers)

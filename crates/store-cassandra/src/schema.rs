@@ -52,11 +52,11 @@ impl ClusterClient {
     /// # Errors
     /// `Misuse` for a table that is in no keyspace of this number of copies.
     pub(crate) async fn ensure(&self, partition: &Partition, deadline: Instant) -> Result<()> {
-        let Partition { table, n_val, .. } = partition;
+        let Partition { table, copies: n_val, .. } = partition;
         if !statements::tables(*n_val).contains(table) {
             return Err(Error::new(Kind::Misuse, format!("{}: no table of {n_val} copies", table.name())));
         }
-        self.ensure_keyspace(partition.n_val, deadline).await
+        self.ensure_keyspace(partition.copies, deadline).await
     }
 
     /// Creates a keyspace with its tables if it is missing.
@@ -107,8 +107,8 @@ impl ClusterClient {
             self.check_version(deadline).await?;
             return Ok(true);
         }
-        let own = self.keyspace(Partition::DEFAULT_N_VAL);
-        self.create_keyspace(Partition::DEFAULT_N_VAL, deadline).await?;
+        let own = self.keyspace(Partition::DEFAULT_COPIES);
+        self.create_keyspace(Partition::DEFAULT_COPIES, deadline).await?;
         if !self.query_names(statements::TABLES, Some(&own), deadline).await?.contains(LAYOUT) {
             self.change_schema(LayoutStatement::Create.text(&own), deadline).await?;
         }
@@ -132,7 +132,7 @@ impl ClusterClient {
         for (_, text) in self.missing_tables(n_val, deadline).await? {
             self.change_schema(text, deadline).await?;
         }
-        if n_val == Partition::DEFAULT_N_VAL {
+        if n_val == Partition::DEFAULT_COPIES {
             self.apply_condition(LayoutStatement::SetVersion, Some(&VERSION.to_string()), deadline).await?;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl ClusterClient {
 
     /// Refuses a layout version newer than this program.
     async fn check_version(&self, deadline: Instant) -> Result<()> {
-        let text = LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_N_VAL));
+        let text = LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_COPIES));
         let found = self.query_names(&text, None, deadline).await?;
         let Some(found) = found.first() else { return Ok(()) };
         match found.parse::<u32>() {
@@ -178,7 +178,7 @@ impl ClusterClient {
         value: Option<&str>,
         deadline: Instant,
     ) -> std::result::Result<BTreeSet<String>, RequestFailure> {
-        let consistency = if text == LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_N_VAL)) {
+        let consistency = if text == LayoutStatement::Version.text(&self.keyspace(Partition::DEFAULT_COPIES)) {
             Consistency::Quorum
         } else {
             Consistency::One
@@ -203,7 +203,7 @@ impl ClusterClient {
         value: Option<&str>,
         deadline: Instant,
     ) -> Result<bool> {
-        let text = statement.text(&self.keyspace(Partition::DEFAULT_N_VAL));
+        let text = statement.text(&self.keyspace(Partition::DEFAULT_COPIES));
         let answer = self.query(text, value, Consistency::Quorum, deadline).await?;
         let answer = answer.into_rows_result().map_err(|error| errors::unreadable(WHAT, error))?;
         let row = answer.first_row::<CqlRow>().map_err(|error| errors::unreadable(WHAT, error))?;
@@ -231,7 +231,7 @@ impl ClusterClient {
 /// The tables of a keyspace, each with the statement that creates it: rows, and blobs for the product's own number of
 /// copies.
 fn tables(n_val: u8, keyspace: &str) -> impl Iterator<Item = (&'static str, String)> {
-    let blobs = if n_val == Partition::DEFAULT_N_VAL { &blobs::cql::SCHEMA[..] } else { &[] };
+    let blobs = if n_val == Partition::DEFAULT_COPIES { &blobs::cql::SCHEMA[..] } else { &[] };
     let rows = statements::tables(n_val).iter().map(|table| (table.name(), statements::create_table(keyspace, *table)));
     rows.chain(blobs.iter().map(|(name, text)| (*name, text.replace("{k}", keyspace))))
 }
@@ -250,7 +250,7 @@ mod tests {
                 let made = [format!("EXISTS ks.{name} ("), format!("EXISTS ks.\"{name}\" (")];
                 assert!(made.iter().any(|made| text.contains(made)), "{name}: {text}");
             }
-            assert_eq!(names.contains("blob_records"), n_val == Partition::DEFAULT_N_VAL);
+            assert_eq!(names.contains("blob_records"), n_val == Partition::DEFAULT_COPIES);
         }
     }
 }

@@ -201,7 +201,7 @@ pub fn is_derived(table: Table) -> bool {
 /// The tables of a keyspace: all of them for the product's own number of copies, otherwise those of bucket types.
 #[must_use]
 pub fn tables(n_val: u8) -> &'static [Table] {
-    if n_val == Partition::DEFAULT_N_VAL {
+    if n_val == Partition::DEFAULT_COPIES {
         &Table::ALL
     } else {
         &[Table::Objects, Table::Consistent, Table::Keys, Table::Buckets]
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn every_table_of_a_bucket_type_is_in_every_keyspace() {
         for table in Table::ALL {
-            let of_types = Partition { table, n_val: 2, key: "\x01t".into() }.bucket_type().is_some();
+            let of_types = Partition { table, copies: 2, key: "\x01t".into() }.bucket_type().is_some();
             assert_eq!(tables(2).contains(&table), of_types, "{table:?}");
         }
-        assert_eq!(tables(Partition::DEFAULT_N_VAL).len(), Table::ALL.len());
+        assert_eq!(tables(Partition::DEFAULT_COPIES).len(), Table::ALL.len());
     }
 }

@@ -192,7 +192,7 @@ fn removes_elsewhere(shares: &[PartitionShare<'_>]) -> bool {
 
 /// Whether one consistency means the same for all partitions.
 fn have_equal_copies(shares: &[PartitionShare<'_>]) -> bool {
-    shares.iter().all(|share| share.partition.n_val == shares[0].partition.n_val)
+    shares.iter().all(|share| share.partition.copies == shares[0].partition.copies)
 }
 
 fn has_removals(share: &PartitionShare<'_>) -> bool {
@@ -263,11 +263,12 @@ mod tests {
 
     #[test]
     fn additions_to_other_copies_go_out_before_the_object() {
-        let partition = |n_val: u8| Partition { n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
+        let partition =
+            |n_val: u8| Partition { copies: n_val, ..Partition::new(Table::Keys, Bytes::from(vec![n_val])) };
         let mut batch = Batch::of(partition(1), vec![put(9)]);
         batch.add(partition(3), vec![put(9)]);
         let stages = plan_stages(group_by_partition(&batch), false, true);
-        let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.n_val).collect();
+        let copies: Vec<u8> = stages.iter().map(|stage| stage[0][0].partition.copies).collect();
         assert_eq!(copies, [3, 1]);
     }
 

@@ -103,7 +103,7 @@ fn id_bytes(which: u8) -> Bytes {
 }
 
 fn owner() -> BlobOwner {
-    BlobOwner { partition: Partition { table: Table::Objects, n_val: 2, key: "key".into() }, row: "row".into() }
+    BlobOwner { partition: Partition { table: Table::Objects, copies: 2, key: "key".into() }, row: "row".into() }
 }
 
 fn body(length: usize) -> Bytes {

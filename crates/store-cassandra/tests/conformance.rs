@@ -62,7 +62,7 @@ fn options_of(node: &str, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Connec
 
 async fn open_blobs(store: &CassandraStore) -> larder_store::Result<CassandraBlobs> {
     let options = BlobOptions { grace: GRACE, lease: LEASE, clock: store.clock(), process: 1 };
-    CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::DEFAULT_N_VAL), options).await
+    CassandraBlobs::open(store.session().clone(), &store.keyspace(Partition::DEFAULT_COPIES), options).await
 }
 
 fn options() -> CallOptions {
@@ -132,7 +132,7 @@ async fn a_newer_layout_is_refused() {
 async fn every_number_of_copies_has_a_keyspace_of_its_own() {
     let Some(subject) = TestKeyspaces::new(None).await else { return };
     let store = subject.store.rows();
-    let at = |n_val: u8| Partition { table: Table::Objects, n_val, key: "\u{1}t\u{1}bkey".into() };
+    let at = |n_val: u8| Partition { table: Table::Objects, copies: n_val, key: "\u{1}t\u{1}bkey".into() };
     let other = subject.another().await;
     let other = other.rows();
     assert_eq!(other.read(&at(1), &ReadQuery::all(9), &options()).await.expect("a read is answered").rows, []);
@@ -156,7 +156,7 @@ async fn every_number_of_copies_has_a_keyspace_of_its_own() {
         }
         assert_eq!(found, [at(1), at(2), at(3)], "{limit}");
     }
-    let elsewhere = Partition { table: Table::Heads, n_val: 2, key: "p".into() };
+    let elsewhere = Partition { table: Table::Heads, copies: 2, key: "p".into() };
     let refused = store.read(&elsewhere, &ReadQuery::all(1), &options()).await;
     assert_eq!(refused.expect_err("refused").kind, Kind::Misuse);
     assert!(

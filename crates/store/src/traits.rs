@@ -141,7 +141,7 @@ pub struct RowPage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionPage {
     /// The partitions, in the engine's own order. An engine on one machine does not store the number of copies and
-    /// answers [`Partition::DEFAULT_N_VAL`].
+    /// answers [`Partition::DEFAULT_COPIES`].
     pub partitions: Vec<Partition>,
     /// Cursor of the next page; `None` at the end.
     pub next: Option<Bytes>,

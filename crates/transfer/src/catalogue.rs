@@ -50,7 +50,7 @@ impl TypeCatalogue {
     /// The partition with its type's number of copies, which an engine on one machine does not know.
     pub(crate) fn with_copies(&self, partition: Partition) -> Partition {
         let Some(bucket_type) = partition.bucket_type() else { return partition };
-        let n_val = self.0.get(&bucket_type).map_or(partition.n_val, |(copies, _)| *copies);
-        Partition { n_val, ..partition }
+        let copies = self.0.get(&bucket_type).map_or(partition.copies, |(copies, _)| *copies);
+        Partition { copies, ..partition }
     }
 }

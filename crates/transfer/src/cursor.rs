@@ -60,7 +60,7 @@ impl ScanCursor {
     /// A listed partition.
     pub(crate) fn partition_of(&self, pending: &PendingPartition) -> Option<Partition> {
         let table = *ORDER.get(self.step)?;
-        Some(Partition { table, n_val: pending.n_val, key: pending.key.0.clone() })
+        Some(Partition { table, copies: pending.n_val, key: pending.key.0.clone() })
     }
 
     /// Stores a page of partitions.
@@ -68,7 +68,7 @@ impl ScanCursor {
         self.listed = true;
         self.next = next.map(HexBytes);
         self.rest =
-            partitions.into_iter().map(|one| PendingPartition { n_val: one.n_val, key: HexBytes(one.key) }).collect();
+            partitions.into_iter().map(|one| PendingPartition { n_val: one.copies, key: HexBytes(one.key) }).collect();
     }
 }
 
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn a_cursor_decodes_from_its_json() {
         let mut cursor = ScanCursor::default();
-        cursor.take_page(vec![Partition { table: ORDER[0], n_val: 5, key: "\u{1}k".into() }], Some("n".into()));
+        cursor.take_page(vec![Partition { table: ORDER[0], copies: 5, key: "\u{1}k".into() }], Some("n".into()));
         cursor.within = Some(HexBytes("row".into()));
         let json = serde_json::to_vec(&cursor).unwrap();
         assert_eq!(serde_json::from_slice::<ScanCursor>(&json).unwrap(), cursor);
-        assert_eq!(cursor.partition().map(|one| (one.table, one.n_val)), Some((Table::Catalogue, 5)));
+        assert_eq!(cursor.partition().map(|one| (one.table, one.copies)), Some((Table::Catalogue, 5)));
         cursor.step = ScanCursor::BLOBS;
         assert_eq!(cursor.partition(), None);
         cursor.begin_next_step();

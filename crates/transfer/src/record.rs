@@ -180,13 +180,13 @@ impl BlobStart {
 
 fn put_partition(out: &mut FieldEncoder, partition: &Partition) {
     out.u8(partition.table.code());
-    out.u8(partition.n_val);
+    out.u8(partition.copies);
     out.bytes(&partition.key);
 }
 
 fn partition(rest: &mut FieldDecoder) -> Result<Partition, DecodeError> {
     let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
-    Ok(Partition { table, n_val: rest.u8()?, key: rest.bytes()? })
+    Ok(Partition { table, copies: rest.u8()?, key: rest.bytes()? })
 }
 
 #[cfg(test)]
@@ -207,9 +207,9 @@ mod tests {
 
     fn record() -> impl Strategy<Value = SegmentRecord> {
         let partition = || {
-            (0..Table::ALL.len(), any::<u8>(), text()).prop_map(|(at, n_val, key)| Partition {
+            (0..Table::ALL.len(), any::<u8>(), text()).prop_map(|(at, copies, key)| Partition {
                 table: Table::ALL[at],
-                n_val,
+                copies,
                 key,
             })
         };
@@ -249,7 +249,7 @@ mod tests {
     /// The stored bytes of each record: another encoding is another format and needs a new version.
     #[test]
     fn the_encoding_of_records_does_not_change() {
-        let partition = Partition { table: Table::Heads, n_val: 3, key: "k".into() };
+        let partition = Partition { table: Table::Heads, copies: 3, key: "k".into() };
         let head = Row { name: Bytes::new(), value: "v".into(), stamp: Timestamp(9), expires: None };
         let rows = PartitionRows {
             partition: partition.clone(),

@@ -193,7 +193,7 @@ impl GatewayCore {
 
     /// A call to the gateways' own tables. An engine on one machine is asked once.
     fn internal_call(&self, floor: u32) -> DowngradableCall {
-        let copies = Partition::DEFAULT_N_VAL.into();
+        let copies = Partition::DEFAULT_COPIES.into();
         let floor = if self.ports.store.limits().replicated {
             floor
         } else {

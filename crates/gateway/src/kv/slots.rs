@@ -216,5 +216,5 @@ impl SlotMemory {
 
 /// Key of the memory: a hash of fixed length.
 fn key_hash(partition: &Partition) -> u128 {
-    hash::id128(&[&[partition.table.code(), partition.n_val], &partition.key])
+    hash::id128(&[&[partition.table.code(), partition.copies], &partition.key])
 }

@@ -44,7 +44,7 @@ impl Types {
     /// Adds a line to the `status` of a type whose copies differ from its n_val.
     pub(super) fn show_copies(&self, record: Option<&TypeRecord>, props: &mut PropList) {
         let limits = self.core.ports.store.limits();
-        let placed = record.map_or(Partition::DEFAULT_N_VAL, |record| record.copies);
+        let placed = record.map_or(Partition::DEFAULT_COPIES, |record| record.copies);
         let copies = u32::from(placed).min(limits.nodes);
         if limits.replicated && copies != TypeRecord::effective(record, &Overrides::EMPTY).n_val {
             props.push(("copies", Value::Int(copies.into())));

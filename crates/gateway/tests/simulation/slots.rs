@@ -57,13 +57,13 @@ fn options() -> CallOptions {
 }
 
 fn object() -> Partition {
-    Partition::object(&address("sib", "k"), false, Partition::DEFAULT_N_VAL)
+    Partition::object(&address("sib", "k"), false, Partition::DEFAULT_COPIES)
 }
 
 fn entries() -> Partition {
     let address = address("sib", "k");
     let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-    Partition::keys(&address.bucket, epoch, shard, Partition::DEFAULT_N_VAL)
+    Partition::keys(&address.bucket, epoch, shard, Partition::DEFAULT_COPIES)
 }
 
 async fn rows(world: &SimWorld, partition: &Partition) -> Vec<Row> {

@@ -67,7 +67,7 @@ impl EffectiveProps {
             last_write_wins: layers.flag("last_write_wins"),
             dvv_enabled: layers.flag("dvv_enabled"),
             n_val: layers.int("n_val").unwrap_or(3),
-            copies: Partition::DEFAULT_N_VAL,
+            copies: Partition::DEFAULT_COPIES,
             r: layers.quorum("r"),
             w: layers.quorum("w"),
             dw: layers.quorum("dw"),

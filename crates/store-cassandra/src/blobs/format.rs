@@ -62,7 +62,7 @@ impl RecordHeader {
         out.u8(VERSION);
         out.varint(self.block as u64);
         out.u8(partition.table.code());
-        out.u8(partition.n_val);
+        out.u8(partition.copies);
         out.bytes(&partition.key);
         out.bytes(row);
         out.finish()
@@ -86,9 +86,9 @@ impl RecordHeader {
             return Err(DecodeError::Invalid("block size"));
         }
         let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
-        let n_val = rest.u8()?;
+        let copies = rest.u8()?;
         let key = rest.bytes()?;
-        Ok(Self { block, owner: BlobOwner { partition: Partition { table, n_val, key }, row: rest.bytes()? } })
+        Ok(Self { block, owner: BlobOwner { partition: Partition { table, copies, key }, row: rest.bytes()? } })
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn header() -> RecordHeader {
-        let partition = Partition { table: Table::Objects, n_val: 5, key: Bytes::from_static(b"key") };
+        let partition = Partition { table: Table::Objects, copies: 5, key: Bytes::from_static(b"key") };
         RecordHeader { block: BLOCK_BYTES, owner: BlobOwner { partition, row: Bytes::from_static(b"row") } }
     }
 

@@ -214,12 +214,12 @@ fn shard_index(partition: &Partition) -> usize {
 
 /// The cursor of a listing after a partition.
 fn encode_cursor(partition: &Partition) -> Bytes {
-    [&[partition.n_val], &partition.key[..]].concat().into()
+    [&[partition.copies], &partition.key[..]].concat().into()
 }
 
 fn decode_cursor(table: Table, cursor: &Bytes) -> Result<Partition> {
-    let n_val = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
-    Ok(Partition { table, n_val, key: cursor.slice(1..) })
+    let copies = *cursor.first().ok_or_else(|| Error::new(Kind::Misuse, "an empty cursor"))?;
+    Ok(Partition { table, copies, key: cursor.slice(1..) })
 }
 
 fn check_deadline(options: &CallOptions) -> Result<()> {

@@ -36,7 +36,7 @@ impl MemoryShard {
         after: Option<Partition>,
         now: Timestamp,
     ) -> impl Iterator<Item = Partition> + '_ {
-        let first = Partition { table, n_val: 0, key: Bytes::new() };
+        let first = Partition { table, copies: 0, key: Bytes::new() };
         let from = after.map_or(Bound::Included(first), Bound::Excluded);
         let following = self.partitions.range((from, Bound::Unbounded));
         following

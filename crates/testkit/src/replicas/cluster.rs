@@ -77,7 +77,7 @@ impl ReplicasState {
         partition.hash(&mut hasher);
         let first = (hasher.finish() % per as u64) as usize;
         // A datacentre with fewer nodes than n_val has fewer copies.
-        let copies = usize::from(partition.n_val).min(per);
+        let copies = usize::from(partition.copies).min(per);
         let places =
             (0..self.setup.datacentres).flat_map(|at| (0..copies).map(move |copy| at * per + (first + copy) % per));
         places.collect()
@@ -239,7 +239,7 @@ impl ReplicasState {
 
     /// The first partition of a table after `after` on any node that this side reaches.
     pub(super) fn next_partition(&self, side: usize, table: Table, after: Option<&Partition>) -> Option<Partition> {
-        let first = Partition { table, n_val: 0, key: Bytes::new() };
+        let first = Partition { table, copies: 0, key: Bytes::new() };
         let from = after.map_or(Bound::Included(&first), Bound::Excluded);
         let reached = (0..self.nodes.len()).filter(|node| self.can_reach(side, *node));
         let next = reached.filter_map(|node| self.nodes[node].partitions.range((from, Bound::Unbounded)).next());
