@@ -3,7 +3,6 @@
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::auth;
 use crate::errors::{Code, S3Error};
 
 /// An incremental SHA-256 with its expected value.
