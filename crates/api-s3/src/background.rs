@@ -73,7 +73,6 @@ mod tests {
     use larder_store::memory::MemoryStore;
 
     use super::*;
-    use larder_model::ActorId;
 
     async fn background() -> BackgroundTasks {
         let clock = Arc::new(SystemClock::default());

@@ -79,7 +79,7 @@ impl S3Call {
     /// 403 `AccessDenied`, `NoSuchBucket`.
     pub(crate) async fn check_expected_owner(&self, name: &str, bucket: &str) -> Result<(), S3Error> {
         let Some(expected) = self.headers.get(name).filter(|_| !bucket.is_empty()) else { return Ok(()) };
-        let owner = self.objects.bucket(bucket).await?.owner.clone();
+        let owner = self.objects.buckets.find(bucket).await?.owner.clone();
         let expected = std::str::from_utf8(expected.as_bytes()).map(str::trim);
         if expected == Ok(&owner) { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
@@ -97,7 +97,7 @@ impl S3Call {
             change(bucket);
             Ok(())
         };
-        self.objects.configure(&self.caller, &self.bucket, change).await?;
+        self.objects.buckets.configure(&self.caller, &self.bucket, change).await?;
         Ok(response::empty(status))
     }
 

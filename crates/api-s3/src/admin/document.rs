@@ -125,7 +125,6 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
 
     /// A user.
     pub(in crate::admin) fn user() -> User {

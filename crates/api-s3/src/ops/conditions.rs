@@ -85,7 +85,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -43,7 +43,6 @@ mod tests {
     use larder_model::objects::{Algorithm, Checksum, Part};
 
     use super::*;
-    use larder_model::Timestamp;
 
     #[test]
     fn the_result_document() {

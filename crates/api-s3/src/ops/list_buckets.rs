@@ -86,7 +86,6 @@ mod tests {
     use larder_model::objects::{Bucket, BucketId};
 
     use super::*;
-    use larder_model::Timestamp;
 
     fn decoded(query: &str) -> Result<ListBucketsRequest, S3Error> {
         decode(&S3Query::parse(Some(query)))

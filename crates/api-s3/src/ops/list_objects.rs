@@ -197,7 +197,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
 
     fn page(next: Option<&'static str>) -> ListingPage<ListingEntry> {
         let object = ListedObject {

@@ -87,7 +87,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
 
     fn text(query: &str, page: &UploadsPage) -> String {
         let (request, encoding) = decode("b", &S3Query::parse(Some(query))).unwrap();

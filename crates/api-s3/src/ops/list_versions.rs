@@ -82,7 +82,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use larder_model::Timestamp;
 
     fn listed(object: bool, latest: bool, version_id: &str) -> ListedVersion {
         let object = object.then(|| Object {

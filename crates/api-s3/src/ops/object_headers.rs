@@ -141,7 +141,6 @@ pub(crate) mod tests {
     use larder_model::objects::{Algorithm, Checksum, ObjectBody, Tag, Version, VersionId};
 
     use super::*;
-    use larder_model::Timestamp;
 
     /// An object of a hundred bytes with every kind of metadata.
     pub(crate) fn object() -> Object {
