@@ -1,4 +1,4 @@
-//! Receives a body: a small one goes into the row, a larger one streams into a blob.
+//! Receives a body that is a stream or too large for its row: a small one goes into the row, a larger one streams into a blob.
 
 use bytes::Bytes;
 use larder_model::Timestamp;
@@ -21,6 +21,7 @@ pub(super) struct ReceivedValue {
 }
 
 /// The row that will name a large body.
+#[derive(Clone, Copy)]
 pub(super) struct KvBlobPlacement<'a> {
     /// Partition of the row that will name it.
     pub(super) partition: &'a Partition,
@@ -97,7 +98,7 @@ impl Kv {
         Ok(writer.write(piece).await?)
     }
 
-    fn check_length(&self, bytes: u64) -> Result<()> {
+    pub(super) fn check_length(&self, bytes: u64) -> Result<()> {
         let max = self.core.config.object_bytes_max;
         if bytes > max { Err(Error::TooLarge { bytes, max }) } else { Ok(()) }
     }

@@ -1,11 +1,18 @@
-//! Last steps of every write: one batch of the object's rows and views, the limit on rows, and the blobs afterwards.
+//! Last steps of every write: one batch of the object's rows and views, its conditions, the limit on rows, and the blobs
+//! afterwards. Views are the `$key` entries of a bucket and the `$bucket` rows of a type.
 
-use larder_model::causality::{ConflictPolicy, KeyWrite, SupersededRow};
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use larder_model::Timestamp;
+use larder_model::address::{Address, BucketAddress};
+use larder_model::causality::{Conditions, ConflictPolicy, KeyWrite, SupersededRow};
 use larder_model::content::BlobId;
-use larder_model::rows::{Batch, Change, PartitionChanges};
+use larder_model::rows::{Batch, BucketRow, Change, PartitionChanges, Row};
 use larder_store::{ConsistencyLevel, Partition};
+use parking_lot::RwLock;
 
-use super::put::{ConditionGuard, RowStamps, WriteTarget};
+use super::put::WriteTarget;
 use crate::blobs::lease::NamingLease;
 use crate::config::DeleteMode;
 use crate::kv::Kv;
@@ -14,6 +21,59 @@ use crate::{Error, Result};
 
 /// Tries of a conditional write on a key that other writers keep changing; each one checks the conditions again.
 const GUARDED_TRIES_MAX: usize = 16;
+/// Most bytes of remembered bucket names; above it all are forgotten.
+const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of a remembered bucket beside its names.
+const KNOWN_OVERHEAD_BYTES: usize = 128;
+/// Every gateway writes the same row with the format's stamp, so that a later epoch always wins.
+const ROW_STAMP: Timestamp = Timestamp(1);
+
+/// Names and stamps of rows.
+pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
+
+/// The conditions of a write, and the rows that they were checked against.
+pub(super) struct ConditionGuard {
+    pub(super) conditions: Conditions,
+    pub(super) seen: RowStamps,
+}
+
+pub(super) fn row_stamps(rows: &[Row]) -> RowStamps {
+    rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
+}
+
+/// Buckets whose row this gateway has written: a cache that only saves writes.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBuckets {
+    known: RwLock<RememberedBuckets>,
+}
+
+#[derive(Debug, Default)]
+struct RememberedBuckets {
+    buckets: HashSet<BucketAddress>,
+    bytes: usize,
+}
+
+impl KnownBuckets {
+    /// The change that lists the bucket, unless its row is known to exist.
+    pub(super) fn bucket_row_change(&self, bucket: &BucketAddress) -> Option<Change> {
+        if self.known.read().buckets.contains(bucket) {
+            return None;
+        }
+        let value = BucketRow::default().encode();
+        Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
+    }
+
+    /// Notes that the row exists.
+    pub(super) fn note_written(&self, bucket: &BucketAddress) {
+        let mut known = self.known.write();
+        if known.bytes >= KNOWN_BYTES_MAX {
+            *known = RememberedBuckets::default();
+        }
+        if known.buckets.insert(bucket.clone()) {
+            known.bytes += bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
+        }
+    }
+}
 
 impl Kv {
     /// Commits a write; answers it with all that it removed. A key with too many rows is read once: tombstones that no context
@@ -35,12 +95,14 @@ impl Kv {
         let read = self.plan_read_for_write(target.plan, target.replicas);
         let shown = self.read_versions(target.address, target.plan, read).await?;
         // A row of a later clock came after this write began: removing it would lose an acknowledged write.
-        let may_go = |gone: &SupersededRow| {
+        let is_removable = |gone: &SupersededRow| {
             (gone.flags.tombstone || write.policy == ConflictPolicy::Newest) && gone.clock < write.clock
         };
         let is_new = |gone: &SupersededRow| write.superseded.iter().all(|known| known.name != gone.name);
-        let more: Vec<_> =
-            SupersededRow::named_by(&shown.context).into_iter().filter(|gone| may_go(gone) && is_new(gone)).collect();
+        let more: Vec<_> = SupersededRow::named_by(&shown.context)
+            .into_iter()
+            .filter(|gone| is_removable(gone) && is_new(gone))
+            .collect();
         if more.is_empty() {
             self.core.metrics.count_event(Event::SiblingsRefused);
             return Err(full);
@@ -69,6 +131,17 @@ impl Kv {
             }
         }
         Err(Error::Overloaded { retry_after: 1 })
+    }
+
+    /// Checks the conditions of a write against the current rows, after another writer changed them.
+    ///
+    /// # Errors
+    /// [`Error::Condition`], and the store's.
+    pub(super) async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
+        let WriteTarget { address, plan, replicas } = target;
+        let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
+        guard.seen = row_stamps(&rows);
+        self.check_conditions(&guard.conditions, &self.resolve_rows(plan, rows)?)
     }
 
     /// Applies a write with its views, then releases the blobs of the rows it removed.
@@ -109,10 +182,17 @@ impl Kv {
             self.known_buckets.note_written(&address.bucket);
         }
         // Below a quorum, readers of other replicas still see the removed rows and open their blobs: the sweeper takes those.
-        if level >= ConsistencyLevel::Quorum || !self.core.ports.store.limits().replicated {
+        let is_gone = level >= ConsistencyLevel::Quorum || !self.core.ports.store.limits().replicated;
+        if !blobs.is_empty() && is_gone {
             self.blobs.releases.release_replaced(blobs).await;
         }
         Ok(())
+    }
+
+    /// The shard of the `$key` view that holds an object's entries.
+    pub(crate) fn key_view(&self, address: &Address) -> Partition {
+        let (epoch, shard) = BucketRow::default().shard_of(&address.key);
+        Partition::keys(&address.bucket, epoch, shard, self.catalogue.copies(&address.bucket))
     }
 
     /// Whether the write adds a row that counts: one that stays until a later write removes it.

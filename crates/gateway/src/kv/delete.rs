@@ -6,7 +6,8 @@ use std::time::Duration;
 use larder_model::causality::{ConflictPolicy, IndexRemovals, KeyVersions, KeyWrite, SupersededRow, VersionVector};
 use larder_store::{ConsistencyLevel, Partition, micros_of};
 
-use super::put::{CausalBasis, ConditionGuard, WriteTarget, row_stamps};
+use super::commit::{ConditionGuard, row_stamps};
+use super::put::{CausalBasis, WriteTarget};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvDelete, KvDeleteOutcome, Quorums};
 use crate::Result;

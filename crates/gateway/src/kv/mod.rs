@@ -27,8 +27,8 @@ use crate::body::{GetBody, PutBody};
 use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::GatewayCore;
 use crate::types::CatalogueCopy;
-use crate::views::KnownBuckets;
 use crate::{BlobSweep, Result};
+use commit::KnownBuckets;
 use slots::SlotAllocator;
 
 /// Key-value objects, and the listings of their keys and buckets.

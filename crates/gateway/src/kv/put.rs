@@ -7,12 +7,13 @@ use larder_model::causality::{
     CarriedVector, Conditions, ConflictPolicy, Context, ContextError, CurrentValue, FailedCondition, KeyVersions,
     KeyWrite, Slot, SupersededRow, VersionVector,
 };
-use larder_model::content::KvContent;
+use larder_model::content::{KvBody, KvContent};
 use larder_model::limits::{CONTEXT_AHEAD_MICROS_MAX, METADATA_BYTES_MAX};
-use larder_model::rows::{ObjectRow, Row};
+use larder_model::rows::ObjectRow;
 use larder_store::{ConsistencyLevel, Partition};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
+use super::commit::{ConditionGuard, RowStamps, row_stamps};
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{KvPut, KvPutOutcome, Quorums};
 use crate::blobs::lease::NamingLease;
@@ -69,7 +70,7 @@ impl Kv {
                 let target = WriteTarget { address: &address, plan: &plan, replicas };
                 let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
                 let guard = seen.map(|seen| ConditionGuard { conditions, seen });
-                let (written, length) = self.receive_and_commit(target, (basis, guard), content, upload).await?;
+                let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
                 self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
                 let found = match return_body && plan.policy != ConflictPolicy::WriteOnce {
                     true => Some(self.read_back(target, &written).await?),
@@ -112,19 +113,9 @@ impl Kv {
         Ok((basis, seen))
     }
 
-    /// Checks the conditions of a write against the current rows, after another writer changed them.
-    ///
-    /// # Errors
-    /// [`Error::Condition`], and the store's.
-    pub(super) async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
-        let WriteTarget { address, plan, replicas } = target;
-        let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
-        guard.seen = row_stamps(&rows);
-        self.check_conditions(&guard.conditions, &self.resolve_rows(plan, rows)?)
-    }
-
-    /// Receives the body, then writes the row, its removals and the views in one batch.
-    async fn receive_and_commit(
+    /// Writes the row, its removals and the views in one batch. A body in memory that fits into the row goes there at once; any
+    /// other one is received first.
+    async fn commit_body(
         &self,
         target: WriteTarget<'_>,
         (basis, guard): (CausalBasis, Option<ConditionGuard>),
@@ -136,7 +127,34 @@ impl Kv {
         let policy = plan.policy;
         let clock = self.issuer.issue().await?;
         let slot = self.choose_slot(policy, clock, &partition, &basis);
-        let to = KvBlobPlacement { partition: &partition, slot, clock };
+        match upload {
+            PutBody::Bytes(bytes) if bytes.len() <= self.core.ports.store.limits().inline_max => {
+                let length = bytes.len() as u64;
+                self.check_length(length)?;
+                let content = KvContent { body: KvBody::Inline(bytes), ..content };
+                let write = self.build_write(policy, (slot, clock), basis, content);
+                let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
+                let write = self.commit_guarded(target, &partition, write, (Vec::new(), guard)).await?;
+                Ok((write, length))
+            }
+            upload => {
+                let to = KvBlobPlacement { partition: &partition, slot, clock };
+                self.receive_and_commit(target, (policy, to), (basis, guard), content, upload).await
+            }
+        }
+    }
+
+    /// Receives a body that is a stream or too large for its row, then commits.
+    async fn receive_and_commit(
+        &self,
+        target: WriteTarget<'_>,
+        (policy, to): (ConflictPolicy, KvBlobPlacement<'_>),
+        (basis, guard): (CausalBasis, Option<ConditionGuard>),
+        content: KvContent,
+        upload: PutBody,
+    ) -> Result<(KeyWrite, u64)> {
+        let WriteTarget { plan, replicas, .. } = target;
+        let KvBlobPlacement { partition, slot, clock } = to;
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
         let (length, blob) = (body.length(), body.blob());
         // Where the greatest clock wins, a put whose body took long would lose to puts that arrived during it: new clock.
@@ -150,21 +168,17 @@ impl Kv {
                 }
             },
         };
-        let content = KvContent { body, ..content };
-        let CarriedVector { stored, dropped } = self.carried_vector(policy, slot, &basis);
-        let row = ObjectRow { tombstone: false, context_hash: basis.context_hash, vector: stored, content };
-        let mut write = KeyWrite::put(policy, slot, clock, &row, basis.superseded);
-        write.index_removals = self.slots.index_removals_of_put(dropped);
+        let write = self.build_write(policy, (slot, clock), basis, KvContent { body, ..content });
         // The sweeper removes a blob that no quorum names, so its row needs a quorum.
         let replicas = if blob.is_some() { replicas.never_below(ConsistencyLevel::Quorum) } else { replicas };
         let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
         self.refuse_old_blob(blob).await?;
         // From here on the store may carry out the write even if the client leaves and this future is dropped.
         let naming = NamingLease::new(lease);
-        match self.commit_guarded(target, &partition, write, (Vec::new(), guard)).await {
+        match self.commit_guarded(target, partition, write, (Vec::new(), guard)).await {
             Ok(write) => {
                 // After the row and before the answer: a sweeper that missed the row has set its mark by now.
-                let kept = self.confirm_blob(target, &partition, &write, blob).await;
+                let kept = self.confirm_blob(target, partition, &write, blob).await;
                 naming.end();
                 kept.map(|()| (write, length))
             }
@@ -173,6 +187,21 @@ impl Kv {
                 Err(error)
             }
         }
+    }
+
+    /// The rows that a put changes: its own, and those that it supersedes.
+    fn build_write(
+        &self,
+        policy: ConflictPolicy,
+        (slot, clock): (Slot, Timestamp),
+        basis: CausalBasis,
+        content: KvContent,
+    ) -> KeyWrite {
+        let CarriedVector { stored, dropped } = self.carried_vector(policy, slot, &basis);
+        let row = ObjectRow { tombstone: false, context_hash: basis.context_hash, vector: stored, content };
+        let mut write = KeyWrite::put(policy, slot, clock, &row, basis.superseded);
+        write.index_removals = self.slots.index_removals_of_put(dropped);
+        write
     }
 
     /// Chooses the slot of a write and reserves it.
@@ -246,19 +275,6 @@ impl Kv {
             .check(current, false, self.core.now().as_secs())
             .map_err(|failed: FailedCondition| Error::Condition(failed))
     }
-}
-
-/// Names and stamps of rows.
-pub(super) type RowStamps = Vec<(Bytes, Timestamp)>;
-
-/// The conditions of a write, and the rows that they were checked against.
-pub(super) struct ConditionGuard {
-    pub(super) conditions: Conditions,
-    pub(super) seen: RowStamps,
-}
-
-pub(super) fn row_stamps(rows: &[Row]) -> RowStamps {
-    rows.iter().map(|row| (row.name.clone(), row.stamp)).collect()
 }
 
 fn check_metadata(content: &KvContent) -> Result<()> {

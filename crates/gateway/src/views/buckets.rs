@@ -1,62 +1,18 @@
 //! The `$bucket` view: one row per bucket, written by each gateway with its first key. A bucket is listed while it has keys.
 
-use larder_model::Timestamp;
-use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::limits::LISTING_PAGE_ROWS;
-use larder_model::rows::{BucketRow, Change, Row};
+use larder_model::rows::{BucketRow, Row};
 use larder_store::{CallOptions, Partition, ReadQuery, Stopped};
-use parking_lot::RwLock;
 
 use super::Listing;
 use super::keys::ExistenceCheck;
 use crate::kv::Kv;
 use crate::metrics::KvOp;
 use crate::{Error, Result};
-
-/// Most bytes of remembered bucket names; above it all are forgotten.
-const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of a remembered bucket beside its names.
-const KNOWN_OVERHEAD_BYTES: usize = 128;
-/// Every gateway writes the same row with the format's stamp, so that a later epoch always wins.
-const ROW_STAMP: Timestamp = Timestamp(1);
-
-/// Buckets whose row this gateway has written: a cache that only saves writes.
-#[derive(Debug, Default)]
-pub(crate) struct KnownBuckets {
-    known: RwLock<RememberedBuckets>,
-}
-
-#[derive(Debug, Default)]
-struct RememberedBuckets {
-    buckets: HashSet<BucketAddress>,
-    bytes: usize,
-}
-
-impl KnownBuckets {
-    /// The change that lists the bucket, unless its row is known to exist.
-    pub(crate) fn bucket_row_change(&self, bucket: &BucketAddress) -> Option<Change> {
-        if self.known.read().buckets.contains(bucket) {
-            return None;
-        }
-        let value = BucketRow::default().encode();
-        Some(Change::Put(Row { name: bucket.bucket.clone(), value, stamp: ROW_STAMP, expires: None }))
-    }
-
-    /// Notes that the row exists.
-    pub(crate) fn note_written(&self, bucket: &BucketAddress) {
-        let mut known = self.known.write();
-        if known.bytes >= KNOWN_BYTES_MAX {
-            *known = RememberedBuckets::default();
-        }
-        if known.buckets.insert(bucket.clone()) {
-            known.bytes += bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
-        }
-    }
-}
 
 impl Kv {
     /// A page of the buckets of a type that hold a key, in order.

@@ -119,12 +119,6 @@ impl Kv {
         Ok(())
     }
 
-    /// The shard of the `$key` view that holds an object's entries.
-    pub(crate) fn key_view(&self, address: &Address) -> Partition {
-        let (epoch, shard) = BucketRow::default().shard_of(&address.key);
-        Partition::keys(&address.bucket, epoch, shard, self.catalogue.copies(&address.bucket))
-    }
-
     /// Filters `names` for keys with a live value.
     pub(super) async fn filter_existing(
         &self,

@@ -5,8 +5,6 @@ mod keys;
 
 use bytes::Bytes;
 
-pub(crate) use buckets::KnownBuckets;
-
 use crate::metrics::KvOp;
 
 /// A page of a listing, in order of the names.
