@@ -16,7 +16,6 @@
 
 mod blobs;
 pub mod body;
-mod clock;
 mod clock_issuer;
 mod cluster;
 mod config;
@@ -27,7 +26,6 @@ mod gateway_core;
 mod heartbeats;
 pub mod kv;
 mod members;
-mod membership_lease;
 pub mod metrics;
 pub mod objects;
 mod ports;

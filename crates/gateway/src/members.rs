@@ -1,4 +1,15 @@
 //! Membership: the gateways that run, from their heartbeats ([`crate::heartbeats`] writes them).
+//!
+//! The membership lease says until when the other gateways wait for this one.
+//!
+//! ```text
+//! heartbeat ──9 s──┐       heartbeat ──9 s──┐
+//!       heartbeat ──9 s──┐  lapsed          │
+//! ├── one span ──────────┤        ├── the next span: the catalogue is checked anew in it
+//! ```
+//! A gateway answers a change of the catalogue once every live heartbeat advertises it. A gateway whose heartbeats fail while its
+//! reads succeed would rely on a catalogue that the others no longer wait for. So a write to a bucket needs a live heartbeat
+//! from its check of the catalogue to its commit [invariant 81].
 
 use larder_model::{ActorId, Timestamp};
 use std::sync::Arc;
@@ -9,11 +20,11 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::rows::{Batch, Change, MemberRow, Row};
 use larder_store::{ConsistencyLevel, Partition, ReadQuery, micros_of};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::clock_issuer::{ClockIssuer, SKEW_MICROS_MAX};
+use crate::clock_issuer::ClockIssuer;
 use crate::gateway_core::{GatewayCore, INTERNAL_CALL_TIMEOUT, internal_options};
-use crate::membership_lease::MembershipLease;
 use crate::types::CatalogueCopy;
 use crate::{Error, Result};
 
@@ -21,16 +32,14 @@ use crate::{Error, Result};
 const LIFETIME: Duration = Duration::from_secs(10);
 /// Most gateways that are read.
 pub(crate) const MEMBERS_MAX: usize = 1000;
-/// A gateway without heartbeat for this many microseconds is dead or unable to write.
-const SILENT_MICROS: u64 = 3_000_000;
-/// Interval in which a starting gateway checks for another one of its name.
-const NAME_POLL: Duration = Duration::from_millis(250);
 /// Pause between two looks at a lapsed lease.
 const LEASE_POLL: Duration = Duration::from_millis(50);
 /// Longest wait of a change for the other gateways.
 const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause between two looks at the numbers that they show.
 const PROPAGATION_POLL: Duration = Duration::from_millis(50);
+/// A lease ends this much before its heartbeat: the clocks of the engine's nodes may differ, and the answer took time.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// A running gateway, from its heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,42 +93,6 @@ impl Members {
         }
     }
 
-    /// Waits until no other process runs under this name. A killed one stops its heartbeats; a live one writes its next within
-    /// four seconds.
-    ///
-    /// # Errors
-    /// [`Error::NotReady`] when it runs.
-    pub(crate) async fn claim_name(&self) -> Result<()> {
-        let Some(mut last) = self.namesake_heartbeat().await? else { return Ok(()) };
-        // A late heartbeat of a killed process may arrive only now. It was stamped before this moment, within the clock skew,
-        // so only a later stamp proves a live process.
-        let begun =
-            last.max(self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
-        loop {
-            let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
-            let Some(heard) = self.namesake_heartbeat().await? else { return Ok(()) };
-            last = last.max(heard);
-            if heard > begun {
-                let name = &self.core.config.node;
-                return Err(Error::NotReady(format!(
-                    "a gateway named {name} runs already: give each its own --node-name"
-                )));
-            }
-            if now.since(last) > SILENT_MICROS {
-                return Ok(());
-            }
-            tokio::time::sleep(NAME_POLL).await;
-        }
-    }
-
-    /// Stamp of the newest heartbeat of another process under this name.
-    async fn namesake_heartbeat(&self) -> Result<Option<Timestamp>> {
-        let page = self.member_rows().await?.into_iter().map(|row| Ok((row.stamp, decode_member(row)?)));
-        let members = page.collect::<Result<Vec<_>>>()?;
-        let other = |member: &Member| member.actor != self.core.ports.actor && member.row.node == self.core.config.node;
-        Ok(members.iter().filter(|(_, member)| other(member)).map(|(stamp, _)| *stamp).max())
-    }
-
     /// Whether this gateway is the leader, which does the work that one must do for all: the first running one by actor. For
     /// moments there may be two leaders, or none.
     ///
@@ -129,7 +102,7 @@ impl Members {
         Ok(self.list().await?.first().is_none_or(|first| first.actor == self.core.ports.actor))
     }
 
-    async fn member_rows(&self) -> Result<Vec<Row>> {
+    pub(crate) async fn member_rows(&self) -> Result<Vec<Row>> {
         let query = ReadQuery::all(MEMBERS_MAX);
         Ok(self
             .core
@@ -242,24 +215,40 @@ impl Members {
             .await?;
         if self.core.config.alone { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
+}
 
-    /// Deletes the heartbeats of dead processes: the directory's lock proves that this process is alone.
-    pub(crate) async fn drop_others(&self) -> Result<()> {
-        let others: Vec<_> =
-            self.list().await?.into_iter().filter(|member| member.actor != self.core.ports.actor).collect();
-        let gone = |member: &Member| Change::Remove {
-            name: Bytes::copy_from_slice(&member.actor.0.to_be_bytes()),
-            stamp: Timestamp::MAX,
-        };
-        let changes: Vec<_> = others.iter().map(gone).collect();
-        if !changes.is_empty() {
-            self.core
-                .ports
-                .store
-                .apply(Batch::of(Partition::members(), changes), &internal_options(ConsistencyLevel::Quorum))
-                .await?;
+/// The lease of one gateway, in its monotonic time.
+#[derive(Debug, Default)]
+pub(crate) struct MembershipLease(Mutex<Span>);
+
+/// Heartbeats that followed each other without a gap.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    /// When the first of them was acknowledged.
+    since: Duration,
+    /// When the last of them expires at the earliest.
+    until: Duration,
+}
+
+impl MembershipLease {
+    /// Extends the lease by a heartbeat that lives for `lifetime`, was begun at `begun` and acknowledged at `acknowledged`.
+    pub(crate) fn extend(&self, begun: Duration, acknowledged: Duration, lifetime: Duration) {
+        let mut span = self.0.lock();
+        if acknowledged >= span.until {
+            span.since = acknowledged;
         }
-        Ok(())
+        span.until = span.until.max(begun + lifetime.saturating_sub(MARGIN));
+    }
+
+    /// Whether the last heartbeat may have expired.
+    pub(crate) fn has_lapsed(&self, now: Duration) -> bool {
+        now >= self.0.lock().until
+    }
+
+    /// Until when a catalogue whose check began at `checked` may be relied on; `None` when it may not be.
+    pub(crate) fn covers(&self, checked: Duration, now: Duration) -> Option<Duration> {
+        let Span { since, until } = *self.0.lock();
+        (checked >= since && now < until).then_some(until)
     }
 }
 
@@ -267,4 +256,23 @@ pub(crate) fn decode_member(row: Row) -> Result<Member> {
     let damaged = |error: &dyn std::fmt::Display| Error::Damaged(format!("a heartbeat: {error}"));
     let actor = row.name.as_ref().try_into().map(u64::from_be_bytes).map_err(|error| damaged(&error))?;
     Ok(Member { actor: ActorId(actor), row: MemberRow::decode(row.value).map_err(|error| damaged(&error))? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_from_before_a_gap_is_not_relied_on_after_it() {
+        let (lease, at) = (MembershipLease::default(), Duration::from_secs);
+        lease.extend(at(10), at(11), LIFETIME);
+        assert_eq!(lease.covers(at(10), at(12)), None, "the check began before the first heartbeat was there");
+        assert_eq!(lease.covers(at(11), at(12)), Some(at(19)));
+        lease.extend(at(17), at(18), LIFETIME);
+        assert_eq!(lease.covers(at(11), at(25)), Some(at(26)), "heartbeats without a gap are one span");
+        assert!(!lease.has_lapsed(at(25)) && lease.has_lapsed(at(26)));
+        lease.extend(at(27), at(28), LIFETIME);
+        assert_eq!(lease.covers(at(25), at(29)), None);
+        assert_eq!(lease.covers(at(28), at(29)), Some(at(36)));
+    }
 }

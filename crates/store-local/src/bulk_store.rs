@@ -8,7 +8,7 @@ use larder_store::{Error, Kind, Purpose, Result};
 use tokio::time::Instant;
 
 use crate::bulk::BulkRows;
-use crate::keys;
+use crate::entry;
 use crate::queue::WriteCommand;
 use crate::store::LocalStore;
 use crate::trees::TreeId;
@@ -23,7 +23,7 @@ impl BulkRows for LocalStore {
     }
 
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.trees().get(TreeId::Bulk, &keys::bulk_key(key))
+        self.trees().get(TreeId::Bulk, &entry::bulk_key(key))
     }
 
     async fn remove(&self, key: Bytes) -> Result<()> {
@@ -31,8 +31,8 @@ impl BulkRows for LocalStore {
     }
 
     async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
-        let (first, end) = keys::bulk_bounds();
-        let from = after.map_or(first, |after| keys::bulk_key(&[&after[..], &[0]].concat()));
+        let (first, end) = entry::bulk_bounds();
+        let from = after.map_or(first, |after| entry::bulk_key(&[&after[..], &[0]].concat()));
         let rows = self.trees().range(TreeId::Bulk, from..end);
         rows.take(limit).map(|row| row.map(|(key, value): (Bytes, Bytes)| (key.slice(1..), value))).collect()
     }
@@ -40,8 +40,8 @@ impl BulkRows for LocalStore {
 
 impl LocalStore {
     async fn write_bulk(&self, key: &[u8], value: Option<Bytes>) -> Result<()> {
-        let key = keys::bulk_key(key);
-        if key.len() > keys::KEY_BYTES_MAX {
+        let key = entry::bulk_key(key);
+        if key.len() > entry::KEY_BYTES_MAX {
             return Err(Error::new(Kind::TooLarge, "the key of a bulk row is too long"));
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);

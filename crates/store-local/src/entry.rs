@@ -1,21 +1,85 @@
-//! The values of the trees: the rows of a packed partition, or one wide row.
+//! The entries of the trees: their keys, their values, and how a change alters the rows of a value.
 //!
 //! ```text
-//! packed  version 01 · per row, names ascending: name (string) · stamp · expiry · value (string)
-//! wide    version 01 · stamp · expiry · value to the end
+//! keys    table u8 · partition (varint length, bytes) · row name        wide
+//!         table u8 · partition (varint length, bytes)                   packed: the whole partition is one entry
+//!         40       · key of a bulk row                                  bulk
+//! values  version 01 · per row, names ascending: name (string) · stamp · expiry · value (string)      packed
+//!         version 01 · stamp · expiry · value to the end                                              wide
 //! stamp   u64 · expiry  00, or 01 and u64 · string  varint length, bytes; numbers big endian
 //! ```
-//! Decoded values share the memory of the entry.
+//! The length marks the end of the partition, so the rows of a partition are adjacent and sorted by name. Decoded values share
+//! the memory of the entry. [`apply_change`] and the functions that it uses alone compare stamps: the last write wins.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-use larder_store::{Row, Timestamp};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor};
+use larder_store::{Change, Partition, Row, Table, Timestamp};
+
+/// Longest key that lsm-tree takes, in bytes.
+pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+// The longest key of the contract fits, with its table's byte and its length.
+const _: () = assert!(larder_store::contract::KEY_BYTES_MAX + 4 <= KEY_BYTES_MAX);
+
+/// Table byte of bulk rows.
+const BULK_TABLE: u8 = 0x40;
 
 /// The version that this build writes and reads; it refuses any other.
 const VERSION: u8 = 1;
 
 /// Most bytes of a row beside its name and value.
 const ROW_OVERHEAD: usize = 28;
+
+/// Key of a partition: the key of a packed entry, and the prefix of the keys of wide rows.
+pub(crate) fn partition_key(partition: &Partition) -> Bytes {
+    key_encoder(partition, 0).finish()
+}
+
+/// Key of a wide row.
+pub(crate) fn row_key(partition: &Partition, name: &[u8]) -> Bytes {
+    let mut key = key_encoder(partition, name.len());
+    key.raw(name);
+    key.finish()
+}
+
+/// Key of a bulk row.
+pub(crate) fn bulk_key(key: &[u8]) -> Bytes {
+    let mut out = FieldEncoder::with_capacity(key.len() + 1);
+    out.u8(BULK_TABLE);
+    out.raw(key);
+    out.finish()
+}
+
+/// The first key of all bulk rows, and the first key after them.
+pub(crate) fn bulk_bounds() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[BULK_TABLE]), Bytes::from_static(&[BULK_TABLE + 1]))
+}
+
+/// The first key of a table, and the first key after it.
+pub(crate) fn table_bounds(table: Table) -> (Bytes, Bytes) {
+    (Bytes::copy_from_slice(&[table.code()]), Bytes::copy_from_slice(&[table.code() + 1]))
+}
+
+/// The first key after all keys that begin with `prefix`, which begins with a table's byte.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Bytes {
+    prefix_successor(prefix).unwrap_or_default()
+}
+
+/// Decodes a key: the partition, and the row's name (empty in packed keys).
+pub(crate) fn split_key(key: &Bytes) -> Result<(Partition, Bytes), DecodeError> {
+    let mut rest = FieldDecoder::new(key.clone());
+    let table = Table::from_code(rest.u8()?).ok_or(DecodeError::Invalid("table"))?;
+    let key = rest.bytes()?;
+    Ok((Partition::new(table, key), rest.rest()))
+}
+
+/// The key of a partition, with capacity for a name of this length.
+fn key_encoder(partition: &Partition, name_length: usize) -> FieldEncoder {
+    let mut key = FieldEncoder::with_capacity(partition.key.len() + name_length + 4);
+    key.u8(partition.table.code());
+    key.bytes(&partition.key);
+    key
+}
 
 /// Encodes the rows of a packed partition, sorted by name.
 pub(crate) fn encode_packed(rows: &[Row]) -> Bytes {
@@ -92,46 +156,50 @@ fn take_expiry(rest: &mut FieldDecoder) -> Result<Option<Timestamp>, DecodeError
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn row() -> impl Strategy<Value = Row> {
-        let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
-        (bytes(), bytes(), any::<u64>(), any::<Option<u64>>()).prop_map(|(name, value, stamp, expires)| Row {
-            name: name.into(),
-            value: value.into(),
-            stamp: Timestamp(stamp),
-            expires: expires.map(Timestamp),
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn packed_entries_survive_a_round_trip(mut rows in proptest::collection::vec(row(), 0..8)) {
-            rows.sort_by(|a, b| a.name.cmp(&b.name));
-            rows.dedup_by(|a, b| a.name == b.name);
-            prop_assert_eq!(decode_packed(encode_packed(&rows)), Ok(rows));
-        }
-
-        #[test]
-        fn wide_entries_survive_a_round_trip(row in row()) {
-            prop_assert_eq!(decode_wide(row.name.clone(), encode_wide(&row)), Ok(row));
-        }
-
-        #[test]
-        fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
-            let _ = decode_packed(bytes.clone().into());
-            let _ = decode_wide(Bytes::new(), bytes.clone().into());
-        }
-    }
-
-    #[test]
-    fn values_share_the_memory_of_the_entry() {
-        let row = Row { name: "n".into(), value: vec![7; 1000].into(), stamp: Timestamp(1), expires: None };
-        let entry = encode_packed(&[row]);
-        let rows = decode_packed(entry.clone()).unwrap();
-        assert!(entry.as_ptr_range().contains(&rows[0].value.as_ptr()));
+/// Applies a change to the rows of a packed partition, which stay sorted by name. Returns whether a row changed.
+pub(crate) fn apply_change(rows: &mut Vec<Row>, change: &Change) -> bool {
+    match change {
+        Change::Put(row) => put_row(rows, row),
+        Change::Remove { name, stamp } => match rows.binary_search_by(|row| row.name.cmp(name)) {
+            Ok(at) if is_removed_by(&rows[at], *stamp) => {
+                rows.remove(at);
+                true
+            }
+            _ => false,
+        },
+        Change::Clear { stamp } => retain(rows, |row| !is_removed_by(row, *stamp)),
     }
 }
+
+/// Removes expired rows. Returns whether there were any.
+pub(crate) fn drop_expired(rows: &mut Vec<Row>, now: Timestamp) -> bool {
+    retain(rows, |row| row.is_live(now))
+}
+
+/// Whether a removal at `stamp` removes this row; the removal wins a tie.
+pub(crate) fn is_removed_by(row: &Row, stamp: Timestamp) -> bool {
+    row.stamp <= stamp
+}
+
+/// Whether a write of `new` over `old` changes the row.
+pub(crate) fn changes_row(new: &Row, old: &Row) -> bool {
+    new.supersedes(old) && new != old
+}
+
+fn put_row(rows: &mut Vec<Row>, row: &Row) -> bool {
+    match rows.binary_search_by(|old| old.name.cmp(&row.name)) {
+        Ok(at) if changes_row(row, &rows[at]) => rows[at] = row.clone(),
+        Ok(_) => return false,
+        Err(at) => rows.insert(at, row.clone()),
+    }
+    true
+}
+
+fn retain(rows: &mut Vec<Row>, keep: impl Fn(&Row) -> bool) -> bool {
+    let before = rows.len();
+    rows.retain(keep);
+    rows.len() != before
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use lsm_tree::{AbstractTree, InternalValue};
 
+use crate::io_errors::write_synced;
 use crate::tree::{EngineTree, SealedMemtable, sync_dir};
 use crate::trees::TreeId;
 use crate::version_file;
@@ -80,8 +81,7 @@ fn remove_others(dir: &Path, named: &BTreeSet<u64>) -> io::Result<()> {
 /// Replaces a file by rename: a crash leaves the old bytes or the new ones.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, bytes)?;
-    fs::File::open(&new)?.sync_all()?;
+    write_synced(&new, bytes)?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), sync_dir)
 }

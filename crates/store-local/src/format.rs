@@ -6,9 +6,10 @@
 //! ```
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
+use crate::io_errors::{if_there, write_synced};
 use crate::journal::HEADER_BYTES;
 use crate::open::OpenError;
 
@@ -83,10 +84,8 @@ fn has_data(dir: &Path) -> io::Result<bool> {
 }
 
 fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        found => found?.collect(),
-    }
+    let Some(found) = if_there(fs::read_dir(dir))? else { return Ok(Vec::new()) };
+    found.collect()
 }
 
 /// Refuses a directory that holds foreign files: pointing the server at a Riak node's data is an easy slip.
@@ -117,10 +116,8 @@ fn check(dir: &Path, text: &str) -> Result<(), OpenError> {
 /// Any I/O error.
 pub(crate) fn create(dir: &Path) -> io::Result<()> {
     let unfinished = dir.join("format.new");
-    let mut file = File::create(&unfinished)?;
-    writeln!(file, "larder data, format {FORMAT}\nwritten by {PROGRAM}")?;
     // The bytes are on disk before the name: a crash never leaves a `format` without them.
-    file.sync_all()?;
+    write_synced(&unfinished, format!("larder data, format {FORMAT}\nwritten by {PROGRAM}\n").as_bytes())?;
     fs::rename(unfinished, path(dir))?;
     File::open(dir)?.sync_all()
 }

@@ -13,7 +13,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use quick_cache::unsync::Cache;
 
-use crate::keys;
+use crate::entry;
 use crate::overlay::GroupOverlay;
 use crate::queue::{CommitRequest, WriteCommand};
 
@@ -90,9 +90,9 @@ impl CommitLanes {
         let is_heavy = |key| self.heavy.peek(&self.hasher.hash_one(&key)).is_some();
         match work {
             WriteCommand::Apply(batch) => {
-                batch.partitions.iter().any(|part| is_heavy(keys::partition_key(&part.partition)))
+                batch.partitions.iter().any(|part| is_heavy(entry::partition_key(&part.partition)))
             }
-            WriteCommand::CompareAndSet { partition, .. } => is_heavy(keys::partition_key(partition)),
+            WriteCommand::CompareAndSet { partition, .. } => is_heavy(entry::partition_key(partition)),
             WriteCommand::Bulk { .. } | WriteCommand::Purge(_) | WriteCommand::Close => false,
         }
     }
@@ -103,7 +103,7 @@ mod tests {
     use larder_store::Timestamp;
     use std::sync::Arc;
 
-    use larder_store::{Batch, Partition, Row, Table};
+    use larder_store::{Batch, Partition, Row, Table, Timestamp};
 
     use super::*;
     use crate::queue::{CommitQueue, CommitterHealth};
@@ -115,7 +115,7 @@ mod tests {
     /// A batch that leaves an entry of so many bytes.
     fn batch(key: &'static str, bytes: usize) -> GroupOverlay {
         let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: Timestamp(1), expires: None };
-        GroupOverlay::of_packed(keys::partition_key(&partition(key)), vec![row])
+        GroupOverlay::of_packed(entry::partition_key(&partition(key)), vec![row])
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! ```text
 //! store        LocalStore: reads run here, writes go to the queue
 //! queue, lanes bounded queue, order of writes   committer     the one thread that writes: groups, frames, syncs
-//! overlay      requests of a group see others   merge         newer stamps win, pure
-//! journal      frames in sealed files           manifest      the files that must exist     synced     the last synced group
+//! overlay      requests of a group see others   entry         keys and values in bytes, newer stamps win
+//! journal      frames in sealed files           manifest      the files that must exist
 //! trees, tree  three trees of lsm-tree          flush         memtables to tables           snapshots  numbers of readers
 //! maintenance  flush, compaction, journal files disk_space    admission of writes by purpose
 //! open         opens everything or nothing      precheck      reads before it opens         version_file  files of a tree
 //! archive      container format of lsm-tree     verified_tables  before a compaction
-//! keys, entry  the bytes of keys and values     read, cache   pages, cached entries         sweep      expired rows
+//! read, cache  pages, cached entries            sweep         expired rows
 //! inspect      check and repair, offline        sizes, descriptors, io_errors
 //! ```
 //! `docs/format.md` has every byte, `docs/decisions/0014` why.
@@ -28,11 +28,9 @@ mod format;
 pub mod inspect;
 mod io_errors;
 mod journal;
-mod keys;
 mod lanes;
 mod maintenance;
 mod manifest;
-mod merge;
 mod open;
 mod overlay;
 mod precheck;
@@ -42,7 +40,6 @@ mod sizes;
 mod snapshots;
 mod store;
 mod sweep;
-mod synced;
 mod tree;
 mod trees;
 mod verified_tables;

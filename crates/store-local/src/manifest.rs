@@ -12,13 +12,13 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::io_errors::is_transient;
+use crate::io_errors::{if_there, is_transient, write_synced};
 use crate::journal::{JournalEnd, JournalHeader, ManifestJournal};
 use crate::trees::TreeId;
 
@@ -107,11 +107,7 @@ pub(crate) fn path(dir: &Path) -> PathBuf {
 /// Any I/O error.
 pub(crate) fn read(dir: &Path) -> io::Result<Option<Result<EngineManifest, String>>> {
     let path = path(dir);
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(bytes) = if_there(fs::read(&path))? else { return Ok(None) };
     let manifest = String::from_utf8(bytes).ok().and_then(|text| EngineManifest::decode(&text));
     Ok(Some(manifest.ok_or_else(|| format!("{} is damaged: it says which files must be there", path.display()))))
 }
@@ -159,12 +155,6 @@ impl ManifestFile {
             false => error,
         })
     }
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -19,11 +19,12 @@ use larder_store::Clock;
 
 use crate::blobs::folders;
 use crate::format::{self, DirectoryState};
-use crate::journal::{self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, WriteGroup};
+use crate::journal::{
+    self, JournalEnd, JournalFile, JournalFiles, JournalHeader, ManifestJournal, SyncedFile, WriteGroup,
+};
 use crate::manifest::{self, EngineManifest, ManifestFile};
 use crate::precheck;
 use crate::sizes::EngineSizes;
-use crate::synced::SyncedFile;
 use crate::tree::{EngineTree, sync_dir};
 use crate::trees::{TreeId, Trees, is_damage};
 

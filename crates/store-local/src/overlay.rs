@@ -11,9 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use larder_store::{Batch, Change, Error, Kind, Layout, Partition, PartitionChanges, Result, Row, Timestamp};
 
-use crate::merge;
+use crate::entry;
 use crate::trees::{TreeId, Trees, damaged};
-use crate::{entry, keys};
 
 /// A packed partition in memory.
 #[derive(Debug, Clone, Default)]
@@ -137,10 +136,10 @@ impl<'a> BatchDraft<'a> {
     pub(crate) fn row(&self, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
         let row = match partition.table.layout() {
             Layout::Packed => {
-                let PackedEntry { mut rows, .. } = self.packed(&keys::partition_key(partition))?;
+                let PackedEntry { mut rows, .. } = self.packed(&entry::partition_key(partition))?;
                 rows.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| rows.swap_remove(at))
             }
-            Layout::Wide => self.wide(&keys::row_key(partition, name), name)?,
+            Layout::Wide => self.wide(&entry::row_key(partition, name), name)?,
         };
         Ok(row.filter(|row| row.is_live(self.now)))
     }
@@ -160,7 +159,7 @@ impl<'a> BatchDraft<'a> {
             TreeId::Packed => {
                 let mut packed = self.packed(key)?;
                 let before = packed.rows.len();
-                merge::drop_expired(&mut packed.rows, self.now);
+                entry::drop_expired(&mut packed.rows, self.now);
                 let purged = before - packed.rows.len();
                 if purged > 0 {
                     self.own.packed.insert(key.clone(), packed);
@@ -180,7 +179,7 @@ impl<'a> BatchDraft<'a> {
 
     /// Refuses a change whose writer read other live rows than the packed partition holds now.
     fn check_expected(&self, partition: &Partition, expected: &[(Bytes, Timestamp)]) -> Result<()> {
-        let packed = self.packed(&keys::partition_key(partition))?;
+        let packed = self.packed(&entry::partition_key(partition))?;
         let live = packed.rows.iter().filter(|row| row.is_live(self.now));
         match live.map(|row| (&row.name, row.stamp)).eq(expected.iter().map(|(name, stamp)| (name, *stamp))) {
             true => Ok(()),
@@ -189,14 +188,14 @@ impl<'a> BatchDraft<'a> {
     }
 
     fn change_packed(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
-        let key = keys::partition_key(partition);
+        let key = entry::partition_key(partition);
         // Expired rows go first: they must not win against a change with an older stamp.
         let mut packed = self.packed(&key)?;
-        merge::drop_expired(&mut packed.rows, self.now);
+        entry::drop_expired(&mut packed.rows, self.now);
         let mut changed = false;
         for change in changes {
-            changed |= merge::apply_change(&mut packed.rows, change);
-            merge::drop_expired(&mut packed.rows, self.now);
+            changed |= entry::apply_change(&mut packed.rows, change);
+            entry::drop_expired(&mut packed.rows, self.now);
         }
         check_rows(packed.rows.iter(), rows_max)?;
         if changed {
@@ -208,8 +207,8 @@ impl<'a> BatchDraft<'a> {
     fn change_wide(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
         for change in changes {
             match change {
-                Change::Put(row) => self.put_wide(keys::row_key(partition, &row.name), row)?,
-                Change::Remove { name, stamp } => self.remove_wide(keys::row_key(partition, name), name, *stamp)?,
+                Change::Put(row) => self.put_wide(entry::row_key(partition, &row.name), row)?,
+                Change::Remove { name, stamp } => self.remove_wide(entry::row_key(partition, name), name, *stamp)?,
                 Change::Clear { stamp } => self.clear_wide(partition, *stamp)?,
             }
         }
@@ -222,14 +221,14 @@ impl<'a> BatchDraft<'a> {
     fn put_wide(&mut self, key: Bytes, row: &Row) -> Result<()> {
         // As in packed partitions: an expired row does not win against an older stamp.
         let old = self.wide(&key, &row.name)?.filter(|old| old.is_live(self.now));
-        if old.is_none_or(|old| merge::changes_row(row, &old)) {
+        if old.is_none_or(|old| entry::changes_row(row, &old)) {
             self.own.wide.insert(key, Some(row.clone()));
         }
         Ok(())
     }
 
     fn remove_wide(&mut self, key: Bytes, name: &Bytes, stamp: Timestamp) -> Result<()> {
-        if self.wide(&key, name)?.is_some_and(|row| merge::is_removed_by(&row, stamp)) {
+        if self.wide(&key, name)?.is_some_and(|row| entry::is_removed_by(&row, stamp)) {
             self.own.wide.insert(key, None);
         }
         Ok(())
@@ -237,7 +236,7 @@ impl<'a> BatchDraft<'a> {
 
     /// Reads the whole partition; the cost grows with its size.
     fn clear_wide(&mut self, partition: &Partition, stamp: Timestamp) -> Result<()> {
-        let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| merge::is_removed_by(row, stamp));
+        let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| entry::is_removed_by(row, stamp));
         self.own.wide.extend(falling.map(|(key, _)| (key, None)));
         Ok(())
     }
@@ -260,8 +259,8 @@ impl<'a> BatchDraft<'a> {
 
     /// All rows of a wide partition by key, without their values.
     fn wide_rows(&self, partition: &Partition) -> Result<BTreeMap<Bytes, Row>> {
-        let from = keys::partition_key(partition);
-        let to = keys::prefix_end(&from);
+        let from = entry::partition_key(partition);
+        let to = entry::prefix_end(&from);
         let mut rows = BTreeMap::new();
         for pair in self.trees.range(TreeId::Wide, from.clone()..to.clone()) {
             let (key, value) = pair?;

@@ -1,74 +1,52 @@
 //! Pages of rows and of partitions, read on the caller's thread: rows in memory take microseconds.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 use larder_store::{
     Kind, Layout, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
     Timestamp,
 };
 
+use crate::entry;
 use crate::trees::{TreeId, Trees, damaged};
-use crate::{entry, keys};
 
 /// One page of live rows, from one snapshot.
 ///
 /// # Errors
 /// `Damaged`, `Io`.
 pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Timestamp) -> Result<RowPage> {
-    let mut page = PageBuilder { rows: Vec::new(), limit: query.limit, stopped: Stopped::End, now };
     match partition.table.layout() {
-        Layout::Packed => packed_page(trees, partition, query, &mut page)?,
-        Layout::Wide => wide_page(trees, partition, query, &mut page)?,
-    }
-    Ok(page.finish())
-}
-
-struct PageBuilder {
-    rows: Vec<Row>,
-    limit: usize,
-    stopped: Stopped,
-    now: Timestamp,
-}
-
-impl PageBuilder {
-    /// Adds a row if it is live. A live row after the last that fits shows that the limit was reached.
-    fn add(&mut self, row: Row) -> ControlFlow<()> {
-        if !row.is_live(self.now) {
-            return ControlFlow::Continue(());
-        }
-        if self.rows.len() == self.limit {
-            self.stopped = Stopped::Limit;
-            return ControlFlow::Break(());
-        }
-        self.rows.push(row);
-        ControlFlow::Continue(())
-    }
-
-    fn finish(self) -> RowPage {
-        RowPage { rows: self.rows, stopped: self.stopped }
+        Layout::Packed => packed_page(trees, partition, query, now),
+        Layout::Wide => wide_page(trees, partition, query, now),
     }
 }
 
-fn packed_page(trees: &Trees, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
-    let rows = trees.cached_rows(&keys::partition_key(partition))?.unwrap_or_default();
+/// The live rows up to the limit. One more live row shows that the limit was reached.
+fn first_page(rows: impl Iterator<Item = Result<Row>>, limit: usize, now: Timestamp) -> Result<RowPage> {
+    let mut live = rows.filter(|row| row.as_ref().map_or(true, |row| row.is_live(now)));
+    let rows = live.by_ref().take(limit).collect::<Result<_>>()?;
+    let stopped = if live.next().transpose()?.is_some() { Stopped::Limit } else { Stopped::End };
+    Ok(RowPage { rows, stopped })
+}
+
+fn packed_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Timestamp) -> Result<RowPage> {
+    let rows = trees.cached_rows(&entry::partition_key(partition))?.unwrap_or_default();
     let rows = rows.into_iter().filter(|row| contains(&query.range, &row.name));
     match query.order {
-        ReadOrder::Forward => add_all(page, rows.map(Ok)),
-        ReadOrder::Reverse => add_all(page, rows.rev().map(Ok)),
+        ReadOrder::Forward => first_page(rows.map(Ok), query.limit, now),
+        ReadOrder::Reverse => first_page(rows.rev().map(Ok), query.limit, now),
     }
 }
 
 /// Reads from a snapshot: a plain read would see half of the group that the committer inserts.
-fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, page: &mut PageBuilder) -> Result<()> {
+fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Timestamp) -> Result<RowPage> {
     if let Some(name) = query.range.single_name() {
-        return add_all(page, wide_row(trees, partition, &name).transpose().into_iter());
+        return first_page(wide_row(trees, partition, &name).transpose().into_iter(), query.limit, now);
     }
-    let start = keys::partition_key(partition);
-    let from = query.range.from.as_ref().map_or_else(|| start.clone(), |from| keys::row_key(partition, from));
-    let to = query.range.to.as_ref().map_or_else(|| keys::prefix_end(&start), |to| keys::row_key(partition, to));
+    let start = entry::partition_key(partition);
+    let from = query.range.from.as_ref().map_or_else(|| start.clone(), |from| entry::row_key(partition, from));
+    let to = query.range.to.as_ref().map_or_else(|| entry::prefix_end(&start), |to| entry::row_key(partition, to));
     if from >= to {
-        return Ok(());
+        return Ok(RowPage { rows: Vec::new(), stopped: Stopped::End });
     }
     let entries = trees.range(TreeId::Wide, from..to);
     let row = |entry: Result<_>| {
@@ -76,25 +54,16 @@ fn wide_page(trees: &Trees, partition: &Partition, query: &ReadQuery, page: &mut
         entry::decode_wide(key.slice(start.len()..), value).map_err(|error| damaged(TreeId::Wide, error))
     };
     match query.order {
-        ReadOrder::Forward => add_all(page, entries.map(row)),
-        ReadOrder::Reverse => add_all(page, entries.rev().map(row)),
+        ReadOrder::Forward => first_page(entries.map(row), query.limit, now),
+        ReadOrder::Reverse => first_page(entries.rev().map(row), query.limit, now),
     }
 }
 
 /// One row, by a point read: Bloom filters skip tables without it, which a range read cannot.
 fn wide_row(trees: &Trees, partition: &Partition, name: &Bytes) -> Result<Option<Row>> {
-    let stored = trees.get_committed(TreeId::Wide, &keys::row_key(partition, name))?;
+    let stored = trees.get_committed(TreeId::Wide, &entry::row_key(partition, name))?;
     let row = stored.map(|stored| entry::decode_wide(name.clone(), stored));
     row.transpose().map_err(|error| damaged(TreeId::Wide, error))
-}
-
-fn add_all(page: &mut PageBuilder, rows: impl Iterator<Item = Result<Row>>) -> Result<()> {
-    for row in rows {
-        if page.add(row?).is_break() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 fn contains(range: &Range, name: &Bytes) -> bool {
@@ -112,11 +81,11 @@ pub(crate) fn read_partitions(
     limit: usize,
     now: Timestamp,
 ) -> Result<PartitionPage> {
-    let (first, end) = keys::table_bounds(table);
-    let mut from = after.map_or(first, |key| keys::prefix_end(&keys::partition_key(&Partition::new(table, key))));
+    let (first, end) = entry::table_bounds(table);
+    let mut from = after.map_or(first, |key| entry::prefix_end(&entry::partition_key(&Partition::new(table, key))));
     let mut found = Vec::new();
     while let Some(partition) = next_partition(trees, &from, &end, now)? {
-        from = keys::prefix_end(&keys::partition_key(&partition));
+        from = entry::prefix_end(&entry::partition_key(&partition));
         found.push(partition);
         if found.len() >= limit {
             let next = found.last().map(|last: &Partition| last.key.clone());
@@ -138,8 +107,8 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> R
     }
     for entry in trees.range(tree_id, from.clone()..end.clone()) {
         let (key, value) = entry?;
-        let (partition, name) = keys::split(&key).map_err(|error| damaged(tree_id, error))?;
-        if is_live(tree_id, name, value, now)? {
+        let (partition, name) = entry::split_key(&key).map_err(|error| damaged(tree_id, error))?;
+        if has_row(tree_id, name, value, |row| row.is_live(now))? {
             let key = Bytes::copy_from_slice(&partition.key);
             return Ok(Some(Partition { key, ..partition }));
         }
@@ -147,12 +116,13 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> R
     Ok(None)
 }
 
-fn is_live(tree_id: TreeId, name: Bytes, value: Bytes, now: Timestamp) -> Result<bool> {
-    let live = match tree_id {
-        TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| row.is_live(now))),
-        TreeId::Wide | TreeId::Bulk => entry::decode_wide(name, value).map(|row| row.is_live(now)),
+/// Whether any row of an entry passes the test.
+fn has_row(tree_id: TreeId, name: Bytes, value: Bytes, test: impl Fn(&Row) -> bool) -> Result<bool> {
+    let found = match tree_id {
+        TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(test)),
+        TreeId::Wide | TreeId::Bulk => entry::decode_wide(name, value).map(|row| test(&row)),
     };
-    live.map_err(|error| damaged(tree_id, error))
+    found.map_err(|error| damaged(tree_id, error))
 }
 
 /// Keys of entries with expired rows among the next `limit` entries from `from` on, and the key to continue at.
@@ -185,7 +155,7 @@ pub(crate) fn find_expired(
             break;
         }
         found.seen += 1;
-        if has_expired(tree_id, value, now)? {
+        if has_row(tree_id, Bytes::new(), value, |row| !row.is_live(now))? {
             found.keys.push((tree_id, Bytes::copy_from_slice(&key)));
         }
     }
@@ -200,12 +170,4 @@ pub(crate) struct ExpiredEntries {
     pub(crate) seen: usize,
     /// The key to continue at; `None` at the end.
     pub(crate) next: Option<Bytes>,
-}
-
-fn has_expired(tree_id: TreeId, value: Bytes, now: Timestamp) -> Result<bool> {
-    let expired = match tree_id {
-        TreeId::Packed => entry::decode_packed(value).map(|rows| rows.iter().any(|row| !row.is_live(now))),
-        TreeId::Wide | TreeId::Bulk => entry::decode_wide(Bytes::new(), value).map(|row| !row.is_live(now)),
-    };
-    expired.map_err(|error| damaged(tree_id, error))
 }

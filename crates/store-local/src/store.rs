@@ -24,7 +24,7 @@ use crate::queue::{CommitQueue, CommitReply, CommitterHealth, WriteCommand};
 use crate::sweep::SweepCursor;
 use crate::tree::EngineTree;
 use crate::trees::{TreeId, Trees};
-use crate::{keys, read};
+use crate::{entry, read};
 
 /// Largest body kept inside its row.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
@@ -193,8 +193,8 @@ impl LocalStore {
     /// Flushes all memtables, so that the next open replays nothing. A failure or timeout loses nothing.
     async fn drain_memtables(&self) {
         let inner = self.inner.clone();
-        let get_committed = tokio::task::spawn_blocking(move || inner.maintenance.drain(DRAIN_WITHIN));
-        if !matches!(get_committed.await, Ok(true)) {
+        let drained = tokio::task::spawn_blocking(move || inner.maintenance.drain(DRAIN_WITHIN));
+        if !matches!(drained.await, Ok(true)) {
             tracing::warn!("flush of the memtables at close did not finish; the next start replays the journal");
         }
     }
@@ -226,7 +226,7 @@ impl LocalStore {
     /// it.
     fn prefetch(&self, partition: &Partition) {
         if partition.table.layout() == Layout::Packed && self.inner.health.is_cold.load(Ordering::Relaxed) {
-            let _ = self.trees().get(TreeId::Packed, &keys::partition_key(partition));
+            let _ = self.trees().get(TreeId::Packed, &entry::partition_key(partition));
         }
     }
 

@@ -1,4 +1,4 @@
-//! A distribution: since the start in fixed buckets, and the last minute in detail.
+//! The measured series, and the distribution of each: since the start in fixed buckets, and the last minute in detail.
 //!
 //! ```text
 //! total     count, sum, buckets                           never expires: Prometheus takes its own differences
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::names::BUCKETS_MAX;
+use super::KvOp;
 
 /// Length of the last minute in seconds.
 pub(super) const LAST_MINUTE_SECONDS: u64 = 60;
@@ -25,6 +25,63 @@ const VALUE_MAX: u64 = 1 << 42;
 const DIGITS: u8 = 2;
 
 const _: () = assert!(SECONDS as u64 > LAST_MINUTE_SECONDS, "a second must be read before its index is reused");
+
+/// A measured quantity with a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Series {
+    /// Microseconds an operation took.
+    Time(KvOp),
+    /// Bytes of an object read.
+    ReadBytes,
+    /// Siblings of an object read.
+    ReadSiblings,
+    /// Bytes of an object written.
+    WriteBytes,
+    /// Siblings of an object after a write.
+    WriteSiblings,
+}
+
+impl Series {
+    /// Its index among all.
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Time(op) => op as usize,
+            Self::ReadBytes => KvOp::ALL.len(),
+            Self::ReadSiblings => KvOp::ALL.len() + 1,
+            Self::WriteBytes => KvOp::ALL.len() + 2,
+            Self::WriteSiblings => KvOp::ALL.len() + 3,
+        }
+    }
+
+    /// All series, each at its index.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::WriteSiblings];
+        KvOp::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
+    }
+
+    /// Upper bounds of its buckets, in its own unit; one more bucket is above the last.
+    pub(super) const fn bounds(self) -> &'static [u64] {
+        match self {
+            Self::Time(_) => TIME_US_BOUNDS,
+            Self::ReadBytes | Self::WriteBytes => BYTES_BOUNDS,
+            Self::ReadSiblings | Self::WriteSiblings => SIBLINGS_BOUNDS,
+        }
+    }
+}
+
+/// Upper bounds of times in microseconds.
+pub(super) const TIME_US_BOUNDS: &[u64] = &[
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+const BYTES_BOUNDS: &[u64] =
+    &[64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30];
+const SIBLINGS_BOUNDS: &[u64] = &[1, 2, 3, 5, 10, 25, 50, 100];
+
+/// Most buckets of a series, the open one included.
+pub(super) const BUCKETS_MAX: usize = 19;
+const _: () = assert!(TIME_US_BOUNDS.len() < BUCKETS_MAX, "one more bucket for values above the last bound");
+const _: () = assert!(BYTES_BOUNDS.len() < BUCKETS_MAX, "one more bucket for values above the last bound");
 
 /// One distribution of one shard.
 #[derive(Debug)]

@@ -29,8 +29,7 @@ pub use names::{Event, KvOp, RequestOutcome};
 pub use node_info::{DiskUsage, EngineInfo, HostStats, NodeInfo, ProcessStats};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
 
-use distribution::{Distribution, LastMinute, SinceStart};
-use names::Series;
+use distribution::{Distribution, LastMinute, Series, SinceStart};
 use operations::Operations;
 
 /// Counters and distributions of one gateway.

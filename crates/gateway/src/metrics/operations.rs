@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::distribution::SinceStart;
-use super::names::TIME_US_BOUNDS;
+use super::distribution::{SinceStart, TIME_US_BOUNDS};
 use super::{Metrics, RequestOutcome, microseconds};
 
 /// Counts of one operation, or of one thread's share of it.

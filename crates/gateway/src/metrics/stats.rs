@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::distribution::LastMinute;
-use super::names::Series;
+use super::distribution::{LastMinute, Series};
 use super::table::{RING_PARTITIONS, StatDistribution, StatSource, table};
 use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 

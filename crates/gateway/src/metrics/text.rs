@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::distribution::{SinceStart, Statistic};
-use super::names::{Series, TIME_US_BOUNDS};
+use super::distribution::{Series, SinceStart, Statistic, TIME_US_BOUNDS};
 use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
 const MICROS_PER_SECOND: f64 = 1e6;

@@ -3,7 +3,7 @@
 //!
 //! A heartbeat advertises the oldest guarded catalogue version. So once every live gateway advertises a change, no write
 //! that predates the change is still running [invariant 64] [invariant 65]. The other gateways do not wait for one whose
-//! heartbeat expired, so a guarded write ends before that ([`crate::membership_lease`]).
+//! heartbeat expired, so a guarded write ends before that ([`crate::members::MembershipLease`]).
 
 use larder_model::Timestamp;
 use std::sync::Arc;

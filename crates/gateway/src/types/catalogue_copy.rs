@@ -1,6 +1,8 @@
-//! A gateway's copy of the catalogue, kept fresh.
+//! A gateway's copy of the catalogue: kept fresh, changed by a compare-and-set on its number, and guarded by the writes that
+//! rely on it.
 
 use larder_model::Timestamp;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,11 +10,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
-use larder_model::rows::Row;
-use larder_store::{ConsistencyLevel, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of};
+use larder_model::rows::{CatalogueRow, Change, Row};
+use larder_store::{
+    CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::catalogue::{Catalogue, CatalogueEdit};
-use super::guards::CatalogueGuards;
 use crate::gateway_core::{GatewayCore, internal_options};
 use crate::metrics::Event;
 use crate::{Error, Result};
@@ -21,6 +26,8 @@ use crate::{Error, Result};
 const FRESH: Duration = Duration::from_secs(5);
 const PAGE_ROWS: usize = 1000;
 const READS_MAX: usize = 10;
+const ATTEMPTS_MAX: usize = 200;
+const FORMAT: &[u8] = b"\x01";
 
 /// The last check of the catalogue.
 #[derive(Debug)]
@@ -36,9 +43,40 @@ impl Default for LastCheck {
     }
 }
 
+/// Guarded catalogue versions, each with its number of guards. A heartbeat must not pass the oldest.
+#[derive(Debug, Default)]
+pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Timestamp, usize>>);
+
+impl CatalogueGuards {
+    /// The oldest guarded version.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.0.lock().keys().next().copied()
+    }
+
+    /// Guards the version that `load` answers.
+    pub(crate) fn take(&self, load: impl FnOnce() -> Arc<Catalogue>) -> Arc<Catalogue> {
+        // Race: a heartbeat between the load and the count would advertise a newer version; it takes this lock too.
+        let mut open = self.0.lock();
+        let catalogue = load();
+        *open.entry(catalogue.number()).or_default() += 1;
+        catalogue
+    }
+
+    /// Releases one guard of this version.
+    pub(crate) fn release(&self, number: Timestamp) {
+        let mut open = self.0.lock();
+        if let Some(count) = open.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&number);
+            }
+        }
+    }
+}
+
 /// A gateway's copy of the catalogue.
 pub struct CatalogueCopy {
-    pub(super) core: Arc<GatewayCore>,
+    core: Arc<GatewayCore>,
     current: ArcSwap<Catalogue>,
     /// Begin of the last catalogue check, in microseconds of the monotonic clock; 0: none yet.
     checked_at: AtomicU64,
@@ -160,13 +198,48 @@ impl CatalogueCopy {
         Ok(())
     }
 
-    /// Installs the result of this gateway's own change of `before` without reading it: the compare-and-set proves that state.
-    pub(super) async fn install_change(
+    /// Changes one row of the catalogue by compare-and-set; answers the number of the catalogue with the change.
+    pub(crate) async fn change<E: From<Error>>(
         &self,
-        before: &Catalogue,
-        number: Timestamp,
-        edit: &CatalogueEdit,
-    ) -> Result<()> {
+        edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
+    ) -> std::result::Result<Timestamp, E> {
+        let deadline = Instant::now() + self.core.config.timeout;
+        let partition = Partition::catalogue();
+        for conflicts in 0..ATTEMPTS_MAX {
+            let writer = self.core.writer_queues.wait_for_turn(&partition, deadline).await?;
+            self.refresh().await?;
+            let catalogue = self.current();
+            let number = self.core.now().max(catalogue.number() + 2);
+            // The edit is decided on this state: the compare-and-set below fails if another gateway changed it in between.
+            let edit = edit(&catalogue)?;
+            let change = match &edit {
+                CatalogueEdit::Nothing => return Ok(catalogue.number()),
+                CatalogueEdit::Remove(key) => Change::Remove { name: key.encode(), stamp: number },
+                CatalogueEdit::Write(key, json) => {
+                    let value = CatalogueRow::encode(json);
+                    Change::Put(Row { name: key.encode(), value, stamp: number, expires: None })
+                }
+            };
+            let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
+            let expected = Some(catalogue.number()).filter(|&number| number != Timestamp::ZERO);
+            let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
+            let swapped =
+                self.core.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
+            match swapped.map_err(Error::from)? {
+                CasResult::Applied => {
+                    // Installed before the answer, so that the next request through this gateway sees the change.
+                    self.install_change(&catalogue, number, &edit).await?;
+                    return Ok(number);
+                }
+                CasResult::Conflict(_) => drop(writer),
+            }
+            self.core.writer_queues.back_off(conflicts, deadline).await?;
+        }
+        Err(Error::Overloaded { retry_after: 1 }.into())
+    }
+
+    /// Installs the result of this gateway's own change of `before` without reading it: the compare-and-set proves that state.
+    async fn install_change(&self, before: &Catalogue, number: Timestamp, edit: &CatalogueEdit) -> Result<()> {
         let _one = self.refresh_lock.lock().await;
         // A refresh may have installed this state or a newer one in between.
         if self.current.load().number() == before.number() {

@@ -35,10 +35,7 @@
 //! number than the copy's is ignored.
 
 mod catalogue;
-mod catalogue_change;
 mod catalogue_copy;
-mod copies;
-mod guards;
 mod lifecycle;
 mod props;
 mod shared_map;

@@ -19,6 +19,7 @@ use larder_store::{BlobOwner, Error, Kind, ListedBlob, Result};
 use super::BlobSizes;
 use super::disk::{BlobDisk, failed};
 use super::{folders, reader, verify};
+use crate::io_errors::if_there;
 
 /// The folder, shared by all writers and readers.
 pub(super) struct BlobFolder {
@@ -104,11 +105,8 @@ impl BlobFolder {
     /// # Errors
     /// `Io`.
     pub(super) fn remove(&self, id: BlobId) -> Result<bool> {
-        match fs::remove_file(self.path(id)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed("remove a blob", error)),
-        }
+        let removed = if_there(fs::remove_file(self.path(id))).map_err(|error| failed("remove a blob", error))?;
+        Ok(removed.is_some())
     }
 
     /// Files sorted by id. Unreadable files are logged and left out.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_store::BlobOwner;
 
-use crate::keys;
+use crate::entry;
 use crate::trees::TreeId;
 
 /// The address of one entry.
@@ -41,7 +41,7 @@ impl KeyAddress {
 
     /// The address of a blob, with the row that owns it if that is known.
     pub(crate) fn of_blob(id: BlobId, owner: Option<BlobOwner>) -> Self {
-        Self { tree_id: TreeId::Bulk, key: keys::bulk_key(&id.0), owner }
+        Self { tree_id: TreeId::Bulk, key: entry::bulk_key(&id.0), owner }
     }
 
     /// The same address with the row that owns the body.
@@ -76,7 +76,7 @@ impl fmt::Display for KeyAddress {
                 (None, _) => write!(f, "blob row {}", self.key.escape_ascii()),
             };
         }
-        match keys::split(&self.key) {
+        match entry::split_key(&self.key) {
             Ok((partition, name)) if name.is_empty() => f.write_str(&partition.describe()),
             Ok((partition, name)) => write!(f, "{}, row {}", partition.describe(), name.escape_ascii()),
             Err(_) => write!(f, "{}", self.key.escape_ascii()),

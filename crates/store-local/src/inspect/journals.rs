@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::InspectionTally;
 use super::unreadable::VersionOrigin;
+use crate::io_errors::if_there;
 use crate::journal::{self, JournalHeader, ManifestJournal};
 use crate::manifest::EngineManifest;
 use crate::trees::TreeId;
@@ -123,11 +124,8 @@ impl JournalEntries {
 
 /// The existing journal files, sorted by number, as a manifest would name them.
 fn found(folder: &Path) -> io::Result<Vec<ManifestJournal>> {
+    let Some(entries) = if_there(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut files = Vec::new();
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
-        entries => entries?,
-    };
     for entry in entries {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".jnl")).and_then(|number| number.parse().ok());

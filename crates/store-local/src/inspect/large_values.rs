@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use larder_model::codec::FieldDecoder;
 use larder_model::content::BlobId;
 use larder_store::BlobOwner;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -34,8 +35,9 @@ pub(super) struct ValueHandle {
 
 impl ValueHandle {
     /// Decodes the value of an entry in a table.
-    pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let mut next = || varint(&mut bytes);
+    pub(super) fn decode(bytes: Bytes) -> Option<Self> {
+        let mut rest = FieldDecoder::new(bytes);
+        let mut next = || rest.varint().ok();
         let (offset, file) = (next()?, next()?);
         let (stored, length) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
         Some(Self { file, offset, stored, length })
@@ -74,19 +76,6 @@ impl ValueHandle {
 fn owner(key: &[u8], value: Bytes) -> Option<BlobOwner> {
     let id = BlobId(key.get(1..)?.try_into().ok()?);
     row_owner(id, value)
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 /// Decompresses an lz4 block as far as it decodes, to at most `length` bytes: lsm-tree takes whole blocks only, and the front

@@ -29,6 +29,7 @@ pub use address::{KeyAddress, LostKeys};
 pub use repair::{RepairOptions, RepairSummary, repair};
 
 use crate::blobs::folders;
+use crate::io_errors::if_there;
 use crate::open::OpenError;
 use survey::SourceDirectory;
 
@@ -155,10 +156,7 @@ impl<'a> InspectionTally<'a> {
 }
 
 fn bytes_below(dir: &Path) -> io::Result<u64> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        entries => entries?,
-    };
+    let Some(entries) = if_there(fs::read_dir(dir))? else { return Ok(0) };
     let mut bytes = 0;
     for entry in entries {
         let entry = entry?;

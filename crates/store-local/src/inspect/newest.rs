@@ -3,8 +3,8 @@
 //! Tables that do not overlap are read one after the other. So as many files are open as tables overlap, and one block of each
 //! is in memory.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use bytes::Bytes;
@@ -37,17 +37,16 @@ type EntrySource<'a> = Box<dyn Iterator<Item = io::Result<FoundEntry>> + 'a>;
 
 /// The newest version of each key, sorted by key, removals included.
 pub(super) struct NewestEntries<'a> {
-    heads: BinaryHeap<MergeHead>,
+    /// The next entry of each source.
+    heads: BTreeMap<MergeKey, FoundEntry>,
     sources: Vec<EntrySource<'a>>,
     failed: Option<io::Error>,
     last: Option<Bytes>,
 }
 
-/// The next entry of a source.
-struct MergeHead {
-    entry: FoundEntry,
-    source: usize,
-}
+/// Orders by key, then the newest version first. Of two finds of one version the certain one comes first. The last part is the
+/// number of the source.
+type MergeKey = (Bytes, Reverse<u64>, Reverse<bool>, usize);
 
 impl<'a> NewestEntries<'a> {
     pub(super) fn new(tree: &'a SourceTree, journal: &'a JournalEntries) -> Self {
@@ -59,14 +58,18 @@ impl<'a> NewestEntries<'a> {
             Ok(FoundEntry { key: key.clone(), seqno: entry.seqno, value, origin })
         })));
         let count = all.len();
-        let mut merged = Self { heads: BinaryHeap::new(), sources: all, failed: None, last: None };
+        let mut merged = Self { heads: BTreeMap::new(), sources: all, failed: None, last: None };
         (0..count).for_each(|source| merged.pull(source));
         merged
     }
 
     fn pull(&mut self, source: usize) {
         match self.sources[source].next() {
-            Some(Ok(entry)) => self.heads.push(MergeHead { entry, source }),
+            Some(Ok(entry)) => {
+                let is_certain = matches!(entry.origin, VersionOrigin::Journal { is_last: true });
+                let key = (entry.key.clone(), Reverse(entry.seqno), Reverse(is_certain), source);
+                self.heads.insert(key, entry);
+            }
             Some(Err(error)) => self.failed = Some(error),
             None => {}
         }
@@ -82,7 +85,7 @@ impl Iterator for NewestEntries<'_> {
                 self.heads.clear();
                 return Some(Err(error));
             }
-            let MergeHead { entry, source } = self.heads.pop()?;
+            let ((.., source), entry) = self.heads.pop_first()?;
             self.pull(source);
             if self.last.as_ref() != Some(&entry.key) {
                 self.last = Some(entry.key.clone());
@@ -91,29 +94,6 @@ impl Iterator for NewestEntries<'_> {
         }
     }
 }
-
-/// Orders by key, then the newest version first. Of two finds of one version the certain one comes first.
-impl Ord for MergeHead {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let order =
-            |head: &Self| (head.entry.seqno, matches!(head.entry.origin, VersionOrigin::Journal { is_last: true }));
-        other.entry.key.cmp(&self.entry.key).then_with(|| order(self).cmp(&order(other)))
-    }
-}
-
-impl PartialOrd for MergeHead {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for MergeHead {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for MergeHead {}
 
 /// Splits the tables into the least number of chains without overlaps.
 fn chains(tables: &[SourceTable]) -> Vec<VecDeque<&SourceTable>> {

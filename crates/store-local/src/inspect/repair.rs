@@ -23,6 +23,7 @@ use super::unreadable::UnreadableRanges;
 use super::{InspectionSummary, InspectionTally, InspectionWatcher, blob_files, bytes_below};
 use crate::blobs::folders;
 use crate::format;
+use crate::io_errors::if_there;
 use crate::manifest::ManifestFile;
 use crate::open::{OpenError, create_dir_synced, create_layout, lock, open_trees, sizes_for_disk};
 use crate::tree::sync_dir;
@@ -110,10 +111,7 @@ fn refuse_used(dir: &Path, into: &Path) -> Result<(), OpenError> {
     if absolute(into).map_err(failed)?.starts_with(absolute(dir).map_err(failed)?) {
         return Err(OpenError::Io { dir: into.to_owned(), what: "it lies in the directory that is read".to_owned() });
     }
-    let entries = match fs::read_dir(into) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(failed)?,
-    };
+    let Some(entries) = if_there(fs::read_dir(into)).map_err(failed)? else { return Ok(()) };
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
         if name != "lost+found" {
@@ -186,7 +184,7 @@ impl TreeCopy<'_, '_> {
             FoundValue::Separated(place) => place,
         };
         let folder = self.source.values_folder();
-        let (file, read) = match ValueHandle::decode(place) {
+        let (file, read) = match ValueHandle::decode(place.clone()) {
             Some(place) => (folder.join(place.file.to_string()), place.read(&folder, &entry.key)),
             None => (folder.clone(), Err(("the place of a value is damaged".to_owned(), None))),
         };

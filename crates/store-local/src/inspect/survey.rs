@@ -17,10 +17,11 @@ use super::newest::{FoundValue, NewestEntries};
 use super::tables::{KeyBounds, TablePart, TableReader};
 use super::unreadable::UnreadableRange;
 use crate::format::{self, DirectoryState};
+use crate::io_errors::if_there;
+use crate::journal::decode_synced;
 use crate::manifest::{self, EngineManifest};
 use crate::open::{OpenError, lock_file};
 use crate::precheck::{self, open_table};
-use crate::synced;
 use crate::trees::TreeId;
 use crate::verified_tables::{OTHER_BYTES, checksum_of};
 use crate::version_file::{self, TreeFile, TreeFiles};
@@ -68,11 +69,9 @@ struct SurveyedTable {
 
 /// Takes the lock of a directory, if its file exists: a running server holds it. Only servers create the file.
 pub(super) fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
-    match File::open(dir.join("LOCK")) {
-        Ok(file) => lock_file(dir, file).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(OpenError::io(dir, "locking the directory", &error)),
-    }
+    let file = if_there(File::open(dir.join("LOCK")));
+    let file = file.map_err(|error| OpenError::io(dir, "locking the directory", &error))?;
+    file.map(|file| lock_file(dir, file)).transpose()
 }
 
 impl SourceDirectory {
@@ -134,7 +133,7 @@ impl SourceDirectory {
         for entry in NewestEntries::new(tree, &journal) {
             let entry = entry.map_err(|error| OpenError::io(&self.dir, "reading tables", &error))?;
             let FoundValue::Separated(place) = &entry.value else { continue };
-            let Some(place) = ValueHandle::decode(place) else { continue };
+            let Some(place) = ValueHandle::decode(place.clone()) else { continue };
             if !tree.damaged_values.contains(&place.file) {
                 continue;
             }
@@ -173,13 +172,10 @@ fn check_format(dir: &Path, tally: &mut InspectionTally<'_>) -> Result<(), OpenE
 /// The last group known to be on disk.
 fn check_synced(dir: &Path, tally: &mut InspectionTally<'_>) -> io::Result<u64> {
     let path = dir.join("synced");
-    let bytes = match fs::read(&path) {
-        // A start creates the file again.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        bytes => bytes?,
-    };
+    // A start creates the file again.
+    let Some(bytes) = if_there(fs::read(&path))? else { return Ok(0) };
     tally.count_file();
-    Ok(synced::decode(bytes.into()).unwrap_or_else(|_| {
+    Ok(decode_synced(bytes.into()).unwrap_or_else(|_| {
         tally.damage(&path, "it is damaged; no key is hit, and a start writes it anew", Vec::new());
         0
     }))
@@ -256,10 +252,7 @@ fn tree_files(folder: &Path, version: u64, tally: &mut InspectionTally<'_>) -> i
 
 /// The numbers in the names of a folder's files that begin with `prefix`, ascending.
 fn list_numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let Some(entries) = if_there(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut numbers = Vec::new();
     for entry in entries {
         let name = entry?.file_name();
@@ -274,11 +267,7 @@ fn list_numbered(folder: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 /// Reads a file to its end and compares its checksum; returns the damage.
 fn check_file(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<Option<String>> {
     tally.count_file();
-    let mut opened = match File::open(&file.path) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some("it is missing".to_owned())),
-        Err(error) => return Err(error),
-    };
+    let Some(mut opened) = if_there(File::open(&file.path))? else { return Ok(Some("it is missing".to_owned())) };
     Ok(match checksum_of(&mut opened, |count| tally.count_bytes(count)) {
         Ok(checksum) if checksum == file.checksum => None,
         Ok(_) => Some(OTHER_BYTES.to_owned()),
@@ -296,13 +285,9 @@ fn survey_table(file: &TreeFile, tally: &mut InspectionTally<'_>) -> io::Result<
         return Ok(SurveyedTable { keys: Some(range.clone()), range: Some(range), newest, ..SurveyedTable::default() });
     }
     let what = wrong.unwrap_or_else(|| "it cannot be opened".to_owned());
-    let (reader, opened) = match TableReader::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let lost = vec![(Bound::Unbounded, Bound::Unbounded)];
-            return Ok(SurveyedTable { damage: Some(what), lost, ..SurveyedTable::default() });
-        }
-        Err(error) => return Err(error),
+    let Some((reader, opened)) = if_there(TableReader::open(file))? else {
+        let lost = vec![(Bound::Unbounded, Bound::Unbounded)];
+        return Ok(SurveyedTable { damage: Some(what), lost, ..SurveyedTable::default() });
     };
     let mut table = read_blocks(reader);
     table.range = opened.as_ref().map(key_range);

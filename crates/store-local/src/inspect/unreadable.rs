@@ -9,9 +9,10 @@
 //!
 //! Groups lost from the journal name no keys: they make no key doubtful, and the report names the groups.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 
+use bytes::Bytes;
 use lsm_tree::Table;
 use lsm_tree::table::filter::standard_bloom::Builder;
 
@@ -63,19 +64,11 @@ impl UnreadableRange {
     }
 
     fn has_begun_at(&self, key: &[u8]) -> bool {
-        match &self.bounds.0 {
-            Bound::Included(from) => from[..] <= *key,
-            Bound::Excluded(from) => from[..] < *key,
-            Bound::Unbounded => true,
-        }
+        is_within(self.bounds.0.as_ref(), Bound::Unbounded, key)
     }
 
-    fn can_reach(&self, key: &[u8]) -> bool {
-        match &self.bounds.1 {
-            Bound::Included(to) => *key <= to[..],
-            Bound::Excluded(to) => *key < to[..],
-            Bound::Unbounded => true,
-        }
+    fn contains(&self, key: &[u8]) -> bool {
+        is_within(self.bounds.0.as_ref(), self.bounds.1.as_ref(), key)
     }
 }
 
@@ -98,9 +91,13 @@ impl<'a> UnreadableRanges<'a> {
         while let Some(range) = self.upcoming.pop_if(|range| range.has_begun_at(key)) {
             self.current.push(range);
         }
-        self.current.retain(|range| range.can_reach(key));
+        self.current.retain(|range| range.contains(key));
         self.current.iter().find(|range| range.can_hide_newer(key, seqno, origin)).copied()
     }
+}
+
+fn is_within(from: Bound<&Bytes>, to: Bound<&Bytes>, key: &[u8]) -> bool {
+    RangeBounds::<[u8]>::contains(&(from.map(|from| &from[..]), to.map(|to| &to[..])), key)
 }
 
 fn begin(range: &UnreadableRange) -> (&[u8], bool) {
@@ -114,7 +111,6 @@ fn begin(range: &UnreadableRange) -> (&[u8], bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     fn range(from: Bound<&'static str>, to: Bound<&'static str>) -> UnreadableRange {
         let bounds = (from.map(Bytes::from), to.map(Bytes::from));

@@ -1,17 +1,25 @@
-//! The active journal file, open for appending, and the sealed files beside it.
+//! The active journal file, open for appending, and the file `synced` beside it: the number of the last synced group.
+//!
+//! ```text
+//! synced   version 02 · group u64 · CRC-32 of both; numbers big endian
+//! ```
+//! The committer overwrites `synced` after each sync of the journal and does not sync it: after a power cut it may be older than
+//! the journal, never newer. A start uses it to tell a lost end of the journal from a torn one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::io_errors::{is_full, is_transient};
-use crate::journal::frame::{FrameBuffer, HEADER_BYTES, JournalHeader};
+use bytes::Bytes;
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
+
+use crate::io_errors::{if_there, is_full, is_transient};
+use crate::journal::files::{JournalEnd, JournalFiles, ManifestJournal, path};
+use crate::journal::frame::{FrameBuffer, JournalHeader};
 use crate::journal::{Journal, JournalError, WriteGroup};
-use crate::manifest::{EngineManifest, ManifestFile};
-use crate::synced::SyncedFile;
 
 /// Most bytes that the frame buffer keeps between groups.
 const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
@@ -19,129 +27,8 @@ const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
 const PREALLOCATE_BYTES: u64 = 4 * 1024 * 1024;
 /// Most slices of one `pwritev` call (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
-
-/// A journal file as the manifest describes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ManifestJournal {
-    /// The header that the file must have.
-    pub(crate) header: JournalHeader,
-    /// The end of a sealed file; `None` for the active one.
-    pub(crate) sealed: Option<JournalEnd>,
-}
-
-/// The end of the frames in a journal file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JournalEnd {
-    /// The last group; without frames, the group before the file's first.
-    pub(crate) group: u64,
-    /// Sequence number of the last group.
-    pub(crate) seqno: u64,
-    /// Checksum of the last frame.
-    pub(crate) checksum: u64,
-    /// Bytes from the start of the file to the end of the last frame.
-    pub(crate) length: u64,
-}
-
-impl JournalEnd {
-    /// The end of a file that holds only its header.
-    pub(crate) fn empty(header: &JournalHeader, seqno: u64) -> Self {
-        Self { group: header.first.saturating_sub(1), seqno, checksum: header.chain, length: HEADER_BYTES as u64 }
-    }
-}
-
-/// Path of a journal file.
-pub(crate) fn path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:08}.jnl"))
-}
-
-/// The journal's files, shared by the committer and the maintenance threads.
-pub(crate) struct JournalFiles {
-    dir: PathBuf,
-    /// Held open: syncing the directory must not fail for want of a descriptor.
-    handle: File,
-    manifest: Arc<ManifestFile>,
-    /// A copy of a figure in the manifest: the committer reads it after each group and must not wait for a manifest write.
-    sealed_bytes: AtomicU64,
-    active_bytes: AtomicU64,
-}
-
-impl JournalFiles {
-    /// The files in `dir`, which exists.
-    ///
-    /// # Errors
-    /// Any I/O error.
-    pub(crate) fn new(dir: PathBuf, manifest: Arc<ManifestFile>) -> io::Result<Self> {
-        let handle = File::open(&dir)?;
-        let sealed_bytes = AtomicU64::new(manifest.read(sealed_bytes));
-        Ok(Self { dir, handle, manifest, sealed_bytes, active_bytes: AtomicU64::new(0) })
-    }
-
-    /// Creates a file with its header; file and name are synced.
-    ///
-    /// # Errors
-    /// Any I/O error; the file is removed again.
-    pub(crate) fn create(&self, header: &JournalHeader) -> io::Result<File> {
-        let path = path(&self.dir, header.number);
-        // A crash during an earlier rotation may have left a file of this number that the manifest does not name.
-        let made = OpenOptions::new().write(true).create(true).truncate(true).open(&path).and_then(|file| {
-            // The file before its name: a crash must not leave a name without a header.
-            file.write_all_at(&header.encode(), 0)?;
-            file.sync_all()?;
-            self.handle.sync_all()?;
-            Ok(file)
-        });
-        made.inspect_err(|_| drop(fs::remove_file(&path)))
-    }
-
-    /// Bytes of all files.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.sealed_bytes.load(Ordering::Relaxed) + self.active_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Changes the manifest.
-    fn change(&self, change: impl FnOnce(&mut EngineManifest)) -> io::Result<()> {
-        let changed = self.manifest.change(change);
-        self.sealed_bytes.store(self.manifest.read(sealed_bytes), Ordering::Relaxed);
-        changed
-    }
-
-    /// Removes the sealed files whose writes are all before `seqno`, because they are in tables. `trees` are the versions that
-    /// hold those tables.
-    ///
-    /// # Errors
-    /// Any I/O error; a file may stay until the next start.
-    pub(crate) fn release(&self, seqno: u64, trees: [u64; 3]) -> io::Result<()> {
-        let done = |journal: &ManifestJournal| journal.sealed.is_some_and(|end| end.seqno < seqno);
-        let released = self.manifest.read(|manifest| {
-            let done = manifest.journals.iter().take_while(|journal| done(journal));
-            done.map(|journal| journal.header.number).collect::<Vec<_>>()
-        });
-        let Some(last) = released.last() else { return Ok(()) };
-        // The manifest forgets the file first: a crash in between leaves a file without a name, never a name without a file.
-        self.change(|manifest| {
-            manifest.trees = trees;
-            manifest.journals.retain(|journal| journal.header.number > *last);
-        })?;
-        released.iter().try_for_each(|number| remove(&path(&self.dir, *number)))
-    }
-
-    /// Removes files that the manifest does not name; an interrupted rotation or release leaves such files.
-    ///
-    /// # Errors
-    /// Any I/O error.
-    pub(crate) fn remove_leftovers(&self) -> io::Result<()> {
-        let named = self.manifest.read(|manifest| {
-            manifest.journals.iter().map(|journal| path(&self.dir, journal.header.number)).collect::<Vec<_>>()
-        });
-        for entry in fs::read_dir(&self.dir)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "jnl") && !named.contains(&path) {
-                remove(&path)?;
-            }
-        }
-        Ok(())
-    }
-}
+/// Version of the file `synced`.
+const SYNCED_VERSION: u8 = 2;
 
 /// The active journal file, open.
 pub(crate) struct JournalFile {
@@ -299,13 +186,77 @@ fn write_pieces<'a>(file: &File, pieces: impl Iterator<Item = &'a [u8]>, mut at:
     Ok(())
 }
 
-fn sealed_bytes(manifest: &EngineManifest) -> u64 {
-    manifest.journals.iter().filter_map(|journal| Some(journal.sealed?.length)).sum()
+/// The bytes of the file `synced`.
+pub(crate) fn encode_synced(group: u64) -> Bytes {
+    let mut bytes = FieldEncoder::with_capacity(13);
+    bytes.u8(SYNCED_VERSION);
+    bytes.u64(group);
+    let check = crc32fast::hash(bytes.written());
+    bytes.raw(&check.to_be_bytes());
+    bytes.finish()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Decodes the bytes of the file `synced`.
+///
+/// # Errors
+/// [`DecodeError`] for another version, length or checksum.
+pub(crate) fn decode_synced(bytes: Bytes) -> Result<u64, DecodeError> {
+    let checked = bytes.slice(..bytes.len().saturating_sub(4));
+    let mut rest = FieldDecoder::new(bytes);
+    rest.version(SYNCED_VERSION)?;
+    let group = rest.u64()?;
+    if rest.raw(4)? != crc32fast::hash(&checked).to_be_bytes()[..] {
+        return Err(DecodeError::Invalid("checksum"));
     }
+    rest.finish()?;
+    Ok(group)
+}
+
+/// The file `synced`, open.
+pub(crate) struct SyncedFile {
+    path: PathBuf,
+    file: File,
+    group: u64,
+}
+
+impl SyncedFile {
+    /// Reads the file of a data directory; `None` when it is missing, or damaged, which is logged.
+    ///
+    /// # Errors
+    /// Any I/O error.
+    pub(crate) fn read(dir: &Path) -> io::Result<Option<u64>> {
+        let Some(bytes) = if_there(fs::read(synced_path(dir)))? else { return Ok(None) };
+        let group = decode_synced(bytes.into()).inspect_err(|error| {
+            tracing::warn!(%error, "read of the last synced group failed; this start checks less of the journal");
+        });
+        Ok(group.ok())
+    }
+
+    /// Opens or creates the file; `group` is known to be on disk.
+    ///
+    /// # Errors
+    /// Any I/O error.
+    pub(crate) fn open(dir: &Path, group: u64) -> io::Result<Self> {
+        let path = synced_path(dir);
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        Ok(Self { path, file, group })
+    }
+
+    /// The last group known to be on disk.
+    pub(crate) fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// Notes that a group is on disk. A failed write is only logged: it weakens a check, no data depends on it.
+    pub(crate) fn write(&mut self, group: u64) {
+        self.group = group;
+        if let Err(error) = self.file.write_all_at(&encode_synced(group), 0) {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "write of the last synced group failed; the next start checks less of the journal");
+        }
+    }
+}
+
+fn synced_path(dir: &Path) -> PathBuf {
+    dir.join("synced")
 }

@@ -10,6 +10,7 @@
 //! ones, the chain of frames shows a gap, and `synced` tells a torn end from a lost one.
 
 mod file;
+mod files;
 mod frame;
 mod scan;
 
@@ -17,7 +18,10 @@ use bytes::Bytes;
 
 use crate::trees::TreeId;
 
-pub(crate) use file::{JournalEnd, JournalFile, JournalFiles, ManifestJournal, path};
+#[cfg(test)]
+pub(crate) use file::encode_synced;
+pub(crate) use file::{JournalFile, SyncedFile, decode_synced};
+pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, path};
 #[cfg(test)]
 pub(crate) use frame::FrameBuffer;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::journal::file::{JournalEnd, ManifestJournal, path};
+use crate::journal::files::{JournalEnd, ManifestJournal, path};
 use crate::journal::frame::{HEADER_BYTES, JournalFrame, JournalHeader, next_magic};
 
 /// The result of a scan of all files.

@@ -145,7 +145,7 @@ async fn a_missing_synced_file_is_created_again() {
     let store = LocalStore::open(options(dir.path())).unwrap();
     put(&store, 90, Durability::Disk).await.unwrap();
     drop(store);
-    assert_eq!(crate::synced::decode(fs::read(&side).unwrap().into()), Ok(GROUPS + 1));
+    assert_eq!(crate::journal::decode_synced(fs::read(&side).unwrap().into()), Ok(GROUPS + 1));
 }
 
 /// Writes until the journal has several files, each with writes that are in no table.

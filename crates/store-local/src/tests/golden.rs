@@ -4,9 +4,9 @@ use bytes::Bytes;
 use larder_store::Timestamp;
 use larder_store::{Partition, Row, Table};
 
-use crate::journal::{FrameBuffer, JournalHeader, WriteGroup};
+use crate::entry;
+use crate::journal::{FrameBuffer, JournalHeader, WriteGroup, decode_synced, encode_synced};
 use crate::trees::TreeId;
-use crate::{entry, keys, synced};
 
 const GOLDEN: &str = include_str!("../../tests/golden/v2/entries.txt");
 
@@ -38,16 +38,16 @@ fn entries() -> Vec<(&'static str, Bytes)> {
     frame.encode(&WriteGroup { number: 0x0102, seqno: 0x0304, writes }, 0x0506, 0x0100);
     let frame: Vec<u8> = frame.pieces().flatten().copied().collect();
     vec![
-        ("packed key", keys::partition_key(&long)),
-        ("wide key", keys::row_key(&wide, b"key\0\x01slot")),
-        ("bulk key", keys::bulk_key(b"\x00\x01id")),
+        ("packed key", entry::partition_key(&long)),
+        ("wide key", entry::row_key(&wide, b"key\0\x01slot")),
+        ("bulk key", entry::bulk_key(b"\x00\x01id")),
         ("packed entry, no rows", entry::encode_packed(&[])),
         ("packed entry", entry::encode_packed(&rows())),
         ("wide entry", entry::encode_wide(&rows()[1])),
         ("wide entry, no expiry", entry::encode_wide(&rows()[0])),
         ("journal header", JournalHeader { number: 7, first: 0x0102, chain: 0x0506 }.encode().into()),
         ("journal frame", frame.into()),
-        ("side file", synced::encode(0x0102)),
+        ("side file", encode_synced(0x0102)),
     ]
 }
 
@@ -66,8 +66,8 @@ fn golden_entries_decode() {
     assert_eq!(entry::decode_packed(golden("packed entry")).unwrap(), rows());
     assert_eq!(entry::decode_wide(rows()[1].name.clone(), golden("wide entry")).unwrap(), rows()[1]);
     assert_eq!(JournalHeader::decode(&golden("journal header")).unwrap().first, 0x0102);
-    assert_eq!(synced::decode(golden("side file")).unwrap(), 0x0102);
-    assert_eq!(keys::split(&golden("wide key")).unwrap().1, &b"key\0\x01slot"[..]);
+    assert_eq!(decode_synced(golden("side file")).unwrap(), 0x0102);
+    assert_eq!(entry::split_key(&golden("wide key")).unwrap().1, &b"key\0\x01slot"[..]);
     let mut newer = golden("packed entry").to_vec();
     newer[0] = 2;
     assert!(entry::decode_packed(newer.into()).is_err(), "a later version is never guessed at");
