@@ -79,7 +79,7 @@ impl CassandraBlobs {
         Ok(Self { records: Arc::new(BlobRecords::new(statements, &options)) })
     }
 
-    /// Removes for good blobs that were removed, or left by a dead writer, a grace period ago; answers their number.
+    /// Removes for good blobs that were removed, or left by a dead writer, a grace period ago; returns their number.
     /// Call it regularly; any number of gateways may.
     ///
     /// # Errors

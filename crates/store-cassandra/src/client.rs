@@ -40,7 +40,7 @@ pub(crate) struct ClusterClient {
     /// Whether nodes sync before they answer.
     pub(crate) syncs: bool,
     /// Keyspaces that exist, or are being created.
-    made: Mutex<BTreeMap<u8, Arc<OnceCell<()>>>>,
+    keyspaces: Mutex<BTreeMap<u8, Arc<OnceCell<()>>>>,
     prepared: RwLock<HashMap<(u8, Table, RowStatement), PreparedStatement>>,
 }
 
@@ -108,7 +108,7 @@ impl ClusterClient {
             cas_ids: CasIds::default(),
             in_doubt: InDoubt::default(),
             syncs,
-            made: Mutex::default(),
+            keyspaces: Mutex::default(),
             prepared: RwLock::default(),
         }
     }
@@ -120,7 +120,7 @@ impl ClusterClient {
 
     /// The cell that is set once the keyspace of `n_val` exists.
     pub(crate) fn keyspace_cell(&self, n_val: u8) -> Arc<OnceCell<()>> {
-        self.made.lock().entry(n_val).or_default().clone()
+        self.keyspaces.lock().entry(n_val).or_default().clone()
     }
 
     /// The consistency of a read or write of a partition.
@@ -141,17 +141,17 @@ impl ClusterClient {
         let asked = usize::from(n_val);
         match state.get_keyspace(self.keyspace(n_val)).map(|keyspace| &keyspace.strategy) {
             Some(Strategy::SimpleStrategy { replication_factor: copies }) => {
-                ReplicaCounts { local: *copies, everywhere: *copies, apart: false }
+                ReplicaCounts { local: *copies, everywhere: *copies, multi_dc: false }
             }
             Some(Strategy::NetworkTopologyStrategy { datacenter_repfactors: all }) => {
                 let everywhere = all.values().sum();
                 let local = self.replication.local().and_then(|local| all.get(local)).copied().unwrap_or(everywhere);
-                ReplicaCounts { local, everywhere, apart: all.len() > 1 }
+                ReplicaCounts { local, everywhere, multi_dc: all.len() > 1 }
             }
             _ => match &self.replication {
-                Replication::Simple => ReplicaCounts { local: asked, everywhere: asked, apart: false },
+                Replication::Simple => ReplicaCounts { local: asked, everywhere: asked, multi_dc: false },
                 Replication::Datacenters { all, .. } => {
-                    ReplicaCounts { local: asked, everywhere: asked * all.len(), apart: all.len() > 1 }
+                    ReplicaCounts { local: asked, everywhere: asked * all.len(), multi_dc: all.len() > 1 }
                 }
             },
         }
@@ -246,7 +246,7 @@ impl ClusterClient {
     }
 }
 
-/// Sends a request; hedges it if it `may_repeat`. Answers also how often it was sent.
+/// Sends a request; hedges it if it `may_repeat`. Also returns how often it was sent.
 async fn send_hedged<T, F>(may_repeat: bool, send: impl Fn() -> F) -> (Result<T, ExecutionError>, usize)
 where
     F: Future<Output = Result<T, ExecutionError>>,

@@ -298,7 +298,7 @@ fn bind_change<'a>(partition: &'a Partition, change: &'a Change, now: Timestamp)
 }
 
 /// Reads the column `[applied]`, which is the first one.
-fn is_applied(what: &str, answer: QueryResult) -> Result<bool> {
+pub(crate) fn is_applied(what: &str, answer: QueryResult) -> Result<bool> {
     let answer = answer.into_rows_result().map_err(|error| errors::unreadable(what, error))?;
     let row = answer.first_row::<CqlRow>().map_err(|error| errors::unreadable(what, error))?;
     Ok(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))

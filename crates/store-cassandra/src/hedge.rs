@@ -18,7 +18,7 @@ const HEDGE_AFTER: Duration = Duration::from_millis(300);
 /// Most requests for one call.
 const REQUESTS_MAX: usize = 3;
 
-/// Sends a request up to [`REQUESTS_MAX`] times; answers the first result and the number of requests. An error counts
+/// Sends a request up to [`REQUESTS_MAX`] times; returns the first result and the number of requests. An error counts
 /// if no other request is running, or if `is_final` says that the others would fail alike. The other requests may still
 /// be executed: if a write was sent more than once, an error does not tell whether it happened.
 pub(crate) async fn hedged<T, E, F>(send: impl Fn() -> F, is_final: impl Fn(&E) -> bool) -> (Result<T, E>, usize)
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends requests that answer after these milliseconds; answers the first result, its time and the number of
+    /// Sends requests that answer after these milliseconds; returns the first result, its time and the number of
     /// requests.
     async fn run(answers: &[(u64, Result<u8, u8>)]) -> (Result<u8, u8>, u128, usize) {
         let (sent, begun) = (Cell::new(0), Instant::now());

@@ -28,7 +28,7 @@ pub(crate) struct ReplicaCounts {
     /// In all datacenters.
     pub(crate) everywhere: usize,
     /// Whether the copies are in several datacenters.
-    pub(crate) apart: bool,
+    pub(crate) multi_dc: bool,
 }
 
 /// The kind of access to a table.
@@ -57,7 +57,7 @@ pub(crate) fn consistency(level: ConsistencyLevel, access: TableAccess, copies: 
     match access {
         TableAccess::Guarded if required <= majority => Consistency::Quorum,
         TableAccess::Write if level == ConsistencyLevel::Any => Consistency::Any,
-        TableAccess::Read | TableAccess::Write if copies.apart => match required {
+        TableAccess::Read | TableAccess::Write if copies.multi_dc => match required {
             1 if level != ConsistencyLevel::Quorum => Consistency::LocalOne,
             required if required <= majority => Consistency::LocalQuorum,
             _ => Consistency::All,
@@ -85,7 +85,7 @@ mod tests {
     ];
 
     fn each(access: TableAccess, local: usize, datacenters: usize) -> [Consistency; 6] {
-        let copies = ReplicaCounts { local, everywhere: local * datacenters, apart: datacenters > 1 };
+        let copies = ReplicaCounts { local, everywhere: local * datacenters, multi_dc: datacenters > 1 };
         LEVELS.map(|level| consistency(level, access, copies))
     }
 

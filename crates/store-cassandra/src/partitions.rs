@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use larder_store::{CallOptions, Error, Kind, Partition, PartitionPage, ReadQuery, Result, Table, contract};
 
-use crate::client::{BoundStatement, ClusterClient, RequestFailure, check_deadline};
+use crate::client::{BoundStatement, ClusterClient, check_deadline};
 use crate::encoding::BoundValue;
 use crate::errors;
 use crate::levels::{TableAccess, consistency};
@@ -60,7 +60,7 @@ impl ClusterClient {
         Ok(PartitionPage { partitions, next: None })
     }
 
-    /// Keys after that of `at`, or the first ones. Answers for each key whether its first row expires, and whether more
+    /// Keys after that of `at`, or the first ones. Returns for each key whether its first row expires, and whether more
     /// may follow.
     async fn keys_after(
         &self,
@@ -104,10 +104,7 @@ impl ClusterClient {
 
     /// The numbers of copies whose keyspace exists and has this table.
     async fn keyspaces_of(&self, table: Table, options: &CallOptions) -> Result<Vec<u8>> {
-        let names = self
-            .query_names(statements::KEYSPACES, None, options.deadline)
-            .await
-            .map_err(RequestFailure::into_error)?;
+        let names = self.query_names(statements::KEYSPACES, None, options.deadline).await?;
         let numbers = names.iter().filter_map(|name| statements::n_val_of_keyspace(&self.prefix, name));
         let mut numbers: Vec<u8> = numbers.filter(|n_val| statements::tables(*n_val).contains(&table)).collect();
         numbers.sort_unstable();

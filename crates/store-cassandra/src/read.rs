@@ -74,9 +74,7 @@ impl ClusterClient {
                 rows.push(row);
             }
             match last {
-                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => {
-                    continue_after(&mut rest, &last)
-                }
+                Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => rest.continue_after(&last),
                 _ => return Ok(RowPage { rows, stopped: found.stopped }),
             }
             rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
@@ -216,14 +214,6 @@ fn is_empty(range: &Range) -> bool {
     range.to.as_ref().is_some_and(|to| *to <= range.from.clone().unwrap_or_default())
 }
 
-/// Moves the query past the row `last`.
-fn continue_after(query: &mut ReadQuery, last: &Bytes) {
-    match query.order {
-        ReadOrder::Forward => query.range.from = Some([last, &[0][..]].concat().into()),
-        ReadOrder::Reverse => query.range.to = Some(last.clone()),
-    }
-}
-
 /// Whether a read at this consistency must show every finished write, so that it must not miss one in doubt. Lower
 /// levels are used while most copies are down, and promise less.
 fn is_decisive(consistency: Consistency) -> bool {
@@ -238,16 +228,6 @@ pub(crate) fn live_row(stored: Option<&StoredRow>, now: Timestamp) -> Option<&Ro
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_further_read_begins_after_the_last_row() {
-        for (order, from, to) in [(ReadOrder::Forward, "m\0", "z"), (ReadOrder::Reverse, "a", "m")] {
-            let range = Range { from: Some("a".into()), to: Some("z".into()) };
-            let mut query = ReadQuery { range, limit: 1, order };
-            continue_after(&mut query, &"m".into());
-            assert_eq!(query.range, Range { from: Some(from.into()), to: Some(to.into()) });
-        }
-    }
 
     #[test]
     fn a_range_is_empty_if_its_end_is_not_after_its_start() {

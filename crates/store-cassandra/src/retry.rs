@@ -12,7 +12,7 @@ use scylla::policies::retry::{
 };
 
 /// The policy of a session. It needs the session to see the connected nodes, and gets it after the session exists.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LarderRetryPolicy {
     session: Arc<OnceLock<Weak<Session>>>,
 }
@@ -33,12 +33,6 @@ impl LarderRetryPolicy {
     fn is_another_connected(&self) -> bool {
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return true };
         session.get_cluster_state().get_nodes_info().iter().filter(|node| node.is_connected()).count() > 1
-    }
-}
-
-impl std::fmt::Debug for LarderRetryPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LarderRetryPolicy")
     }
 }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 use scylla::errors::ExecutionError;
 use scylla::statement::unprepared::Statement as Text;
 use scylla::statement::{Consistency, SerialConsistency};
-use scylla::value::{CqlValue, Row as CqlRow};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use larder_store::{Error, Kind, Partition, Result};
 
 use crate::blobs;
 use crate::client::{ClusterClient, RequestFailure};
+use crate::compare_and_set::is_applied;
 use crate::errors;
 use crate::statements::{self, LayoutStatement};
 
@@ -39,12 +39,6 @@ const WHAT: &str = "schema";
 
 /// The table of the layout version and the lock.
 const LAYOUT: &str = "layout";
-
-impl RequestFailure {
-    pub(crate) fn into_error(self) -> Error {
-        self.into()
-    }
-}
 
 impl ClusterClient {
     /// Creates the keyspace of a partition if it is missing.
@@ -101,7 +95,7 @@ impl ClusterClient {
         }
     }
 
-    /// Tries to complete the keyspace; answers whether it is complete.
+    /// Tries to complete the keyspace; returns whether it is complete.
     async fn try_create(&self, n_val: u8, deadline: Instant) -> Result<bool> {
         if self.missing_tables(n_val, deadline).await?.is_empty() {
             self.check_version(deadline).await?;
@@ -196,7 +190,7 @@ impl ClusterClient {
         Ok(())
     }
 
-    /// Runs a conditional statement on the layout table; answers whether it was applied.
+    /// Runs a conditional statement on the layout table; returns whether it was applied.
     async fn apply_condition(
         &self,
         statement: LayoutStatement,
@@ -205,9 +199,7 @@ impl ClusterClient {
     ) -> Result<bool> {
         let text = statement.text(&self.keyspace(Partition::DEFAULT_COPIES));
         let answer = self.query(text, value, Consistency::Quorum, deadline).await?;
-        let answer = answer.into_rows_result().map_err(|error| errors::unreadable(WHAT, error))?;
-        let row = answer.first_row::<CqlRow>().map_err(|error| errors::unreadable(WHAT, error))?;
-        Ok(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+        is_applied(WHAT, answer)
     }
 
     async fn query(

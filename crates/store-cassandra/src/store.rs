@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use scylla::client::session::Session;
-use tokio::time::Instant;
 
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_store::derived_rows::DerivedRowStore;
@@ -72,12 +71,6 @@ impl CassandraStore {
         self.notes.to_vec()
     }
 
-    /// Nodes of the local datacenter, or of the cluster if none is named: those connected, and all.
-    #[must_use]
-    pub fn nodes(&self) -> (usize, usize) {
-        self.cluster.nodes(self.cluster.replication.local())
-    }
-
     /// The nodes of the local datacenter, or of the cluster if none is named, by address, and whether each is
     /// connected.
     #[must_use]
@@ -89,14 +82,6 @@ impl CassandraStore {
     #[must_use]
     pub fn metrics(&self) -> CassandraMetrics {
         self.cluster.counters.read(&self.cluster.session.get_metrics())
-    }
-
-    /// Creates the keyspace of a number of copies if it is missing. The first call that needs it does the same.
-    ///
-    /// # Errors
-    /// `TimedOut`, `Unavailable`, `Io`.
-    pub async fn ensure(&self, n_val: u8, deadline: Instant) -> Result<()> {
-        self.cluster.ensure_keyspace(n_val, deadline).await
     }
 }
 

@@ -99,3 +99,10 @@ pub trait BlobReader: Send + Sync {
     /// `Damaged`, `Io`.
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes>;
 }
+
+/// The bytes of a body in memory from `offset`, at most `max`; empty at the end.
+#[must_use]
+pub fn slice_of(body: &Bytes, offset: u64, max: usize) -> Bytes {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
+    body.slice(from..from.saturating_add(max).min(body.len()))
+}

@@ -17,7 +17,7 @@ pub fn check_limit(limit: usize) -> Result<()> {
     if limit == 0 { Err(misuse("a page with the limit zero")) } else { Ok(()) }
 }
 
-/// Refuses a batch that breaks the contract of `apply`. Answers the bytes of the batch.
+/// Refuses a batch that breaks the contract of `apply`. Returns the bytes of the batch.
 ///
 /// # Errors
 /// `Misuse`, `TooLarge`.
@@ -34,7 +34,7 @@ pub fn check_batch(batch: &Batch, bytes_max: usize) -> Result<usize> {
     check_size(batch.bytes(), bytes_max)
 }
 
-/// Refuses a compare-and-set that breaks the contract of `apply_if`. Answers the bytes of its rows.
+/// Refuses a compare-and-set that breaks the contract of `apply_if`. Returns the bytes of its rows.
 ///
 /// # Errors
 /// `Misuse`, `TooLarge`.

@@ -1,16 +1,55 @@
 //! Leases on blobs that no row names yet: a sweeper must not remove them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use larder_model::content::BlobId;
 
+/// The keys that are held, each with its number of holders.
+#[derive(Debug)]
+pub struct HolderCounts<K>(BTreeMap<K, usize>);
+
+impl<K> Default for HolderCounts<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> HolderCounts<K> {
+    /// Adds a holder.
+    pub fn add(&mut self, key: K) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    /// Removes a holder; a key without holders is forgotten.
+    pub fn remove(&mut self, key: &K) {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
+
+    /// Whether the key has a holder.
+    #[must_use]
+    pub fn contains(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The least key that has a holder.
+    #[must_use]
+    pub fn first(&self) -> Option<&K> {
+        self.0.keys().next()
+    }
+}
+
 /// Counts the holders of each blob, in memory: after a restart no writer is left.
 #[derive(Debug, Clone, Default)]
 pub struct BlobLeases {
-    held: Arc<Mutex<HashMap<BlobId, usize>>>,
+    held: Arc<Mutex<HolderCounts<BlobId>>>,
 }
 
 /// Marks one blob as leased until dropped.
@@ -24,7 +63,7 @@ impl BlobLeases {
     /// Takes a lease; one blob may have several.
     #[must_use]
     pub fn acquire(&self, id: BlobId) -> BlobLease {
-        *self.held.lock().entry(id).or_default() += 1;
+        self.held.lock().add(id);
         BlobLease { leases: self.clone(), id }
     }
 
@@ -32,20 +71,14 @@ impl BlobLeases {
     /// `false` then means that the row exists, or never will.
     #[must_use]
     pub fn is_leased(&self, id: &BlobId) -> bool {
-        self.held.lock().contains_key(id)
+        self.held.lock().contains(id)
     }
 }
 
 impl Drop for BlobLease {
     fn drop(&mut self) {
-        let mut held = self.leases.held.lock();
-        if let Some(count) = held.get_mut(&self.id) {
-            // The blob stays leased until its last holder drops.
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.id);
-            }
-        }
+        // The blob stays leased until its last holder drops.
+        self.leases.held.lock().remove(&self.id);
     }
 }
 
@@ -62,6 +95,6 @@ mod tests {
         drop(first);
         assert!(leases.is_leased(&one));
         drop(second);
-        assert!(!leases.is_leased(&one) && leases.held.lock().is_empty());
+        assert!(!leases.is_leased(&one) && leases.held.lock().first().is_none());
     }
 }

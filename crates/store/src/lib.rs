@@ -7,8 +7,8 @@
 //! partitions(table)                       every partition, slowly: for scrubbers and export
 //! ```
 //! All engines make the same promises; the conformance suite of `larder-testkit` checks each promise against any engine.
-//! There is no downcast and no capability query: every engine does the same things. [`memory`] is the engine of the
-//! simulation and of `--engine memory`. [`metered`] counts calls behind the same trait. [`derived_rows`] serves engines
+//! There is no downcast: every engine does the same things, and [`Store::limits`] says what differs in cost and size.
+//! [`memory`] is the engine of the simulation and of `--engine memory`. [`metered`] counts calls behind the same trait. [`derived_rows`] serves engines
 //! that cannot write a head and its derived row in one commit. [`RateLimitedLog`] is here because every crate above can
 //! reach it.
 
@@ -26,7 +26,7 @@ pub mod memory;
 pub mod metered;
 pub mod range_bisect;
 
-pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob};
+pub use blobs::{BlobOwner, BlobReader, BlobWriter, Blobs, ListedBlob, slice_of};
 pub use clock::{Clock, SystemClock, micros_of};
 pub use error::{Error, Kind, Result};
 pub use larder_model::Timestamp;
@@ -35,5 +35,5 @@ pub use larder_model::rows::{Batch, Change, PartitionChanges, Row};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
     CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite, PartitionPage, Purpose,
-    Range, ReadOrder, ReadQuery, RowPage, Stopped, Store,
+    Range, ReadOrder, ReadQuery, RowPage, Stopped, Store, name_after,
 };

@@ -33,8 +33,9 @@ pub enum Durability {
     /// Once the write is on disk, with everything that readers saw before it. An engine opened with a weaker setting
     /// treats this as [`Self::Buffered`].
     Disk,
-    /// As [`Self::Disk`], whatever the engine's setting. An empty batch is a sync barrier: it waits for all that
-    /// readers saw before. After the barrier a file may be removed for good.
+    /// As [`Self::Disk`], whatever the engine's setting. An empty batch is a sync barrier for an engine that syncs
+    /// itself: it waits for all that readers saw before, and a file may be removed for good afterwards. Over a cluster
+    /// it returns at once: its nodes sync by their own settings.
     Forced,
 }
 
@@ -141,7 +142,7 @@ pub struct RowPage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionPage {
     /// The partitions, in the engine's own order. An engine on one machine does not store the number of copies and
-    /// answers [`Partition::DEFAULT_COPIES`].
+    /// returns [`Partition::DEFAULT_N_VAL`].
     pub partitions: Vec<Partition>,
     /// Cursor of the next page; `None` at the end.
     pub next: Option<Bytes>,
@@ -284,6 +285,28 @@ impl ReadQuery {
         let from = after.map(|after| name_after(after));
         Self { range: Range { from, to: None }, limit, order: ReadOrder::Forward }
     }
+
+    /// Moves the query past the last row read.
+    pub fn continue_after(&mut self, last: &Bytes) {
+        match self.order {
+            ReadOrder::Forward => self.range.from = Some(name_after(last)),
+            ReadOrder::Reverse => self.range.to = Some(last.clone()),
+        }
+    }
+}
+
+/// The smallest name greater than this one.
+#[must_use]
+pub fn name_after(name: &[u8]) -> Bytes {
+    [name, &[0]].concat().into()
+}
+
+/// The smallest name greater than every name that begins with `prefix`; `None` if there is none.
+fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end.into())
 }
 
 /// Partitions of ordered rows. Every call ends at its deadline.
@@ -366,5 +389,15 @@ mod tests {
         }
         assert_eq!(single(None, None), None);
         assert_eq!(single(Some("a"), None), None);
+    }
+
+    #[test]
+    fn a_further_read_begins_after_the_last_row() {
+        for (order, from, to) in [(ReadOrder::Forward, "m\0", "z"), (ReadOrder::Reverse, "a", "m")] {
+            let range = Range { from: Some("a".into()), to: Some("z".into()) };
+            let mut query = ReadQuery { range, limit: 1, order };
+            query.continue_after(&"m".into());
+            assert_eq!(query.range, Range { from: Some(from.into()), to: Some(to.into()) });
+        }
     }
 }

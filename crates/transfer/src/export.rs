@@ -232,15 +232,9 @@ fn types(copies: &TypeCatalogue) -> Vec<TypeCopies> {
 
 fn progress_of(scan: &StoreScan, counted: &PartitionCounter) -> TransferProgress {
     let totals = scan.totals();
-    TransferProgress {
-        phase: Phase::Export,
-        table: scan.table(),
-        rows: totals.rows(),
-        blobs: totals.blobs.count,
-        bytes: totals.bytes(),
-        // No engine counts its blobs without reading them all, so their progress has no fraction.
-        fraction: counted.fraction(totals.partitions).filter(|_| scan.table() != "blobs"),
-    }
+    // No engine counts its blobs without reading them all, so their progress has no fraction.
+    let fraction = counted.fraction(totals.partitions).filter(|_| scan.table() != "blobs");
+    TransferProgress::of(Phase::Export, scan.table(), totals, fraction)
 }
 
 /// Counts the partitions during the export, as the total of its progress.

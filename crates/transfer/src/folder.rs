@@ -167,15 +167,6 @@ impl ExportFolder {
     }
 }
 
-/// The contents of a complete export, as text.
-///
-/// # Errors
-/// The folder holds no export, or an unfinished one.
-pub fn summary(dir: &Path) -> Result<String> {
-    let (_, manifest, complete) = ExportFolder::open(dir)?;
-    Ok(format!("export {} of {}\n{}", manifest.id, manifest.source, complete.totals.text()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

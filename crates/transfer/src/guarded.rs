@@ -61,15 +61,9 @@ async fn compare_and_set(
 ) -> Result<Timestamp> {
     for _ in 0..ATTEMPTS {
         let next = head(expected);
-        let (store, sent, rows) = (&stores.store, &next, &changes);
-        let try_it = |options| async move {
-            match store.apply_if(partition, expected, sent.clone(), rows.clone(), &options).await {
-                // A timed-out write may have happened: the stamp read below tells.
-                Err(error) if error.kind == Kind::TimedOut => Ok(None),
-                other => other.map(Some),
-            }
-        };
-        if with_retries(WHAT, try_it).await? == Some(CasResult::Applied) {
+        // A timed-out write may have happened: the stamp read below tells.
+        if try_compare_and_set(WHAT, stores, (partition, expected), &next, &changes).await? == Some(CasResult::Applied)
+        {
             return Ok(next.row.stamp);
         }
         let found = head_stamp(stores, partition, &next.row.name).await?;
@@ -82,6 +76,24 @@ async fn compare_and_set(
         "a partition of {} changes all the time: is the server in use?",
         partition.table.name()
     )))
+}
+
+/// Tries a compare-and-set once; `None` when it timed out.
+pub(crate) async fn try_compare_and_set(
+    what: &'static str,
+    stores: &StorePair,
+    (partition, expected): (&Partition, Option<Timestamp>),
+    head: &HeadWrite,
+    changes: &[Change],
+) -> Result<Option<CasResult>> {
+    let store = &stores.store;
+    let attempt = |options| async move {
+        match store.apply_if(partition, expected, head.clone(), changes.to_vec(), &options).await {
+            Err(error) if error.kind == Kind::TimedOut => Ok(None),
+            other => other.map(Some),
+        }
+    };
+    with_retries(what, attempt).await
 }
 
 /// The stamp of a partition's head, if it has one.

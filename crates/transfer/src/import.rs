@@ -164,8 +164,7 @@ async fn put_segment(
     if wanted != Some(&hex::encode(digest)) {
         return Err(damaged("it is not the one in the manifest".to_owned()));
     }
-    let mut counts =
-        ImportCounts { rows: before.rows(), blobs: before.blobs.count, bytes: before.bytes(), table: "blobs" };
+    let mut progress = TransferProgress::of(Phase::Import, "blobs", &before, None);
     let all = complete.totals.bytes().max(1) as f64;
     loop {
         let records;
@@ -175,35 +174,25 @@ async fn put_segment(
         }
         for bytes in records {
             let record = SegmentRecord::decode(bytes).map_err(|error| damaged(error.to_string()))?;
-            counts.count(&record);
+            count(&mut progress, &record);
             sink.take(record).await?;
-            let ImportCounts { rows, blobs, bytes, table } = counts;
-            let fraction = Some((bytes as f64 / all).min(1.0));
-            report(TransferProgress { phase: Phase::Import, table, rows, blobs, bytes, fraction });
+            progress.fraction = Some((progress.bytes as f64 / all).min(1.0));
+            report(progress);
         }
     }
 }
 
-/// Counts of an import so far.
-struct ImportCounts {
-    rows: u64,
-    blobs: u64,
-    bytes: u64,
-    table: &'static str,
-}
-
-impl ImportCounts {
-    fn count(&mut self, record: &SegmentRecord) {
-        self.table = "blobs";
-        match record {
-            SegmentRecord::Rows(rows) => {
-                self.table = rows.partition.table.name();
-                self.rows += rows.rows.len() as u64;
-                let row = |row: &Row| (rows.partition.key.len() + row.name.len() + row.value.len()) as u64;
-                self.bytes += rows.rows.iter().map(row).sum::<u64>();
-            }
-            SegmentRecord::Blob(_) => self.blobs += 1,
-            SegmentRecord::Piece(bytes) => self.bytes += bytes.len() as u64,
+/// Counts a record of the import.
+fn count(progress: &mut TransferProgress, record: &SegmentRecord) {
+    progress.table = "blobs";
+    match record {
+        SegmentRecord::Rows(rows) => {
+            progress.table = rows.partition.table.name();
+            progress.rows += rows.rows.len() as u64;
+            let row = |row: &Row| (rows.partition.key.len() + row.name.len() + row.value.len()) as u64;
+            progress.bytes += rows.rows.iter().map(row).sum::<u64>();
         }
+        SegmentRecord::Blob(_) => progress.blobs += 1,
+        SegmentRecord::Piece(bytes) => progress.bytes += bytes.len() as u64,
     }
 }

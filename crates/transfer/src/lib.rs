@@ -37,7 +37,6 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use export::{ExportOptions, Exported, SEGMENT_BYTES, export};
-pub use folder::summary;
 pub use import::{Imported, import};
 pub use progress::{Phase, TransferProgress};
 pub use totals::Totals;

@@ -1,5 +1,7 @@
 //! The progress of a transfer.
 
+use crate::totals::Totals;
+
 /// The phase of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -26,6 +28,13 @@ pub struct TransferProgress {
     pub bytes: u64,
     /// The part of the whole that is done, from 0 to 1, where the whole is known.
     pub fraction: Option<f64>,
+}
+
+impl TransferProgress {
+    /// The progress that these totals show.
+    pub(crate) fn of(phase: Phase, table: &'static str, totals: &Totals, fraction: Option<f64>) -> Self {
+        Self { phase, table, rows: totals.rows(), blobs: totals.blobs.count, bytes: totals.bytes(), fraction }
+    }
 }
 
 /// The function that receives progress.

@@ -5,11 +5,11 @@ use larder_model::Timestamp;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use larder_store::{CasResult, Change, HeadWrite, Kind, Partition, ReadQuery, Row, Stopped};
+use larder_store::{CasResult, Change, HeadWrite, Partition, ReadQuery, Row, Stopped};
 
-use crate::guarded::into_batches;
+use crate::guarded::{into_batches, try_compare_and_set};
 use crate::record::{GuardPosition, PartitionRows};
-use crate::retry::{read, with_retries};
+use crate::retry::read;
 use crate::{Error, Result, StorePair};
 
 const WHAT: &str = "writing the S3 users";
@@ -84,15 +84,9 @@ async fn compare_and_set(stores: &StorePair, changes: &[Change], head: Option<&R
         };
         let changes: Vec<Change> = changes.iter().map(restamped).collect();
         let next = HeadWrite::from(Row { name: Bytes::new(), value, stamp, expires: None });
-        let (store, next, changes, partition) = (&stores.store, &next, &changes, &Partition::users());
-        let try_it = |options| async move {
-            match store.apply_if(partition, expected, next.clone(), changes.clone(), &options).await {
-                // A timed-out write may have happened; a second one has the same result.
-                Err(error) if error.kind == Kind::TimedOut => Ok(None),
-                other => other.map(Some),
-            }
-        };
-        if with_retries(WHAT, try_it).await? == Some(CasResult::Applied) {
+        // A timed-out write may have happened; a second one has the same result.
+        let target = (&Partition::users(), expected);
+        if try_compare_and_set(WHAT, stores, target, &next, &changes).await? == Some(CasResult::Applied) {
             return Ok(());
         }
     }

@@ -29,10 +29,8 @@ pub(crate) async fn compare(
     let mut scan = StoreScan::begin(stores.clone(), ScanCursor::default(), Totals::default()).await?;
     let all = complete.totals.bytes().max(1) as f64;
     while !matches!(scan.next().await?, ScanStep::End) {
-        let (totals, table) = (scan.totals(), scan.table());
-        let (rows, blobs, bytes) = (totals.rows(), totals.blobs.count, totals.bytes());
-        let fraction = Some((bytes as f64 / all).min(1.0));
-        report(TransferProgress { phase: Phase::Verify, table, rows, blobs, bytes, fraction });
+        let fraction = Some((scan.totals().bytes() as f64 / all).min(1.0));
+        report(TransferProgress::of(Phase::Verify, scan.table(), scan.totals(), fraction));
     }
     match complete.totals.differences(scan.totals()) {
         same if same.is_empty() => Ok(scan.totals().clone()),

@@ -23,7 +23,7 @@ enum PurgeAction {
 }
 
 impl BlobRecords {
-    /// Visits every record once; answers how many were removed with their blocks. A failure is logged and left to the
+    /// Visits every record once; returns how many were removed with their blocks. A failure is logged and left to the
     /// next purge.
     ///
     /// # Errors

@@ -162,7 +162,7 @@ impl BlobRecords {
         read(self.cql.read(BlobStatement::Find, values, order, has_rows).await?)
     }
 
-    /// A page of the records of a shard after an id, with all records of each id; answers also whether more may follow.
+    /// A page of the records of a shard after an id, with all records of each id; also returns whether more may follow.
     pub(super) async fn page(&self, shard: i32, after: &[u8]) -> Result<(Vec<BlobRecord>, bool)> {
         let values = (shard, Bytes::copy_from_slice(after), PAGE_RECORDS as i32);
         let mut records = read(self.cql.run(BlobStatement::Page, values).await?)?;

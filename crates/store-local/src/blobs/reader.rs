@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{BlobReader, Result};
+use larder_store::{BlobReader, Result, slice_of};
 
 use super::disk::{failed, run_blocking};
 use super::format::{BlobFileHead, BlobLayout, CHECK_BYTES, FOOT_BYTES, HEAD_START_BYTES, block_check, damaged};
@@ -50,8 +50,7 @@ impl BlobReader for BulkRowReader {
     }
 
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
-        Ok(self.0.slice(from..from.saturating_add(max).min(self.0.len())))
+        Ok(slice_of(&self.0, offset, max))
     }
 }
 

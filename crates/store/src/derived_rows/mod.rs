@@ -56,8 +56,7 @@ use tokio::time::Instant;
 
 use crate::{
     Batch, CallOptions, CasResult, Change, ConsistencyLevel, DerivedRow, Durability, EngineLimits, Error, HeadWrite,
-    Kind, Partition, PartitionPage, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Store, Table, Timestamp,
-    contract,
+    Kind, Partition, PartitionPage, ReadQuery, Result, Row, RowPage, Stopped, Store, Table, Timestamp, contract,
 };
 
 use format::{DerivedRowState, HeadName};
@@ -105,7 +104,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
                 rows.extend(row?);
             }
             match (page.stopped, last) {
-                (Stopped::Limit, Some(last)) if rows.len() < query.limit => continue_after(&mut rest, &last),
+                (Stopped::Limit, Some(last)) if rows.len() < query.limit => rest.continue_after(&last),
                 (stopped, _) => return Ok(RowPage { rows, stopped }),
             }
             rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
@@ -250,14 +249,6 @@ fn holds_derived_rows(table: Table) -> bool {
 fn strip_format(row: Row) -> Result<Row> {
     let (value, _) = format::decode_guarded(row.value)?;
     Ok(Row { value, ..row })
-}
-
-/// Moves the query past the last row read.
-fn continue_after(query: &mut ReadQuery, last: &Bytes) {
-    match query.order {
-        ReadOrder::Forward => query.range.from = Some(name_after(last)),
-        ReadOrder::Reverse => query.range.to = Some(last.clone()),
-    }
 }
 
 fn check_deadline(options: &CallOptions) -> Result<()> {

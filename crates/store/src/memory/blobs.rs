@@ -12,7 +12,7 @@ use larder_model::content::BlobId;
 
 use super::MemoryStore;
 use crate::leases::BlobLease;
-use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result};
+use crate::{BlobOwner, BlobReader, BlobWriter, Blobs, Durability, Error, Kind, ListedBlob, Result, slice_of};
 
 /// All blobs with their owners.
 pub(super) type BlobMap = Mutex<BTreeMap<BlobId, (BlobOwner, Bytes)>>;
@@ -88,8 +88,6 @@ impl BlobReader for MemoryBlobReader {
     }
 
     async fn read(&mut self, offset: u64, max: usize) -> Result<Bytes> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.bytes.len());
-        let to = from.saturating_add(max).min(self.bytes.len());
-        Ok(self.bytes.slice(from..to))
+        Ok(slice_of(&self.bytes, offset, max))
     }
 }
