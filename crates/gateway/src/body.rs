@@ -85,11 +85,7 @@ impl GetBody {
             *self = Self::Blob(open(blobs.as_ref(), blob).await?);
         }
         match self {
-            Self::Bytes(bytes) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-                let to = from.saturating_add(max).min(bytes.len());
-                Ok(bytes.slice(from..to))
-            }
+            Self::Bytes(bytes) => Ok(larder_store::slice_of(bytes, offset, max)),
             Self::Blob(blob) => blob.read(offset, max).await.map_err(Error::from),
             Self::Later(..) => Ok(Bytes::new()),
         }

@@ -130,7 +130,7 @@ impl ClockIssuer {
         let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
         let row = Row { name, value: MarkRow { mark }.encode(), stamp, expires: None };
         let batch = Batch::of(Partition::marks(), vec![Change::Put(row)]);
-        Ok(self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?)
+        self.core.apply_at_quorum(batch).await
     }
 
     /// Stores a new mark if the clock is near the stored one.
@@ -164,7 +164,7 @@ async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
         return Ok((HybridClock::unmarked(), Timestamp::ZERO));
     }
     let query = ReadQuery::one(Bytes::copy_from_slice(core.config.node.as_bytes()));
-    let page = core.ports.store.read(&Partition::marks(), &query, &internal_options(ConsistencyLevel::Quorum)).await?;
+    let page = core.read_at_quorum(&Partition::marks(), &query).await?;
     let Some(row) = page.rows.into_iter().next() else {
         return Ok((HybridClock::above(Timestamp::ZERO), Timestamp::ZERO));
     };

@@ -76,6 +76,10 @@ mod tests {
     use larder_model::rows::MemberRow;
     use larder_model::{ActorId, Timestamp};
 
+    use larder_model::ActorId;
+
+    use larder_model::Timestamp;
+
     use super::*;
 
     fn member(node: &str, catalogue: u64, up: bool) -> MemberState {

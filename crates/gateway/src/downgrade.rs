@@ -6,7 +6,7 @@
 //! r=all, pr=2      ALL ──1 down──> QUORUM ──2 down──> PR-value unsatisfied: 1/2
 //! ```
 //! A replica is down when the engine says so, or when it does not answer within the
-//! [`AdaptiveTimeout`](super::adaptive_timeout::AdaptiveTimeout).
+//! [`AdaptiveTimeout`](crate::adaptive_timeout::AdaptiveTimeout).
 //!
 //! A downgraded write repeats the same rows, names and stamps: if some replicas took the first try, the second completes it and
 //! adds no sibling [invariant 23]. Rows replaced in between stay replaced by their tombstones. An engine on one machine keeps
@@ -18,16 +18,12 @@ use larder_model::rows::Batch;
 use larder_store::{CallOptions, ConsistencyLevel, Error as StoreError, Kind, Partition, ReadQuery, RowPage};
 use tokio::time::Instant;
 
-use super::request_plan::ReplicaPlan;
-use crate::Result;
 use crate::gateway_core::{GatewayCore, internal_options};
-use crate::kv::Kv;
-use crate::metrics::Event;
 
 /// Fewest replicas of a read.
-pub(super) const READ_FLOOR: u32 = 1;
+pub(crate) const READ_FLOOR: u32 = 1;
 /// Fewest replicas of a write: with none, another node keeps a hint until they are back.
-pub(super) const WRITE_FLOOR: u32 = 0;
+pub(crate) const WRITE_FLOOR: u32 = 0;
 /// Fewest replicas after a time-out. A hint alone does not count then: if its node is lost, so is an acknowledged write.
 const UNANSWERED_FLOOR: u32 = 1;
 
@@ -82,7 +78,7 @@ impl DowngradableCall {
 }
 
 /// Replicas that a level requires.
-pub(super) fn replicas_required(level: ConsistencyLevel, copies: u32) -> u32 {
+pub(crate) fn replicas_required(level: ConsistencyLevel, copies: u32) -> u32 {
     match level {
         ConsistencyLevel::Any => 0,
         ConsistencyLevel::One => 1,
@@ -94,7 +90,7 @@ pub(super) fn replicas_required(level: ConsistencyLevel, copies: u32) -> u32 {
 }
 
 /// The weakest level that requires at least `count` replicas. Between a quorum and all there is none for four and more: ALL.
-pub(super) fn weakest_level_for(count: u32, copies: u32) -> ConsistencyLevel {
+pub(crate) fn weakest_level_for(count: u32, copies: u32) -> ConsistencyLevel {
     let quorum = replicas_required(ConsistencyLevel::Quorum, copies);
     match count {
         0 | 1 => ConsistencyLevel::One,
@@ -114,46 +110,6 @@ fn strongest_level_met_by(count: u32, copies: u32) -> ConsistencyLevel {
         1 => ConsistencyLevel::One,
         2 => ConsistencyLevel::Two,
         _ => ConsistencyLevel::Three,
-    }
-}
-
-impl Kv {
-    /// Writes for a client; answers the level that succeeded.
-    ///
-    /// # Errors
-    /// The store's, translated by [`ReplicaPlan::to_client_error`].
-    pub(super) async fn write_with_downgrade(&self, replicas: ReplicaPlan, batch: Batch) -> Result<ConsistencyLevel> {
-        let mut call = replicas.write_call();
-        loop {
-            match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
-                Ok(()) => return Ok(call.options.level),
-                Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
-            }
-            self.core.metrics.count_event(Event::WriteDowngraded);
-            if call.options.level == ConsistencyLevel::Any {
-                self.core.metrics.count_event(Event::WriteAtAny);
-            }
-        }
-    }
-
-    /// Reads one page for a client. Later pages start at the level of this one.
-    ///
-    /// # Errors
-    /// As [`Self::write_with_downgrade`].
-    pub(super) async fn read_with_downgrade(
-        &self,
-        replicas: ReplicaPlan,
-        call: &mut DowngradableCall,
-        partition: &Partition,
-        query: &ReadQuery,
-    ) -> Result<RowPage> {
-        loop {
-            match self.core.ports.store.read(partition, query, &self.core.next_options(call)).await {
-                Ok(page) => return Ok(page),
-                Err(error) => self.core.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
-            }
-            self.core.metrics.count_event(Event::ReadDowngraded);
-        }
     }
 }
 
@@ -203,7 +159,7 @@ impl GatewayCore {
     }
 
     /// Options of the next try: the adaptive timeout limits a call that can be downgraded afterwards.
-    fn next_options(&self, call: &DowngradableCall) -> CallOptions {
+    pub(crate) fn next_options(&self, call: &DowngradableCall) -> CallOptions {
         if call.can_downgrade() { self.impatient_options(&call.options) } else { call.options }
     }
 
@@ -213,7 +169,7 @@ impl GatewayCore {
         CallOptions { deadline: options.deadline.min(latest), ..*options }
     }
 
-    fn downgrade(&self, call: &mut DowngradableCall, error: StoreError) -> larder_store::Result<()> {
+    pub(crate) fn downgrade(&self, call: &mut DowngradableCall, error: StoreError) -> larder_store::Result<()> {
         let lost = error.kind == Kind::TimedOut;
         call.downgrade(error)?;
         if lost {

@@ -11,7 +11,7 @@ use crate::gateway_core::GatewayCore;
 use crate::heartbeats::spawn_heartbeats;
 use crate::kv::Kv;
 use crate::members::Members;
-use crate::metrics::{DiskUsage, EngineInfo, NodeInfo, ProcessStats};
+use crate::metrics::{NodeInfo, ProcessStats};
 use crate::ports::GatewayPorts;
 use crate::types::{CatalogueCopy, Types};
 use crate::{Config, Error, Result};
@@ -75,10 +75,7 @@ impl Gateway {
 
     /// Stops and deletes the heartbeat, so that no change waits for this gateway, and stores the clock. No write may follow.
     pub async fn shutdown(&self) {
-        let heartbeats = self.heartbeats.lock().take();
-        if let Some(heartbeats) = heartbeats {
-            heartbeats.abort();
-        }
+        self.abandon();
         if let Err(error) = self.members.delete_heartbeat().await {
             tracing::warn!(%error, "heartbeat deletion failed: other gateways wait for it until it expires");
         }
@@ -109,20 +106,16 @@ impl Gateway {
 
     fn with_node_info<T>(&self, show: impl FnOnce(&NodeInfo<'_>) -> T) -> T {
         let engine = &self.core.ports.engine;
-        let disk = engine.disk();
-        let disks: Vec<_> = disk
-            .iter()
-            .map(|(id, size_kib, used)| DiskUsage { id, size_kib: *size_kib, used_percent: *used })
-            .collect();
         show(&NodeInfo {
             node: &self.core.config.node,
             version: env!("CARGO_PKG_VERSION"),
             members: &self.members.known_names(),
-            engine: EngineInfo { name: engine.name(), disks: &disks },
+            engine: engine.name(),
+            disk: engine.disk().as_ref(),
             ready: self.is_ready(),
             catalogue: self.catalogue.current().number().0,
             process: ProcessStats::read(),
-            extra: &engine.gauges(),
+            engine_samples: &engine.samples(),
         })
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use larder_store::{CallOptions, ConsistencyLevel, Durability};
+use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Partition, ReadQuery, RowPage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::adaptive_timeout::AdaptiveTimeout;
 use crate::contention::WriterQueues;
-use crate::kv::adaptive_timeout::AdaptiveTimeout;
 use crate::metrics::{Event, KvOp, Metrics, RequestOutcome};
 use crate::ports::GatewayPorts;
 use crate::{Config, Error, Result};
@@ -38,7 +38,7 @@ impl GatewayCore {
     /// The core over these ports.
     pub(crate) fn new(ports: GatewayPorts, config: Config) -> Arc<Self> {
         Arc::new(Self {
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(Metrics::default()),
             writer_queues: WriterQueues::new(ports.random),
             replica_timeout: AdaptiveTimeout::default(),
             admission: Arc::new(Semaphore::new(config.requests_max)),
@@ -77,7 +77,18 @@ impl GatewayCore {
         let tail = larder_model::hash::base62(word(1) >> 96);
         format!("{head}{tail}")
     }
-    /// Admits a request of an edge that does not go through [`Self::measure`]: `requests_max` at once, over all edges.
+
+    /// Reads a page at a quorum, under the options of the gateway's own calls.
+    pub(crate) async fn read_at_quorum(&self, partition: &Partition, query: &ReadQuery) -> Result<RowPage> {
+        Ok(self.ports.store.read(partition, query, &internal_options(ConsistencyLevel::Quorum)).await?)
+    }
+
+    /// Writes at a quorum, under the options of the gateway's own calls.
+    pub(crate) async fn apply_at_quorum(&self, batch: Batch) -> Result<()> {
+        Ok(self.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?)
+    }
+
+    /// Admits a request of an edge that does not go through [`Self::admit_and_measure`]: `requests_max` at once, over all edges.
     ///
     /// # Errors
     /// [`Error::Overloaded`].
@@ -87,12 +98,12 @@ impl GatewayCore {
     }
 
     /// Runs one operation: admits, counts and times it.
-    pub(crate) async fn measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.measure_as(op, |_| RequestOutcome::Ok, work).await
+    pub(crate) async fn admit_and_measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.admit_and_measure_as(op, |_| RequestOutcome::Ok, work).await
     }
 
-    /// As [`Self::measure`], for answers that do not all count as [`RequestOutcome::Ok`].
-    pub(crate) async fn measure_as<T>(
+    /// As [`Self::admit_and_measure`], for results that do not all count as [`RequestOutcome::Ok`].
+    pub(crate) async fn admit_and_measure_as<T>(
         &self,
         op: KvOp,
         outcome: fn(&T) -> RequestOutcome,

@@ -89,7 +89,7 @@ fn log_clock_jump(jump: Option<i128>) {
     );
 }
 
-/// Logs the result of a heartbeat; answers the number of failures in a row.
+/// Logs the result of a heartbeat; returns the number of failures in a row.
 fn log_heartbeat(result: Result<()>, failures: u32) -> u32 {
     match result {
         Ok(()) => {
@@ -158,11 +158,7 @@ impl Members {
         };
         let changes: Vec<_> = others.iter().map(gone).collect();
         if !changes.is_empty() {
-            self.core
-                .ports
-                .store
-                .apply(Batch::of(Partition::members(), changes), &internal_options(ConsistencyLevel::Quorum))
-                .await?;
+            self.core.apply_at_quorum(Batch::of(Partition::members(), changes)).await?;
         }
         Ok(())
     }

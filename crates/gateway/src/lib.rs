@@ -1,25 +1,26 @@
-//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Five edges use it: HTTP, PB, S3, console,
+//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Three edges use it: Riak's HTTP, S3 and
 //! `kv-admin`.
 //!
 //! ```text
-//! Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
-//!          ├─ types    bucket types and properties          ┌─ catalogue  a copy of both, kept fresh
-//!          ├─ members  heartbeats: the gateways that run ───┤
-//!          └─ objects  S3: buckets, objects, uploads, users └─ lease      until when the others wait for this gateway
+//! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type
+//! S3: buckets,         ├─ types    bucket types, properties; a copy of the catalogue, kept fresh
+//! objects, users       └─ members  the gateways that run; the lease: until when the others wait for this one
 //!   under them:
-//!     issuer       the clocks of writes           blobs       bytes of large bodies: leases, releases, the sweeper
-//!     contention   writers of one key queue       metrics     counters and distributions
-//!     core         ports, settings, metrics, admission
+//!     clock_issuer  the clocks of writes          blobs        bytes of large bodies: leases, releases, the sweeper
+//!     contention    writers of one key queue      metrics      counters and distributions
+//!     downgrade     lower levels of calls         gateway_core ports, settings, metrics, admission
 //! ```
 //! It knows no protocol: edges pass decoded values and match every kind of its errors. It owns no data: everything is in the
 //! store, so gateways can be started and stopped at will.
 
+mod adaptive_timeout;
 mod blobs;
 pub mod body;
 mod clock_issuer;
 mod cluster;
 mod config;
 mod contention;
+mod downgrade;
 mod error;
 mod gateway;
 mod gateway_core;
@@ -41,4 +42,4 @@ pub use error::{Error, Feature, QuorumParam, Result};
 pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use members::{Member, Members};
-pub use ports::{EngineNode, EngineView, GatewayPorts, Gauge};
+pub use ports::{EngineNode, EngineSample, EngineView, GatewayPorts};

@@ -104,13 +104,7 @@ impl Members {
 
     pub(crate) async fn member_rows(&self) -> Result<Vec<Row>> {
         let query = ReadQuery::all(MEMBERS_MAX);
-        Ok(self
-            .core
-            .ports
-            .store
-            .read(&Partition::members(), &query, &internal_options(ConsistencyLevel::Quorum))
-            .await?
-            .rows)
+        Ok(self.core.read_at_quorum(&Partition::members(), &query).await?.rows)
     }
 
     /// The running gateways, with this one, in the order of their actors.
@@ -172,7 +166,7 @@ impl Members {
         Ok(())
     }
 
-    /// Waits for a fresh catalogue under a live heartbeat, and answers the end of the lease. A lone gateway needs none.
+    /// Waits for a fresh catalogue under a live heartbeat, and returns the end of the lease. A lone gateway needs none.
     ///
     /// # Errors
     /// [`Error::NotReady`] while heartbeats fail, or the catalogue cannot be checked.
@@ -208,11 +202,7 @@ impl Members {
         // Newer than every heartbeat, which may carry the stamp of an engine with a faster clock; else it would stay.
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
-        self.core
-            .ports
-            .store
-            .apply(Batch::of(Partition::members(), vec![gone]), &internal_options(ConsistencyLevel::Quorum))
-            .await?;
+        self.core.apply_at_quorum(Batch::of(Partition::members(), vec![gone])).await?;
         if self.core.config.alone { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
 }

@@ -32,7 +32,7 @@ pub struct EngineNode {
 }
 
 /// A metric of the engine: name, value, help.
-pub type Gauge = (&'static str, f64, &'static str);
+pub type EngineSample = (&'static str, f64, &'static str);
 
 /// The engine as operators see it.
 pub trait EngineView: Send + Sync {
@@ -43,7 +43,7 @@ pub trait EngineView: Send + Sync {
     fn disk(&self) -> Option<(String, u64, u8)>;
 
     /// Its own metrics.
-    fn gauges(&self) -> Vec<Gauge>;
+    fn samples(&self) -> Vec<EngineSample>;
 
     /// Its nodes; none for an engine in this process.
     fn nodes(&self) -> Vec<EngineNode>;
@@ -58,7 +58,7 @@ impl EngineView for &'static str {
         None
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
+    fn samples(&self) -> Vec<EngineSample> {
         Vec::new()
     }
 

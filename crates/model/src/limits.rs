@@ -57,6 +57,8 @@ pub const BUCKET_TAGS_MAX: usize = 50;
 pub const TAG_KEY_CHARS_MAX: usize = 128;
 /// Longest value of a tag, in characters.
 pub const TAG_VALUE_CHARS_MAX: usize = 256;
+/// Lifetime of a head without a live value, in microseconds: its stamp orders the writes that follow.
+pub const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 // An engine key is a table byte, a length-prefixed partition and a row name; a view row escapes the key (at worst doubled).
 const _: () = assert!(

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineSample, EngineView};
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
@@ -105,8 +105,8 @@ impl EngineView for ClusterMetrics {
         None
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    fn gauges(&self) -> Vec<Gauge> {
+    #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+    fn samples(&self) -> Vec<EngineSample> {
         let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [
@@ -114,11 +114,15 @@ impl EngineView for ClusterMetrics {
             ("larder_cassandra_syncs", limits.syncs.into(), "1 when nodes sync their commit log before they answer."),
             ("larder_cassandra_requests_total", seen.requests, "Requests sent to nodes."),
             ("larder_cassandra_retries_total", seen.retries, "Those sent because another node had not done it."),
-            ("larder_cassandra_swaps_unknown_total", seen.cas_in_doubt, "Swaps whose outcome had to be looked up."),
-            ("larder_cassandra_swaps_found_applied_total", seen.cas_found_applied, "Those that had been applied."),
-            ("larder_cassandra_swaps_repeated_total", seen.cas_repeated, "Those that were sent again."),
-            ("larder_cassandra_heads_looked_up_total", seen.heads_looked_up, "Heads read before a swap."),
-            ("larder_cassandra_ranges_halved_total", seen.ranges_bisected, "Reads halved because replicas gave up."),
+            ("larder_cassandra_cas_in_doubt_total", seen.cas_in_doubt, "Compare-and-sets whose outcome was looked up."),
+            ("larder_cassandra_cas_found_applied_total", seen.cas_found_applied, "Those that had been applied."),
+            ("larder_cassandra_cas_repeated_total", seen.cas_repeated, "Those that were sent again."),
+            ("larder_cassandra_heads_looked_up_total", seen.heads_looked_up, "Heads read before a compare-and-set."),
+            (
+                "larder_cassandra_ranges_bisected_total",
+                seen.ranges_bisected,
+                "Reads bisected because replicas gave up.",
+            ),
             ("larder_cassandra_batches_split_total", seen.batches_split, "Batches split: a logged one is small."),
             ("larder_cassandra_damaged_blocks_total", damaged, "Blocks of bodies missing or damaged when read."),
         ]

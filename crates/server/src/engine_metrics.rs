@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineSample, EngineView};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 
@@ -39,10 +39,10 @@ impl EngineView for LocalEngineMetrics {
         Some((self.dir.display().to_string(), kib, u8::try_from(percent).unwrap_or(100)))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    fn gauges(&self) -> Vec<Gauge> {
+    #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+    fn samples(&self) -> Vec<EngineSample> {
         let (stats, space) = (self.store.stats(), self.store.disk_space().stats());
-        let mut gauges = vec![
+        let mut samples = vec![
             ("larder_engine_groups_total", stats.groups as f64, "Groups of writes committed since the start."),
             ("larder_engine_batches_total", stats.batches as f64, "Writes in these groups."),
             ("larder_engine_syncs_total", stats.syncs as f64, "Syncs of the journal since the start."),
@@ -55,9 +55,9 @@ impl EngineView for LocalEngineMetrics {
         let rows = |names: [&'static str; 2], values: [u64; 2], help| {
             names.into_iter().zip(values).map(move |(name, value)| (name, value as f64, help))
         };
-        gauges.extend(rows(FLOORS, space.floors, "Bytes that a write for this purpose leaves free."));
-        gauges.extend(rows(REFUSED, space.refused, "Writes refused since the start because the disk is full."));
-        gauges
+        samples.extend(rows(FLOORS, space.floors, "Bytes that a write for this purpose leaves free."));
+        samples.extend(rows(REFUSED, space.refused, "Writes refused since the start because the disk is full."));
+        samples
     }
 
     fn nodes(&self) -> Vec<EngineNode> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineSample, EngineView};
 
 use crate::settings::{ServerSettings, table};
 
@@ -86,10 +86,10 @@ impl EngineView for EngineWithClients {
         self.engine.disk()
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
-        let mut gauges = self.engine.gauges();
-        gauges.extend(gauges_of(&self.clients));
-        gauges
+    fn samples(&self) -> Vec<EngineSample> {
+        let mut samples = self.engine.samples();
+        samples.extend(samples_of(&self.clients));
+        samples
     }
 
     fn nodes(&self) -> Vec<EngineNode> {
@@ -97,8 +97,8 @@ impl EngineView for EngineWithClients {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-fn gauges_of(budget: &MemoryBudget) -> Vec<Gauge> {
+#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
     let usage = budget.usage();
     let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
     let max = "Bytes of memory that they may hold.";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineSample, EngineView};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
@@ -20,7 +20,7 @@ struct Family {
 }
 
 /// The families, in the order of [`names`].
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
 static FAMILIES: [Family; 3] = [
     Family { help: "Calls to the store begun since the start.", value: |count| count.calls as f64 },
     Family { help: "Calls to the store that were answered with an error.", value: |count| count.errors as f64 },
@@ -53,7 +53,7 @@ fn names(verb: StoreVerb) -> [&'static str; FAMILIES.len()] {
 }
 
 impl StoreMetrics {
-    /// Counts the calls to a store and its blobs, timed by `clock`; its gauges come after those of `inner`.
+    /// Counts the calls to a store and its blobs, timed by `clock`; its samples come after those of `inner`.
     pub(crate) fn new(
         inner: Arc<dyn EngineView>,
         store: Arc<dyn Store>,
@@ -96,14 +96,14 @@ impl EngineView for StoreMetrics {
         self.inner.disk()
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
-        let (mut gauges, counts) = (self.inner.gauges(), self.counts());
+    fn samples(&self) -> Vec<EngineSample> {
+        let (mut samples, counts) = (self.inner.samples(), self.counts());
         for (index, family) in FAMILIES.iter().enumerate() {
             let row =
                 |(verb, count): &(StoreVerb, VerbCounts)| (names(*verb)[index], (family.value)(*count), family.help);
-            gauges.extend(counts.iter().map(row));
+            samples.extend(counts.iter().map(row));
         }
-        gauges
+        samples
     }
 
     fn nodes(&self) -> Vec<EngineNode> {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn value(metrics: &StoreMetrics, name: &str) -> f64 {
-        metrics.gauges().iter().find(|gauge| gauge.0 == name).map(|gauge| gauge.1).unwrap()
+        metrics.samples().iter().find(|sample| sample.0 == name).map(|sample| sample.1).unwrap()
     }
 
     #[tokio::test]
@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn every_row_names_its_verb_and_families_stay_together() {
-        let gauges = metrics().gauges();
-        let mut families: Vec<&str> = gauges.iter().filter_map(|gauge| gauge.0.split('{').next()).collect();
+        let samples = metrics().samples();
+        let mut families: Vec<&str> = samples.iter().filter_map(|sample| sample.0.split('{').next()).collect();
         families.dedup();
         assert_eq!(families, ["larder_store_calls_total", "larder_store_errors_total", "larder_store_seconds_total"]);
-        for (gauge, verb) in gauges.iter().zip(StoreVerb::ALL.into_iter().cycle()) {
-            assert!(gauge.0.ends_with(&format!("{{verb=\"{}\"}}", verb.name())), "{}", gauge.0);
+        for (sample, verb) in samples.iter().zip(StoreVerb::ALL.into_iter().cycle()) {
+            assert!(sample.0.ends_with(&format!("{{verb=\"{}\"}}", verb.name())), "{}", sample.0);
         }
-        assert_eq!(gauges.len(), 3 * StoreVerb::ALL.len());
+        assert_eq!(samples.len(), 3 * StoreVerb::ALL.len());
     }
 }

@@ -96,7 +96,7 @@ async fn decode_and_put(
         timeout: request.params.timeout,
     };
     let outcome = call.gateway.kv.put(put).await?;
-    let mut reply = match outcome.found.filter(|found| !found.versions.siblings.is_empty()) {
+    let mut reply = match outcome.filter(|found| !found.versions.siblings.is_empty()) {
         Some(found) => put_response(call, found),
         None => done(media),
     };

@@ -25,7 +25,7 @@ const GC_MARK_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 const GC_MARK_VALUE: &[u8] = &[1];
 
 impl BlobCollector {
-    /// Marks blobs of one partition; answers those that no row names and no row can come to name.
+    /// Marks blobs of one partition; returns those that no row names and no row can come to name.
     ///
     /// # Errors
     /// The store's; `Unavailable` while a replica is down.

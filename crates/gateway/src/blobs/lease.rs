@@ -10,9 +10,9 @@ const UNKNOWN_OUTCOME_LEASE: Duration = Duration::from_secs(300);
 /// Keeps sweepers away from a blob while a row that names it may be written: until the write is answered, and five minutes more
 /// when the outcome is unknown. That is so when the answer was lost, and when the client is gone: the write's future is
 /// dropped then, while the store may still carry out the batch.
-pub(crate) struct NamingLease(Option<Box<dyn Send + Sync>>);
+pub(crate) struct ReferenceLease(Option<Box<dyn Send + Sync>>);
 
-impl NamingLease {
+impl ReferenceLease {
     /// Takes over the lease of a blob that a row is about to name; `None` for a body without a blob.
     pub(crate) fn new(lease: Option<Box<dyn Send + Sync>>) -> Self {
         Self(lease)
@@ -24,7 +24,7 @@ impl NamingLease {
     }
 }
 
-impl Drop for NamingLease {
+impl Drop for ReferenceLease {
     fn drop(&mut self) {
         // Dropped without `end`: the batch may sit in the store's queue, so a sweep now could remove the bytes of a live row.
         // Without a runtime the process is about to end, and its leases with it.

@@ -51,7 +51,8 @@ impl BlobReleaser {
         Self { inner: Arc::new(ReleaserState { store, blobs, metrics, durable, queue: OnceLock::new() }) }
     }
 
-    /// Waits until every change that readers see now is on disk, whatever durability the server was started with.
+    /// Waits until every change that readers see now is on disk, whatever durability the server was started with. A cluster's
+    /// nodes sync by their own settings, so over a cluster it returns at once.
     ///
     /// # Errors
     /// The store's; nothing may be removed then.
@@ -73,7 +74,8 @@ impl BlobReleaser {
         Ok(())
     }
 
-    /// Proof for a change of this gateway that was answered just now: it is on disk, unless the server answers before the sync.
+    /// Proof for a change of this gateway that was answered just now: it is on disk, unless the server answers before the sync. Over
+    /// a cluster the nodes' settings decide.
     pub(crate) fn proof_of_answered_write(&self) -> Option<SyncProof> {
         self.inner.durable.then_some(SyncProof(()))
     }

@@ -13,7 +13,8 @@ use larder_store::{ConsistencyLevel, Partition};
 use parking_lot::RwLock;
 
 use super::put::WriteTarget;
-use crate::blobs::lease::NamingLease;
+use super::request_plan::ReplicaPlan;
+use crate::blobs::lease::ReferenceLease;
 use crate::config::DeleteMode;
 use crate::kv::Kv;
 use crate::metrics::Event;
@@ -76,7 +77,7 @@ impl KnownBuckets {
 }
 
 impl Kv {
-    /// Commits a write; answers it with all that it removed. A key with too many rows is read once: tombstones that no context
+    /// Commits a write; returns it with all that it removed. A key with too many rows is read once: tombstones that no context
     /// named, and without `allow_mult` also losers, are removed with the write; siblings are not.
     ///
     /// # Errors
@@ -189,6 +190,24 @@ impl Kv {
         Ok(())
     }
 
+    /// Writes for a client; returns the level that succeeded.
+    ///
+    /// # Errors
+    /// The store's, translated by [`ReplicaPlan::to_client_error`].
+    async fn write_with_downgrade(&self, replicas: ReplicaPlan, batch: Batch) -> Result<ConsistencyLevel> {
+        let mut call = replicas.write_call();
+        loop {
+            match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
+                Ok(()) => return Ok(call.options.level),
+                Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
+            }
+            self.core.metrics.count_event(Event::WriteDowngraded);
+            if call.options.level == ConsistencyLevel::Any {
+                self.core.metrics.count_event(Event::WriteAtAny);
+            }
+        }
+    }
+
     /// The shard of the `$key` view that holds an object's entries.
     pub(crate) fn key_view(&self, address: &Address) -> Partition {
         let (epoch, shard) = BucketRow::default().shard_of(&address.key);
@@ -203,9 +222,9 @@ impl Kv {
 
     /// Cleans up after a failed write. The blob of a refused row is removed at once, so that a full disk has its space back. A
     /// row of unknown outcome may still be written, so its blob stays leased.
-    pub(super) async fn clean_up_failed_write(&self, error: &Error, blob: Option<BlobId>, naming: NamingLease) {
+    pub(super) async fn clean_up_failed_write(&self, error: &Error, blob: Option<BlobId>, lease: ReferenceLease) {
         if error.is_outcome_unknown() {
-            return drop(naming);
+            return drop(lease);
         }
         let is_refused = matches!(
             error,
@@ -218,6 +237,6 @@ impl Kv {
         if let (true, Some(blob)) = (is_refused, blob) {
             self.blobs.releases.remove_unnamed(blob).await;
         }
-        naming.end();
+        lease.end();
     }
 }

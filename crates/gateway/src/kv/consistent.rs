@@ -6,19 +6,17 @@ use larder_model::Timestamp;
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, SHARED_SLOT, Slot, VersionVector};
 use larder_model::content::{BlobId, KvContent};
+use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CasResult, ConsistencyLevel, Kind, Partition, ReadQuery};
 
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::delete::nothing_to_delete;
 use super::request_plan::{ReplicaPlan, RequestPlan};
-use super::{KvDelete, KvDeleteOutcome, KvPut, KvPutOutcome};
-use crate::blobs::lease::NamingLease;
+use super::{FetchedObject, KvDelete, KvDeleteOutcome, KvPut};
+use crate::blobs::lease::ReferenceLease;
 use crate::kv::Kv;
 use crate::{Error, Result};
-
-/// Lifetime of a deleted head in microseconds: its stamp orders the writes that follow.
-pub(super) const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 
 impl Kv {
     pub(super) async fn put_consistent(
@@ -26,7 +24,7 @@ impl Kv {
         request: KvPut,
         plan: RequestPlan,
         replicas: ReplicaPlan,
-    ) -> Result<KvPutOutcome> {
+    ) -> Result<Option<FetchedObject>> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
         let replicas = at_quorum_only(replicas).on_disk(self.core.config.durable);
@@ -41,19 +39,18 @@ impl Kv {
         let (blob, replicas) = (body.blob(), replicas.with_timeout(plan.timeout));
         let content = KvContent { body, ..content };
         // From here on the store may carry out the swap even if this future is dropped, so the lease outlives it.
-        let naming = NamingLease::new(lease);
+        let lease = ReferenceLease::new(lease);
         if let Err(error) = self.replace(address, &partition, expected, content, replicas).await {
-            self.clean_up_failed_write(&error, blob, naming).await;
+            self.clean_up_failed_write(&error, blob, lease).await;
             return Err(error);
         }
-        naming.end();
+        lease.end();
         // Only after the swap: a crash before it leaves the old head, which needs its bytes.
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
-        let found = match return_body {
-            true => Some(self.fetch(address, &plan, replicas, true).await?),
-            false => None,
-        };
-        Ok(KvPutOutcome { found })
+        match return_body {
+            true => self.fetch(address, &plan, replicas, true, None).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Replaces the value by `content` if the head still has the stamp `expected`.

@@ -23,7 +23,7 @@ impl Kv {
     /// As [`Kv::put`].
     pub async fn delete(&self, request: KvDelete) -> Result<KvDeleteOutcome> {
         self.core
-            .measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
+            .admit_and_measure_as(KvOp::Delete, KvDeleteOutcome::outcome, async {
                 let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
                 self.check_writable(&plan)?;
                 let quorums = with_rw(&request.quorums, &plan);

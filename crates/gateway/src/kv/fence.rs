@@ -1,4 +1,5 @@
-//! Key-value blobs and the sweeper: which blobs the rows name, and the writers' half of the fence.
+//! The fence between the writers of key-value blobs and the sweeper: which blobs the rows name, and the writers' half. It
+//! excludes no thread and orders no disk write.
 //!
 //! ```text
 //! writer    bytes ──> younger than half a day? ──> row, at a quorum ──> marked? ── no ──> acknowledged
@@ -17,10 +18,10 @@ use async_trait::async_trait;
 use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyWrite, SHARED_SLOT, VersionVector};
 use larder_model::content::{BlobId, KvBody};
+use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::rows::{Batch, Change, ObjectRow, Row, view_row_name};
 use larder_store::{CallOptions, CasResult, ConsistencyLevel, Kind, Partition, ReadQuery, Table};
 
-use super::consistent::DELETED_HEAD_MICROS;
 use super::put::WriteTarget;
 use crate::blobs::sweep::{BlobReferences, OwnedBlob, SweepPhase};
 use crate::gateway_core::internal_options;

@@ -6,13 +6,14 @@ use larder_model::address::Address;
 use larder_model::causality::{ConflictPolicy, KeyVersions, KeyWrite, Sibling};
 use larder_model::content::{BlobRef, KvBody, KvContent};
 use larder_model::rows::Row;
-use larder_store::{CallOptions, ConsistencyLevel, Kind, Partition, ReadQuery, Stopped};
+use larder_store::{CallOptions, ConsistencyLevel, Kind, Partition, ReadQuery, RowPage, Stopped};
 
 use super::request_plan::{ReplicaPlan, RequestPlan};
 use super::{FetchedObject, KvDeleteOutcome, KvGet, Quorums};
 use crate::body::{GetBody, open};
+use crate::downgrade::DowngradableCall;
 use crate::kv::Kv;
-use crate::metrics::{KvOp, RequestOutcome};
+use crate::metrics::{Event, KvOp, RequestOutcome};
 use crate::{Error, Result};
 
 /// Rows of a key per page. A key has few: siblings are limited, and tombstones expire.
@@ -34,10 +35,10 @@ impl Kv {
     /// [`Error`] of the address, of the replica counts or of the store.
     pub async fn get(&self, request: KvGet) -> Result<FetchedObject> {
         self.core
-            .measure_as(KvOp::Get, FetchedObject::outcome, async {
+            .admit_and_measure_as(KvOp::Get, FetchedObject::outcome, async {
                 let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
                 let replicas = self.plan_read(&plan, &request.quorums)?;
-                let mut found = self.fetch(&request.address, &plan, replicas, request.bodies).await?;
+                let mut found = self.fetch(&request.address, &plan, replicas, request.bodies, None).await?;
                 if found.versions.siblings.is_empty() {
                     found = self.retry_not_found(&request, &plan, replicas, found).await?;
                 }
@@ -67,26 +68,16 @@ impl Kv {
         if enough || replicas.options.level >= wider {
             return Ok(found);
         }
-        match self.fetch(&request.address, plan, replicas.at(wider), request.bodies).await {
+        match self.fetch(&request.address, plan, replicas.at(wider), request.bodies, None).await {
             // The replicas of the first answer died in between: that answer stands.
             Err(Error::Unsatisfied { .. } | Error::TimedOut) => Ok(found),
             other => other,
         }
     }
 
-    /// Fetches an object, with its bodies if wanted.
+    /// Fetches an object, with its bodies if wanted; with `written`, as it is after that write, even if the replicas that answer
+    /// lack it.
     pub(super) async fn fetch(
-        &self,
-        address: &Address,
-        plan: &RequestPlan,
-        replicas: ReplicaPlan,
-        bodies: bool,
-    ) -> Result<FetchedObject> {
-        self.fetch_after_write(address, plan, replicas, bodies, None).await
-    }
-
-    /// Fetches an object as it is after `written`, even if the replicas that answer lack that write.
-    pub(super) async fn fetch_after_write(
         &self,
         address: &Address,
         plan: &RequestPlan,
@@ -169,6 +160,26 @@ impl Kv {
             if page.stopped == Stopped::End {
                 return Ok(ReadRows { rows, downgraded: call.options.level < first });
             }
+        }
+    }
+
+    /// Reads one page for a client. Later pages start at the level of this one.
+    ///
+    /// # Errors
+    /// The store's, translated by [`ReplicaPlan::to_client_error`].
+    async fn read_with_downgrade(
+        &self,
+        replicas: ReplicaPlan,
+        call: &mut DowngradableCall,
+        partition: &Partition,
+        query: &ReadQuery,
+    ) -> Result<RowPage> {
+        loop {
+            match self.core.ports.store.read(partition, query, &self.core.next_options(call)).await {
+                Ok(page) => return Ok(page),
+                Err(error) => self.core.downgrade(call, error).map_err(|error| replicas.to_client_error(error))?,
+            }
+            self.core.metrics.count_event(Event::ReadDowngraded);
         }
     }
 

@@ -1,11 +1,9 @@
 //! Key-value objects: get, put, delete. Edges decode their requests into the types here; all protocols use the same ones.
 
-pub(crate) mod adaptive_timeout;
 mod body;
 mod commit;
 mod consistent;
 mod delete;
-pub(crate) mod downgrade;
 mod fence;
 mod get;
 mod put;
@@ -148,13 +146,6 @@ pub struct FetchedObject {
     pub context: Option<Bytes>,
     /// Whether fewer replicas answered than the request asked for: the others may have newer values.
     pub downgraded: bool,
-}
-
-/// Outcome of a put.
-#[derive(Debug)]
-pub struct KvPutOutcome {
-    /// The object after the write, if `return_body` asked for it. Never for `write_once` (as Riak).
-    pub found: Option<FetchedObject>,
 }
 
 /// Outcome of a delete.

@@ -15,8 +15,8 @@ use larder_store::{ConsistencyLevel, Partition};
 use super::body::{KvBlobPlacement, ReceivedValue};
 use super::commit::{ConditionGuard, RowStamps, row_stamps};
 use super::request_plan::{ReplicaPlan, RequestPlan};
-use super::{KvPut, KvPutOutcome, Quorums};
-use crate::blobs::lease::NamingLease;
+use super::{FetchedObject, KvPut, Quorums};
+use crate::blobs::lease::ReferenceLease;
 use crate::body::PutBody;
 use crate::kv::Kv;
 use crate::metrics::{Event, KvOp};
@@ -50,13 +50,14 @@ impl CausalBasis {
 }
 
 impl Kv {
-    /// Writes an object.
+    /// Writes an object; returns it as a read after the write shows it, if `return_body` asks for that. Never for `write_once`
+    /// (as Riak).
     ///
     /// # Errors
     /// [`Error`]; nothing remains of a refused put, while a timed-out one may or may not take effect.
-    pub async fn put(&self, request: KvPut) -> Result<KvPutOutcome> {
+    pub async fn put(&self, request: KvPut) -> Result<Option<FetchedObject>> {
         self.core
-            .measure(KvOp::Put, async {
+            .admit_and_measure(KvOp::Put, async {
                 let plan = self.plan_request(&request.address.bucket, request.timeout).await?;
                 self.check_writable(&plan)?;
                 let replicas = self.plan_write(&plan, &request.quorums)?;
@@ -72,17 +73,16 @@ impl Kv {
                 let guard = seen.map(|seen| ConditionGuard { conditions, seen });
                 let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
                 self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
-                let found = match return_body && plan.policy != ConflictPolicy::WriteOnce {
-                    true => Some(self.read_back(target, &written).await?),
-                    false => None,
-                };
-                Ok(KvPutOutcome { found })
+                match return_body && plan.policy != ConflictPolicy::WriteOnce {
+                    true => self.read_back(target, &written).await.map(Some),
+                    false => Ok(None),
+                }
             })
             .await
     }
 
     /// Decides which versions the write replaces: those that its context names; without a context none, or those that a read
-    /// shows. Also answers the rows that its conditions were checked against, if it has any.
+    /// shows. Also returns the rows that its conditions were checked against, if it has any.
     async fn causal_basis(
         &self,
         target: WriteTarget<'_>,
@@ -163,7 +163,7 @@ impl Kv {
             false => match self.issuer.issue().await {
                 Ok(clock) => clock,
                 Err(error) => {
-                    self.clean_up_failed_write(&error, blob, NamingLease::new(lease)).await;
+                    self.clean_up_failed_write(&error, blob, ReferenceLease::new(lease)).await;
                     return Err(error);
                 }
             },
@@ -174,16 +174,16 @@ impl Kv {
         let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
         self.refuse_old_blob(blob).await?;
         // From here on the store may carry out the write even if the client leaves and this future is dropped.
-        let naming = NamingLease::new(lease);
+        let lease = ReferenceLease::new(lease);
         match self.commit_guarded(target, partition, write, (Vec::new(), guard)).await {
             Ok(write) => {
                 // After the row and before the answer: a sweeper that missed the row has set its mark by now.
                 let kept = self.confirm_blob(target, partition, &write, blob).await;
-                naming.end();
+                lease.end();
                 kept.map(|()| (write, length))
             }
             Err(error) => {
-                self.clean_up_failed_write(&error, blob, naming).await;
+                self.clean_up_failed_write(&error, blob, lease).await;
                 Err(error)
             }
         }
@@ -225,10 +225,10 @@ impl Kv {
 
     /// Reads the object after the write, at the write's level or above: a context of the own write alone would name none of the
     /// siblings, and the client's next put would leave them.
-    async fn read_back(&self, target: WriteTarget<'_>, written: &KeyWrite) -> Result<super::FetchedObject> {
+    async fn read_back(&self, target: WriteTarget<'_>, written: &KeyWrite) -> Result<FetchedObject> {
         let WriteTarget { address, plan, replicas } = target;
         let read = self.plan_read_for_write(plan, replicas);
-        self.fetch_after_write(address, plan, read, true, Some(written)).await
+        self.fetch(address, plan, read, true, Some(written)).await
     }
 
     /// Plans a read for a write: at the write's level or the bucket's own r, whichever is higher. It may be downgraded like the

@@ -1,4 +1,13 @@
-//! The plan of a request, made before its first read or write: bucket properties, replica counts, deadline.
+//! The plan of a request, made before its first read or write: bucket properties, replica counts, deadline, durability.
+//!
+//! ```text
+//! w, dw, pw, node_confirms ──> consistency level, and its lowest downgrade
+//! dw, sync_on_write        ──> Durability: with dw > 0 the embedded engine syncs before it answers, if the server syncs at all
+//! ```
+//! Four methods change a plan later: [`ReplicaPlan::at`], [`ReplicaPlan::never_below`] (a row that names a blob),
+//! [`ReplicaPlan::on_disk`] (a write whose removals release blobs) and [`ReplicaPlan::without_downgrade`] (`consistent` types).
+//! Over a cluster the level alone decides: the engine ignores `Durability`, and each node syncs by its `commitlog_sync`. `dw`
+//! counts replicas there as `w` does, so `dw=all` is downgraded too: while no replica is up, a hint on one node acknowledges it.
 
 use std::time::Duration;
 
@@ -9,7 +18,7 @@ use larder_store::{CallOptions, ConsistencyLevel, Durability, Kind};
 use tokio::time::{Instant, timeout_at};
 
 use super::Quorums;
-use super::downgrade::{DowngradableCall, READ_FLOOR, WRITE_FLOOR, replicas_required, weakest_level_for};
+use crate::downgrade::{DowngradableCall, READ_FLOOR, WRITE_FLOOR, replicas_required, weakest_level_for};
 use crate::kv::Kv;
 use crate::{Error, Feature, QuorumParam, Result};
 
@@ -43,11 +52,11 @@ pub(super) struct ReplicaPlan {
 struct QuorumParams {
     reading: bool,
     /// The parameter that may be downgraded.
-    sloppy: (QuorumParam, u32),
+    downgradable: (QuorumParam, u32),
     /// The parameter that may not, if set, and the replicas that it requires.
-    strict: Option<(QuorumParam, u32, u32)>,
+    primaries: Option<(QuorumParam, u32, u32)>,
     /// Machines that must answer.
-    confirms: u32,
+    node_confirms: u32,
 }
 
 impl ReplicaPlan {
@@ -99,13 +108,13 @@ impl ReplicaPlan {
         let Kind::Unavailable { alive: got, required } = error.kind else { return error.into() };
         // Where n_val differs from the copies, more replicas than the parameter asks for may still be too few.
         let wanted = |count: u32| if count > got { count } else { required };
-        let QuorumParams { reading, sloppy, strict, confirms } = self.params;
-        match strict {
+        let QuorumParams { reading, downgradable, primaries, node_confirms } = self.params;
+        match primaries {
             Some((which, count, replicas)) if got < replicas => {
                 Error::Unsatisfied { which, got, wanted: wanted(count) }
             }
-            _ if got < confirms => Error::NodeConfirms { got, wanted: confirms, reading },
-            _ => Error::Unsatisfied { which: sloppy.0, got, wanted: wanted(sloppy.1) },
+            _ if got < node_confirms => Error::NodeConfirms { got, wanted: node_confirms, reading },
+            _ => Error::Unsatisfied { which: downgradable.0, got, wanted: wanted(downgradable.1) },
         }
     }
 }
@@ -144,14 +153,14 @@ impl Kv {
     /// [`Error::QuorumAboveN`], [`Error::NodeConfirms`].
     pub(super) fn plan_read(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
         let props = &plan.props;
-        let r = count(props, quorums.r, props.r)?;
-        let pr = count(props, quorums.pr, props.pr)?;
-        let confirms = self.confirms(props, quorums, true)?;
+        let r = resolve_count(props, quorums.r, props.r)?;
+        let pr = resolve_count(props, quorums.pr, props.pr)?;
+        let node_confirms = self.check_node_confirms(props, quorums, true)?;
         let params = QuorumParams {
             reading: true,
-            sloppy: (QuorumParam::R, r),
-            strict: self.strict_param(props, QuorumParam::Pr, pr),
-            confirms,
+            downgradable: (QuorumParam::R, r),
+            primaries: self.primaries_param(props, QuorumParam::Pr, pr),
+            node_confirms,
         };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, Durability::Buffered);
         Ok(self.plan_replicas(props, options, params))
@@ -163,13 +172,18 @@ impl Kv {
     /// As [`Self::plan_read`].
     pub(super) fn plan_write(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
         let props = &plan.props;
-        let w = count(props, quorums.w, props.w)?;
-        let pw = count(props, quorums.pw, props.pw)?;
-        let dw = count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
-        let confirms = self.confirms(props, quorums, false)?;
-        let sloppy = if dw > w { (QuorumParam::Dw, dw) } else { (QuorumParam::W, w) };
-        let params =
-            QuorumParams { reading: false, sloppy, strict: self.strict_param(props, QuorumParam::Pw, pw), confirms };
+        let w = resolve_count(props, quorums.w, props.w)?;
+        let pw = resolve_count(props, quorums.pw, props.pw)?;
+        let dw =
+            resolve_count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
+        let node_confirms = self.check_node_confirms(props, quorums, false)?;
+        let downgradable = if dw > w { (QuorumParam::Dw, dw) } else { (QuorumParam::W, w) };
+        let params = QuorumParams {
+            reading: false,
+            downgradable,
+            primaries: self.primaries_param(props, QuorumParam::Pw, pw),
+            node_confirms,
+        };
         let durability = if dw > 0 && self.core.config.durable { Durability::Disk } else { Durability::Buffered };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, durability);
         Ok(self.plan_replicas(props, options, params))
@@ -179,18 +193,23 @@ impl Kv {
     fn plan_replicas(&self, props: &EffectiveProps, options: CallOptions, params: QuorumParams) -> ReplicaPlan {
         let copies = self.replica_count(props);
         let least = if params.reading { READ_FLOOR } else { WRITE_FLOOR };
-        let strict = params.strict.map_or(least, |(_, _, replicas)| replicas);
+        let primaries = params.primaries.map_or(least, |(_, _, replicas)| replicas);
         // `node_confirms` counts machines, not parts of n_val: every copy is on a machine of its own.
-        let floor = strict.max(if params.confirms > 1 { params.confirms.min(copies) } else { least });
-        let level = weakest_level_for(scaled(params.sloppy.1, props.n_val, copies).max(floor), copies);
+        let floor = primaries.max(if params.node_confirms > 1 { params.node_confirms.min(copies) } else { least });
+        let level = weakest_level_for(scaled(params.downgradable.1, props.n_val, copies).max(floor), copies);
         // An engine on one machine keeps no tombstones: repeating a write after a lost answer would bring back rows that
         // another writer replaced in between.
         let floor = if self.core.ports.store.limits().replicated { floor } else { replicas_required(level, copies) };
         ReplicaPlan { options: CallOptions { level, ..options }, copies, floor, params }
     }
 
-    /// A strict parameter with the replicas that its level requires; `None` for 0.
-    fn strict_param(&self, props: &EffectiveProps, which: QuorumParam, count: u32) -> Option<(QuorumParam, u32, u32)> {
+    /// A parameter of primaries with the replicas that its level requires; `None` for 0.
+    fn primaries_param(
+        &self,
+        props: &EffectiveProps,
+        which: QuorumParam,
+        count: u32,
+    ) -> Option<(QuorumParam, u32, u32)> {
         let copies = self.replica_count(props);
         let replicas = replicas_required(weakest_level_for(scaled(count, props.n_val, copies), copies), copies);
         (count > 0).then_some((which, count, replicas))
@@ -202,8 +221,8 @@ impl Kv {
     }
 
     /// Machines that must confirm; refused at once if there are fewer.
-    fn confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
-        let wanted = count(props, quorums.node_confirms, props.node_confirms)?;
+    fn check_node_confirms(&self, props: &EffectiveProps, quorums: &Quorums, reading: bool) -> Result<u32> {
+        let wanted = resolve_count(props, quorums.node_confirms, props.node_confirms)?;
         let got = self.core.ports.store.limits().nodes;
         if wanted > got { Err(Error::NodeConfirms { got, wanted, reading }) } else { Ok(wanted) }
     }
@@ -222,7 +241,7 @@ fn conflict_policy(props: &EffectiveProps) -> ConflictPolicy {
 }
 
 /// The number of replicas of a parameter; refused above n_val.
-fn count(props: &EffectiveProps, replicas: Option<Quorum>, default: Quorum) -> Result<u32> {
+fn resolve_count(props: &EffectiveProps, replicas: Option<Quorum>, default: Quorum) -> Result<u32> {
     let count = replicas.unwrap_or(default).resolve(props.n_val);
     if count > props.n_val { Err(Error::QuorumAboveN { n_val: props.n_val }) } else { Ok(count) }
 }

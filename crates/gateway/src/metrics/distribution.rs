@@ -37,8 +37,8 @@ pub(super) enum Series {
     ReadSiblings,
     /// Bytes of an object written.
     WriteBytes,
-    /// Siblings of an object after a write.
-    WriteSiblings,
+    /// Versions that a write replaced.
+    ReplacedVersions,
 }
 
 impl Series {
@@ -49,13 +49,13 @@ impl Series {
             Self::ReadBytes => KvOp::ALL.len(),
             Self::ReadSiblings => KvOp::ALL.len() + 1,
             Self::WriteBytes => KvOp::ALL.len() + 2,
-            Self::WriteSiblings => KvOp::ALL.len() + 3,
+            Self::ReplacedVersions => KvOp::ALL.len() + 3,
         }
     }
 
     /// All series, each at its index.
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::WriteSiblings];
+        let objects = [Self::ReadBytes, Self::ReadSiblings, Self::WriteBytes, Self::ReplacedVersions];
         KvOp::ALL.iter().map(|op| Self::Time(*op)).chain(objects)
     }
 
@@ -64,7 +64,7 @@ impl Series {
         match self {
             Self::Time(_) => TIME_US_BOUNDS,
             Self::ReadBytes | Self::WriteBytes => BYTES_BOUNDS,
-            Self::ReadSiblings | Self::WriteSiblings => SIBLINGS_BOUNDS,
+            Self::ReadSiblings | Self::ReplacedVersions => SIBLINGS_BOUNDS,
         }
     }
 }

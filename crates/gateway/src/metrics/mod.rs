@@ -26,7 +26,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use names::{Event, KvOp, RequestOutcome};
-pub use node_info::{DiskUsage, EngineInfo, HostStats, NodeInfo, ProcessStats};
+pub use node_info::{HostStats, NodeInfo, ProcessStats};
 pub use table::{PROTOCOL_VERSION, RING_PARTITIONS, Stat, table};
 
 use distribution::{Distribution, LastMinute, Series, SinceStart};
@@ -43,7 +43,7 @@ pub struct Metrics {
 #[derive(Debug)]
 #[repr(align(128))]
 struct MetricsShard {
-    tracks: Box<[Mutex<Distribution>]>,
+    distributions: Box<[Mutex<Distribution>]>,
     outcomes: [[AtomicU64; RequestOutcome::ALL.len()]; KvOp::ALL.len()],
     active: [AtomicI64; KvOp::ALL.len()],
     operations: Mutex<Operations>,
@@ -59,20 +59,15 @@ pub struct InFlight<'a> {
 const SHARDS_MAX: usize = 64;
 
 impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Metrics {
     /// Metrics without counts.
-    #[must_use]
-    pub fn new() -> Self {
+    fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shards = (processors * 2).next_power_of_two().min(SHARDS_MAX);
         Self { shards: (0..shards).map(|_| MetricsShard::new()).collect(), events: Default::default() }
     }
+}
 
+impl Metrics {
     /// Records an operation that ended, and its duration.
     pub fn record_request(&self, op: KvOp, took: Duration, outcome: RequestOutcome, now: Duration) {
         let shard = self.shard();
@@ -89,11 +84,11 @@ impl Metrics {
         shard.record(Series::ReadSiblings, siblings as u64, false, now);
     }
 
-    /// Records an object that was written: its size with all siblings, and their number afterwards.
-    pub fn record_written(&self, bytes: u64, siblings: usize, now: Duration) {
+    /// Records an object that was written: the size of the new body, and the number of versions that it replaced.
+    pub fn record_written(&self, bytes: u64, replaced: usize, now: Duration) {
         let shard = self.shard();
         shard.record(Series::WriteBytes, bytes, false, now);
-        shard.record(Series::WriteSiblings, siblings as u64, false, now);
+        shard.record(Series::ReplacedVersions, replaced as u64, false, now);
     }
 
     /// Counts an event.
@@ -106,18 +101,6 @@ impl Metrics {
         let active = &self.shard().active[op as usize];
         active.fetch_add(1, Relaxed);
         InFlight { active }
-    }
-
-    /// All of `/stats`, sorted by name: see [`table`]. Copies distributions, about 100 µs: not for every request.
-    #[must_use]
-    pub fn stats(&self, info: &NodeInfo<'_>, now: Duration) -> Vec<(&'static str, serde_json::Value)> {
-        stats::stats(self, info, now)
-    }
-
-    /// All metrics as Prometheus text, format 0.0.4 (`text/plain; version=0.0.4`).
-    #[must_use]
-    pub fn text(&self, info: &NodeInfo<'_>, now: Duration) -> String {
-        text::text(self, info, now)
     }
 
     fn shard(&self) -> &MetricsShard {
@@ -143,7 +126,7 @@ impl Metrics {
     /// A distribution since the start.
     fn since_start(&self, series: Series) -> SinceStart {
         let mut total = SinceStart::default();
-        self.shards.iter().for_each(|shard| shard.tracks[series.index()].lock().add_total(&mut total));
+        self.shards.iter().for_each(|shard| shard.distributions[series.index()].lock().add_total(&mut total));
         total
     }
 
@@ -151,7 +134,7 @@ impl Metrics {
     fn last_minute(&self, series: &[Series], now: Duration) -> LastMinute {
         let mut recent = LastMinute::default();
         for shard in &self.shards {
-            series.iter().for_each(|series| shard.tracks[series.index()].lock().add_recent(&mut recent, now));
+            series.iter().for_each(|series| shard.distributions[series.index()].lock().add_recent(&mut recent, now));
         }
         recent
     }
@@ -160,7 +143,7 @@ impl Metrics {
 impl MetricsShard {
     fn new() -> Self {
         Self {
-            tracks: Series::all().map(|series| Mutex::new(Distribution::new(series.bounds()))).collect(),
+            distributions: Series::all().map(|series| Mutex::new(Distribution::new(series.bounds()))).collect(),
             outcomes: Default::default(),
             active: Default::default(),
             operations: Mutex::default(),
@@ -168,7 +151,7 @@ impl MetricsShard {
     }
 
     fn record(&self, series: Series, value: u64, failed: bool, now: Duration) {
-        self.tracks[series.index()].lock().record(value, failed, now);
+        self.distributions[series.index()].lock().record(value, failed, now);
     }
 }
 

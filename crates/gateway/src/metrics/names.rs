@@ -56,8 +56,8 @@ table! {
     /// An event that an operator may have to know. The name is the full name of its counter.
     Event {
         SiblingsRefused = "larder_siblings_refused_total", "Writes refused as their key has too many siblings.";
-        ReadDowngraded = "larder_reads_stepped_down_total", "Reads asked of fewer replicas again, as others were down.";
-        WriteDowngraded = "larder_writes_stepped_down_total", "Writes sent to fewer replicas again, as others were down.";
+        ReadDowngraded = "larder_reads_downgraded_total", "Reads asked of fewer replicas again, as others were down.";
+        WriteDowngraded = "larder_writes_downgraded_total", "Writes sent to fewer replicas again, as others were down.";
         WriteAtAny = "larder_writes_at_any_total", "Writes of which no replica was up: one node keeps them until one is.";
         ContextRefused = "larder_context_refused_total", "Writes refused for a causal context that is not ours.";
         BlobWritten = "larder_blob_written_total", "Large bodies written.";
@@ -66,7 +66,7 @@ table! {
         CatalogueRefreshed = "larder_catalogue_refreshed_total", "Newer catalogues of types and properties taken over.";
         HeartbeatMissed = "larder_heartbeat_missed_total", "Heartbeats of this member that could not be written.";
         ClockSkew = "larder_clock_skew_total", "Times seen from elsewhere that were too far ahead of the own clock.";
-        DamageMet = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";
+        S3DamagedRead = "larder_s3_damaged_reads_total", "Reads of S3 objects that met damaged or missing bytes.";
         Panicked = "larder_panicked_total", "Requests and tasks that ended in a panic.";
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::ports::EngineSample;
+
 /// The node that shows metrics, and facts that only its server knows.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeInfo<'a> {
@@ -11,38 +13,20 @@ pub struct NodeInfo<'a> {
     pub version: &'a str,
     /// Names of all live members, with or without this one.
     pub members: &'a [String],
-    /// The store engine.
-    pub engine: EngineInfo<'a>,
+    /// Name of the store engine, such as `local`.
+    pub engine: &'a str,
+    /// The disk that the engine writes to: mount point, size in KiB, percent used; none for an engine elsewhere.
+    pub disk: Option<&'a (String, u64, u8)>,
     /// Whether requests are served.
     pub ready: bool,
     /// Version of the catalogue of types and properties in use.
     pub catalogue: u64,
     /// The process, from [`ProcessStats::read`].
     pub process: ProcessStats,
-    /// Gauges of the engine: name, value, help. A name may carry labels, as in `engine_bytes{table="objects"}`; names
+    /// Metrics of the engine: name, value, help. A name may carry labels, as in `engine_bytes{table="objects"}`; names
     /// alike but for labels must be neighbours. A name ending in `_total` is a counter. `larder_` is put before each
     /// name that lacks it. They are in the Prometheus text alone.
-    pub extra: &'a [(&'static str, f64, &'static str)],
-}
-
-/// The store engine in use.
-#[derive(Debug, Clone, Copy)]
-pub struct EngineInfo<'a> {
-    /// Its name, such as `local`.
-    pub name: &'a str,
-    /// The disks it writes to; none for an engine elsewhere.
-    pub disks: &'a [DiskUsage<'a>],
-}
-
-/// A disk, as shown in `/stats`.
-#[derive(Debug, Clone, Copy)]
-pub struct DiskUsage<'a> {
-    /// Its mount point.
-    pub id: &'a str,
-    /// Its size in KiB.
-    pub size_kib: u64,
-    /// Percent used.
-    pub used_percent: u8,
+    pub engine_samples: &'a [EngineSample],
 }
 
 /// This process according to the operating system. Unreadable values are 0.

@@ -23,15 +23,7 @@ pub struct Stat {
     pub name: &'static str,
     /// Its meaning, in one or two sentences.
     pub help: &'static str,
-    pub(super) how: StatSource,
-}
-
-impl Stat {
-    /// Whether it is measured; otherwise it is always 0.
-    #[must_use]
-    pub fn is_measured(&self) -> bool {
-        !matches!(self.how, StatSource::NotBuilt | StatSource::At(StatDistribution::NotBuilt, _))
-    }
+    pub(super) source: StatSource,
 }
 
 /// Source of a stat's value.
@@ -42,9 +34,9 @@ pub(super) enum StatSource {
     /// This constant text.
     Text(&'static str),
     /// Computed from metrics and node info.
-    Of(fn(&Snapshot, &NodeInfo<'_>) -> Value),
+    Computed(fn(&Snapshot, &NodeInfo<'_>) -> Value),
     /// A statistic of a distribution over the last minute.
-    At(StatDistribution, Statistic),
+    Statistic(StatDistribution, Statistic),
     /// Number of occurrences of an event.
     Event(Event),
 }
@@ -79,36 +71,36 @@ pub fn table() -> &'static [Stat] {
     &TABLE
 }
 
-const fn row(name: &'static str, help: &'static str, how: StatSource) -> Stat {
-    Stat { name, help, how }
+const fn row(name: &'static str, help: &'static str, source: StatSource) -> Stat {
+    Stat { name, help, source }
 }
 
 const fn of(name: &'static str, help: &'static str, value: fn(&Snapshot, &NodeInfo<'_>) -> Value) -> Stat {
-    row(name, help, StatSource::Of(value))
+    row(name, help, StatSource::Computed(value))
 }
 
 /// Five rows for each name: statistics of its distribution.
 macro_rules! spread {
     ($help:literal, $($name:literal = $spread:expr,)+) => {
         &[$(
-            row(concat!($name, "_mean"), concat!($help, " Mean."), StatSource::At($spread, Statistic::Mean)),
-            row(concat!($name, "_median"), concat!($help, " Median."), StatSource::At($spread, Statistic::Median)),
-            row(concat!($name, "_95"), concat!($help, " 95th percentile."), StatSource::At($spread, Statistic::P95)),
-            row(concat!($name, "_99"), concat!($help, " 99th percentile."), StatSource::At($spread, Statistic::P99)),
-            row(concat!($name, "_100"), concat!($help, " Largest."), StatSource::At($spread, Statistic::Max)),
+            row(concat!($name, "_mean"), concat!($help, " Mean."), StatSource::Statistic($spread, Statistic::Mean)),
+            row(concat!($name, "_median"), concat!($help, " Median."), StatSource::Statistic($spread, Statistic::Median)),
+            row(concat!($name, "_95"), concat!($help, " 95th percentile."), StatSource::Statistic($spread, Statistic::P95)),
+            row(concat!($name, "_99"), concat!($help, " 99th percentile."), StatSource::Statistic($spread, Statistic::P99)),
+            row(concat!($name, "_100"), concat!($help, " Largest."), StatSource::Statistic($spread, Statistic::Max)),
         )+]
     };
 }
 
 const REQUESTS: &[Stat] = &[
     of("node_gets", "Reads of objects in the last minute.", |s, _| s.gets.count.into()),
-    of("node_gets_total", "Reads of objects since the start.", |s, _| s.worked(&[KvOp::Get])),
+    of("node_gets_total", "Reads of objects since the start.", |s, _| s.ended(&[KvOp::Get])),
     of("node_puts", "Writes and deletes of objects in the last minute.", |s, _| s.puts.count.into()),
-    of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.worked(&PUTS)),
+    of("node_puts_total", "Writes and deletes of objects since the start.", |s, _| s.ended(&PUTS)),
     of("vnode_gets", "The same as node_gets: there are no vnodes.", |s, _| s.gets.count.into()),
-    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.worked(&[KvOp::Get])),
+    of("vnode_gets_total", "The same as node_gets_total: there are no vnodes.", |s, _| s.ended(&[KvOp::Get])),
     of("vnode_puts", "The same as node_puts: there are no vnodes.", |s, _| s.puts.count.into()),
-    of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.worked(&PUTS)),
+    of("vnode_puts_total", "The same as node_puts_total: there are no vnodes.", |s, _| s.ended(&PUTS)),
     of("node_get_fsm_active", "Reads of objects being worked on.", |s, _| s.active(&[KvOp::Get])),
     of("node_get_fsm_errors", "Reads that failed in the last minute.", |s, _| s.gets.failed.into()),
     of("node_get_fsm_errors_total", "Reads that failed since the start.", |s, _| s.failed(&[KvOp::Get])),
@@ -119,7 +111,7 @@ const REQUESTS: &[Stat] = &[
     of("node_put_fsm_out_rate", "Writes and deletes per second over the last minute.", |s, _| per_second(s.puts.count)),
     of("list_fsm_active", "Listings of keys and buckets being worked on.", |s, _| s.active(&LIST_PAGES)),
     of("list_fsm_create", "Listings of keys and buckets in the last minute.", |s, _| s.lists.count.into()),
-    of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.worked(&LISTS)),
+    of("list_fsm_create_total", "Listings of keys and buckets since the start.", |s, _| s.ended(&LISTS)),
     of("list_fsm_create_error", "Listings that failed in the last minute.", |s, _| s.list_pages.failed.into()),
     of("list_fsm_create_error_total", "Listings that failed since the start.", |s, _| s.failed(&LIST_PAGES)),
 ];
@@ -143,7 +135,7 @@ const NODE: &[Stat] = &[
     of("ring_num_partitions", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
     of("ring_creation_size", "There is no ring: what Riak starts with.", |_, _| RING_PARTITIONS.into()),
     of("ring_ownership", "There is no ring: even shares, as an Erlang list.", |_, info| info.ring_ownership().into()),
-    of("storage_backend", "Name of the store engine.", |_, info| info.engine.name.into()),
+    of("storage_backend", "Name of the store engine.", |_, info| info.engine.into()),
     of("disk", "Disks of the store: mount, size in KiB, percent used.", |_, info| info.disks()),
     of("larder_version", "Version of Larder.", |_, info| info.version.into()),
     of("larder_ready", "Whether requests are served.", |_, info| info.ready.into()),

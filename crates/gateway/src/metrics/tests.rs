@@ -1,9 +1,11 @@
 //! Tests of metrics through what operators see.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::table::{StatDistribution, StatSource};
 use super::*;
 
 fn at(seconds: u64) -> Duration {
@@ -14,12 +16,16 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
+/// The disk that the engine writes to.
+static DISK: LazyLock<(String, u64, u8)> = LazyLock::new(|| ("/".to_owned(), 1000, 8));
+
 fn node_info(members: &[String]) -> NodeInfo<'_> {
     NodeInfo {
         node: "larder@a",
         version: "0.1.0",
         members,
-        engine: EngineInfo { name: "local", disks: &[DiskUsage { id: "/", size_kib: 1000, used_percent: 8 }] },
+        engine: "local",
+        disk: Some(&DISK),
         ready: true,
         catalogue: 7,
         process: ProcessStats {
@@ -27,7 +33,7 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
             threads: 9,
             ..ProcessStats::default()
         },
-        extra: &[
+        engine_samples: &[
             ("engine_bytes{table=\"objects\"}", 1.5, "Bytes of \\ tables.\nReally."),
             ("engine_bytes{table=\"views\"}", f64::INFINITY, "Bytes of tables."),
             ("larder_engine_flushed_total", 3.0, "Flushes."),
@@ -37,6 +43,11 @@ fn node_info(members: &[String]) -> NodeInfo<'_> {
 
 fn stats(metrics: &Metrics, now: Duration) -> BTreeMap<&'static str, Value> {
     metrics.stats(&node_info(&[]), now).into_iter().collect()
+}
+
+/// Whether a stat is measured; otherwise it is always 0.
+fn is_measured(stat: &Stat) -> bool {
+    !matches!(stat.source, StatSource::NotBuilt | StatSource::Statistic(StatDistribution::NotBuilt, _))
 }
 
 #[track_caller]
@@ -85,7 +96,7 @@ fn check_labels(labels: &str) {
 
 #[test]
 fn counts_expire_to_the_second_and_totals_never() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.record_request(KvOp::Get, micros(100), RequestOutcome::Ok, at(1000));
     metrics.record_request(KvOp::Get, micros(100), RequestOutcome::NotFound, at(1030));
     metrics.record_request(KvOp::Get, micros(100), RequestOutcome::Failed, at(1030));
@@ -98,7 +109,7 @@ fn counts_expire_to_the_second_and_totals_never() {
 
 #[test]
 fn distributions_expire_after_sixty_to_seventy_seconds() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.record_request(KvOp::Put, micros(900), RequestOutcome::Ok, at(1009));
     check(&metrics, at(1069), &[("node_put_fsm_time_100", 900), ("node_put_fsm_time_mean", 900)]);
     check(&metrics, at(1070), &[("node_put_fsm_time_100", 0), ("node_put_fsm_time_mean", 0)]);
@@ -108,7 +119,7 @@ fn distributions_expire_after_sixty_to_seventy_seconds() {
 
 #[test]
 fn a_value_recorded_late_is_not_lost() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.record_request(KvOp::Get, micros(10), RequestOutcome::Ok, at(1070));
     metrics.record_request(KvOp::Get, micros(30), RequestOutcome::Ok, at(1006));
     check(&metrics, at(1069), &[("node_gets", 2), ("node_get_fsm_time_mean", 20), ("node_get_fsm_time_100", 30)]);
@@ -116,7 +127,7 @@ fn a_value_recorded_late_is_not_lost() {
 
 #[test]
 fn percentiles_are_within_one_percent() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     (1..=1000)
         .for_each(|value| metrics.record_request(KvOp::Get, micros(value * 10), RequestOutcome::Ok, at(value % 50)));
     let stats = stats(&metrics, at(50));
@@ -134,7 +145,7 @@ fn percentiles_are_within_one_percent() {
 
 #[test]
 fn objects_have_sizes_and_siblings() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.record_read(100, 1, at(5));
     metrics.record_read(u64::MAX, 3, at(5));
     metrics.record_written(70, 0, at(5));
@@ -148,7 +159,7 @@ fn objects_have_sizes_and_siblings() {
 
 #[test]
 fn deletes_are_puts_and_refusals_take_no_time() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.record_request(KvOp::Put, micros(100), RequestOutcome::Ok, at(1));
     metrics.record_request(KvOp::Put, micros(1), RequestOutcome::Refused, at(1));
     metrics.record_request(KvOp::Delete, micros(300), RequestOutcome::Ok, at(1));
@@ -160,7 +171,7 @@ fn deletes_are_puts_and_refusals_take_no_time() {
 
 #[test]
 fn active_requests_are_counted_until_dropped_on_any_thread() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let (get, list) = (metrics.begin_request(KvOp::Get), metrics.begin_request(KvOp::ListBuckets));
     check(&metrics, at(1), &[("node_get_fsm_active", 1), ("node_put_fsm_active", 0), ("list_fsm_active", 1)]);
     std::thread::scope(|scope| drop(scope.spawn(move || drop((get, list)))));
@@ -171,7 +182,7 @@ fn active_requests_are_counted_until_dropped_on_any_thread() {
 fn concurrent_recording_loses_nothing() {
     const THREADS: u64 = 8;
     const EACH: u64 = 10_000;
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let metrics = &metrics;
@@ -199,7 +210,7 @@ fn concurrent_recording_loses_nothing() {
 
 #[test]
 fn operations_of_s3_are_shown_from_their_first_request_on() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     assert!(!metrics.text(&node_info(&[]), at(1)).contains("GetObject"));
     metrics.count_s3_begun("GetObject");
     metrics.count_s3_answered("GetObject", micros(300), RequestOutcome::Ok);
@@ -239,17 +250,17 @@ fn names_are_unique_and_sorted() {
     let names: Vec<_> = table().iter().map(|stat| stat.name).collect();
     assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
     assert!(table().iter().all(|stat| stat.help.ends_with('.')));
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let shown: Vec<_> = metrics.stats(&node_info(&[]), at(0)).into_iter().map(|(name, _)| name).collect();
     assert_eq!(shown, names);
-    let zeros = table().iter().zip(metrics.stats(&node_info(&[]), at(0))).filter(|(stat, _)| !stat.is_measured());
+    let zeros = table().iter().zip(metrics.stats(&node_info(&[]), at(0))).filter(|(stat, _)| !is_measured(stat));
     zeros.for_each(|(stat, (_, value))| assert_eq!(value, 0, "{}", stat.name));
 }
 
 #[test]
 fn the_node_and_its_members_are_shown() {
     let members = ["larder@c".to_owned(), "larder@a".to_owned(), "larder@b".to_owned()];
-    let stats: BTreeMap<_, _> = Metrics::new().stats(&node_info(&members), at(0)).into_iter().collect();
+    let stats: BTreeMap<_, _> = Metrics::default().stats(&node_info(&members), at(0)).into_iter().collect();
     let expected = json!({
         "nodename": "larder@a", "connected_nodes": ["larder@b", "larder@c"],
         "ring_members": ["larder@a", "larder@b", "larder@c"],

@@ -11,20 +11,23 @@ use super::{Event, KvOp, Metrics, NodeInfo, RequestOutcome};
 
 const MICROS_PER_SECOND: f64 = 1e6;
 
-/// All metrics.
-pub(super) fn text(metrics: &Metrics, info: &NodeInfo<'_>, now: Duration) -> String {
-    let mut page = ExpositionText::default();
-    page.about(info);
-    page.requests(metrics);
-    page.recent(metrics, now);
-    page.objects(metrics);
-    page.operations(metrics);
-    for event in Event::ALL {
-        page.one(event.name(), event.help(), metrics.event_count(*event) as f64);
+impl Metrics {
+    /// All metrics as Prometheus text, format 0.0.4 (`text/plain; version=0.0.4`).
+    #[must_use]
+    pub fn text(&self, info: &NodeInfo<'_>, now: Duration) -> String {
+        let mut page = ExpositionText::default();
+        page.about(info);
+        page.requests(self);
+        page.recent(self, now);
+        page.objects(self);
+        page.operations(self);
+        for event in Event::ALL {
+            page.one(event.name(), event.help(), self.event_count(*event) as f64);
+        }
+        page.process(info);
+        page.engine_samples(info);
+        page.0
     }
-    page.process(info);
-    page.extra(info);
-    page.0
 }
 
 #[derive(Default)]
@@ -33,7 +36,7 @@ struct ExpositionText(String);
 impl ExpositionText {
     fn about(&mut self, info: &NodeInfo<'_>) {
         self.head("larder_info", "Who this is: always 1.", "gauge");
-        let labels = [("node", info.node), ("version", info.version), ("engine", info.engine.name)];
+        let labels = [("node", info.node), ("version", info.version), ("engine", info.engine)];
         self.line("larder_info", &labels, 1.0);
         self.one("larder_ready", "Whether requests are served.", f64::from(u8::from(info.ready)));
         self.one("larder_members", "Members that live, this one included.", info.ring_members().len() as f64);
@@ -73,12 +76,20 @@ impl ExpositionText {
     }
 
     fn objects(&mut self, metrics: &Metrics) {
-        self.head("larder_object_bytes", "Sizes of objects read and written, with all siblings.", "histogram");
+        self.head(
+            "larder_object_bytes",
+            "Sizes of objects read, with all siblings, and of bodies written.",
+            "histogram",
+        );
         self.histogram("larder_object_bytes", ("way", "read"), metrics, Series::ReadBytes);
         self.histogram("larder_object_bytes", ("way", "write"), metrics, Series::WriteBytes);
-        self.head("larder_object_siblings", "Siblings of objects read and written.", "histogram");
+        self.head(
+            "larder_object_siblings",
+            "Siblings of objects read, and versions that a write replaced.",
+            "histogram",
+        );
         self.histogram("larder_object_siblings", ("way", "read"), metrics, Series::ReadSiblings);
-        self.histogram("larder_object_siblings", ("way", "write"), metrics, Series::WriteSiblings);
+        self.histogram("larder_object_siblings", ("way", "write"), metrics, Series::ReplacedVersions);
     }
 
     fn operations(&mut self, metrics: &Metrics) {
@@ -119,9 +130,9 @@ impl ExpositionText {
         self.one("larder_process_max_fds", "Most file descriptors allowed.", process.open_fds_max as f64);
     }
 
-    fn extra(&mut self, info: &NodeInfo<'_>) {
+    fn engine_samples(&mut self, info: &NodeInfo<'_>) {
         let mut before = String::new();
-        for (name, value, help) in info.extra {
+        for (name, value, help) in info.engine_samples {
             let name = if name.starts_with("larder_") { (*name).to_owned() } else { format!("larder_{name}") };
             let family = name.split('{').next().unwrap_or_default();
             if family != before {

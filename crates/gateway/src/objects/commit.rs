@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_model::keyspace::entry_shard;
+use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::objects::{Bucket, BucketId, ListingEntry, ObjectHead};
 use larder_model::rows::Row;
 use larder_store::{
@@ -38,8 +38,6 @@ use crate::Gateway;
 use crate::contention::WriterTurn;
 use crate::gateway_core::internal_options;
 
-/// How long a head without versions stays, in microseconds: its stamp orders the writes that follow.
-const DELETED_HEAD_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
 /// Most attempts of one change before the client gets `Overloaded`.
 const ATTEMPTS_MAX: usize = 1000;
 

@@ -2,7 +2,6 @@
 //! rely on it.
 
 use larder_model::Timestamp;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use larder_model::address::BucketAddress;
 use larder_model::rows::{CatalogueRow, Change, Row};
+use larder_store::leases::HolderCounts;
 use larder_store::{
     CallOptions, CasResult, ConsistencyLevel, Durability, Partition, RateLimitedLog, ReadQuery, RowPage, micros_of,
 };
@@ -45,32 +45,26 @@ impl Default for LastCheck {
 
 /// Guarded catalogue versions, each with its number of guards. A heartbeat must not pass the oldest.
 #[derive(Debug, Default)]
-pub(crate) struct CatalogueGuards(Mutex<BTreeMap<Timestamp, usize>>);
+pub(crate) struct CatalogueGuards(Mutex<HolderCounts<Timestamp>>);
 
 impl CatalogueGuards {
     /// The oldest guarded version.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        self.0.lock().keys().next().copied()
+        self.0.lock().first().copied()
     }
 
-    /// Guards the version that `load` answers.
+    /// Guards the version that `load` returns.
     pub(crate) fn take(&self, load: impl FnOnce() -> Arc<Catalogue>) -> Arc<Catalogue> {
         // Race: a heartbeat between the load and the count would advertise a newer version; it takes this lock too.
         let mut open = self.0.lock();
         let catalogue = load();
-        *open.entry(catalogue.number()).or_default() += 1;
+        open.add(catalogue.number());
         catalogue
     }
 
     /// Releases one guard of this version.
     pub(crate) fn release(&self, number: Timestamp) {
-        let mut open = self.0.lock();
-        if let Some(count) = open.get_mut(&number) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&number);
-            }
-        }
+        self.0.lock().remove(&number);
     }
 }
 
@@ -198,7 +192,7 @@ impl CatalogueCopy {
         Ok(())
     }
 
-    /// Changes one row of the catalogue by compare-and-set; answers the number of the catalogue with the change.
+    /// Changes one row of the catalogue by compare-and-set; returns the number of the catalogue with the change.
     pub(crate) async fn change<E: From<Error>>(
         &self,
         edit: impl Fn(&Catalogue) -> std::result::Result<CatalogueEdit, E>,
@@ -266,20 +260,14 @@ impl CatalogueCopy {
             let mut rows: Vec<Row> = Vec::new();
             loop {
                 let query = ReadQuery::after(rows.last().map(|row| &row.name), PAGE_ROWS);
-                let page = self
-                    .core
-                    .ports
-                    .store
-                    .read(&Partition::catalogue(), &query, &internal_options(ConsistencyLevel::Quorum))
-                    .await?;
+                let page = self.core.read_at_quorum(&Partition::catalogue(), &query).await?;
                 let ended = page.stopped == larder_store::Stopped::End;
                 rows.extend(page.rows);
                 if ended {
                     break;
                 }
             }
-            let options = internal_options(ConsistencyLevel::Quorum);
-            let head = self.core.ports.store.read(&Partition::catalogue(), &ReadQuery::all(1), &options).await?;
+            let head = self.core.read_at_quorum(&Partition::catalogue(), &ReadQuery::all(1)).await?;
             let after = number_of(&head);
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);

@@ -43,7 +43,7 @@ impl Types {
             });
             self.members.is_propagated_within(change.await?, CREATION_PROPAGATION_TIMEOUT).await.map(drop)
         };
-        self.core.measure(KvOp::Types, work).await
+        self.core.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Activates a type that every running node has; one that is active stays so.
@@ -68,7 +68,7 @@ impl Types {
             })
             .await
         };
-        self.core.measure(KvOp::Types, work).await
+        self.core.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Changes properties of an active type. After the answer, every running node serves its buckets with them.
@@ -84,7 +84,7 @@ impl Types {
             })
             .await
         };
-        self.core.measure(KvOp::Types, work).await
+        self.core.admit_and_measure(KvOp::Types, work).await
     }
 
     /// Changes the catalogue, and waits until every running node serves from the change.

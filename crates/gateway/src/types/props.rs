@@ -21,7 +21,7 @@ impl Types {
             let catalogue = self.catalogue.for_type(name).await?;
             Ok(display::type_props(record(&catalogue, name)?))
         };
-        self.core.measure(KvOp::Props, work).await
+        self.core.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Effective properties of a bucket.
@@ -35,7 +35,7 @@ impl Types {
             let name = String::from_utf8_lossy(&bucket.bucket);
             Ok(display::bucket_props(&name, record, &catalogue.own(bucket)))
         };
-        self.core.measure(KvOp::Props, work).await
+        self.core.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Sets own properties of a bucket; others keep their value. After the answer, every running node serves with them.
@@ -53,7 +53,7 @@ impl Types {
             };
             self.change(edit).await
         };
-        self.core.measure(KvOp::Props, work).await
+        self.core.admit_and_measure(KvOp::Props, work).await
     }
 
     /// Removes a bucket's own properties: its type's take effect again.
@@ -70,7 +70,7 @@ impl Types {
             };
             self.change(edit).await
         };
-        self.core.measure(KvOp::Props, work).await
+        self.core.admit_and_measure(KvOp::Props, work).await
     }
 }
 

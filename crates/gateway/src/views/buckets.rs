@@ -44,7 +44,7 @@ impl Kv {
             }
             Ok(Listing { names, next: last.filter(|_| page.stopped == Stopped::Limit) })
         };
-        self.core.measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
+        self.core.admit_and_measure(super::listing_op(KvOp::ListBuckets, after.as_ref()), work).await
     }
 
     async fn has_key(&self, bucket_type: &Bytes, row: &Row, options: &CallOptions) -> Result<bool> {

@@ -64,7 +64,7 @@ impl Kv {
             }
             Ok(listing)
         };
-        self.core.measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
+        self.core.admit_and_measure(super::listing_op(KvOp::ListKeys, after.as_ref()), work).await
     }
 
     pub(super) async fn merge_shards(

@@ -60,7 +60,7 @@ impl ReplicaCluster {
             return_body: true,
             timeout: None,
         };
-        Ok(self.gateway.kv.put(request).await?.found)
+        Ok(self.gateway.kv.put(request).await?)
     }
 
     async fn get(&self, kind: &'static str, quorums: Quorums) -> Result<Vec<String>, Error> {
@@ -184,8 +184,8 @@ fn with_two_of_three_nodes_down_sloppy_requests_succeed_and_strict_ones_name_the
             assert!(begun.elapsed() < Duration::from_millis(100), "strict requests fail at once");
             sleep(Duration::from_secs(2)).await;
         }
-        assert!(cluster.stat("larder_writes_stepped_down_total") >= 30);
-        assert!(cluster.stat("larder_reads_stepped_down_total") >= 30);
+        assert!(cluster.stat("larder_writes_downgraded_total") >= 30);
+        assert!(cluster.stat("larder_reads_downgraded_total") >= 30);
         assert_eq!(cluster.stat("larder_writes_at_any_total"), 0);
         cluster.replicas.revive(0);
         cluster.replicas.revive(1);

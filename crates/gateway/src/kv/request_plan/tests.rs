@@ -2,12 +2,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A request to three copies whose sloppy parameter is 2.
-fn replica_plan(reading: bool, strict: Option<(QuorumParam, u32, u32)>, confirms: u32) -> ReplicaPlan {
-    let params =
-        QuorumParams { reading, sloppy: (if reading { QuorumParam::R } else { QuorumParam::W }, 2), strict, confirms };
+/// A request to three copies whose downgradable parameter is 2.
+fn replica_plan(reading: bool, primaries: Option<(QuorumParam, u32, u32)>, node_confirms: u32) -> ReplicaPlan {
+    let params = QuorumParams {
+        reading,
+        downgradable: (if reading { QuorumParam::R } else { QuorumParam::W }, 2),
+        primaries,
+        node_confirms,
+    };
     let options = CallOptions::new(ConsistencyLevel::Quorum, Instant::now(), Durability::Disk);
-    let floor = strict.map_or(u32::from(reading), |(_, _, replicas)| replicas);
+    let floor = primaries.map_or(u32::from(reading), |(_, _, replicas)| replicas);
     ReplicaPlan { options, copies: 3, floor, params }
 }
 

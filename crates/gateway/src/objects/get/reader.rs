@@ -106,7 +106,7 @@ impl PartsReader {
 /// Counts a read that finds damage.
 pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
     if matches!(error, Error::Gateway(crate::Error::Damaged(_))) {
-        gateway.core.count_event(Event::DamageMet);
+        gateway.core.count_event(Event::S3DamagedRead);
     }
 }
 
