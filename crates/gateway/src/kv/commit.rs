@@ -138,7 +138,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`Error::Condition`], and the store's.
-    pub(super) async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
+    async fn recheck_conditions(&self, target: WriteTarget<'_>, guard: &mut ConditionGuard) -> Result<()> {
         let WriteTarget { address, plan, replicas } = target;
         let rows = self.read_object_rows(address, plan, self.plan_read_for_write(plan, replicas)).await?.rows;
         guard.seen = row_stamps(&rows);

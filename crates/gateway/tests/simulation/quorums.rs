@@ -60,7 +60,7 @@ impl ReplicaCluster {
             return_body: true,
             timeout: None,
         };
-        Ok(self.gateway.kv.put(request).await?)
+        self.gateway.kv.put(request).await
     }
 
     async fn get(&self, kind: &'static str, quorums: Quorums) -> Result<Vec<String>, Error> {

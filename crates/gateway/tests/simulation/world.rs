@@ -237,7 +237,7 @@ impl SimWorld {
             return_body,
             timeout: None,
         };
-        Ok(self.nodes[at].gateway.kv.put(request).await?)
+        self.nodes[at].gateway.kv.put(request).await
     }
 
     pub(crate) async fn read(&self, at: usize, kind: &'static str, key: &str) -> Result<ShownObject, Error> {
