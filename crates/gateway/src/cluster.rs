@@ -76,9 +76,7 @@ mod tests {
     use larder_model::rows::MemberRow;
     use larder_model::{ActorId, Timestamp};
 
-    use larder_model::ActorId;
 
-    use larder_model::Timestamp;
 
     use super::*;
 

@@ -100,10 +100,9 @@ impl CommitLanes {
 
 #[cfg(test)]
 mod tests {
-    use larder_store::Timestamp;
+    use larder_store::{Batch, Partition, Row, Table, Timestamp};
     use std::sync::Arc;
 
-    use larder_store::{Batch, Partition, Row, Table, Timestamp};
 
     use super::*;
     use crate::queue::{CommitQueue, CommitterHealth};

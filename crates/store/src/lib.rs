@@ -35,5 +35,5 @@ pub use larder_model::rows::{Batch, Change, PartitionChanges, Row};
 pub use log_limit::{AdmittedLine, RateLimitedLog};
 pub use traits::{
     CallOptions, CasResult, ConsistencyLevel, DerivedRow, Durability, EngineLimits, HeadWrite, PartitionPage, Purpose,
-    Range, ReadOrder, ReadQuery, RowPage, Stopped, Store, name_after,
+    Range, ReadOrder, ReadQuery, RowPage, Stopped, Store,
 };

@@ -142,7 +142,7 @@ pub struct RowPage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionPage {
     /// The partitions, in the engine's own order. An engine on one machine does not store the number of copies and
-    /// returns [`Partition::DEFAULT_N_VAL`].
+    /// returns [`Partition::DEFAULT_COPIES`].
     pub partitions: Vec<Partition>,
     /// Cursor of the next page; `None` at the end.
     pub next: Option<Bytes>,
@@ -293,20 +293,6 @@ impl ReadQuery {
             ReadOrder::Reverse => self.range.to = Some(last.clone()),
         }
     }
-}
-
-/// The smallest name greater than this one.
-#[must_use]
-pub fn name_after(name: &[u8]) -> Bytes {
-    [name, &[0]].concat().into()
-}
-
-/// The smallest name greater than every name that begins with `prefix`; `None` if there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
-    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=keep].to_vec();
-    end[keep] += 1;
-    Some(end.into())
 }
 
 /// Partitions of ordered rows. Every call ends at its deadline.

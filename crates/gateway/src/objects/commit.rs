@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
+use larder_model::keyspace::entry_shard;
 use larder_model::limits::DELETED_HEAD_MICROS;
 use larder_model::objects::{Bucket, BucketId, ListingEntry, ObjectHead};
 use larder_model::rows::Row;
