@@ -122,12 +122,5 @@ impl S3Call {
 /// All values of a header as one, joined with commas.
 #[must_use]
 pub fn joined(headers: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<Bytes> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next()?;
-    let mut all = first.as_bytes().to_vec();
-    for value in values {
-        all.push(b',');
-        all.extend_from_slice(value.as_bytes());
-    }
-    Some(all.into())
+    larder_http_edge::joined(headers, name, b",")
 }

@@ -15,7 +15,7 @@ use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
 use larder_gateway::AdmissionGuard;
 use larder_gateway::objects::{Caller, Error, Objects, TrackedRequest};
-use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
+use larder_http_edge::{ArrivingBody, Requester};
 use larder_model::objects::Tag;
 use larder_model::objects::access::AccessContext;
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ impl S3Service {
         };
         let mut trace = RequestTrace::default();
         let target = restored.and_then(|()| ResourcePath::parse(&head.addressing, head.parts.uri.path()));
-        let body = ArrivingBody::new(PacedIncoming::new(body), requester);
+        let body = ArrivingBody::new(body, requester);
         let executed = AssertUnwindSafe(self.execute(&head, target.clone(), body, &mut trace)).catch_unwind().await;
         let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
         let response = self.finish(&head, target.unwrap_or_default(), outcome, trace).await;

@@ -1,8 +1,26 @@
-//! The unread body of a request, with the client that pays for its memory.
+//! The body of a request: the client that pays for its memory, and the least rate at which it must arrive.
 
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
 use larder_admission::MemorySpent;
+use tokio::time::{Instant, timeout_at};
 
-use crate::{PacedIncoming, Requester};
+use crate::Requester;
+
+/// Longest piece of a response that goes out in pieces.
+pub const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// Memory of a response in pieces: two pieces wait for the socket, the engine keeps the last one, one is being read.
+const PIECES_BYTES_HELD: u64 = 4 * PIECE_BYTES_MAX as u64;
+/// Memory of a streamed upload: the bytes read before a blob begins, and as many on their way to it.
+const STREAM_BYTES_HELD: u64 = 2 * 1024 * 1024;
+/// How long a transfer may take to start.
+const PACE_GRACE: Duration = Duration::from_secs(20);
+/// The least average rate after that, in bytes per second.
+const PACE_BYTES_PER_SECOND: u64 = 16 * 1024;
 
 /// An unread body, and the client that sends it.
 #[derive(Debug)]
@@ -14,8 +32,8 @@ pub struct ArrivingBody<'a> {
 impl<'a> ArrivingBody<'a> {
     /// The body that this client sends.
     #[must_use]
-    pub fn new(incoming: PacedIncoming, requester: &'a Requester<'a>) -> Self {
-        Self { incoming, requester }
+    pub fn new(body: Incoming, requester: &'a Requester<'a>) -> Self {
+        Self { incoming: PacedIncoming { body, pace: None }, requester }
     }
 
     /// Bytes in all, where the client states them.
@@ -37,5 +55,125 @@ impl<'a> ArrivingBody<'a> {
     #[must_use]
     pub fn into_parts(self) -> (PacedIncoming, &'a Requester<'a>) {
         (self.incoming, self.requester)
+    }
+}
+
+/// The bytes of a request's body, in order.
+pub struct PacedIncoming {
+    body: Incoming,
+    /// Begun by the first read: time before it counts against the server, not the client.
+    pace: Option<Pace>,
+}
+
+/// The reason why a body ends early.
+#[derive(Debug)]
+pub enum IncomingError {
+    /// The client sends below the least rate.
+    TooSlow,
+    /// The connection broke off, or its bytes are no valid body.
+    BrokenOff(hyper::Error),
+}
+
+impl fmt::Debug for PacedIncoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PacedIncoming({:?} bytes)", self.length())
+    }
+}
+
+impl PacedIncoming {
+    /// Bytes in all, where the client states them.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// Whether the whole body was read.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// The next bytes, never empty; `None` at the end.
+    ///
+    /// # Errors
+    /// [`IncomingError`]; no bytes come after it.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, IncomingError> {
+        let pace = self.pace.get_or_insert_with(Pace::begin);
+        loop {
+            let frame = timeout_at(pace.deadline(), self.body.frame()).await;
+            match frame.map_err(|_| IncomingError::TooSlow)? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(IncomingError::BrokenOff(error)),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) if !bytes.is_empty() => {
+                        pace.count(bytes.len() as u64);
+                        return Ok(Some(bytes));
+                    }
+                    _ => {}
+                },
+            }
+        }
+    }
+}
+
+/// The pace of one transfer, in either direction: a grace period, then a least average rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    begun: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    /// A pace that starts now.
+    #[must_use]
+    pub(crate) fn begin() -> Self {
+        Self { begun: Instant::now(), bytes: 0 }
+    }
+
+    /// Counts bytes received or sent.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// The deadline of the next bytes.
+    #[must_use]
+    pub(crate) fn deadline(&self) -> Instant {
+        let at_least = Duration::from_millis(self.bytes.saturating_mul(1000) / PACE_BYTES_PER_SECOND);
+        self.begun + PACE_GRACE + at_least
+    }
+}
+
+/// Bytes of memory that a response of this length holds while it goes out in pieces; `None`: an unknown length.
+#[must_use]
+pub fn response_memory(length: Option<u64>) -> u64 {
+    length.unwrap_or(u64::MAX).min(PIECES_BYTES_HELD)
+}
+
+/// Bytes of memory that a body of this length holds while it streams in; `None`: an unknown length.
+#[must_use]
+pub fn upload_memory(length: Option<u64>) -> u64 {
+    parsed_body_memory(length, STREAM_BYTES_HELD)
+}
+
+/// Bytes of memory that a parsed body of this length holds, `max` at most. Each byte counts twice: as read, and as parsed.
+#[must_use]
+pub fn parsed_body_memory(length: Option<u64>, max: u64) -> u64 {
+    length.unwrap_or(max).saturating_mul(2).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transfer_at_the_least_rate_is_never_late() {
+        let mut pace = Pace::begin();
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(Instant::now() < pace.deadline());
+            pace.count(PACE_BYTES_PER_SECOND);
+        }
+        tokio::time::sleep(PACE_GRACE + Duration::from_secs(1)).await;
+        assert!(Instant::now() > pace.deadline(), "a transfer that stops is late after the grace period");
     }
 }

@@ -12,13 +12,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use larder_admission::{ClientAccount, Pace};
+use larder_admission::ClientAccount;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::arriving_body::Pace;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
-use crate::memory_holding_body::MemoryHoldingBody;
-use crate::{ConnectionHandler, ConnectionSettings, Requester};
+use crate::requester::{MemoryHoldingBody, Requester};
+use crate::{ConnectionHandler, ConnectionSettings};
 
 /// How often the check for slow readers runs.
 const CHECK_EVERY: Duration = Duration::from_secs(5);

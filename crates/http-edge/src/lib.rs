@@ -1,43 +1,33 @@
 //! Sockets and connections of HTTP listeners. This crate knows no route, no error and no gateway.
 //!
 //! ```text
-//! accept               takes connections, refuses those above the limit, drains at the end
-//! acceptor             the next connection of a listener, with pauses while the system has no descriptors
-//! connection_limit     the bound on connections of all listeners of a process
-//! connection           one client: requests to the handler, timeouts, its last request
-//! lingering_close      a socket that counts its reads and writes, and drains input before it closes
-//! requester            the client of a request, and the memory that the request holds
-//! paced_incoming       the body of a request, at a least rate
-//! arriving_body        an unread body, with the client that pays for its memory
-//! memory_holding_body  a response that holds memory until it is sent
-//! body_memory          how much memory bodies take on their way
+//! accept           the listener: the next connection, one bound of connections, refusals, draining
+//! connection       one client: requests to the handler, timeouts, its last request
+//! lingering_close  a socket that counts its reads and writes, and drains input before it closes
+//! requester        the client of a request, and the memory held until its response is sent
+//! arriving_body    the body of a request: its memory, and the least rate of a transfer
 //! ```
 
 mod accept;
-mod acceptor;
 mod arriving_body;
-mod body_memory;
 mod connection;
-mod connection_limit;
 mod lingering_close;
-mod memory_holding_body;
-mod paced_incoming;
 mod requester;
 
 use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::{Body, Incoming};
+use hyper::header::{AsHeaderName, HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use larder_admission::MemoryBudget;
 
-pub use accept::serve;
-pub use acceptor::Acceptor;
-pub use arriving_body::ArrivingBody;
-pub use body_memory::{PIECE_BYTES_MAX, parsed_body_memory, response_memory, upload_memory};
-pub use connection_limit::{ConnectionLimit, REFUSALS_MAX};
-pub use paced_incoming::{IncomingError, PacedIncoming};
+pub use accept::{Acceptor, ConnectionLimit, REFUSALS_MAX, serve};
+pub use arriving_body::{
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, parsed_body_memory, response_memory, upload_memory,
+};
 pub use requester::Requester;
 
 /// Settings of a listener.
@@ -108,4 +98,11 @@ pub trait ConnectionHandler: Clone + Send + Sync + 'static {
 
     /// The response of a busy server: 503 and `Retry-After`.
     fn busy(&self) -> Response<Self::Body>;
+}
+
+/// All values of a header as one, with `separator` between them; `None` without the header.
+#[must_use]
+pub fn joined(headers: &HeaderMap, name: impl AsHeaderName, separator: &[u8]) -> Option<Bytes> {
+    let values: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    (!values.is_empty()).then(|| values.join(separator).into())
 }

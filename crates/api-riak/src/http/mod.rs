@@ -40,7 +40,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 
 use larder_gateway::Gateway;
-use larder_http_edge::{ArrivingBody, PacedIncoming, Requester};
+use larder_http_edge::{ArrivingBody, Requester};
 
 pub use body::RiakBody;
 pub use reply::RiakResponse;
@@ -69,7 +69,7 @@ impl HttpService {
     /// Answers one request.
     async fn dispatch(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<RiakResponse, RiakFault> {
         let (request, body) = request.into_parts();
-        let body = ArrivingBody::new(PacedIncoming::new(body), requester);
+        let body = ArrivingBody::new(body, requester);
         let segments = Segments::of(request.uri.path());
         let route = route(&segments, &request.method)?;
         let call = RiakCall {
