@@ -3,10 +3,7 @@
 //! Only this crate knows Riak's protocol. It decodes a request into a call of the gateway, and encodes the result as an
 //! answer. It decides nothing about objects and does no IO except on its sockets.
 //!
-//! ```text
-//! http     one file per resource, a table of routes, hyper below
-//! errors   the answer to every error of the gateway
-//! ```
+//! `http` has one file per resource, a table of routes, and the answer to every error of the gateway. A second protocol would
+//! stand beside it.
 
-pub mod errors;
 pub mod http;

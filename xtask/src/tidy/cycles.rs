@@ -11,7 +11,6 @@ use super::{SourceFile, TidyProblem};
 /// The size of the largest group of a crate; a crate that is not listed has none.
 const LARGEST: &[(&str, usize)] = &[
     ("benches", 2),
-    ("crates/api-riak", 2),
     ("crates/api-s3", 2),
     ("crates/gateway", 2),
     ("crates/model", 4),

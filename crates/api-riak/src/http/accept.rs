@@ -1,6 +1,9 @@
 //! Content negotiation with the rules of Riak's webmachine: it chooses the offer that the client prefers.
 
+use hyper::StatusCode;
 use hyper::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName};
+
+use super::errors::RiakFault;
 
 /// An item of an `Accept*` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,14 @@ pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
     let refused = |media: &AcceptItem| items.iter().any(|item| item.weight == 0 && is_same(&item.name, &media.name));
     let wanted = items.iter().filter(|item| item.weight > 0);
     wanted.flat_map(|item| offered.iter().position(|media| fits(item, media) && !refused(media))).next()
+}
+
+/// As [`media`], for resources that negotiate nothing else.
+///
+/// # Errors
+/// 406: the client takes no offer.
+pub(super) fn require(headers: &HeaderMap, offered: &[&str]) -> Result<usize, RiakFault> {
+    media(headers, offered).ok_or_else(|| RiakFault::page(StatusCode::NOT_ACCEPTABLE))
 }
 
 /// Whether the client accepts a value in this charset; a value without a charset always passes.

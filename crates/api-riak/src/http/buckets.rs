@@ -9,10 +9,11 @@ use larder_gateway::Gateway;
 
 use super::accept;
 use super::call::RiakCall;
+use super::errors::RiakFault;
 use super::listing::{Lister, ListingMode, ListingTarget};
 use super::params::timeout;
 use super::props;
-use super::reply::{RiakFault, RiakResponse, json, page};
+use super::reply::{RiakResponse, json, page};
 
 /// GET and HEAD of `/buckets`, `/types/T/buckets` and `/riak`.
 ///
@@ -20,9 +21,7 @@ use super::reply::{RiakFault, RiakResponse, json, page};
 /// An invalid `timeout`, or an error of the gateway.
 pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
     let timeout = timeout(&call.query)?;
-    if accept::media(call.headers, &["application/json"]).is_none() {
-        return Ok(page(StatusCode::NOT_ACCEPTABLE));
-    }
+    accept::require(call.headers, &["application/json"])?;
     let bucket_type = call.bucket_type();
     match ListingMode::from_query(&call.query, "buckets") {
         ListingMode::None => match call.gateway.types.props(&bucket_type).await {
@@ -43,9 +42,7 @@ pub(super) async fn get_old(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Resu
         return Ok(page(StatusCode::NOT_FOUND));
     }
     let timeout = timeout(&call.query)?;
-    if accept::media(call.headers, &["application/json"]).is_none() {
-        return Ok(page(StatusCode::NOT_ACCEPTABLE));
-    }
+    accept::require(call.headers, &["application/json"])?;
     let bucket = call.bucket()?;
     let shown = if with_props { props::object(&call.gateway.types.bucket_props(&bucket).await?) } else { "{}".into() };
     let head = match mode {

@@ -7,8 +7,7 @@ use bytes::Bytes;
 use larder_gateway::{Error, Gateway};
 use larder_model::address::{Address, BucketAddress, DEFAULT_TYPE};
 
-use super::path::{self, Segments};
-use super::query::QueryParams;
+use super::path::{self, QueryParams, Segments};
 use super::routes::{PathPart, Route};
 
 /// A request without its body.
@@ -79,18 +78,4 @@ impl RiakCall<'_> {
         let bare = |host: &[u8]| host.strip_suffix(b":80").unwrap_or(host).to_ascii_lowercase();
         bare(&rest[..end]) == bare(own)
     }
-}
-
-/// All values of a header, joined with commas.
-#[must_use]
-pub(super) fn joined(headers: &HeaderMap, name: &str) -> Option<Bytes> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next()?;
-    let Some(second) = values.next() else { return Some(Bytes::copy_from_slice(first.as_bytes())) };
-    let mut all = first.as_bytes().to_vec();
-    for value in std::iter::once(second).chain(values) {
-        all.extend_from_slice(b", ");
-        all.extend_from_slice(value.as_bytes());
-    }
-    Some(all.into())
 }

@@ -6,9 +6,10 @@ use hyper::header::VARY;
 use larder_gateway::kv::{KvDelete, KvDeleteOutcome};
 
 use super::call::RiakCall;
-use super::conditional;
+use super::errors::RiakFault;
+use super::headers;
 use super::params::ObjectParams;
-use super::reply::{HTML, RiakFault, RiakResponse, VARY_ENCODING, done, text};
+use super::reply::{HTML, RiakResponse, VARY_ENCODING, done, text};
 
 /// DELETE: 204, or 404 when the object does not exist.
 ///
@@ -18,8 +19,8 @@ pub(super) async fn delete(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFaul
     let params = ObjectParams::of(&call.query)?;
     let request = KvDelete {
         address: call.address()?,
-        context: conditional::context(call.headers, "x-riak-vclock")?,
-        conditions: conditional::conditions(call.headers),
+        context: headers::context(call.headers, "x-riak-vclock")?,
+        conditions: headers::conditions(call.headers),
         quorums: params.quorums,
         timeout: params.timeout,
     };

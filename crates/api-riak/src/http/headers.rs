@@ -1,20 +1,82 @@
-//! The headers of a put that describe its value, and the headers of an answer with a value.
+//! Decoders of a request's headers: its conditions (Riak KV HTTP reference §0.1), its context, and the description of a put's
+//! value; and the headers of an answer with a value. The model evaluates the conditions.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::time::{Duration, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE,
+};
 
+use larder_gateway::Error;
+use larder_http_edge::joined;
+use larder_model::Timestamp;
+use larder_model::causality::{Conditions, ContextError, EtagMatcher};
 use larder_model::content::{KvContent, Term};
 
-use super::call::joined;
-use super::reply::RiakFault;
+use super::errors::RiakFault;
 
 const META: &str = "x-riak-meta-";
 const INDEX: &str = "x-riak-index-";
 /// The media type of a value without one.
 pub(super) const OCTETS: &str = "application/octet-stream";
+
+/// The conditions of a request; an invalid date counts as absent.
+#[must_use]
+pub(super) fn conditions(headers: &HeaderMap) -> Conditions {
+    Conditions {
+        if_match: matcher(headers, &IF_MATCH),
+        if_unmodified_since: since(headers, &IF_UNMODIFIED_SINCE),
+        if_none_match: matcher(headers, &IF_NONE_MATCH),
+        if_modified_since: since(headers, &IF_MODIFIED_SINCE),
+        if_not_modified: None,
+    }
+}
+
+/// A context in a header.
+///
+/// # Errors
+/// The header is not base64.
+pub(super) fn context(headers: &HeaderMap, name: &str) -> Result<Option<Bytes>, Error> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match STANDARD.decode(value.as_bytes()) {
+        Ok(bytes) => Ok(Some(bytes.into())),
+        Err(_) => Err(ContextError::Foreign.into()),
+    }
+}
+
+fn matcher(headers: &HeaderMap, name: &HeaderName) -> Option<EtagMatcher> {
+    if !headers.contains_key(name) {
+        return None;
+    }
+    let mut tags = Vec::new();
+    for value in headers.get_all(name) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        if text.trim() == "*" {
+            return Some(EtagMatcher::Any);
+        }
+        tags.extend(text.split(',').map(tag).map(str::to_owned));
+    }
+    Some(EtagMatcher::Tags(tags))
+}
+
+/// An entity tag without its quotes and without `W/`.
+pub(super) fn tag(text: &str) -> &str {
+    let text = text.trim();
+    let text = text.strip_prefix("W/").unwrap_or(text);
+    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+}
+
+fn since(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    let text = headers.get(name)?.to_str().ok()?;
+    let time = httpdate::parse_http_date(text).ok()?;
+    Some(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
 
 /// Media type and charset of a request.
 ///
@@ -45,7 +107,7 @@ pub(super) fn check_media(media: &[u8]) -> Result<(), RiakFault> {
 #[must_use]
 pub(super) fn meta(headers: &HeaderMap) -> Vec<(Bytes, Bytes)> {
     let names = headers.keys().filter(|name| name.as_str().starts_with(META));
-    names.filter_map(|name| Some((capitalised(name.as_str()).into(), joined(headers, name.as_str())?))).collect()
+    names.filter_map(|name| Some((capitalised(name.as_str()).into(), joined(headers, name.as_str(), b", ")?))).collect()
 }
 
 fn capitalised(name: &str) -> String {
@@ -66,7 +128,7 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
     let mut bad = Vec::new();
     for name in headers.keys() {
         let Some(field) = name.as_str().strip_prefix(INDEX) else { continue };
-        let value = joined(headers, name.as_str()).unwrap_or_default();
+        let value = joined(headers, name.as_str(), b", ").unwrap_or_default();
         read_terms(field, &value, &mut terms, &mut bad);
     }
     if bad.is_empty() { Ok(terms) } else { Err(RiakFault::bad(bad)) }
@@ -159,6 +221,12 @@ fn is_reserved(name: &HeaderName) -> bool {
         super::reply::DELETED,
     ];
     reserved.contains(name)
+}
+
+/// A time in HTTP's form.
+#[must_use]
+pub(super) fn http_date(at: Timestamp) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
 
 /// Adds the headers of a value: type, encoding, metadata, index terms. It leaves out values that no header can carry.

@@ -9,10 +9,11 @@ use larder_gateway::Gateway;
 
 use super::accept;
 use super::call::RiakCall;
+use super::errors::RiakFault;
 use super::listing::{Lister, ListingMode, ListingTarget};
 use super::params::timeout;
 use super::props;
-use super::reply::{RiakFault, RiakResponse, json, page};
+use super::reply::{RiakResponse, json};
 
 /// GET and HEAD of `/…/keys`: with `keys=true` or `keys=stream` the keys, else an empty object.
 ///
@@ -20,9 +21,7 @@ use super::reply::{RiakFault, RiakResponse, json, page};
 /// An invalid `timeout`, or an error of the gateway.
 pub(super) async fn get(call: &RiakCall<'_>, gateway: &Arc<Gateway>) -> Result<RiakResponse, RiakFault> {
     let timeout = timeout(&call.query)?;
-    if accept::media(call.headers, &["application/json"]).is_none() {
-        return Ok(page(StatusCode::NOT_ACCEPTABLE));
-    }
+    accept::require(call.headers, &["application/json"])?;
     match ListingMode::from_query(&call.query, "keys") {
         ListingMode::None => match call.gateway.types.props(&call.bucket_type()).await {
             Ok(_) => Ok(json(StatusCode::OK, "{}")),

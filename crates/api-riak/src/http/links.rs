@@ -4,8 +4,10 @@ use bytes::Bytes;
 
 use larder_model::content::Link;
 
+use super::call::RiakCall;
+use super::errors::RiakFault;
 use super::path::{name, quote_form};
-use super::reply::RiakFault;
+use super::routes::PathPart;
 
 /// The form of paths that a request uses; its links have the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,23 @@ pub(super) enum LinkStyle {
     Buckets,
     /// `/riak/B/K`
     Riak,
+}
+
+/// The form and the bucket of an object's links.
+pub(super) struct LinkContext {
+    /// Form of the links.
+    pub style: LinkStyle,
+    /// The bucket.
+    pub bucket: Bytes,
+}
+
+impl LinkContext {
+    /// The context of the request's object.
+    #[must_use]
+    pub(super) fn of(call: &RiakCall<'_>) -> Self {
+        let style = if call.route.is_old() { LinkStyle::Riak } else { LinkStyle::Buckets };
+        Self { style, bucket: name(call.raw(PathPart::Bucket)) }
+    }
 }
 
 /// Parses a `Link` header. A container link to the bucket `own` is dropped.

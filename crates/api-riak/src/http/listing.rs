@@ -21,9 +21,9 @@ use larder_gateway::{Error, Gateway};
 use larder_model::address::BucketAddress;
 
 use super::body::RiakBody;
-use super::path::listed_name;
-use super::query::QueryParams;
-use super::reply::{JSON, RiakFault, RiakResponse, VARY_ENCODING, json, not_found_page, with_body};
+use super::errors::RiakFault;
+use super::path::{QueryParams, listed_name};
+use super::reply::{JSON, RiakResponse, VARY_ENCODING, json, not_found_page, with_body};
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,8 @@ use larder_gateway::kv::FetchedObject;
 use larder_model::causality::Sibling;
 
 use super::body::{BodyPieces, RiakBody, read_pieces};
-use super::headers::{encoding, insert, media_header};
-use super::links;
-use super::object::{LinkContext, http_date};
+use super::headers::{encoding, http_date, insert, media_header};
+use super::links::{self, LinkContext};
 use super::reply::{RiakResponse, with_body};
 
 /// Answers up to this length go out in one piece.

@@ -6,11 +6,11 @@ use hyper::header::LOCATION;
 use larder_gateway::{Error, Feature};
 
 use super::call::RiakCall;
+use super::errors::{RiakFault, unknown_type};
 use super::headers::insert;
 use super::props::unknown_type_page;
-use super::reply::{RiakFault, RiakResponse, text};
+use super::reply::{RiakResponse, text};
 use super::routes::PathPart;
-use crate::errors::unknown_type;
 
 /// 501 with the name of the feature.
 ///

@@ -1,7 +1,5 @@
 //! GET and HEAD of an object, and the answers with values, which puts with `returnbody` use too.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -19,37 +17,18 @@ use larder_model::content::KvContent;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
-use super::conditional;
-use super::headers::{OCTETS, add_content_headers, insert};
-use super::links::{self, LinkStyle};
+use super::errors::{RiakFault, of_error};
+use super::headers::{self, OCTETS, add_content_headers, http_date, insert};
+use super::links::{self, LinkContext};
 use super::params::ObjectParams;
 use super::range::ByteRange;
 use super::reply::{
-    DELETED, DOWNGRADED, RiakFault, RiakResponse, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text,
-    with_body,
+    DELETED, DOWNGRADED, RiakResponse, TEXT, VARY_BOTH, VARY_ENCODING, VCLOCK, empty, not_found_page, text, with_body,
 };
-use super::routes::PathPart;
-use super::{accept, multipart, path};
+use super::{accept, multipart};
 
 /// Media types of siblings; the first is the default.
 const SIBLING_MEDIA: [&str; 2] = ["text/plain", "multipart/mixed"];
-
-/// The form and the bucket of an object's links.
-pub(super) struct LinkContext {
-    /// Form of the links.
-    pub style: LinkStyle,
-    /// The bucket.
-    pub bucket: Bytes,
-}
-
-impl LinkContext {
-    /// The context of the request's object.
-    #[must_use]
-    pub(super) fn of(call: &RiakCall<'_>) -> Self {
-        let style = if call.route.is_old() { LinkStyle::Riak } else { LinkStyle::Buckets };
-        Self { style, bucket: path::name(call.raw(PathPart::Bucket)) }
-    }
-}
 
 /// GET and HEAD.
 ///
@@ -107,8 +86,7 @@ fn show_value(call: &RiakCall<'_>, found: FetchedObject, index: usize) -> Result
 }
 
 fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
-    let media = accept::media(call.headers, &SIBLING_MEDIA);
-    let media = media.ok_or_else(|| RiakFault::page(StatusCode::NOT_ACCEPTABLE))?;
+    let media = accept::require(call.headers, &SIBLING_MEDIA)?;
     let etag = found.versions.etag().unwrap_or_default();
     let modified = found.versions.modified().unwrap_or_default();
     if let Some(reply) = check_conditions(call, &found, &etag, modified)? {
@@ -137,7 +115,7 @@ fn check_conditions(
     etag: &str,
     modified: Timestamp,
 ) -> Result<Option<RiakResponse>, RiakFault> {
-    let conditions = conditional::conditions(call.headers);
+    let conditions = headers::conditions(call.headers);
     if conditions.is_empty() {
         return Ok(None);
     }
@@ -149,7 +127,7 @@ fn check_conditions(
             set_etag(&mut reply, etag);
             Ok(Some(reply))
         }
-        Err(failed) => Ok(Some(super::reply::of_error(&Error::Condition(failed)))),
+        Err(failed) => Ok(Some(of_error(&Error::Condition(failed)))),
     }
 }
 
@@ -222,12 +200,6 @@ fn tags(siblings: &[Sibling]) -> RiakResponse {
 #[must_use]
 pub(super) fn wants_multipart(headers: &HeaderMap) -> bool {
     accept::media(headers, &SIBLING_MEDIA) == Some(1)
-}
-
-/// A time in HTTP's form.
-#[must_use]
-pub(super) fn http_date(at: Timestamp) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
 
 fn set_times(reply: &mut RiakResponse, etag: &str, modified: Timestamp) {

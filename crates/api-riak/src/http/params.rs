@@ -6,8 +6,8 @@ use larder_gateway::Error;
 use larder_gateway::kv::Quorums;
 use larder_model::props::Quorum;
 
-use super::query::QueryParams;
-use super::reply::RiakFault;
+use super::errors::RiakFault;
+use super::path::QueryParams;
 
 /// The parameters of an object request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Paths are split first and decoded afterwards, so that an escaped slash belongs to a name.
+//! The path and the query of a request. A path is split first and decoded afterwards, so that an escaped slash belongs to a
+//! name.
 //!
 //! Names are decoded as form values, as in Riak: `%XX` is a byte, `+` is a space, an invalid escape stays as it is. Empty
 //! segments do not count: a trailing slash changes nothing, and no path names an empty bucket or key.
@@ -6,6 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use larder_model::address::DEFAULT_TYPE;
 
@@ -58,6 +60,8 @@ pub(super) fn name(segment: &str) -> Bytes {
     }
 }
 
+/// The bytes of a name that are escaped: all but the unreserved ones of a URI.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// The mark of a percent-encoded name in a listing: U+FFFD stands before a name that is not UTF-8.
 const NON_UTF8_MARK: &[u8] = "\u{FFFD}".as_bytes();
 
@@ -67,11 +71,7 @@ const NON_UTF8_MARK: &[u8] = "\u{FFFD}".as_bytes();
 pub(super) fn listed_name(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
         Ok(text) if unmark(name).is_none() => Cow::Borrowed(text),
-        _ => {
-            let mut listed_name = NON_UTF8_MARK.to_vec();
-            quote_segment(name, &mut listed_name);
-            Cow::Owned(String::from_utf8_lossy(&listed_name).into_owned())
-        }
+        _ => Cow::Owned(format!("{}{}", char::REPLACEMENT_CHARACTER, percent_encode(name, ESCAPED))),
     }
 }
 
@@ -83,64 +83,73 @@ fn unmark(text: &[u8]) -> Option<Vec<u8>> {
         return Some(quoted.to_vec());
     }
     let name = unquote(quoted).into_owned();
-    let mut again = Vec::with_capacity(quoted.len());
-    quote_segment(&name, &mut again);
-    let is_shown_so = again == quoted && (std::str::from_utf8(&name).is_err() || unmark(&name).is_some());
+    let again = percent_encode(&name, ESCAPED).to_string();
+    let is_shown_so = again.as_bytes() == quoted && (std::str::from_utf8(&name).is_err() || unmark(&name).is_some());
     is_shown_so.then_some(name)
 }
 
 /// Decodes a form value.
 #[must_use]
-pub(super) fn unquote(raw: &[u8]) -> Cow<'_, [u8]> {
-    if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
-        return Cow::Borrowed(raw);
+fn unquote(raw: &[u8]) -> Cow<'_, [u8]> {
+    if !raw.contains(&b'+') {
+        return percent_decode(raw).into();
     }
-    let mut decoded = Vec::with_capacity(raw.len());
-    let mut rest = raw;
-    while let Some((&byte, after)) = rest.split_first() {
-        let (byte, after) = match (byte, after) {
-            (b'%', [high, low, after @ ..]) => match hex(*high).zip(hex(*low)) {
-                Some((high, low)) => (high << 4 | low, after),
-                None => (b'%', &rest[1..]),
-            },
-            (b'+', _) => (b' ', after),
-            _ => (byte, after),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    Cow::Owned(decoded)
+    let spaced: Vec<u8> = raw.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+    Cow::Owned(percent_decode(&spaced).collect())
 }
 
 /// Appends a name as a form value, as Riak writes it in `Link`: a space becomes `+`.
 pub(super) fn quote_form(name: &[u8], out: &mut Vec<u8>) {
-    quote(name, true, out);
+    for (position, word) in name.split(|byte| *byte == b' ').enumerate() {
+        if position > 0 {
+            out.push(b'+');
+        }
+        quote_segment(word, out);
+    }
 }
 
 /// Appends a name as a path segment: it escapes every reserved byte and writes no `+`.
 pub(super) fn quote_segment(name: &[u8], out: &mut Vec<u8>) {
-    quote(name, false, out);
+    percent_encode(name, ESCAPED).for_each(|piece| out.extend_from_slice(piece.as_bytes()));
 }
 
-fn quote(name: &[u8], form: bool, out: &mut Vec<u8>) {
-    for &byte in name {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte),
-            b' ' if form => out.push(b'+'),
-            _ => {
-                let digits = b"0123456789ABCDEF";
-                out.extend([b'%', digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]);
-            }
-        }
+/// A decoded name or value, copied only if it has escapes.
+type Text<'a> = Cow<'a, [u8]>;
+
+/// The parameters of a request, in order. The first of a repeated parameter counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct QueryParams<'a> {
+    pairs: Vec<(Text<'a>, Text<'a>)>,
+}
+
+impl<'a> QueryParams<'a> {
+    /// Splits a query at `&` and `;`; a name without `=` has an empty value.
+    #[must_use]
+    pub(super) fn of(query: Option<&'a str>) -> Self {
+        let pairs = query.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
+        let decode = |pair: &'a str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (unquote(name.as_bytes()), unquote(value.as_bytes()))
+        };
+        Self { pairs: pairs.map(decode).collect() }
     }
-}
 
-fn hex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
+    /// Whether the query has no parameters.
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The first value of a parameter.
+    #[must_use]
+    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.pairs.iter().find(|(one, _)| one.as_ref() == name.as_bytes()).map(|(_, value)| value.as_ref())
+    }
+
+    /// Whether the parameter has exactly this value.
+    #[must_use]
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.get(name) == Some(value.as_bytes())
     }
 }
 
@@ -193,7 +202,22 @@ mod tests {
         assert_eq!(Segments::of("/1/2/3/4/5/6/7/8/9").count(), 9);
     }
 
+    #[test]
+    fn the_first_of_a_repeated_parameter_counts() {
+        let query = QueryParams::of(Some("r=1&r=foo;x=a+b%26&flag&=v&"));
+        assert_eq!(query.get("r"), Some(&b"1"[..]));
+        assert_eq!(query.get("x"), Some(&b"a b&"[..]));
+        assert!(query.is("flag", "") && query.is("", "v"));
+        assert_eq!(query.get("y"), None);
+        assert!(QueryParams::of(None).is_empty() && QueryParams::of(Some("&;")).is_empty());
+    }
+
     proptest! {
+        #[test]
+        fn arbitrary_queries_parse_without_a_panic(text: String, name: String) {
+            let _ = QueryParams::of(Some(&text)).get(&name);
+        }
+
         #[test]
         fn arbitrary_paths_decode_without_a_panic(path: String) {
             let segments = Segments::of(&path);

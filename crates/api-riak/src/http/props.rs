@@ -13,7 +13,8 @@ use larder_model::props::set::props_of;
 use super::accept;
 use super::body::collect;
 use super::call::RiakCall;
-use super::reply::{JSON, RiakFault, RiakResponse, done, json, not_found_page, page};
+use super::errors::RiakFault;
+use super::reply::{JSON, RiakResponse, done, json, not_found_page};
 
 /// Longest body of properties.
 const PROPS_BYTES_MAX: u64 = 1024 * 1024;
@@ -35,9 +36,7 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
 }
 
 async fn get(gateway: &Gateway, headers: &HeaderMap, bucket: &BucketAddress) -> Result<RiakResponse, RiakFault> {
-    if accept::media(headers, &["application/json"]).is_none() {
-        return Ok(page(StatusCode::NOT_ACCEPTABLE));
-    }
+    accept::require(headers, &["application/json"])?;
     match gateway.types.bucket_props(bucket).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),

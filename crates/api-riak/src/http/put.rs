@@ -5,19 +5,20 @@ use hyper::header::{CONTENT_ENCODING, HeaderValue, LOCATION};
 use hyper::{Method, StatusCode};
 
 use larder_gateway::kv::{FetchedObject, KvPut};
-use larder_http_edge::ArrivingBody;
+use larder_http_edge::{ArrivingBody, joined};
 use larder_model::address::Address;
 use larder_model::content::KvContent;
 
 use super::body::upload;
-use super::call::{RiakCall, joined};
-use super::headers::{check_media, content_type, insert, media_header, meta, terms};
-use super::object::{self, LinkContext};
+use super::call::RiakCall;
+use super::errors::RiakFault;
+use super::headers::{self, check_media, content_type, insert, media_header, meta, terms};
+use super::links::{self, LinkContext};
+use super::object;
 use super::params::ObjectParams;
 use super::path::quote_segment;
-use super::reply::{RiakFault, RiakResponse, TEXT, done};
+use super::reply::{RiakResponse, TEXT, done};
 use super::routes::PathPart;
-use super::{conditional, links};
 
 /// PUT and POST of `/…/keys/K`.
 ///
@@ -49,9 +50,13 @@ struct PutRequest {
 fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutRequest, RiakFault> {
     let (media, charset) = content_type(call.headers)?;
     let params = ObjectParams::of(&call.query)?;
-    let context = LinkContext::of(call);
-    let link = joined(call.headers, "link");
-    let links = link.map(|link| links::parse(&link, context.style, &context.bucket)).transpose()?.unwrap_or_default();
+    let links = match joined(call.headers, "link", b", ") {
+        Some(link) => {
+            let context = LinkContext::of(call);
+            links::parse(&link, context.style, &context.bucket)?
+        }
+        None => Vec::new(),
+    };
     let terms = terms(call.headers)?;
     check_media(&media).map_err(RiakFault::after_checks)?;
     let content = KvContent {
@@ -80,13 +85,13 @@ async fn decode_and_put(
     let media = HeaderValue::from_maybe_shared(Bytes::from(media_header(&request.content))).unwrap_or(TEXT);
     // Riak reads this header on PUT only.
     let if_not_modified = match *call.method == Method::PUT {
-        true => conditional::context(call.headers, "x-riak-if-not-modified")?,
+        true => headers::context(call.headers, "x-riak-if-not-modified")?,
         false => None,
     };
     let put = KvPut {
         address: request.address,
-        context: conditional::context(call.headers, "x-riak-vclock")?,
-        conditions: conditional::conditions(call.headers),
+        context: headers::context(call.headers, "x-riak-vclock")?,
+        conditions: headers::conditions(call.headers),
         if_not_modified,
         content: request.content,
         // The body comes after all headers: an invalid header is refused before the body is read.

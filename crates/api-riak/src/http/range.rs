@@ -2,7 +2,7 @@
 
 use hyper::header::{HeaderMap, HeaderValue, IF_RANGE, RANGE};
 
-use super::conditional;
+use super::headers;
 
 /// A range of a value's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl ByteRange {
     #[must_use]
     pub(super) fn from_headers(headers: &HeaderMap, size: u64, etag: &str) -> Option<Self> {
         let range = headers.get(RANGE)?.to_str().ok()?;
-        let is_other = |tag: &HeaderValue| tag.to_str().map_or(true, |tag| conditional::tag(tag) != etag);
+        let is_other = |tag: &HeaderValue| tag.to_str().map_or(true, |tag| headers::tag(tag) != etag);
         if headers.get(IF_RANGE).is_some_and(is_other) {
             return None;
         }

@@ -1,13 +1,10 @@
 //! Builders of answers, and the default pages of Riak's server.
 
 use bytes::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use hyper::{Response, StatusCode};
 
-use larder_gateway::Error;
-
 use super::body::RiakBody;
-use crate::errors::{self, BodyForm};
 
 /// An HTTP answer.
 pub type RiakResponse = Response<RiakBody>;
@@ -29,88 +26,6 @@ pub(super) const DOWNGRADED: HeaderName = HeaderName::from_static("x-larder-step
 pub(super) const VCLOCK: HeaderName = HeaderName::from_static("x-riak-vclock");
 /// Marks a tombstone.
 pub(super) const DELETED: HeaderName = HeaderName::from_static("x-riak-deleted");
-
-/// A request's failure: an error of the gateway, or a finished refusal.
-#[derive(Debug)]
-pub(super) enum RiakFault {
-    /// An error of the gateway.
-    Gateway(Error),
-    /// A refusal of this crate.
-    Response(Box<RiakResponse>),
-}
-
-impl From<Error> for RiakFault {
-    fn from(error: Error) -> Self {
-        Self::Gateway(error)
-    }
-}
-
-impl From<RiakResponse> for RiakFault {
-    fn from(reply: RiakResponse) -> Self {
-        Self::Response(Box::new(reply))
-    }
-}
-
-impl RiakFault {
-    /// 400 with a text.
-    pub(super) fn bad(text: impl Into<Bytes>) -> Self {
-        Self::text_of(StatusCode::BAD_REQUEST, text)
-    }
-
-    /// This status with a text.
-    pub(super) fn text_of(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        text(status, body).into()
-    }
-
-    /// This status with its default page.
-    #[must_use]
-    pub(super) fn page(status: StatusCode) -> Self {
-        page(status).into()
-    }
-
-    /// Adds `Vary` to a failure after the request's checks: Riak has chosen a media type by then. Failures of the checks
-    /// themselves, and failures of the server, which must be logged, stay unchanged.
-    #[must_use]
-    pub(super) fn after_checks(self) -> Self {
-        if let Self::Gateway(error) = &self {
-            use Error::{BadAddress, BrokenBody, Context, Damaged, Internal, UnknownType};
-            if matches!(error, BadAddress(_) | BrokenBody(_) | Context(_) | Damaged(_) | Internal(_) | UnknownType(_)) {
-                return self;
-            }
-        }
-        let mut reply = self.into_reply();
-        reply.headers_mut().insert(VARY, VARY_ENCODING);
-        reply.into()
-    }
-
-    /// The answer.
-    #[must_use]
-    pub(super) fn into_reply(self) -> RiakResponse {
-        match self {
-            Self::Gateway(error) => of_error(&error),
-            Self::Response(reply) => *reply,
-        }
-    }
-}
-
-/// The answer to an error of the gateway.
-#[must_use]
-pub(super) fn of_error(error: &Error) -> RiakResponse {
-    let answer = errors::http(error);
-    let mut reply = match answer.form {
-        BodyForm::Text => text(answer.status, answer.body),
-        BodyForm::Json => json(answer.status, answer.body),
-        BodyForm::Page => page(answer.status),
-        BodyForm::Empty => empty(answer.status),
-    };
-    if matches!(error, Error::Condition(_)) {
-        reply.headers_mut().insert(VARY, VARY_ENCODING);
-    }
-    if let Some(seconds) = answer.retry_after {
-        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    reply
-}
 
 /// An empty answer.
 #[must_use]
@@ -201,13 +116,4 @@ fn page_text(status: StatusCode) -> Bytes {
          web server</address></body></html>"
     );
     page.into()
-}
-
-#[cfg(test)]
-impl RiakFault {
-    /// The answer's body, for tests.
-    pub(crate) fn text(self) -> String {
-        let body = self.into_reply().into_body();
-        String::from_utf8(body.into_full().unwrap_or_default().to_vec()).unwrap_or_default()
-    }
 }

@@ -1,4 +1,4 @@
-//! The listener of Riak's HTTP API.
+//! The listener of Riak's HTTP API: it finds the route of a request, runs the common checks and calls the resource.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
-use larder_http_edge::{ConnectionHandler, HttpDialect, Requester};
+use hyper::{Method, Request, StatusCode};
+use larder_http_edge::{ArrivingBody, ConnectionHandler, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
 use larder_gateway::metrics::Event;
@@ -16,8 +16,36 @@ use larder_gateway::{Error, Gateway};
 pub use larder_http_edge::ConnectionSettings as HttpSettings;
 
 use super::body::RiakBody;
-use super::reply::{self, RiakFault, page};
-use super::{HttpService, RiakResponse, service};
+use super::call::RiakCall;
+use super::errors::{RiakFault, of_error};
+use super::path::{QueryParams, Segments};
+use super::reply::{self, RiakResponse, page};
+use super::routes::{self, Resource, Route, RouteMatch};
+use super::{buckets, delete, keys, not_built, object, ping, props, put, root, stats, type_props};
+
+/// Answers requests over one gateway.
+#[derive(Clone)]
+pub struct HttpService {
+    gateway: Arc<Gateway>,
+    settings: HttpSettings,
+}
+
+/// Riak's HTTP API over `gateway`.
+#[must_use]
+pub fn service(gateway: Arc<Gateway>, settings: HttpSettings) -> HttpService {
+    HttpService { gateway, settings }
+}
+
+/// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
+/// those that run past the deadline.
+pub async fn serve(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    settings: HttpSettings,
+    shutdown: impl Future<Output = ()>,
+) {
+    larder_http_edge::serve(listener, service(gateway, settings), shutdown).await;
+}
 
 impl ConnectionHandler for HttpService {
     type Body = RiakBody;
@@ -64,17 +92,79 @@ impl ConnectionHandler for HttpService {
     }
 
     fn busy(&self) -> RiakResponse {
-        reply::of_error(&Error::Overloaded { retry_after: 1 })
+        of_error(&Error::Overloaded { retry_after: 1 })
     }
 }
 
-/// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
-/// those that run past the deadline.
-pub async fn serve(
-    listener: TcpListener,
-    gateway: Arc<Gateway>,
-    settings: HttpSettings,
-    shutdown: impl Future<Output = ()>,
-) {
-    larder_http_edge::serve(listener, service(gateway, settings), shutdown).await;
+impl HttpService {
+    /// Answers one request.
+    async fn dispatch(&self, requester: &Requester<'_>, request: Request<Incoming>) -> Result<RiakResponse, RiakFault> {
+        let (request, body) = request.into_parts();
+        let body = ArrivingBody::new(body, requester);
+        let segments = Segments::of(request.uri.path());
+        let route = route(&segments, &request.method)?;
+        let call = RiakCall {
+            gateway: &self.gateway,
+            route,
+            method: &request.method,
+            headers: &request.headers,
+            segments,
+            query: QueryParams::of(request.uri.query()),
+        };
+        if call.is_foreign() {
+            return Err(RiakFault::page(StatusCode::FORBIDDEN));
+        }
+        match (route.resource, call.method) {
+            (Resource::Object, &Method::GET | &Method::HEAD) => object::get(&call).await,
+            // Boxes keep the future small that every request moves: a get needs far less room than these.
+            (Resource::Object, &Method::DELETE) => Box::pin(delete::delete(&call)).await,
+            (Resource::Object, _) => Box::pin(put::put(&call, body)).await,
+            (Resource::NewObject, _) => Box::pin(put::post_new(&call, body)).await,
+            _ => Box::pin(self.other(&call, body)).await,
+        }
+    }
+
+    async fn other(&self, call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
+        match call.route.resource {
+            Resource::Object | Resource::NewObject => Err(RiakFault::page(StatusCode::NOT_FOUND)),
+            Resource::Keys => keys::get(call, &self.gateway).await,
+            Resource::Buckets => buckets::get(call, &self.gateway).await,
+            Resource::OldBucket if *call.method != Method::PUT => buckets::get_old(call, &self.gateway).await,
+            Resource::BucketProps | Resource::OldBucket => props::answer(call, body).await,
+            Resource::TypeProps => type_props::answer(call, body).await,
+            Resource::Ping => Ok(ping::get(call)),
+            Resource::Root => Ok(root::get(call)),
+            Resource::Stats => Ok(stats::get(call)),
+            Resource::Metrics => Ok(stats::metrics(call)),
+            Resource::Index => not_built::index(call).await,
+            Resource::LinkWalk => not_built::link_walk(call),
+            Resource::DataType => not_built::data_type(call).await,
+            Resource::NotBuilt(feature) => not_built::answer(feature),
+        }
+    }
+}
+
+/// The route of a request; 404, 501 and 405 are decided here.
+fn route(segments: &Segments<'_>, method: &Method) -> Result<&'static Route, RiakFault> {
+    match routes::find(segments, method) {
+        RouteMatch::Route(route) => Ok(route),
+        RouteMatch::None => Err(RiakFault::page(StatusCode::NOT_FOUND)),
+        RouteMatch::NotAllowed(_) if !is_known(method) => Err(reply::unknown_method(method.as_str()).into()),
+        RouteMatch::NotAllowed(route) => Err(reply::not_allowed(&route.allow()).into()),
+    }
+}
+
+fn is_known(method: &Method) -> bool {
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::TRACE,
+        Method::CONNECT,
+        Method::OPTIONS,
+    ];
+    known.contains(method)
 }

@@ -5,8 +5,9 @@ use larder_http_edge::ArrivingBody;
 
 use super::accept;
 use super::call::RiakCall;
+use super::errors::RiakFault;
 use super::props::{object, read_props, unknown_type_page};
-use super::reply::{JSON, RiakFault, RiakResponse, done, json, page};
+use super::reply::{JSON, RiakResponse, done, json};
 
 /// GET, HEAD and PUT of `/types/T/props`.
 ///
@@ -19,9 +20,7 @@ pub(super) async fn answer(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Resul
         call.gateway.types.update(&name, &props).await?;
         return Ok(done(JSON));
     }
-    if accept::media(call.headers, &["application/json"]).is_none() {
-        return Ok(page(StatusCode::NOT_ACCEPTABLE));
-    }
+    accept::require(call.headers, &["application/json"])?;
     match call.gateway.types.props(&name).await {
         Ok(list) => Ok(json(StatusCode::OK, object(&list))),
         Err(error) => unknown_type_page(error),

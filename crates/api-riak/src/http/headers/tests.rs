@@ -88,7 +88,42 @@ fn metadata_of_other_protocols_cannot_break_an_answer() {
     assert_eq!(headers["content-type"], OCTETS);
 }
 
+fn conditions_of(name: HeaderName, value: &[u8]) -> Conditions {
+    conditions(&HeaderMap::from_iter([(name, HeaderValue::from_bytes(value).unwrap())]))
+}
+
+#[test]
+fn entity_tags_lose_their_quotes() {
+    let tags = |tags: &[&str]| Some(EtagMatcher::Tags(tags.iter().map(|&tag| tag.to_owned()).collect()));
+    assert_eq!(conditions_of(IF_MATCH, b"\"a\", W/\"b\",c").if_match, tags(&["a", "b", "c"]));
+    assert_eq!(conditions_of(IF_NONE_MATCH, b" * ").if_none_match, Some(EtagMatcher::Any));
+    assert!(conditions(&HeaderMap::new()).is_empty());
+}
+
+#[test]
+fn dates_decode_to_seconds() {
+    let date = b"Thu, 01 Jan 1970 00:01:40 GMT";
+    assert_eq!(conditions_of(IF_MODIFIED_SINCE, date).if_modified_since, Some(100));
+    assert_eq!(conditions_of(IF_UNMODIFIED_SINCE, date).if_unmodified_since, Some(100));
+    assert_eq!(conditions_of(IF_MODIFIED_SINCE, b"garbage").if_modified_since, None);
+}
+
+#[test]
+fn contexts_are_base64() {
+    let headers = |value| HeaderMap::from_iter([(IF_MATCH, HeaderValue::from_static(value))]);
+    assert_eq!(context(&headers("AQI="), "if-match").unwrap(), Some(Bytes::from_static(&[1, 2])));
+    assert!(context(&headers("!!!"), "if-match").is_err());
+    assert_eq!(context(&headers(""), "x-none").unwrap(), None);
+}
+
 proptest! {
+    #[test]
+    fn arbitrary_conditions_decode_without_a_panic(value in proptest::collection::vec(b' '..=b'~', 0..40)) {
+        for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
+            let _ = conditions_of(name, &value);
+        }
+    }
+
     #[test]
     fn arbitrary_headers_parse_without_a_panic(name in "[a-z_$-]{0,8}", value in proptest::collection::vec(b' '..=b'~', 0..40)) {
         let value = String::from_utf8(value).unwrap();
