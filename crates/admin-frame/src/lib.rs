@@ -10,27 +10,30 @@
 //!
 //! The format has no version number: a frame of another format is [`BadFrame::Malformed`], and both sides say so in a line.
 
-mod answer;
-mod reply;
-mod request;
+use std::collections::BTreeMap;
 
-pub use answer::AdminAnswer;
-pub use reply::{ANSWER_BYTES_MAX, AdminReply};
-pub use request::{ARGS_MAX, AdminRequest, REQUEST_BYTES_MAX};
-
-use std::fmt;
-
-use serde_json::Value as Json;
+use larder_progress_bar::Progress;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 /// Bytes of the length, which comes first in a frame.
 pub const LENGTH_BYTES: usize = 4;
+/// Longest request, in bytes.
+pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+/// Most arguments of a request.
+pub const ARGS_MAX: usize = 1024;
+/// Longest progress or answer, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A frame that cannot be sent or read. Its text follows a subject: "the request", "the answer".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
     /// It ends before its length.
+    #[error("broke off")]
     Short,
     /// It exceeds the bound of its kind.
+    #[error("has {bytes} bytes, more than {max}")]
     Long {
         /// Its length.
         bytes: usize,
@@ -38,20 +41,125 @@ pub enum BadFrame {
         max: usize,
     },
     /// It has more than [`ARGS_MAX`] arguments.
+    #[error("has {0} words, more than {ARGS_MAX}")]
     TooManyArgs(usize),
     /// It has another format.
+    #[error("cannot be read")]
     Malformed,
 }
 
-impl fmt::Display for BadFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => write!(f, "broke off"),
-            Self::Long { bytes, max } => write!(f, "has {bytes} bytes, more than {max}"),
-            Self::TooManyArgs(args) => write!(f, "has {args} words, more than {ARGS_MAX}"),
-            Self::Malformed => write!(f, "cannot be read"),
-        }
+/// One command for the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AdminRequest {
+    /// The arguments after `kv-admin`.
+    pub args: Vec<String>,
+    /// The content of FILE for each argument `@FILE`. The command decides which arguments may name files; others may begin
+    /// with `@`, too.
+    pub files: BTreeMap<String, String>,
+    /// The reason why FILE cannot be read, for each other argument `@FILE`.
+    pub unreadable: BTreeMap<String, String>,
+    /// Whether the client shows progress.
+    pub progress: bool,
+}
+
+impl AdminRequest {
+    /// The frame.
+    ///
+    /// # Errors
+    /// [`BadFrame::Long`]: the body exceeds [`REQUEST_BYTES_MAX`].
+    pub fn encode(&self) -> Result<Vec<u8>, BadFrame> {
+        framed(self, REQUEST_BYTES_MAX)
     }
+
+    /// The request in the body of a frame.
+    ///
+    /// # Errors
+    /// [`BadFrame::Malformed`] or [`BadFrame::TooManyArgs`].
+    pub fn decode(body: &[u8]) -> Result<Self, BadFrame> {
+        let json = object_of(body)?;
+        let args = json.get("args").and_then(Json::as_array).map_or(0, Vec::len);
+        if args > ARGS_MAX {
+            return Err(BadFrame::TooManyArgs(args));
+        }
+        typed(json)
+    }
+}
+
+/// One frame from the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminReply {
+    /// The progress of a command that runs.
+    Progress(Progress),
+    /// The end of the command.
+    Answer(AdminAnswer),
+}
+
+impl AdminReply {
+    /// The frame. A failure that says so replaces an answer longer than [`ANSWER_BYTES_MAX`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let too_long = |bad| Self::Answer(AdminAnswer::failed(format!("the answer {bad}"))).encode();
+        framed(self, ANSWER_BYTES_MAX).unwrap_or_else(too_long)
+    }
+
+    /// The reply in the body of a frame.
+    ///
+    /// # Errors
+    /// [`BadFrame::Malformed`].
+    pub fn decode(body: &[u8]) -> Result<Self, BadFrame> {
+        typed(object_of(body)?)
+    }
+}
+
+/// Text for standard output, text for standard error, and the exit code.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AdminAnswer {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// 0 when the command succeeded, 1 when it did not.
+    pub exit: u8,
+}
+
+impl AdminAnswer {
+    /// Success, with this text.
+    #[must_use]
+    pub fn done(text: impl Into<String>) -> Self {
+        Self { stdout: lines(text.into()), ..Self::default() }
+    }
+
+    /// Failure, with this text as the reason.
+    #[must_use]
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { stderr: lines(text.into()), exit: 1, ..Self::default() }
+    }
+
+    /// A negative answer: on standard output, with exit code 1.
+    #[must_use]
+    pub fn negative(text: impl Into<String>) -> Self {
+        Self { exit: 1, ..Self::done(text) }
+    }
+
+    /// The usage line of a command, as a failure.
+    #[must_use]
+    pub fn usage(usage: &str) -> Self {
+        Self::failed(format!("Usage: kv-admin {usage}"))
+    }
+
+    /// Success, with a value as JSON on one line.
+    #[must_use]
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self::done(value.to_string())
+    }
+}
+
+fn lines(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
 }
 
 /// The length of the body that follows these bytes.
@@ -64,23 +172,22 @@ pub fn body_length(prefix: [u8; LENGTH_BYTES], max: usize) -> Result<usize, BadF
 }
 
 /// A whole frame: the length and the body.
-fn framed(body: &Json, max: usize) -> Result<Vec<u8>, BadFrame> {
-    let body = body.to_string();
+fn framed(body: &impl Serialize, max: usize) -> Result<Vec<u8>, BadFrame> {
+    let body = serde_json::to_vec(body).map_err(|_| BadFrame::Malformed)?;
     match u32::try_from(body.len()) {
-        Ok(length) if body.len() <= max => Ok([&length.to_be_bytes(), body.as_bytes()].concat()),
+        Ok(length) if body.len() <= max => Ok([&length.to_be_bytes()[..], &body].concat()),
         _ => Err(BadFrame::Long { bytes: body.len(), max }),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_above_the_bound_is_refused_on_both_sides() {
-        assert_eq!(body_length([0, 0, 0, 9], 9), Ok(9));
-        assert_eq!(body_length([0, 0, 0, 10], 9), Err(BadFrame::Long { bytes: 10, max: 9 }));
-        assert_eq!(framed(&"seven".into(), 7), Ok(b"\0\0\0\x07\"seven\"".to_vec()));
-        assert_eq!(framed(&"eight!".into(), 7), Err(BadFrame::Long { bytes: 8, max: 7 }));
-    }
+fn object_of(body: &[u8]) -> Result<Map<String, Json>, BadFrame> {
+    serde_json::from_slice(body).map_err(|_| BadFrame::Malformed)
 }
+
+/// The frame of an object. Numbers of a [`Json`] keep all digits; those read from text directly lose some.
+fn typed<T: DeserializeOwned>(object: Map<String, Json>) -> Result<T, BadFrame> {
+    serde_json::from_value(Json::Object(object)).map_err(|_| BadFrame::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

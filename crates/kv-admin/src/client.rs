@@ -1,6 +1,5 @@
 //! The client's end of the admin socket.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,39 +19,27 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// The pause between two tries to reach a starting server, and their number: a minute in all.
 const START_POLL: Duration = Duration::from_millis(200);
 const STARTS_MAX: u32 = 300;
+/// A server of another version is the usual cause of an answer that cannot be used.
+const VERSION_HINT: &str = "does it have the version of this kv-admin?";
 
 /// The reason why there is no answer, printed as one line.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminRequestError {
     /// No server listens on the socket.
+    #[error("Node is not running! (nobody answers on {}; another socket: --socket PATH)", .0.display())]
     NotRunning(PathBuf),
     /// An error of the system.
+    #[error("cannot talk to the server on {}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
     /// The command does not fit into a frame.
+    #[error("the command {0}")]
     BadRequest(BadFrame),
     /// The bytes that came are no answer.
+    #[error("the server's answer {0}: {VERSION_HINT}")]
     BadAnswer(BadFrame),
     /// No answer came in time.
+    #[error("the server's answer did not come in time: {VERSION_HINT}")]
     Late,
-}
-
-impl fmt::Display for AdminRequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HINT: &str = "does it have the version of this kv-admin?";
-        match self {
-            Self::NotRunning(socket) => {
-                write!(
-                    f,
-                    "Node is not running! (nobody answers on {}; another socket: --socket PATH)",
-                    socket.display()
-                )
-            }
-            Self::Io(socket, error) => write!(f, "cannot talk to the server on {}: {error}", socket.display()),
-            Self::BadRequest(bad) => write!(f, "the command {bad}"),
-            Self::BadAnswer(bad) => write!(f, "the server's answer {bad}: {HINT}"),
-            Self::Late => write!(f, "the server's answer did not come in time: {HINT}"),
-        }
-    }
 }
 
 /// As [`ask`]; [`WAITS_FOR_START`] also waits for the start of the server.
@@ -92,10 +79,10 @@ fn exchange(mut stream: &UnixStream, frame: &[u8]) -> io::Result<Result<AdminAns
     stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     stream.write_all(frame)?;
-    let mut bar = ProgressBar::new();
+    let mut bar: Option<ProgressBar> = None;
     loop {
         match read_reply(&mut stream)? {
-            Ok(AdminReply::Progress(progress)) => bar.show(&progress),
+            Ok(AdminReply::Progress(progress)) => bar.get_or_insert_default().show(&progress),
             Ok(AdminReply::Answer(answer)) => return Ok(Ok(answer)),
             Err(bad) => return Ok(Err(bad)),
         }

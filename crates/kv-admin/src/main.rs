@@ -1,21 +1,26 @@
 //! `kv-admin`: sends its arguments to the server's admin socket and prints the answer. The server owns the texts; this
-//! program holds only those it needs without a server.
+//! program holds only those it needs without a server. It takes its own options out of the arguments, and reads files.
 
-mod args;
 mod client;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use larder_admin_frame::AdminAnswer;
-
-use args::AdminInvocation;
+use larder_admin_frame::{AdminAnswer, AdminRequest};
 
 /// The text of `kv-admin help`; a test of the server compares it with the server's own.
 const HELP: &str = include_str!("help.txt");
+/// The environment variable that names the socket, as `--socket` does.
+const SOCKET_VARIABLE: &str = "LARDER_ADMIN_SOCKET";
+
+const SOCKET_DEFAULT: &str = "./data/admin.sock";
+const SOCKET_FLAG: &str = "--socket";
 
 fn main() -> ExitCode {
-    let answer = match args::read(std::env::args_os().skip(1), std::env::var_os(args::SOCKET_VARIABLE)) {
+    let answer = match read_arguments(std::env::args_os().skip(1), std::env::var_os(SOCKET_VARIABLE)) {
         Ok(AdminInvocation::Help) => AdminAnswer::done(HELP),
         Ok(AdminInvocation::Version) => AdminAnswer::done(env!("CARGO_PKG_VERSION")),
         Ok(AdminInvocation::Usage) => AdminAnswer::failed(HELP),
@@ -31,4 +36,114 @@ fn main() -> ExitCode {
 fn print(answer: &AdminAnswer) {
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes()).and_then(|()| std::io::stdout().flush());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
+}
+
+/// The action that the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum AdminInvocation {
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+    /// An empty command line: print the help and fail.
+    Usage,
+    /// Send a command to the server.
+    Command {
+        /// The server's socket.
+        socket: PathBuf,
+        /// The command, its arguments, and the files that they may name.
+        request: AdminRequest,
+    },
+}
+
+/// Parses the arguments after the program's name.
+///
+/// # Errors
+/// A line for standard error.
+fn read_arguments(
+    arguments: impl Iterator<Item = OsString>,
+    variable: Option<OsString>,
+) -> Result<AdminInvocation, String> {
+    let mut socket = PathBuf::from(variable.unwrap_or_else(|| SOCKET_DEFAULT.into()));
+    let mut args = Vec::new();
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        let arg = argument.into_string().map_err(|arg| format!("{} is not UTF-8", arg.display()))?;
+        if arg == SOCKET_FLAG {
+            socket = arguments.next().map(PathBuf::from).ok_or_else(|| format!("{SOCKET_FLAG} needs a path"))?;
+        } else if let Some(path) = arg.strip_prefix("--socket=") {
+            socket = path.into();
+        } else {
+            args.push(arg);
+        }
+    }
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Ok(AdminInvocation::Usage),
+        ["help" | "--help" | "-h"] => Ok(AdminInvocation::Help),
+        ["version" | "--version" | "-V"] => Ok(AdminInvocation::Version),
+        _ => Ok(AdminInvocation::Command { socket, request: request(args) }),
+    }
+}
+
+/// The request with the files of its arguments `@FILE`: the server knows which of them name files.
+fn request(args: Vec<String>) -> AdminRequest {
+    let (mut files, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
+    for arg in &args {
+        let Some(file) = arg.strip_prefix('@') else { continue };
+        match std::fs::read_to_string(file) {
+            Ok(text) => files.insert(arg.clone(), text),
+            Err(error) => unreadable.insert(arg.clone(), format!("cannot read {file}: {error}")),
+        };
+    }
+    AdminRequest { args, files, unreadable, progress: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_line(line: &str, variable: Option<&str>) -> Result<AdminInvocation, String> {
+        read_arguments(line.split_whitespace().map(OsString::from), variable.map(OsString::from))
+    }
+
+    fn command(socket: &str, args: &str) -> Result<AdminInvocation, String> {
+        let args = args.split_whitespace().map(str::to_owned).collect();
+        let request = AdminRequest { args, progress: true, ..AdminRequest::default() };
+        Ok(AdminInvocation::Command { socket: socket.into(), request })
+    }
+
+    #[test]
+    fn options_are_recognised_at_any_position() {
+        for (line, variable, is) in [
+            ("ping", None, command("./data/admin.sock", "ping")),
+            ("ping", Some("/v"), command("/v", "ping")),
+            ("--socket /s ping", Some("/v"), command("/s", "ping")),
+            ("bucket-type list --socket=/s --json", None, command("/s", "bucket-type list --json")),
+            ("ping --socket", None, Err("--socket needs a path".to_owned())),
+            ("", None, Ok(AdminInvocation::Usage)),
+            ("help", None, Ok(AdminInvocation::Help)),
+            ("--socket /s --help", None, Ok(AdminInvocation::Help)),
+            ("version", None, Ok(AdminInvocation::Version)),
+            ("help bucket-type", None, command("./data/admin.sock", "help bucket-type")),
+        ] {
+            assert_eq!(read_line(line, variable), is, "{line}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_for_every_argument_that_may_name_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f.json");
+        std::fs::write(&file, "{\"props\": {}}\n").unwrap();
+        let word = format!("@{}", file.display());
+        let request = match read_line(&format!("bucket-type create @t {word}"), None) {
+            Ok(AdminInvocation::Command { request, .. }) => request,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(request.args, ["bucket-type", "create", "@t", &word]);
+        assert_eq!(request.files, BTreeMap::from([(word, "{\"props\": {}}\n".to_owned())]));
+        let missing = &request.unreadable["@t"];
+        assert!(missing.starts_with("cannot read t: No such file"), "{missing}");
+        assert_eq!(request.unreadable.len(), 1);
+    }
 }

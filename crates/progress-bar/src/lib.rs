@@ -2,13 +2,15 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use serde::{Deserialize, Serialize};
+
 /// Seconds between two lines where there is no terminal.
 const LINE_SECONDS: f64 = 10.0;
 /// Characters of the bar.
 const WIDTH: usize = 24;
 
 /// The progress of a command.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Seconds since the command began.
     pub seconds: f64,
