@@ -10,71 +10,60 @@ use larder_model::props::set::props_of;
 use larder_model::props::types::DEFAULT_TYPE;
 use larder_model::props::{PropsBodyError, display};
 
-use super::command::CommandCall;
+use super::command::{CommandCall, CommandResult};
 use super::text::{reasons, shown};
 
-pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
-    let types = match call.gateway.types.list().await {
-        Ok(types) => types,
-        Err(error) => return AdminAnswer::failed(format!("Error listing bucket types:\n{}", reasons(&error))),
-    };
+pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
+    let types = call.gateway().types.list().await;
+    let types =
+        types.map_err(|error| AdminAnswer::failed(format!("Error listing bucket types:\n{}", reasons(&error))))?;
     if call.json {
         let list = types.iter().map(|(name, active)| json!({ "name": text(name), "active": active }));
-        return AdminAnswer::json(&list.collect());
+        return Ok(AdminAnswer::json(&list.collect()));
     }
     let line = |(name, active): &(Bytes, bool)| {
         format!("{} ({})\n", shown(name), if *active { "active" } else { "not active" })
     };
-    AdminAnswer::done(types.iter().map(line).collect::<String>())
+    Ok(AdminAnswer::done(types.iter().map(line).collect::<String>()))
 }
 
-pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
-    let status = match call.gateway.types.status(&bytes(name)).await {
-        Ok(status) => status,
-        Err(error) => return failed(name, "showing", &error),
-    };
+    let status = call.gateway().types.status(&bytes(name)).await;
+    let status = status.map_err(|error| failed(name, "showing", &error))?;
     let text = if call.json { status_json(name, &status) } else { status_text(name, &status) };
     match status.stage {
-        TypeStage::Created => AdminAnswer::negative(text),
-        TypeStage::Ready | TypeStage::Active => AdminAnswer::done(text),
+        TypeStage::Created => Err(AdminAnswer::negative(text)),
+        TypeStage::Ready | TypeStage::Active => Ok(AdminAnswer::done(text)),
     }
 }
 
-pub(super) async fn activate(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn activate(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
     if name.as_bytes() == DEFAULT_TYPE {
-        return AdminAnswer::done(stage_line(name, TypeStage::Active));
+        return Ok(AdminAnswer::done(stage_line(name, TypeStage::Active)));
     }
-    match call.gateway.types.activate(&bytes(name)).await {
-        Ok(()) => AdminAnswer::done(format!("{} has been activated", shown(name.as_bytes()))),
-        Err(Error::Type(TypeStateError::NotReady)) => AdminAnswer::failed(stage_line(name, TypeStage::Created)),
-        Err(error) => failed(name, "activating", &error),
-    }
+    call.gateway().types.activate(&bytes(name)).await.map_err(|error| match error {
+        Error::Type(TypeStateError::NotReady) => AdminAnswer::failed(stage_line(name, TypeStage::Created)),
+        error => failed(name, "activating", &error),
+    })?;
+    Ok(AdminAnswer::done(format!("{} has been activated", shown(name.as_bytes()))))
 }
 
-pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
-    let props = match props(&call, "Cannot create bucket type") {
-        Ok(props) => props,
-        Err(refused) => return refused,
-    };
-    match call.gateway.types.create(&bytes(name), &props).await {
-        Ok(()) => AdminAnswer::done(format!("{} created", shown(name.as_bytes()))),
-        Err(error) => change_failed(name, "creating", &error),
-    }
+    let props = props(&call, "Cannot create bucket type")?;
+    let created = call.gateway().types.create(&bytes(name), &props).await;
+    created.map_err(|error| change_failed(name, "creating", &error))?;
+    Ok(AdminAnswer::done(format!("{} created", shown(name.as_bytes()))))
 }
 
-pub(super) async fn update(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn update(call: CommandCall<'_>) -> CommandResult {
     let name = call.args[0];
-    let props = match props(&call, "Cannot update bucket type:") {
-        Ok(props) => props,
-        Err(refused) => return refused,
-    };
-    match call.gateway.types.update(&bytes(name), &props).await {
-        Ok(()) => AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))),
-        Err(error) => change_failed(name, "updating", &error),
-    }
+    let props = props(&call, "Cannot update bucket type:")?;
+    let updated = call.gateway().types.update(&bytes(name), &props).await;
+    updated.map_err(|error| change_failed(name, "updating", &error))?;
+    Ok(AdminAnswer::done(format!("{} updated", shown(name.as_bytes()))))
 }
 
 /// The properties in the arguments after a type's name: JSON that the shell may have split, or files. No argument means no

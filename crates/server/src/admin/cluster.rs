@@ -1,6 +1,4 @@
-//! The commands of `riak-admin` about nodes, the ring and services, answered from the running members.
-
-use std::time::Duration;
+//! The commands of `riak-admin` about nodes and the ring. The answers come from the running members.
 
 use serde_json::json;
 
@@ -8,24 +6,16 @@ use larder_admin_frame::AdminAnswer;
 use larder_gateway::{ClusterState, MemberState};
 use larder_model::props::Value;
 
-use super::command::CommandCall;
+use super::command::{CommandCall, CommandResult};
 use super::text::{reasons, shown};
-
-/// The services that other programs wait for.
-const SERVICES: [&str; 2] = ["riak_kv", "riak_pipe"];
-const SERVICE_TRIES: u32 = 20;
-const SERVICE_PAUSE: Duration = Duration::from_secs(3);
 
 /// A header of Riak's console: 79 columns, the title centred.
 fn header(title: &str) -> String {
     format!("{:=^79}\n", format!(" {title} "))
 }
 
-pub(super) async fn member_status(call: CommandCall<'_>) -> AdminAnswer {
-    let members = match call.gateway.members.cluster().await {
-        Ok(cluster) => cluster.members,
-        Err(error) => return members_unreadable(&error),
-    };
+pub(super) async fn member_status(call: CommandCall<'_>) -> CommandResult {
+    let members = read_cluster(&call).await?.members;
     let share = share(members.len());
     if call.json {
         let rows = members.iter().map(|state| {
@@ -33,7 +23,7 @@ pub(super) async fn member_status(call: CommandCall<'_>) -> AdminAnswer {
             json!({ "node": row.node, "status": status_of(state), "ring": share, "address": row.address,
                 "version": row.version, "catalogue": row.catalogue })
         });
-        return AdminAnswer::json(&json!({ "members": rows.collect::<Vec<_>>() }));
+        return Ok(AdminAnswer::json(&json!({ "members": rows.collect::<Vec<_>>() })));
     }
     let rule = "-".repeat(79);
     let rows: String = members
@@ -44,28 +34,26 @@ pub(super) async fn member_status(call: CommandCall<'_>) -> AdminAnswer {
         })
         .collect();
     let valid = members.iter().filter(|state| state.up).count();
-    AdminAnswer::done(format!(
+    Ok(AdminAnswer::done(format!(
         "{}Status     Ring    Pending    Node\n{rule}\n{rows}{rule}\n\
          Valid:{valid} / Leaving:0 / Exiting:0 / Joining:0 / Down:{}",
         header("Membership"),
         members.len() - valid
-    ))
+    )))
 }
 
 fn status_of(state: &MemberState) -> &'static str {
     if state.up { "valid" } else { "down" }
 }
 
-fn members_unreadable(error: &larder_gateway::Error) -> AdminAnswer {
-    AdminAnswer::failed(format!("Cannot read the members: {}", reasons(error)))
+async fn read_cluster(call: &CommandCall<'_>) -> Result<ClusterState, AdminAnswer> {
+    let cluster = call.gateway().members.cluster().await;
+    cluster.map_err(|error| AdminAnswer::failed(format!("Cannot read the members: {}", reasons(&error))))
 }
 
 /// Riak's table: each column as wide as its widest cell, which is centred.
-pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.members.cluster().await {
-        Ok(cluster) => cluster,
-        Err(error) => return members_unreadable(&error),
-    };
+pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
+    let cluster = read_cluster(&call).await?;
     let members = &cluster.members;
     if call.json {
         let rows = members.iter().enumerate().map(|(at, state)| {
@@ -74,8 +62,8 @@ pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
                 "ring": share(members.len()), "address": row.address, "version": row.version })
         });
         let nodes = cluster.nodes.iter().map(|node| json!({ "node": node.address, "available": node.up }));
-        return AdminAnswer::json(&json!({ "ready": cluster.is_ready(), "nodes": rows.collect::<Vec<_>>(),
-            "engine_nodes": nodes.collect::<Vec<_>>() }));
+        return Ok(AdminAnswer::json(&json!({ "ready": cluster.is_ready(), "nodes": rows.collect::<Vec<_>>(),
+            "engine_nodes": nodes.collect::<Vec<_>>() })));
     }
     let named = |(at, state): (usize, &MemberState)| (named(at, &shown(state.member.row.node.as_bytes())), state.up);
     let mut names: Vec<(String, bool)> = members.iter().enumerate().map(named).collect();
@@ -87,13 +75,13 @@ pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
         format!("| {name:<0$}|{status} |{available}|{1:>5.1}|  --   |\n", width - 1, share(members.len()))
     };
     let rows: String = names.iter().map(row).collect();
-    AdminAnswer::done(format!(
+    Ok(AdminAnswer::done(format!(
         "---- Cluster Status ----\nRing ready: {}\n\n{rule}|{:^width$}|status| avail |ring |pending|\n{rule}{rows}{rule}\n\
          Key: (C) = Claimant; availability marked with '!' is unexpected{}",
         cluster.is_ready(),
         "node",
         engine_nodes(&cluster)
-    ))
+    )))
 }
 
 /// The nodes of the engine, one line each; empty for an engine without nodes.
@@ -125,82 +113,44 @@ pub(super) fn refuse_membership_change(words: &[&str]) -> AdminAnswer {
     })
 }
 
-pub(super) async fn ring_status(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.members.cluster().await {
-        Ok(cluster) => cluster,
-        Err(error) => return members_unreadable(&error),
-    };
+pub(super) async fn ring_status(call: CommandCall<'_>) -> CommandResult {
+    let cluster = read_cluster(&call).await?;
     let first = cluster.members.first();
-    let claimant = atom(first.map_or(&call.gateway.core.config().node, |state| &state.member.row.node));
+    let claimant = atom(first.map_or(&call.gateway().core.config().node, |state| &state.member.row.node));
     let status = if first.is_none_or(|state| state.up) { "up" } else { "down" };
     let unreachable = cluster.unreachable();
     let unreachable = match unreachable.is_empty() {
         true => "All nodes are up and reachable".to_owned(),
         false => format!("The following nodes are unreachable: [{}]", atoms(&unreachable)),
     };
-    AdminAnswer::done(format!(
+    Ok(AdminAnswer::done(format!(
         "{}Claimant:  {claimant}\nStatus:     {status}\nRing Ready: {}\n\n\
          {}No pending changes.\n\n{}{unreachable}\n\n",
         header("Claimant"),
         cluster.is_ready(),
         header("Ownership Handoff"),
         header("Unreachable Nodes"),
-    ))
+    )))
 }
 
-pub(super) async fn ringready(call: CommandCall<'_>) -> AdminAnswer {
-    let cluster = match call.gateway.members.cluster().await {
-        Ok(cluster) => cluster,
-        Err(error) => return AdminAnswer::negative(format!("FALSE {}", reasons(&error))),
-    };
+pub(super) async fn ringready(call: CommandCall<'_>) -> CommandResult {
+    let cluster = call.gateway().members.cluster().await;
+    let cluster = cluster.map_err(|error| AdminAnswer::negative(format!("FALSE {}", reasons(&error))))?;
     let (unreachable, lagging) = (cluster.unreachable(), cluster.behind());
     if !unreachable.is_empty() {
         let down = atoms(&unreachable);
-        AdminAnswer::negative(format!("FALSE [{down}] down.  All nodes need to be up to check."))
+        Err(AdminAnswer::negative(format!("FALSE [{down}] down.  All nodes need to be up to check.")))
     } else if !lagging.is_empty() {
-        AdminAnswer::negative(format!("FALSE [{}] have not caught up with the newest bucket types", atoms(&lagging)))
+        let lagging = atoms(&lagging);
+        Err(AdminAnswer::negative(format!("FALSE [{lagging}] have not caught up with the newest bucket types")))
     } else {
         let all: Vec<&str> = cluster.members.iter().map(|state| state.member.row.node.as_str()).collect();
-        AdminAnswer::done(format!("TRUE All nodes agree on the ring [{}]", atoms(&all)))
+        Ok(AdminAnswer::done(format!("TRUE All nodes agree on the ring [{}]", atoms(&all))))
     }
 }
 
-pub(super) async fn transfers(_: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done("No transfers active\n\nActive Transfers:\n\n\n")
-}
-
-pub(super) async fn services(call: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done(running(&call))
-}
-
-fn running(call: &CommandCall<'_>) -> String {
-    if call.gateway.is_ready() { format!("[{}]", SERVICES.join(",")) } else { "[]".to_owned() }
-}
-
-pub(super) async fn wait_for_service(call: CommandCall<'_>) -> AdminAnswer {
-    let service = shown(call.args[0].as_bytes());
-    let mut waited = String::new();
-    for turn in 0..SERVICE_TRIES {
-        if call.gateway.is_ready() && SERVICES.contains(&call.args[0]) {
-            return AdminAnswer::done(format!("{waited}{service} is up"));
-        }
-        waited.push_str(&format!("{service} is not up: {}\n", running(&call)));
-        if !SERVICES.contains(&call.args[0]) {
-            break;
-        }
-        if turn + 1 < SERVICE_TRIES {
-            tokio::time::sleep(SERVICE_PAUSE).await;
-        }
-    }
-    AdminAnswer::failed(waited)
-}
-
-pub(super) async fn ping(_: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done("pong")
-}
-
-pub(super) async fn version(_: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done(env!("CARGO_PKG_VERSION"))
+pub(super) async fn transfers(_: CommandCall<'_>) -> CommandResult {
+    Ok(AdminAnswer::done("No transfers active\n\nActive Transfers:\n\n\n"))
 }
 
 fn atoms(nodes: &[&str]) -> String {

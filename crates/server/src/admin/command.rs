@@ -1,22 +1,28 @@
-//! One command: its words, its limits, and its handler.
+//! One command: its words, its limits, and its handler, with the arguments and the progress reports of a call.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use larder_admin_frame::{AdminAnswer, AdminRequest};
 use larder_gateway::Gateway;
 use larder_gateway::objects::Objects;
+use larder_progress_bar::Progress;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::progress::ProgressReporter;
+/// Shortest time between two reports.
+const REPORT_PAUSE: Duration = Duration::from_millis(250);
 
+/// The answer of a handler; an error is a failure that ends it early.
+pub(super) type CommandResult = Result<AdminAnswer, AdminAnswer>;
 /// A running command.
-pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = AdminAnswer> + Send + 'a>>;
+pub(super) type RunningCommand<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
 
 /// The arguments of a handler.
 pub(super) struct CommandCall<'a> {
-    /// The gateway.
-    pub(super) gateway: &'a Gateway,
-    /// Its S3 side.
+    /// The S3 side of the gateway.
     pub(super) objects: &'a Objects,
     /// The arguments after the command's own words.
     pub(super) args: &'a [&'a str],
@@ -29,6 +35,11 @@ pub(super) struct CommandCall<'a> {
 }
 
 impl<'a> CommandCall<'a> {
+    /// The gateway.
+    pub(super) fn gateway(&self) -> &'a Gateway {
+        self.objects.gateway()
+    }
+
     /// The content of FILE for an argument `@FILE`, the argument itself otherwise.
     ///
     /// # Errors
@@ -43,11 +54,9 @@ impl<'a> CommandCall<'a> {
 
 /// One command.
 pub(super) struct AdminCommand {
-    /// Its words.
-    pub(super) words: &'static [&'static str],
     /// Fewest and most arguments after the words.
     pub(super) args: (usize, usize),
-    /// Its usage line.
+    /// Its usage line: its words, which are plain, then its arguments.
     pub(super) usage: &'static str,
     /// A short description.
     pub(super) help: &'static str,
@@ -61,19 +70,73 @@ pub(super) struct AdminCommand {
 
 impl std::fmt::Debug for AdminCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Command({})", self.words.join(" "))
+        write!(f, "Command({})", self.words().join(" "))
     }
 }
 
 impl AdminCommand {
+    /// Its words: the beginning of its usage line.
+    pub(super) fn words(&self) -> Vec<&'static str> {
+        let is_word = |part: &&str| part.starts_with(|first: char| first.is_ascii_lowercase());
+        self.usage.split(' ').take_while(is_word).collect()
+    }
+
     /// Runs the command, if the number of arguments fits.
     pub(super) async fn run(&self, call: CommandCall<'_>) -> AdminAnswer {
         if call.args.len() < self.args.0 || call.args.len() > self.args.1 {
             return AdminAnswer::usage(self.usage);
         }
         if call.json && !self.json {
-            return AdminAnswer::failed(format!("{} has no JSON form", self.words.join(" ")));
+            return AdminAnswer::failed(format!("{} has no JSON form", self.words().join(" ")));
         }
-        (self.handler)(call).await
+        (self.handler)(call).await.unwrap_or_else(|failure| failure)
+    }
+}
+
+/// The sending side of a command's reports.
+#[derive(Debug)]
+pub(super) struct ProgressReporter {
+    begun: Instant,
+    /// Time of the last report, in microseconds since the start.
+    last: AtomicU64,
+    sender: watch::Sender<Progress>,
+}
+
+impl ProgressReporter {
+    /// A reporter, and the receiver of its reports.
+    #[must_use]
+    pub(super) fn new() -> (Self, watch::Receiver<Progress>) {
+        let (sender, reports) = watch::channel(Progress::default());
+        let begun = Instant::now();
+        (Self { begun, last: AtomicU64::new(0), sender }, reports)
+    }
+
+    /// Reports, unless the last report is newer than [`REPORT_PAUSE`]; `report` gets the seconds since the start.
+    pub(super) fn report(&self, report: impl FnOnce(f64) -> Progress) {
+        let since = self.begun.elapsed();
+        let now = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        let last = self.last.load(Ordering::Relaxed);
+        if u128::from(now.saturating_sub(last)) < REPORT_PAUSE.as_micros() {
+            return;
+        }
+        self.last.store(now, Ordering::Relaxed);
+        self.sender.send_replace(report(since.as_secs_f64()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_keep_their_distance_in_time() {
+        let (reporter, mut reports) = ProgressReporter::new();
+        let report = |seconds| Progress { seconds, ..Progress::default() };
+        reporter.report(report);
+        assert!(!reports.has_changed().unwrap(), "it has only begun");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        reporter.report(report);
+        reporter.report(|_| panic!("it reported a moment ago"));
+        assert!((reports.borrow_and_update().seconds - 2.0).abs() < 0.001);
     }
 }

@@ -13,9 +13,11 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::progress::ProgressReporter;
-use super::{reports_progress, run};
+use super::command::{CommandCall, ProgressReporter};
+use super::table::{CommandLookup, find};
 
+/// The argument that asks for JSON, at any position.
+const JSON: &str = "--json";
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest silence of a command; a command that reports progress may take any time.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(120);
@@ -84,6 +86,28 @@ async fn execute(
             }
         }
     }
+}
+
+/// Runs one command.
+pub(super) async fn run(objects: &Objects, request: &AdminRequest, reporter: &ProgressReporter) -> AdminAnswer {
+    let words = words_of(request);
+    match find(&words) {
+        CommandLookup::Command(command, args) => {
+            let json = words.len() < request.args.len();
+            command.run(CommandCall { objects, args, request, json, reporter }).await
+        }
+        CommandLookup::Other(answer) => answer,
+    }
+}
+
+/// Whether the command of a request reports progress.
+fn reports_progress(request: &AdminRequest) -> bool {
+    matches!(find(&words_of(request)), CommandLookup::Command(command, _) if command.reports)
+}
+
+/// The arguments without [`JSON`].
+fn words_of(request: &AdminRequest) -> Vec<&str> {
+    request.args.iter().map(String::as_str).filter(|word| *word != JSON).collect()
 }
 
 /// Reads one request to its end. It allocates no more than the bytes received, whatever the length says.

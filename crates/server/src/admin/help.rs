@@ -28,8 +28,7 @@ pub(super) fn all(commands: &[AdminCommand]) -> String {
 
 /// The text of `kv-admin bucket-type` without a command.
 pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
-    let family = commands.iter().filter(|command| command.words[0] == "bucket-type");
-    let commands: String = family.map(|command| line(command, &command.usage["bucket-type ".len()..])).collect();
+    let commands = family(commands, "bucket-type ");
     format!(
         "Usage: kv-admin bucket-type <command>\n\n\
          The follow commands can be used to manage bucket types for the cluster:\n\n{commands}"
@@ -38,9 +37,13 @@ pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
 
 /// The text of `kv-admin s3` without a command.
 pub(super) fn s3_user(commands: &[AdminCommand]) -> String {
-    let family = commands.iter().filter(|command| command.words[0] == "s3");
-    let commands: String = family.map(|command| line(command, &command.usage["s3 user ".len()..])).collect();
+    let commands = family(commands, "s3 user ");
     format!("Usage: kv-admin s3 user <command>\n\nThe users of the S3 interface:\n\n{commands}")
+}
+
+/// The lines of the commands that begin with these words.
+fn family(commands: &[AdminCommand], words: &str) -> String {
+    commands.iter().filter_map(|command| Some(line(command, command.usage.strip_prefix(words)?))).collect()
 }
 
 fn line(command: &AdminCommand, usage: &str) -> String {
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_command_with_a_json_form() {
-        let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words.join(" ")).collect();
+        let with: Vec<_> = COMMANDS.iter().filter(|command| command.json).map(|c| c.words().join(" ")).collect();
         let s3 = ["s3 user create", "s3 user list", "s3 user show", "s3 user rotate-key"];
         assert_eq!(
             with,

@@ -8,31 +8,31 @@ use larder_gateway::objects::{Error, Objects};
 use larder_model::objects::User;
 use serde_json::json;
 
-use super::command::CommandCall;
+use super::command::{CommandCall, CommandResult};
 use super::text::shown;
 
 /// Users per page.
 const PAGE_USERS: usize = 1000;
 
-pub(super) async fn create(call: CommandCall<'_>) -> AdminAnswer {
-    match call.objects.users.create(call.args[0], call.args[1], false, None).await {
-        Ok(user) => with_secret(&user, call.json),
-        Err(error) => failed("creating", call.args[0], &error),
-    }
+pub(super) async fn create(call: CommandCall<'_>) -> CommandResult {
+    let user = call.objects.users.create(call.args[0], call.args[1], false, None).await;
+    let user = user.map_err(|error| failed("creating", call.args[0], &error))?;
+    Ok(with_secret(&user, call.json))
 }
 
-pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn list(call: CommandCall<'_>) -> CommandResult {
     let mut users = Vec::new();
     loop {
         let after = users.last().map_or("", |user: &Arc<User>| &user.id).to_owned();
-        match call.objects.users.list(&after, PAGE_USERS).await {
-            Ok(page) if page.is_empty() => break,
-            Ok(page) => users.extend(page),
-            Err(error) => return AdminAnswer::failed(format!("Error listing S3 users:\n{error}")),
+        let page = call.objects.users.list(&after, PAGE_USERS).await;
+        let page = page.map_err(|error| AdminAnswer::failed(format!("Error listing S3 users:\n{error}")))?;
+        if page.is_empty() {
+            break;
         }
+        users.extend(page);
     }
     if call.json {
-        return AdminAnswer::json(&users.iter().map(|user| user_json(user)).collect());
+        return Ok(AdminAnswer::json(&users.iter().map(|user| user_json(user)).collect()));
     }
     let line = |user: &Arc<User>| {
         let suffix = match (user.enabled, user.admin) {
@@ -42,44 +42,41 @@ pub(super) async fn list(call: CommandCall<'_>) -> AdminAnswer {
         };
         format!("{} {}{suffix}\n", user.key_id, shown(user.email.as_bytes()))
     };
-    AdminAnswer::done(users.iter().map(line).collect::<String>())
+    Ok(AdminAnswer::done(users.iter().map(line).collect::<String>()))
 }
 
-pub(super) async fn show(call: CommandCall<'_>) -> AdminAnswer {
-    match find(call.objects, call.args[0]).await {
-        Ok(user) if call.json => AdminAnswer::json(&user_json(&user)),
-        Ok(user) => AdminAnswer::done(text(&user)),
-        Err(error) => failed("showing", call.args[0], &error),
-    }
+pub(super) async fn show(call: CommandCall<'_>) -> CommandResult {
+    let user = find(call.objects, call.args[0]).await;
+    let user = user.map_err(|error| failed("showing", call.args[0], &error))?;
+    Ok(if call.json { AdminAnswer::json(&user_json(&user)) } else { AdminAnswer::done(text(&user)) })
 }
 
-pub(super) async fn disable(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn disable(call: CommandCall<'_>) -> CommandResult {
     let change = UserChange { enabled: Some(false), ..UserChange::default() };
     apply_change(&call, change, "disabled").await
 }
 
-pub(super) async fn enable(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn enable(call: CommandCall<'_>) -> CommandResult {
     let change = UserChange { enabled: Some(true), ..UserChange::default() };
     apply_change(&call, change, "enabled").await
 }
 
-pub(super) async fn rotate_key(call: CommandCall<'_>) -> AdminAnswer {
-    match change(&call, UserChange { new_secret: true, ..UserChange::default() }).await {
-        Ok(user) => with_secret(&user, call.json),
-        Err(error) => failed("changing", call.args[0], &error),
-    }
+pub(super) async fn rotate_key(call: CommandCall<'_>) -> CommandResult {
+    let user = change(&call, UserChange { new_secret: true, ..UserChange::default() }).await?;
+    Ok(with_secret(&user, call.json))
 }
 
-async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> AdminAnswer {
-    match change(call, asked).await {
-        Ok(user) => AdminAnswer::done(format!("{} {done}", shown(user.key_id.as_bytes()))),
-        Err(error) => failed("changing", call.args[0], &error),
-    }
+async fn apply_change(call: &CommandCall<'_>, asked: UserChange, done: &str) -> CommandResult {
+    let user = change(call, asked).await?;
+    Ok(AdminAnswer::done(format!("{} {done}", shown(user.key_id.as_bytes()))))
 }
 
-async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, Error> {
-    let user = find(call.objects, call.args[0]).await?;
-    call.objects.users.update(&user.key_id, change).await
+async fn change(call: &CommandCall<'_>, change: UserChange) -> Result<Arc<User>, AdminAnswer> {
+    let changed = async {
+        let user = find(call.objects, call.args[0]).await?;
+        call.objects.users.update(&user.key_id, change).await
+    };
+    changed.await.map_err(|error| failed("changing", call.args[0], &error))
 }
 
 /// The user with this access key or e-mail address.

@@ -11,21 +11,20 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::props::Value;
 
-use super::command::CommandCall;
+use super::command::{CommandCall, CommandResult};
 use super::text::reasons;
 
 /// Riak's name for the bucket of this command.
 const BUCKET: &[u8] = b"__riak_client_test__";
 
-pub(super) async fn test(call: CommandCall<'_>) -> AdminAnswer {
-    let node = Value::Node(call.gateway.core.config().node.clone()).console();
-    match round_trip(call.gateway).await {
-        Ok(true) => AdminAnswer::done(format!("Successfully completed 1 read/write cycle to {node}")),
-        Ok(false) => AdminAnswer::failed(format!("Failed to read test value from {node}: it is not what was written")),
-        Err(error) => {
-            AdminAnswer::failed(format!("Failed to complete a read/write cycle to {node}: {}", reasons(&error)))
-        }
+pub(super) async fn test(call: CommandCall<'_>) -> CommandResult {
+    let node = Value::Node(call.gateway().core.config().node.clone()).console();
+    match round_trip(call.gateway()).await {
+        Ok(true) => Ok(AdminAnswer::done(format!("Successfully completed 1 read/write cycle to {node}"))),
+        Ok(false) => Err(format!("Failed to read test value from {node}: it is not what was written")),
+        Err(error) => Err(format!("Failed to complete a read/write cycle to {node}: {}", reasons(&error))),
     }
+    .map_err(AdminAnswer::failed)
 }
 
 async fn round_trip(gateway: &Gateway) -> Result<bool> {

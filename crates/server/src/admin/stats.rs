@@ -5,17 +5,17 @@ use serde_json::{Map, Value as Json};
 use larder_admin_frame::AdminAnswer;
 use larder_model::props::Value;
 
-use super::command::CommandCall;
+use super::command::{CommandCall, CommandResult};
 use super::erlang;
 
-pub(super) async fn status(call: CommandCall<'_>) -> AdminAnswer {
-    let stats = call.gateway.stats();
+pub(super) async fn status(call: CommandCall<'_>) -> CommandResult {
+    let stats = call.gateway().stats();
     if call.json {
         let object: Map<String, Json> = stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        return AdminAnswer::json(&Json::Object(object));
+        return Ok(AdminAnswer::json(&Json::Object(object)));
     }
-    let node = Value::Node(call.gateway.core.config().node.clone()).console();
-    AdminAnswer::done(text(&node, &stats))
+    let node = Value::Node(call.gateway().core.config().node.clone()).console();
+    Ok(AdminAnswer::done(text(&node, &stats)))
 }
 
 fn text(node: &str, stats: &[(&'static str, Json)]) -> String {

@@ -2,129 +2,93 @@
 
 use larder_admin_frame::AdminAnswer;
 
-use super::command::{AdminCommand, CommandCall};
-use super::{bucket_type, cluster, help, s3_user, self_test, stats, transfer, unsupported};
+use super::command::{AdminCommand, CommandCall, CommandResult};
+use super::{bucket_type, cluster, help, s3_user, self_test, services, stats, transfer, unsupported};
 
 const ANY: usize = usize::MAX;
 
 macro_rules! command {
-    ([$($word:literal),+], $args:expr, $usage:literal, $json:expr, $help:literal, $handler:path) => {
-        AdminCommand { words: &[$($word),+], args: $args, usage: $usage, help: $help, json: $json, reports: false,
-            handler: |call| Box::pin($handler(call)) }
+    ($usage:literal, $args:expr, $json:expr, $help:literal, $handler:path) => {
+        AdminCommand {
+            usage: $usage,
+            args: $args,
+            help: $help,
+            json: $json,
+            reports: false,
+            handler: |call| Box::pin($handler(call)),
+        }
     };
 }
 
-/// All commands, in the order of the help.
+/// All commands, in the order of the help. `kv-admin` answers `version` and a plain `help` itself; it sends the forms with
+/// further arguments. `export` and `import` also take `--verify`, which the help has among the options.
 pub(super) static COMMANDS: &[AdminCommand] = &[
+    command!("bucket-type list", (0, 0), true, "List all bucket types and their activation status", bucket_type::list),
     command!(
-        ["bucket-type", "list"],
-        (0, 0),
-        "bucket-type list",
-        true,
-        "List all bucket types and their activation status",
-        bucket_type::list
-    ),
-    command!(
-        ["bucket-type", "status"],
-        (1, 1),
         "bucket-type status <type>",
+        (1, 1),
         true,
         "Display the status and properties of a type",
         bucket_type::status
     ),
+    command!("bucket-type activate <type>", (1, 1), false, "Activate a type", bucket_type::activate),
     command!(
-        ["bucket-type", "activate"],
-        (1, 1),
-        "bucket-type activate <type>",
-        false,
-        "Activate a type",
-        bucket_type::activate
-    ),
-    command!(
-        ["bucket-type", "create"],
-        (1, ANY),
         r#"bucket-type create <type> ['{"props": { ... }}']"#,
+        (1, ANY),
         false,
         "Create or modify a type before activation",
         bucket_type::create
     ),
     command!(
-        ["bucket-type", "update"],
-        (2, ANY),
         r#"bucket-type update <type> '{"props": { ... }}'"#,
+        (2, ANY),
         false,
         "Update a type after activation",
         bucket_type::update
     ),
     command!(
-        ["s3", "user", "create"],
-        (2, 2),
         "s3 user create <email> <name>",
+        (2, 2),
         true,
         "Create an S3 user; prints the key and its secret",
         s3_user::create
     ),
-    command!(["s3", "user", "list"], (0, 0), "s3 user list", true, "List the S3 users", s3_user::list),
+    command!("s3 user list", (0, 0), true, "List the S3 users", s3_user::list),
+    command!("s3 user show <key or email>", (1, 1), true, "Show an S3 user, without the secret", s3_user::show),
     command!(
-        ["s3", "user", "show"],
-        (1, 1),
-        "s3 user show <key or email>",
-        true,
-        "Show an S3 user, without the secret",
-        s3_user::show
-    ),
-    command!(
-        ["s3", "user", "disable"],
-        (1, 1),
         "s3 user disable <key or email>",
+        (1, 1),
         false,
         "Refuse an S3 user's requests from now on",
         s3_user::disable
     ),
+    command!("s3 user enable <key or email>", (1, 1), false, "Take an S3 user's requests again", s3_user::enable),
     command!(
-        ["s3", "user", "enable"],
-        (1, 1),
-        "s3 user enable <key or email>",
-        false,
-        "Take an S3 user's requests again",
-        s3_user::enable
-    ),
-    command!(
-        ["s3", "user", "rotate-key"],
-        (1, 1),
         "s3 user rotate-key <key or email>",
+        (1, 1),
         true,
         "Replace the secret of an S3 user; prints the new one",
         s3_user::rotate_key
     ),
-    command!(["status"], (0, 0), "status", true, "Statistics of the last minute", stats::status),
-    command!(["cluster", "status"], (0, 0), "cluster status", true, "The running nodes as a table", cluster::status),
-    command!(["member-status"], (0, 0), "member-status", true, "The running nodes", cluster::member_status),
+    command!("status", (0, 0), true, "Statistics of the last minute", stats::status),
+    command!("cluster status", (0, 0), true, "The running nodes as a table", cluster::status),
+    command!("member-status", (0, 0), true, "The running nodes", cluster::member_status),
+    command!("ring-status", (0, 0), false, "Claimant, pending changes, unreachable nodes", cluster::ring_status),
+    command!("ringready", (0, 0), false, "Whether all running nodes agree", cluster::ringready),
+    command!("transfers", (0, 0), false, "Data on its way between nodes: never any", cluster::transfers),
+    command!("services", (0, 0), false, "The services that run", services::services),
     command!(
-        ["ring-status"],
-        (0, 0),
-        "ring-status",
-        false,
-        "Claimant, pending changes, unreachable nodes",
-        cluster::ring_status
-    ),
-    command!(["ringready"], (0, 0), "ringready", false, "Whether all running nodes agree", cluster::ringready),
-    command!(["transfers"], (0, 0), "transfers", false, "Data on its way between nodes: never any", cluster::transfers),
-    command!(["services"], (0, 0), "services", false, "The services that run", cluster::services),
-    command!(
-        ["wait-for-service"],
-        (1, 2),
         "wait-for-service <service>",
+        (1, 2),
         false,
         "Wait until a service is up, a minute at most",
-        cluster::wait_for_service
+        services::wait_for_service
     ),
     AdminCommand {
         reports: true,
         ..command!(
-            ["export"],
-            (1, 2),
             "export <directory>",
+            (1, 2),
             false,
             "Copy everything into a directory of the server's machine",
             transfer::export
@@ -133,18 +97,17 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
     AdminCommand {
         reports: true,
         ..command!(
-            ["import"],
-            (1, 2),
             "import <directory>",
+            (1, 2),
             false,
             "Bring an export into this empty server, and verify it",
             transfer::import
         )
     },
-    command!(["test"], (0, 0), "test", false, "Write, read and delete one object", self_test::test),
-    command!(["ping"], (0, 0), "ping", false, "Whether the server answers", cluster::ping),
-    command!(["version"], (0, 0), "version", false, "The version", cluster::version),
-    command!(["help"], (0, ANY), "help", false, "This text", answer_help),
+    command!("test", (0, 0), false, "Write, read and delete one object", self_test::test),
+    command!("ping", (0, 0), false, "Whether the server answers", services::ping),
+    command!("version", (0, 0), false, "The version", services::version),
+    command!("help", (0, ANY), false, "This text", answer_help),
 ];
 
 /// The text of `kv-admin help`.
@@ -152,8 +115,8 @@ pub(super) fn help_text() -> String {
     help::all(COMMANDS)
 }
 
-async fn answer_help(_: CommandCall<'_>) -> AdminAnswer {
-    AdminAnswer::done(help_text())
+async fn answer_help(_: CommandCall<'_>) -> CommandResult {
+    Ok(AdminAnswer::done(help_text()))
 }
 
 /// The result of a lookup.
@@ -170,11 +133,11 @@ pub(super) fn find<'a>(words: &'a [&'a str]) -> CommandLookup<'a> {
         return CommandLookup::Other(AdminAnswer::failed(help_text()));
     };
     let is = |command: &&AdminCommand| {
-        let own = command.words;
+        let own = command.words();
         own[0] == verb && words.len() >= own.len() && words[1..own.len()] == own[1..]
     };
     if let Some(command) = COMMANDS.iter().find(is) {
-        return CommandLookup::Command(command, &words[command.words.len()..]);
+        return CommandLookup::Command(command, &words[command.words().len()..]);
     }
     CommandLookup::Other(match verb.as_str() {
         "bucket-type" => AdminAnswer::failed(help::bucket_type(COMMANDS)),
@@ -193,7 +156,8 @@ mod tests {
     #[test]
     fn usage_lines_begin_with_the_words_and_descriptions_fit_a_line() {
         for command in COMMANDS {
-            assert!(command.usage.starts_with(&command.words.join(" ")), "{command:?}");
+            let words = command.words().join(" ");
+            assert!(!words.is_empty() && command.usage.starts_with(&words), "{command:?}");
             assert!(command.help.len() <= 60 && !command.help.ends_with('.'), "{command:?}");
         }
     }
@@ -203,7 +167,7 @@ mod tests {
         let found = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             match find(&words) {
-                CommandLookup::Command(command, rest) => format!("{} + {}", command.words.join(" "), rest.join(",")),
+                CommandLookup::Command(command, rest) => format!("{} + {}", command.words().join(" "), rest.join(",")),
                 CommandLookup::Other(answer) => answer.stderr.lines().next().unwrap_or_default().to_owned(),
             }
         };

@@ -7,14 +7,15 @@ mod wire;
 use larder_model::ActorId;
 use std::sync::Arc;
 
-use larder_gateway::objects::ObjectsConfig;
+use larder_admin_frame::{AdminAnswer, AdminRequest};
+use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
 use larder_store::SystemClock;
 use larder_store::memory::MemoryStore;
 use larder_testkit::faulty::{Faulty, StoreHistory};
 
-use super::progress::ProgressReporter;
-use super::*;
+use super::command::ProgressReporter;
+use super::connection::run;
 
 /// A gateway and its faulty connection to the shared store.
 struct TestNode {

@@ -11,8 +11,7 @@ use larder_transfer::{
 use larder_transfer::{Phase, verify};
 use tokio::sync::Semaphore;
 
-use super::command::CommandCall;
-use super::progress::ProgressReporter;
+use super::command::{CommandCall, CommandResult, ProgressReporter};
 use super::text::reasons;
 
 /// The argument that asks for a comparison only.
@@ -26,39 +25,41 @@ pub(crate) fn is_running() -> bool {
     RUNNING.available_permits() == 0
 }
 
-pub(super) async fn export(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn export(call: CommandCall<'_>) -> CommandResult {
     run(call, "export <directory>", false).await
 }
 
-pub(super) async fn import(call: CommandCall<'_>) -> AdminAnswer {
+pub(super) async fn import(call: CommandCall<'_>) -> CommandResult {
     run(call, "import <directory>", true).await
 }
 
 /// Checks the arguments and takes the permit of the one transfer.
-async fn run(call: CommandCall<'_>, usage: &str, into: bool) -> AdminAnswer {
+async fn run(call: CommandCall<'_>, usage: &str, into: bool) -> CommandResult {
     let only_verify = call.args.contains(&VERIFY);
     let dirs: Vec<&str> = call.args.iter().filter(|word| **word != VERIFY).copied().collect();
-    let [dir] = dirs[..] else { return AdminAnswer::usage(&format!("{usage} [{VERIFY}]")) };
+    let [dir] = dirs[..] else { return Err(AdminAnswer::usage(&format!("{usage} [{VERIFY}]"))) };
     let dir = Path::new(dir);
     if !dir.is_absolute() {
-        return AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine");
+        return Err(AdminAnswer::failed("give the whole path of the directory: it is one of the server's machine"));
     }
-    let Ok(_turn) = RUNNING.try_acquire() else { return AdminAnswer::failed("another export or import is running") };
-    let (store, blobs) = call.gateway.stores();
+    let Ok(_turn) = RUNNING.try_acquire() else {
+        return Err(AdminAnswer::failed("another export or import is running"));
+    };
+    let (store, blobs) = call.gateway().stores();
     let stores = StorePair { store, blobs };
     let done = match (only_verify, into) {
         (true, _) => compare(&stores, dir, call.reporter).await,
         (false, false) => run_export(&stores, dir, &call).await,
         (false, true) => run_import(&stores, dir, &call).await,
     };
-    done.unwrap_or_else(|error| AdminAnswer::failed(error_text(&error)))
+    done.map_err(|error| AdminAnswer::failed(error_text(&error)))
 }
 
 async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> Result<AdminAnswer, Error> {
     let options = ExportOptions {
         dir: dir.to_owned(),
-        id: new_id(call.gateway),
-        source: call.gateway.core.config().node.clone(),
+        id: new_id(call.gateway()),
+        source: call.gateway().core.config().node.clone(),
         segment_bytes: SEGMENT_BYTES,
     };
     let out = write(stores, &options, |progress| report_progress(call.reporter, &progress)).await?;
@@ -68,7 +69,7 @@ async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
 
 async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> Result<AdminAnswer, Error> {
     let came = read(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
-    if let Err(error) = call.gateway.adopt_imported_rows(came.totals.greatest).await {
+    if let Err(error) = call.gateway().adopt_imported_rows(came.totals.greatest).await {
         return Ok(AdminAnswer::failed(format!(
             "all is there, but this server has to be restarted: {}",
             reasons(&error)

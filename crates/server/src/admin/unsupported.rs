@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn no_command_is_both_supported_and_refused() {
         for command in COMMANDS {
-            assert!(UNSUPPORTED.iter().all(|(name, _)| *name != command.words[0]), "{command:?}");
+            assert!(UNSUPPORTED.iter().all(|(name, _)| *name != command.words()[0]), "{command:?}");
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
             transfer-limit reformat-indexes top downgrade-objects security bucket-type repair-2i search services \
             ensemble-status handoff set show describe";
         for word in RIAK.split_whitespace() {
-            let command = COMMANDS.iter().any(|command| command.words[0] == word);
+            let command = COMMANDS.iter().any(|command| command.words()[0] == word);
             assert!(command || UNSUPPORTED.iter().any(|(name, _)| *name == word), "{word}");
         }
     }
