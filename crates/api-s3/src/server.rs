@@ -3,13 +3,11 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
-use larder_admission::MemoryBudget;
 use larder_gateway::objects::Objects;
-use larder_http_edge::{ConnectionHandler, ConnectionLimit, ConnectionSettings, HttpDialect, Requester};
+use larder_http_edge::{ConnectionHandler, ConnectionSettings, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
 use crate::pipeline::S3Service;
@@ -26,45 +24,18 @@ pub struct S3Settings {
     pub proxies: Vec<IpAddr>,
     /// Whether anonymous clients may create users; Riak CS creates its first administrator this way.
     pub anonymous_user_creation: bool,
-    /// Connection limit of all listeners that share it. A connection above the limit is answered 503 and closed.
-    pub connections: ConnectionLimit,
-    /// Memory budget of all listeners that share it.
-    pub memory: MemoryBudget,
-    /// Longest time from the first byte of a request to the end of its headers.
-    pub header_timeout: Duration,
-    /// Longest idle time of a connection.
-    pub idle_timeout: Duration,
-    /// Time that running requests get to finish after shutdown begins.
-    pub drain_timeout: Duration,
+    /// The settings that every HTTP listener has.
+    pub connection: ConnectionSettings,
 }
 
 impl Default for S3Settings {
     fn default() -> Self {
-        let ConnectionSettings { connections, memory, header_timeout, idle_timeout, drain_timeout } =
-            ConnectionSettings::default();
         Self {
             roots: vec!["s3.localhost".into(), "localhost".into()],
             region: None,
             proxies: Vec::new(),
             anonymous_user_creation: false,
-            connections,
-            memory,
-            header_timeout,
-            idle_timeout,
-            drain_timeout,
-        }
-    }
-}
-
-impl S3Settings {
-    /// The settings that every HTTP listener has.
-    fn connection_settings(&self) -> ConnectionSettings {
-        ConnectionSettings {
-            connections: self.connections.clone(),
-            memory: self.memory.clone(),
-            header_timeout: self.header_timeout,
-            idle_timeout: self.idle_timeout,
-            drain_timeout: self.drain_timeout,
+            connection: ConnectionSettings::default(),
         }
     }
 }
@@ -86,7 +57,7 @@ impl ConnectionHandler for S3Service {
     };
 
     fn settings(&self) -> ConnectionSettings {
-        self.settings().connection_settings()
+        self.settings().connection.clone()
     }
 
     async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> S3Response {
@@ -112,5 +83,5 @@ pub async fn serve(
 ) {
     let service = S3Service::new(objects, settings);
     larder_http_edge::serve(listener, service.clone(), shutdown).await;
-    service.background().drain(service.settings().drain_timeout).await;
+    service.background().drain(service.settings().connection.drain_timeout).await;
 }

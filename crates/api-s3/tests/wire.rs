@@ -7,8 +7,7 @@ mod support;
 
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
-use larder_http_edge::ConnectionLimit;
-use larder_testkit::SplitMix64;
+use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use support::{S3TestServer, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -217,13 +216,12 @@ fn mutated_requests_never_end_the_server() {
     server.stop();
 }
 
-#[test]
-fn connections_are_limited_and_kept_alive() {
-    let server = S3TestServer::start_with(
-        Config::default(),
-        S3Settings { connections: ConnectionLimit::new(1), ..S3Settings::default() },
-    );
-    let mut first = server.connect();
+#[tokio::test]
+async fn connections_are_limited_and_kept_alive() {
+    let connection = ConnectionSettings { connections: ConnectionLimit::new(1), ..ConnectionSettings::default() };
+    let settings = S3Settings { connection, ..S3Settings::default() };
+    let server = S3TestServer::start_with(Config::default(), settings).await;
+    let mut first = server.connect().await;
     for _ in 0..3 {
         first.write(signed_v2("GET", "/", NOTHING, None)).unwrap();
         assert_eq!(first.receive().unwrap().status, 200);

@@ -40,29 +40,23 @@ pub trait EngineView: Send + Sync {
     fn name(&self) -> &str;
 
     /// The disk it writes to: mount point, size in KiB, percent used.
-    fn disk(&self) -> Option<(String, u64, u8)>;
+    fn disk(&self) -> Option<(String, u64, u8)> {
+        None
+    }
 
     /// Its own metrics.
-    fn samples(&self) -> Vec<EngineSample>;
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
 
     /// Its nodes; none for an engine in this process.
-    fn nodes(&self) -> Vec<EngineNode>;
+    fn nodes(&self) -> Vec<EngineNode> {
+        Vec::new()
+    }
 }
 
 impl EngineView for &'static str {
     fn name(&self) -> &str {
         self
-    }
-
-    fn disk(&self) -> Option<(String, u64, u8)> {
-        None
-    }
-
-    fn samples(&self) -> Vec<EngineSample> {
-        Vec::new()
-    }
-
-    fn nodes(&self) -> Vec<EngineNode> {
-        Vec::new()
     }
 }

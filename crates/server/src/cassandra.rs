@@ -8,7 +8,7 @@ use std::sync::Arc;
 use larder_gateway::{EngineNode, EngineSample, EngineView};
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
-use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials, Replication, TlsOptions};
+use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials};
 
 use crate::failure::ServerFailure;
 use crate::settings::CassandraSettings;
@@ -69,12 +69,9 @@ fn options(settings: &CassandraSettings) -> Result<ConnectOptions, ServerFailure
     Ok(ConnectOptions {
         contact_points: settings.nodes.clone(),
         keyspace: settings.keyspace.clone(),
-        replication: match &settings.datacenters {
-            Some(names) => Replication::Datacenters { local: names.local.clone(), all: names.all.clone() },
-            None => Replication::Simple,
-        },
+        replication: settings.replication.clone(),
         credentials,
-        tls: settings.tls.clone().map(|tls| TlsOptions { ca: tls.ca, identity: tls.identity }),
+        tls: settings.tls.clone(),
         clock: None,
     })
 }
@@ -101,12 +98,8 @@ impl EngineView for ClusterMetrics {
         "cassandra"
     }
 
-    fn disk(&self) -> Option<(String, u64, u8)> {
-        None
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-    fn samples(&self) -> Vec<EngineSample> {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    fn gauges(&self) -> Vec<Gauge> {
         let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [

@@ -63,11 +63,6 @@ enum EngineUpkeep {
     Cassandra(Arc<CassandraBlobs>),
 }
 
-/// The background tasks of an engine; dropping this ends them.
-pub struct Sweeper {
-    _tasks: JoinSet<()>,
-}
-
 impl OpenEngine {
     /// Opens the engine of the settings, for the process `actor`. It replays a journal, or connects to a cluster.
     ///
@@ -80,30 +75,28 @@ impl OpenEngine {
         actor: ActorId,
     ) -> Result<Self, ServerFailure> {
         match (settings.engine, &settings.cassandra) {
-            (settings::EngineKind::Cassandra, Some(cluster)) => Self::cassandra(cluster, clock, actor).await,
+            (settings::EngineKind::Cassandra, Some(cluster)) => Self::cassandra(cluster, memory, clock, actor).await,
             (settings::EngineKind::Local, _) => Self::local(settings, memory, clock),
-            (settings::EngineKind::Memory, _) => Ok(Self::memory(clock)),
+            (settings::EngineKind::Memory, _) => Ok(Self::memory(memory, clock)),
             (settings::EngineKind::Cassandra, None) => Err(ServerFailure("no cluster is named".to_owned())),
         }
     }
 
-    fn memory(clock: Arc<dyn Clock>) -> Self {
+    fn memory(memory: &MemoryPlan, clock: Arc<dyn Clock>) -> Self {
         let store = Arc::new(MemoryStore::with_inline_max(clock.clone(), MEMORY_INLINE_BYTES_MAX));
         let description = "in memory (engine memory: forgotten at the end)".to_owned();
-        Self::counted(
-            StoreMetrics::new(Arc::new("memory"), store.clone(), store, clock),
-            description,
-            EngineUpkeep::Nothing,
-        )
+        let metrics = StoreMetrics::new(Arc::new("memory"), store.clone(), store, clock, memory.clients.clone());
+        Self::counted(metrics, description, EngineUpkeep::Nothing)
     }
 
     async fn cassandra(
         cluster: &settings::CassandraSettings,
+        memory: &MemoryPlan,
         clock: Arc<dyn Clock>,
         actor: ActorId,
     ) -> Result<Self, ServerFailure> {
         let opened = cassandra::open(cluster, &clock, actor).await?;
-        let metrics = StoreMetrics::new(opened.view, opened.store, opened.blobs.clone(), clock);
+        let metrics = StoreMetrics::new(opened.view, opened.store, opened.blobs.clone(), clock, memory.clients.clone());
         let engine = Self::counted(metrics, opened.description, EngineUpkeep::Cassandra(opened.blobs));
         Ok(Self { notes: opened.notes, ..engine })
     }
@@ -123,7 +116,7 @@ impl OpenEngine {
             ServerFailure(format!("cannot open the blobs in {}: {error}", settings.data_dir.display()))
         })?;
         let view = Arc::new(LocalEngineMetrics::new(store.clone(), &settings.data_dir));
-        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), Arc::new(blobs), clock);
+        let metrics = StoreMetrics::new(view, Arc::new(store.clone()), Arc::new(blobs), clock, memory.clients.clone());
         Ok(Self::counted(metrics, describe_local(settings), EngineUpkeep::Local(store)))
     }
 
@@ -133,9 +126,9 @@ impl OpenEngine {
     }
 
     /// Starts the background tasks: expired rows, leftovers of failures, lifecycle rules of S3 buckets, and the usage of S3
-    /// users.
+    /// users. Dropping the result ends them.
     #[must_use]
-    pub fn sweep(&self, objects: &Arc<Objects>, settings: &ServerSettings) -> Sweeper {
+    pub fn start_background(&self, objects: &Arc<Objects>, settings: &ServerSettings) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         match &self.upkeep {
             EngineUpkeep::Nothing => {}
@@ -148,7 +141,7 @@ impl OpenEngine {
         tasks.spawn(sweep_leftovers(objects.clone(), settings.sweep_interval));
         tasks.spawn(run_lifecycle(objects.clone(), settings.s3_lifecycle_interval));
         tasks.spawn(flush_usage(objects.clone()));
-        Sweeper { _tasks: tasks }
+        tasks
     }
 
     /// Writes what is in memory, and closes.
@@ -261,7 +254,7 @@ fn describe_local(settings: &ServerSettings) -> String {
         DurabilitySetting::Disk => "a write is answered once it is on disk",
         DurabilitySetting::Buffered => "a write is answered before it is on disk",
     };
-    let (dir, name) = (settings.data_dir.display(), settings.durability.name());
+    let (dir, name) = (settings.data_dir.display(), settings::word_of(&settings.durability));
     format!("{dir} (engine local, durability {name}: {durability})")
 }
 

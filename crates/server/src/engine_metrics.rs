@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineNode, EngineSample, EngineView};
+use larder_gateway::{EngineView, Gauge};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 
@@ -58,9 +58,5 @@ impl EngineView for LocalEngineMetrics {
         samples.extend(rows(FLOORS, space.floors, "Bytes that a write for this purpose leaves free."));
         samples.extend(rows(REFUSED, space.refused, "Writes refused since the start because the disk is full."));
         samples
-    }
-
-    fn nodes(&self) -> Vec<EngineNode> {
-        Vec::new()
     }
 }

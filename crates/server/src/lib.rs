@@ -1,7 +1,7 @@
 //! The server: settings, composition, listeners, shutdown, and the commands of `kv-admin`.
 //!
 //! ```text
-//! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    stores the data; with its sweeper
+//! main ─▶ settings (one table) ─▶ serve ─┬─▶ engine    stores the data; with its background tasks
 //!                                        ├─▶ gateway   the product
 //!                                        ├─▶ http      larder-api-riak on a listener
 //!                                        ├─▶ admin     the commands of kv-admin on a Unix socket
@@ -26,6 +26,6 @@ pub mod settings;
 mod signals;
 mod store_metrics;
 
-pub use engine::{OpenEngine, Sweeper};
+pub use engine::OpenEngine;
 pub use failure::ServerFailure;
 pub use serve::serve;

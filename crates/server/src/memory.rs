@@ -8,10 +8,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineSample, EngineView};
+use larder_gateway::Gauge;
 
 use crate::settings::{ServerSettings, table};
 
@@ -24,16 +23,14 @@ const MACHINE_BYTES_UNKNOWN: u64 = 1024 * MIB;
 const IN_FLIGHT_BYTES_MAX: u64 = 96 * MIB;
 
 /// The parts of the memory, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct MemoryPlan {
-    /// All of it.
-    pub(crate) total: u64,
     /// The engine's cache.
     pub(crate) cache: u64,
     /// Rows that are not in tables yet, in memtables.
     pub(crate) memtables: u64,
-    /// The parts that are not for clients.
-    fixed: u64,
+    /// The budget that clients draw on.
+    pub(crate) clients: MemoryBudget,
     /// A line for the log when the cache is smaller than its setting.
     pub(crate) note: Option<String>,
 }
@@ -59,46 +56,14 @@ impl MemoryPlan {
                 table::MEMORY.name
             )
         });
-        Self { total, cache, memtables, fixed: cache + memtables + in_flight, note }
-    }
-
-    /// The budget that clients draw on.
-    #[must_use]
-    pub(crate) fn budget(&self) -> MemoryBudget {
-        MemoryBudget::new(self.total, self.fixed)
+        let fixed = cache + memtables + in_flight;
+        Self { cache, memtables, clients: MemoryBudget::new(total, fixed), note }
     }
 }
 
-/// An engine's view for operators, with the memory of clients.
-pub(crate) struct EngineWithClients {
-    /// The engine.
-    pub(crate) engine: Arc<dyn EngineView>,
-    /// The budget that clients draw on.
-    pub(crate) clients: MemoryBudget,
-}
-
-impl EngineView for EngineWithClients {
-    fn name(&self) -> &str {
-        self.engine.name()
-    }
-
-    fn disk(&self) -> Option<(String, u64, u8)> {
-        self.engine.disk()
-    }
-
-    fn samples(&self) -> Vec<EngineSample> {
-        let mut samples = self.engine.samples();
-        samples.extend(samples_of(&self.clients));
-        samples
-    }
-
-    fn nodes(&self) -> Vec<EngineNode> {
-        self.engine.nodes()
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
-fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
+/// Metrics of the memory that clients hold.
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+pub(crate) fn gauges_of(budget: &MemoryBudget) -> Vec<Gauge> {
     let usage = budget.usage();
     let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
     let max = "Bytes of memory that they may hold.";
@@ -143,8 +108,9 @@ mod tests {
     fn the_parts_never_exceed_the_whole() {
         for total in [64, 256, 1024, 6 * 1024].map(|mib| mib * MIB) {
             let plan = MemoryPlan::of(total, 256 * MIB);
-            let usage = plan.budget().usage();
-            assert!(plan.fixed + usage.small_max + usage.large_max <= total, "{plan:?} {usage:?}");
+            let usage = plan.clients.usage();
+            let fixed = plan.cache + plan.memtables + IN_FLIGHT_BYTES_MAX.min(total / 8);
+            assert!(fixed + usage.small_max + usage.large_max <= total, "{plan:?} {usage:?}");
             assert!(usage.large_max >= total / 4, "{plan:?} {usage:?}");
         }
     }

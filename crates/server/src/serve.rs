@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_admission::MemoryBudget;
-use larder_api_riak::http::HttpSettings;
 use larder_api_s3::S3Settings;
 use larder_gateway::objects::{Objects, ObjectsConfig};
 use larder_gateway::{Config, Gateway, GatewayPorts};
-use larder_http_edge::ConnectionLimit;
+use larder_http_edge::{ConnectionLimit, ConnectionSettings};
 use larder_store::{Clock, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -23,7 +22,7 @@ use crate::banner::{AdminKey, Banner, LaunchContext, ListenAddresses};
 use crate::descriptors::ConnectionBudget;
 use crate::engine::OpenEngine;
 use crate::failure::ServerFailure;
-use crate::memory::{EngineWithClients, MemoryPlan};
+use crate::memory::MemoryPlan;
 use crate::private::check_private;
 use crate::settings::table::{self, Setting};
 use crate::settings::{DurabilitySetting, Listener, ServerSettings};
@@ -59,22 +58,21 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     // Before the first heartbeat: other gateways would wait for one that then fails to start.
     let socket = bind_admin(settings).await?;
     let name = node_name(settings, at);
-    let clients = memory.budget();
-    let connections = budget.connections;
-    let started = GatewayStart { name: name.clone(), actor: ActorId(actor), clock, address: at.http, connections };
-    let gateway = start(settings, &engine, clients.clone(), started).await?;
+    let config = gateway_config(settings, &name, at.http, budget.connections);
+    let gateway = Gateway::start(gateway_ports(&engine, clock, actor), config).await;
+    let gateway = gateway.map_err(|error| ServerFailure(format!("cannot start: {error}")))?;
     let objects = Objects::new(gateway.clone(), objects_config(settings));
     let admin = admin_key(settings, &objects).await?;
-    let sweeper = engine.sweep(&objects, settings);
+    let background = engine.start_background(&objects, settings);
 
-    let shared = SharedAdmission { connections: ConnectionLimit::new(connections), memory: clients };
+    let connection = connection_settings(settings, budget.connections, memory.clients);
     let mut listeners = JoinSet::new();
     if let Some((listener, _)) = http {
-        let http = http_settings(settings, &shared);
-        listeners.spawn(larder_api_riak::http::serve(listener, gateway.clone(), http, ended(shutdown.clone())));
+        let (gateway, connection) = (gateway.clone(), connection.clone());
+        listeners.spawn(larder_api_riak::http::serve(listener, gateway, connection, ended(shutdown.clone())));
     }
     if let Some((listener, address)) = s3 {
-        let s3 = s3_settings(settings, &shared, address);
+        let s3 = s3_settings(settings, connection, address);
         listeners.spawn(larder_api_s3::serve(listener, objects.clone(), s3, ended(shutdown.clone())));
     }
     listeners.spawn(socket.serve(objects.clone(), shutdown.clone()));
@@ -84,8 +82,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
 
     wait_for_shutdown(shutdown, &mut listeners).await;
     drain(&mut listeners, settings.drain_timeout).await;
-    // The sweeper stops before the engine closes: a sweep of a closed store would log errors.
-    drop(sweeper);
+    // The background tasks end before the engine closes: a sweep of a closed store would log errors.
+    drop(background);
     if let Err(error) = objects.usage.flush().await {
         tracing::warn!(%error, "usage of S3 users not written: the last minute is lost");
     }
@@ -145,28 +143,15 @@ fn node_name(settings: &ServerSettings, at: ListenAddresses<'_>) -> String {
     })
 }
 
-/// The identity of a gateway, besides its settings.
-struct GatewayStart {
-    name: String,
-    actor: ActorId,
-    clock: Arc<dyn Clock>,
-    address: Option<SocketAddr>,
-    connections: usize,
+fn gateway_ports(engine: &OpenEngine, clock: Arc<dyn Clock>, actor: u64) -> GatewayPorts {
+    let (store, blobs, view) = (engine.store.clone(), engine.blobs.clone(), engine.view.clone());
+    GatewayPorts { store, blobs, actor: ActorId(actor), random: fill_random, clock, engine: view }
 }
 
-async fn start(
-    settings: &ServerSettings,
-    engine: &OpenEngine,
-    clients: MemoryBudget,
-    start: GatewayStart,
-) -> Result<Arc<Gateway>, ServerFailure> {
-    let (store, blobs) = (engine.store.clone(), engine.blobs.clone());
-    let view = Arc::new(EngineWithClients { engine: engine.view.clone(), clients });
-    let ports =
-        GatewayPorts { store, blobs, actor: start.actor, random: fill_random, clock: start.clock, engine: view };
-    let config = Config {
-        node: start.name,
-        address: start.address.map_or_else(String::new, |address| address.to_string()),
+fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketAddr>, connections: usize) -> Config {
+    Config {
+        node: name.to_owned(),
+        address: address.map_or_else(String::new, |address| address.to_string()),
         durable: settings.durability == DurabilitySetting::Disk,
         object_bytes_max: settings.object_bytes_max,
         siblings_max: settings.siblings_max,
@@ -174,9 +159,8 @@ async fn start(
         timeout: settings.request_timeout,
         alone: settings.engine.is_single_process(),
         // A connection has one request at a time, so the bound of connections also bounds requests.
-        requests_max: start.connections,
-    };
-    Gateway::start(ports, config).await.map_err(|error| ServerFailure(format!("cannot start: {error}")))
+        requests_max: connections,
+    }
 }
 
 /// The id of this run: 64 bits of the standard library's random keys, mixed with the process id and the time. Never 0.
@@ -229,22 +213,16 @@ fn announce(banner: &Banner<'_>) {
     }
 }
 
-/// Limits that all listeners share.
-struct SharedAdmission {
-    connections: ConnectionLimit,
-    memory: MemoryBudget,
+/// The settings of connections, with the limits that all listeners share.
+fn connection_settings(settings: &ServerSettings, connections: usize, memory: MemoryBudget) -> ConnectionSettings {
+    let (connections, drain_timeout) = (ConnectionLimit::new(connections), settings.drain_timeout);
+    ConnectionSettings { connections, memory, drain_timeout, ..ConnectionSettings::default() }
 }
 
-fn s3_settings(settings: &ServerSettings, shared: &SharedAdmission, address: SocketAddr) -> S3Settings {
+fn s3_settings(settings: &ServerSettings, connection: ConnectionSettings, address: SocketAddr) -> S3Settings {
     let mut roots = settings.s3_hosts.clone();
     roots.extend(own_names(settings, address));
-    S3Settings {
-        roots,
-        connections: shared.connections.clone(),
-        memory: shared.memory.clone(),
-        drain_timeout: settings.drain_timeout,
-        ..S3Settings::default()
-    }
+    S3Settings { roots, connection, ..S3Settings::default() }
 }
 
 /// The listener's host in the settings, and its address.
@@ -254,15 +232,6 @@ fn own_names(settings: &ServerSettings, address: SocketAddr) -> Vec<String> {
         Listener::Off => None,
     };
     name.into_iter().chain([address.ip().to_string()]).collect()
-}
-
-fn http_settings(settings: &ServerSettings, shared: &SharedAdmission) -> HttpSettings {
-    HttpSettings {
-        connections: shared.connections.clone(),
-        memory: shared.memory.clone(),
-        drain_timeout: settings.drain_timeout,
-        ..HttpSettings::default()
-    }
 }
 
 /// Waits until the server is to end.

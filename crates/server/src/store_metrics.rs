@@ -1,16 +1,20 @@
-//! Metrics of the calls to the store, for every engine.
+//! Metrics of the calls to the store and of the memory of clients, for every engine.
 
 use std::sync::Arc;
 
-use larder_gateway::{EngineNode, EngineSample, EngineView};
+use larder_admission::MemoryBudget;
+use larder_gateway::{EngineNode, EngineView, Gauge};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
-/// An engine's own view, with the metrics of calls to its store.
+use crate::memory::gauges_of;
+
+/// An engine's own view, with the metrics of calls to its store and of the memory of clients.
 pub(crate) struct StoreMetrics {
     inner: Arc<dyn EngineView>,
     store: Arc<Metered<dyn Store>>,
     blobs: Arc<Metered<dyn Blobs>>,
+    client_memory: MemoryBudget,
 }
 
 /// A family of metrics with one row for each verb.
@@ -19,38 +23,13 @@ struct Family {
     value: fn(VerbCounts) -> f64,
 }
 
-/// The families, in the order of [`names`].
-#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+/// The families, in the order of [`StoreVerb::metric_names`].
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
 static FAMILIES: [Family; 3] = [
     Family { help: "Calls to the store begun since the start.", value: |count| count.calls as f64 },
     Family { help: "Calls to the store that were answered with an error.", value: |count| count.errors as f64 },
     Family { help: "Time that answered calls to the store took.", value: |count| count.time.as_secs_f64() },
 ];
-
-macro_rules! rows {
-    ($verb:literal) => {
-        [
-            concat!("larder_store_calls_total{verb=\"", $verb, "\"}"),
-            concat!("larder_store_errors_total{verb=\"", $verb, "\"}"),
-            concat!("larder_store_seconds_total{verb=\"", $verb, "\"}"),
-        ]
-    };
-}
-
-/// The metrics of a verb, one in each family.
-fn names(verb: StoreVerb) -> [&'static str; FAMILIES.len()] {
-    match verb {
-        StoreVerb::Read => rows!("read"),
-        StoreVerb::Apply => rows!("apply"),
-        StoreVerb::ApplyIf => rows!("apply_if"),
-        StoreVerb::Partitions => rows!("partitions"),
-        StoreVerb::Now => rows!("now"),
-        StoreVerb::BlobCreate => rows!("blob_create"),
-        StoreVerb::BlobOpen => rows!("blob_open"),
-        StoreVerb::BlobRemove => rows!("blob_remove"),
-        StoreVerb::BlobList => rows!("blob_list"),
-    }
-}
 
 impl StoreMetrics {
     /// Counts the calls to a store and its blobs, timed by `clock`; its samples come after those of `inner`.
@@ -59,9 +38,10 @@ impl StoreMetrics {
         store: Arc<dyn Store>,
         blobs: Arc<dyn Blobs>,
         clock: Arc<dyn Clock>,
+        client_memory: MemoryBudget,
     ) -> Self {
         let store = Arc::new(Metered::new(store, clock.clone()));
-        Self { inner, store, blobs: Arc::new(Metered::new(blobs, clock)) }
+        Self { inner, store, blobs: Arc::new(Metered::new(blobs, clock)), client_memory }
     }
 
     /// The counted store.
@@ -99,11 +79,13 @@ impl EngineView for StoreMetrics {
     fn samples(&self) -> Vec<EngineSample> {
         let (mut samples, counts) = (self.inner.samples(), self.counts());
         for (index, family) in FAMILIES.iter().enumerate() {
-            let row =
-                |(verb, count): &(StoreVerb, VerbCounts)| (names(*verb)[index], (family.value)(*count), family.help);
-            samples.extend(counts.iter().map(row));
+            let row = |(verb, count): &(StoreVerb, VerbCounts)| {
+                (verb.metric_names()[index], (family.value)(*count), family.help)
+            };
+            gauges.extend(counts.iter().map(row));
         }
-        samples
+        gauges.extend(gauges_of(&self.client_memory));
+        gauges
     }
 
     fn nodes(&self) -> Vec<EngineNode> {
@@ -121,7 +103,7 @@ mod tests {
     fn metrics() -> StoreMetrics {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let memory = Arc::new(MemoryStore::new(clock.clone()));
-        StoreMetrics::new(Arc::new("memory"), memory.clone(), memory, clock)
+        StoreMetrics::new(Arc::new("memory"), memory.clone(), memory, clock, MemoryBudget::new(0, 0))
     }
 
     fn value(metrics: &StoreMetrics, name: &str) -> f64 {
@@ -145,8 +127,9 @@ mod tests {
 
     #[test]
     fn every_row_names_its_verb_and_families_stay_together() {
-        let samples = metrics().samples();
-        let mut families: Vec<&str> = samples.iter().filter_map(|sample| sample.0.split('{').next()).collect();
+        let mut gauges = metrics().gauges();
+        gauges.retain(|gauge| gauge.0.starts_with("larder_store_"));
+        let mut families: Vec<&str> = gauges.iter().filter_map(|gauge| gauge.0.split('{').next()).collect();
         families.dedup();
         assert_eq!(families, ["larder_store_calls_total", "larder_store_errors_total", "larder_store_seconds_total"]);
         for (sample, verb) in samples.iter().zip(StoreVerb::ALL.into_iter().cycle()) {

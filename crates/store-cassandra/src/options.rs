@@ -46,7 +46,7 @@ pub struct Credentials {
 }
 
 /// Trusted certificates, and the certificate of this gateway.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
     /// CA certificates of the nodes, PEM.
     pub ca: PathBuf,

@@ -14,27 +14,60 @@ use crate::{
     ListedBlob, Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
 };
 
-/// The calls of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreVerb {
+macro_rules! verbs {
+    ($($(#[doc = $doc:literal])+ $verb:ident = $name:literal;)+) => {
+        /// The calls of a store.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum StoreVerb {
+            $($(#[doc = $doc])+ $verb),+
+        }
+
+        impl StoreVerb {
+            /// Every verb.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$verb),+];
+
+            /// Name for metrics.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$verb => $name),+
+                }
+            }
+
+            /// Names of its metrics: calls, errors, and their time in seconds.
+            #[must_use]
+            pub fn metric_names(self) -> [&'static str; 3] {
+                match self {
+                    $(Self::$verb => [
+                        concat!("larder_store_calls_total{verb=\"", $name, "\"}"),
+                        concat!("larder_store_errors_total{verb=\"", $name, "\"}"),
+                        concat!("larder_store_seconds_total{verb=\"", $name, "\"}"),
+                    ]),+
+                }
+            }
+        }
+    };
+}
+
+verbs! {
     /// [`Store::read`].
-    Read,
+    Read = "read";
     /// [`Store::apply`].
-    Apply,
+    Apply = "apply";
     /// [`Store::apply_if`].
-    ApplyIf,
+    ApplyIf = "apply_if";
     /// [`Store::partitions`].
-    Partitions,
+    Partitions = "partitions";
     /// [`Store::now`].
-    Now,
+    Now = "now";
     /// [`Blobs::create`].
-    BlobCreate,
+    BlobCreate = "blob_create";
     /// [`Blobs::open`].
-    BlobOpen,
+    BlobOpen = "blob_open";
     /// [`Blobs::remove`].
-    BlobRemove,
+    BlobRemove = "blob_remove";
     /// [`Blobs::list`].
-    BlobList,
+    BlobList = "blob_list";
 }
 
 /// Counts of one verb since the start.
@@ -64,37 +97,6 @@ struct Meter {
     calls: AtomicU64,
     errors: AtomicU64,
     nanos: AtomicU64,
-}
-
-impl StoreVerb {
-    /// Every verb.
-    pub const ALL: [Self; 9] = [
-        Self::Read,
-        Self::Apply,
-        Self::ApplyIf,
-        Self::Partitions,
-        Self::Now,
-        Self::BlobCreate,
-        Self::BlobOpen,
-        Self::BlobRemove,
-        Self::BlobList,
-    ];
-
-    /// Name for metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Apply => "apply",
-            Self::ApplyIf => "apply_if",
-            Self::Partitions => "partitions",
-            Self::Now => "now",
-            Self::BlobCreate => "blob_create",
-            Self::BlobOpen => "blob_open",
-            Self::BlobRemove => "blob_remove",
-            Self::BlobList => "blob_list",
-        }
-    }
 }
 
 impl StoreCounts {

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use larder_store_cassandra::{Replication, TlsOptions};
+
 use super::raw::RawSettings;
 use super::table::{self, Setting};
-use super::{EngineKind, SettingError, parse};
+use super::{EngineKind, SettingError, parse, word_of};
 
 /// The settings of the engine `cassandra`, checked against each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,30 +15,12 @@ pub struct CassandraSettings {
     pub nodes: Vec<String>,
     /// The prefix of the keyspaces' names.
     pub keyspace: String,
-    /// The datacenters, if they are named.
-    pub datacenters: Option<DatacenterSettings>,
+    /// The placement of the copies.
+    pub replication: Replication,
     /// A user's name, and the file with the password.
     pub login: Option<(String, PathBuf)>,
     /// Encryption.
-    pub tls: Option<TlsSettings>,
-}
-
-/// The datacenters with copies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DatacenterSettings {
-    /// The datacenter of this gateway.
-    pub local: String,
-    /// All datacenters, with the local one.
-    pub all: Vec<String>,
-}
-
-/// Trusted certificates, and this gateway's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// The certificates of the trusted authorities.
-    pub ca: PathBuf,
-    /// This gateway's certificate and its key.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    pub tls: Option<TlsOptions>,
 }
 
 /// The settings of this engine alone.
@@ -63,7 +47,7 @@ impl CassandraSettings {
                 None => Ok(None),
                 Some(given) => Err(SettingError::new(format!(
                     "{given} is given, but the engine is {}: it goes with {} cassandra",
-                    engine.name(),
+                    word_of(&engine),
                     table::ENGINE.flag()
                 ))),
             };
@@ -78,19 +62,19 @@ impl CassandraSettings {
         Ok(Some(Self {
             nodes,
             keyspace: raw.value(&table::CASSANDRA_KEYSPACE, parse::keyspace)?,
-            datacenters: datacenters(raw)?,
+            replication: replication(raw)?,
             login: login(raw)?,
             tls: tls(raw)?,
         }))
     }
 }
 
-fn datacenters(raw: &RawSettings) -> Result<Option<DatacenterSettings>, SettingError> {
+fn replication(raw: &RawSettings) -> Result<Replication, SettingError> {
     let (own, every) = (&table::CASSANDRA_DATACENTER, &table::CASSANDRA_DATACENTERS);
     let local = raw.value(own, parse::optional_name)?;
     let mut all = raw.value(every, parse::names)?;
     let Some(local) = local else {
-        return if all.is_empty() { Ok(None) } else { Err(missing(every, own)) };
+        return if all.is_empty() { Ok(Replication::Simple) } else { Err(missing(every, own)) };
     };
     if all.is_empty() {
         all.push(local.clone());
@@ -98,7 +82,7 @@ fn datacenters(raw: &RawSettings) -> Result<Option<DatacenterSettings>, SettingE
     if !all.contains(&local) {
         return Err(SettingError::new(format!("{} is {local:?}, which is not among {}", own.name, every.name)));
     }
-    Ok(Some(DatacenterSettings { local, all }))
+    Ok(Replication::Datacenters { local, all })
 }
 
 fn login(raw: &RawSettings) -> Result<Option<(String, PathBuf)>, SettingError> {
@@ -111,7 +95,7 @@ fn login(raw: &RawSettings) -> Result<Option<(String, PathBuf)>, SettingError> {
     }
 }
 
-fn tls(raw: &RawSettings) -> Result<Option<TlsSettings>, SettingError> {
+fn tls(raw: &RawSettings) -> Result<Option<TlsOptions>, SettingError> {
     let (ca, cert, key) = (&table::CASSANDRA_TLS_CA, &table::CASSANDRA_TLS_CERT, &table::CASSANDRA_TLS_KEY);
     let path = |setting| raw.value(setting, parse::optional_path);
     let identity = match (path(cert)?, path(key)?) {
@@ -121,7 +105,7 @@ fn tls(raw: &RawSettings) -> Result<Option<TlsSettings>, SettingError> {
         (None, Some(_)) => return Err(missing(key, cert)),
     };
     match path(ca)? {
-        Some(ca) => Ok(Some(TlsSettings { ca, identity })),
+        Some(ca) => Ok(Some(TlsOptions { ca, identity })),
         None if identity.is_none() => Ok(None),
         None => Err(missing(cert, ca)),
     }

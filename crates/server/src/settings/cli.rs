@@ -59,12 +59,12 @@ pub fn read(
     if let Some(file) = file {
         let text = read_file(&file)
             .map_err(|error| SettingError::new(format!("cannot read the settings file {}: {error}", file.display())))?;
-        raw.give_file(&file, &text)?;
+        raw.set_file(&file, &text)?;
     }
-    raw.give_variables(variables.iter().cloned())?;
+    raw.set_variables(variables.iter().cloned())?;
     for &setting in SETTINGS {
         if let Some(text) = matches.get_one::<String>(setting.name) {
-            raw.give(setting, text.clone(), SettingSource::Flag);
+            raw.set(setting, text.clone(), SettingSource::Flag);
         }
     }
     Ok(Invocation::Serve(Box::new(ServerSettings::resolve(&raw)?)))

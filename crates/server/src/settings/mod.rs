@@ -1,13 +1,14 @@
 //! The settings: one table, from which flags, environment, file, `--help` and the manual are made.
 //!
 //! ```text
-//! table ──▶ cli (clap) ──▶ raw: texts with their sources ──▶ Settings: typed, checked
+//! table ──▶ cli (clap) ──▶ raw: texts with their sources ──▶ ServerSettings: typed, checked
 //!   └─────▶ manual                flag > environment > file > default
 //! ```
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use larder_gateway::DeleteMode;
 
 pub mod cassandra;
@@ -33,7 +34,7 @@ pub enum Listener {
 }
 
 /// The kind of engine that stores the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineKind {
     /// The embedded engine.
     Local,
@@ -44,16 +45,6 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// Its name in the settings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Memory => "memory",
-            Self::Cassandra => "cassandra",
-        }
-    }
-
     /// Whether the data belongs to one process.
     #[must_use]
     pub fn is_single_process(self) -> bool {
@@ -65,7 +56,7 @@ impl EngineKind {
 }
 
 /// The moment at which a write is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DurabilitySetting {
     /// After it is on disk.
     Disk,
@@ -73,19 +64,8 @@ pub enum DurabilitySetting {
     Buffered,
 }
 
-impl DurabilitySetting {
-    /// Its name in the settings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Disk => "disk",
-            Self::Buffered => "buffered",
-        }
-    }
-}
-
 /// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
     Human,
@@ -93,7 +73,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// All settings, checked. Fields have the names of the table.
+/// All settings, checked. A field is named as its setting in the table; a size ends in `bytes`, a list is in the plural.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a sentence on each")]
 pub struct ServerSettings {
@@ -158,7 +138,7 @@ impl ServerSettings {
     /// The first invalid setting.
     pub fn resolve(raw: &RawSettings) -> Result<Self, SettingError> {
         let data_dir = raw.value(&table::DATA_DIR, parse::path)?;
-        let engine = raw.value(&table::ENGINE, parse::engine)?;
+        let engine: EngineKind = raw.value(&table::ENGINE, parse::choice)?;
         let named = engine != EngineKind::Cassandra || raw.is_given(&table::NODE_NAME);
         Ok(Self {
             http: raw.value(&table::HTTP, parse::listener)?,
@@ -177,7 +157,7 @@ impl ServerSettings {
             data_dir,
             engine,
             cassandra: CassandraSettings::resolve(raw, engine)?,
-            durability: raw.value(&table::DURABILITY, parse::durability)?,
+            durability: raw.value(&table::DURABILITY, parse::choice)?,
             node_name: Some(raw.value(&table::NODE_NAME, parse::name)?).filter(|_| named),
             memory: raw.value(&table::MEMORY, parse::memory)?,
             cache_bytes: raw.value(&table::CACHE_SIZE, parse::size)?,
@@ -189,11 +169,16 @@ impl ServerSettings {
             sweep_interval: raw.value(&table::SWEEP_INTERVAL, parse::time)?,
             threads: count(raw, &table::THREADS)?,
             log_level: raw.value(&table::LOG_LEVEL, parse::log_level)?,
-            log_format: raw.value(&table::LOG_FORMAT, parse::log_format)?,
+            log_format: raw.value(&table::LOG_FORMAT, parse::choice)?,
             accept_damaged_journal: raw.value(&table::ACCEPT_DAMAGED_JOURNAL, parse::switch)?,
             drain_timeout: raw.value(&table::DRAIN_TIMEOUT, parse::time)?,
         })
     }
+}
+
+/// The word of a choice in the settings.
+pub(crate) fn word_of(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// The S3 admin's key and secret: both or neither.

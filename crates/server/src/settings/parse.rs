@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use larder_gateway::DeleteMode;
 
-use super::{DurabilitySetting, EngineKind, Listener, LogFormat, LogLevel};
+use super::{Listener, LogLevel, word_of};
 
 /// Least memory for the server.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -191,21 +192,13 @@ pub(super) fn switch(text: &str) -> ParseResult<bool> {
     text.parse().map_err(|_| "true or false".into())
 }
 
-pub(super) fn engine(text: &str) -> ParseResult<EngineKind> {
-    match text {
-        "local" => Ok(EngineKind::Local),
-        "memory" => Ok(EngineKind::Memory),
-        "cassandra" => Ok(EngineKind::Cassandra),
-        _ => Err("local, memory or cassandra".into()),
-    }
-}
-
-pub(super) fn durability(text: &str) -> ParseResult<DurabilitySetting> {
-    match text {
-        "disk" => Ok(DurabilitySetting::Disk),
-        "buffered" => Ok(DurabilitySetting::Buffered),
-        _ => Err("disk or buffered".into()),
-    }
+/// A choice by its word.
+pub(super) fn choice<T: ValueEnum>(text: &str) -> ParseResult<T> {
+    T::from_str(text, false).map_err(|_| {
+        let words: Vec<String> = T::value_variants().iter().map(word_of).collect();
+        let (last, others) = words.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
+        format!("{} or {last}", others.join(", "))
+    })
 }
 
 pub(super) fn log_level(text: &str) -> ParseResult<LogLevel> {
@@ -219,16 +212,9 @@ pub(super) fn log_level(text: &str) -> ParseResult<LogLevel> {
     }
 }
 
-pub(super) fn log_format(text: &str) -> ParseResult<LogFormat> {
-    match text {
-        "human" => Ok(LogFormat::Human),
-        "json" => Ok(LogFormat::Json),
-        _ => Err("human or json".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::EngineKind;
     use super::*;
     use proptest::prelude::*;
 
@@ -313,7 +299,7 @@ mod tests {
         #[test]
         fn arbitrary_text_parses_or_fails_without_a_panic(text: String) {
             let _ = (name(&text), path(&text), listener(&text), size(&text), count(&text, 1, 100));
-            let _ = (time(&text), delete_mode(&text), switch(&text), engine(&text), durability(&text));
+            let _ = (time(&text), delete_mode(&text), switch(&text), choice::<EngineKind>(&text));
             let _ = (nodes(&text), names(&text), keyspace(&text), optional_name(&text), optional_path(&text));
         }
     }

@@ -41,7 +41,7 @@ pub struct RawSettings {
 
 impl RawSettings {
     /// Sets a value and replaces an earlier one: call with the weakest source first.
-    pub fn give(&mut self, setting: &'static Setting, text: String, source: SettingSource) {
+    pub fn set(&mut self, setting: &'static Setting, text: String, source: SettingSource) {
         self.given.insert(setting.name, (text, source));
     }
 
@@ -76,7 +76,7 @@ impl RawSettings {
     ///
     /// # Errors
     /// A variable is no setting, or is not UTF-8.
-    pub fn give_variables(
+    pub fn set_variables(
         &mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<(), SettingError> {
@@ -89,7 +89,7 @@ impl RawSettings {
                 return Err(unknown(name, name, SETTINGS.iter().map(|setting| setting.variable())));
             };
             let text = text.into_string().map_err(|_| SettingError::new(format!("{name} is not UTF-8")))?;
-            self.give(setting, text, SettingSource::Variable);
+            self.set(setting, text, SettingSource::Variable);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl RawSettings {
     ///
     /// # Errors
     /// The text is not TOML, a key is no setting, or a value is neither text nor number nor boolean.
-    pub fn give_file(&mut self, file: &Path, text: &str) -> Result<(), SettingError> {
+    pub fn set_file(&mut self, file: &Path, text: &str) -> Result<(), SettingError> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             let reason = error.message().lines().next().unwrap_or_default();
@@ -115,7 +115,7 @@ impl RawSettings {
                 toml::Value::Boolean(flag) => flag.to_string(),
                 _ => return Err(SettingError::new(format!("{place}: expected text, a whole number, true or false"))),
             };
-            self.give(setting, text, SettingSource::File(file.to_owned()));
+            self.set(setting, text, SettingSource::File(file.to_owned()));
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ settings! {
     S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",
         "Where the S3 interface listens.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",
-        "Hosts of the S3 interface: in front of one, a bucket may be named. Where it listens is always one.";
+        "Hosts of the S3 interface: in front of one, a bucket may be named. The host that it listens on is always one.";
     S3_REGION = "s3-region", SettingKind::Name, "us-east-1",
         "The region that S3 clients see; they may sign for any.";
     S3_ADMIN_KEY = "s3-admin-key", SettingKind::Key, "",
@@ -152,7 +152,7 @@ settings! {
     NODE_NAME = "node-name", SettingKind::Name, "larder@127.0.0.1",
         "The name shown as claimant, in /stats and in status. Each gateway on Cassandra has its own: larder@, the machine's name and the port when not given.";
     MEMORY = "memory", SettingKind::Size, "",
-        "Most memory for caches, tables in memory and what clients' requests hold; a quarter of the machine's or the container's when not given. Spent, requests wait for some seconds and are refused with 503 then.";
+        "Most memory for caches, tables in memory and what clients' requests hold; a quarter of the machine's or the container's when not given. When it is used up, requests wait for some seconds and are refused with 503 then.";
     CACHE_SIZE = "cache-size", SettingKind::Size, "256MiB",
         "Most memory the engine's cache takes, a quarter of memory at most; it grows as data is read.";
     OBJECT_SIZE_MAX = "object-size-max", SettingKind::Size, "50MiB",

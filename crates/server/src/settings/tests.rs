@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
+use larder_store_cassandra::Replication;
+
 use super::cli::{Invocation, read};
 use super::*;
 
@@ -109,17 +111,28 @@ fn a_cluster_is_named_by_its_nodes_and_has_a_keyspace_of_its_own() {
     let wanted = CassandraSettings {
         nodes: vec!["a:9042".into(), "b:19042".into()],
         keyspace: "test".into(),
-        datacenters: None,
+        replication: Replication::Simple,
         login: None,
         tls: None,
     };
     assert_eq!((all.engine, all.cassandra, all.node_name), (EngineKind::Cassandra, Some(wanted), None));
     let file = "engine = \"cassandra\"\ncassandra = \"a\"\nnode-name = \"n@a\"\ncassandra-datacenter = \"east\"";
     let all = settings("--config x.toml", "LARDER_CASSANDRA_DATACENTERS=west,east", file);
-    let datacenters = all.cassandra.and_then(|cassandra| cassandra.datacenters).unwrap();
-    assert_eq!((datacenters.local.as_str(), datacenters.all), ("east", vec!["west".into(), "east".into()]));
+    let replication = all.cassandra.map(|cassandra| cassandra.replication);
+    let named = Replication::Datacenters { local: "east".into(), all: vec!["west".into(), "east".into()] };
+    assert_eq!(replication, Some(named));
     assert_eq!(all.node_name.as_deref(), Some("n@a"));
     assert_eq!(settings("", "", "").node_name.as_deref(), Some("larder@127.0.0.1"));
+}
+
+#[test]
+fn the_table_has_the_words_of_every_choice() {
+    fn words<T: ValueEnum>() -> String {
+        T::value_variants().iter().map(word_of).collect::<Vec<_>>().join("|")
+    }
+    assert_eq!(table::ENGINE.kind.placeholder(), words::<EngineKind>());
+    assert_eq!(table::DURABILITY.kind.placeholder(), words::<DurabilitySetting>());
+    assert_eq!(table::LOG_FORMAT.kind.placeholder(), words::<LogFormat>());
 }
 
 #[test]
