@@ -12,7 +12,7 @@ use larder_api_s3::S3Settings;
 use larder_api_s3::operations::{OPERATIONS, OperationScope};
 use larder_gateway::Config;
 use larder_http_edge::ConnectionSettings;
-use sha1::Sha1;
+use larder_testkit::s3::S3Signer;
 use support::{KEY, S3TestServer, SECRET, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -237,13 +237,13 @@ fn a_user_disabled_during_its_own_request_stays_disabled() {
     server.stop();
 }
 
-#[tokio::test]
-async fn stalled_anonymous_bodies_do_not_lock_out_other_clients() {
+#[test]
+fn stalled_anonymous_bodies_do_not_lock_out_other_clients() {
     let memory = MemoryBudget::new(64 << 20, 0);
     let connection = ConnectionSettings { memory, ..ConnectionSettings::default() };
     let settings = S3Settings { connection, ..S3Settings::default() };
-    let server = S3TestServer::start_with(Config::default(), settings).await;
-    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").await.status, 200);
+    let server = S3TestServer::start_with(Config::default(), settings);
+    assert_eq!(server.ask("PUT", "/box", NOTHING, b"").status, 200);
     // Each client may send 4 MiB, which reserves twice that memory; an address may reserve 24 MiB.
     let document = "POST /box/k?uploadId=x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
                     Expect: 100-continue\r\n\r\n";

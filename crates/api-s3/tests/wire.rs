@@ -8,6 +8,7 @@ mod support;
 use larder_api_s3::S3Settings;
 use larder_gateway::Config;
 use larder_http_edge::{ConnectionLimit, ConnectionSettings};
+use larder_testkit::SplitMix64;
 use support::{S3TestServer, signed_v2, signed_v4};
 
 const NOTHING: &[(&str, &str)] = &[];
@@ -216,12 +217,12 @@ fn mutated_requests_never_end_the_server() {
     server.stop();
 }
 
-#[tokio::test]
-async fn connections_are_limited_and_kept_alive() {
+#[test]
+fn connections_are_limited_and_kept_alive() {
     let connection = ConnectionSettings { connections: ConnectionLimit::new(1), ..ConnectionSettings::default() };
     let settings = S3Settings { connection, ..S3Settings::default() };
-    let server = S3TestServer::start_with(Config::default(), settings).await;
-    let mut first = server.connect().await;
+    let server = S3TestServer::start_with(Config::default(), settings);
+    let mut first = server.connect();
     for _ in 0..3 {
         first.write(signed_v2("GET", "/", NOTHING, None)).unwrap();
         assert_eq!(first.receive().unwrap().status, 200);

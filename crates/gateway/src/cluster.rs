@@ -76,8 +76,6 @@ mod tests {
     use larder_model::rows::MemberRow;
     use larder_model::{ActorId, Timestamp};
 
-
-
     use super::*;
 
     fn member(node: &str, catalogue: u64, up: bool) -> MemberState {

@@ -45,7 +45,7 @@ pub trait EngineView: Send + Sync {
     }
 
     /// Its own metrics.
-    fn gauges(&self) -> Vec<Gauge> {
+    fn samples(&self) -> Vec<EngineSample> {
         Vec::new()
     }
 

@@ -98,8 +98,8 @@ impl EngineView for ClusterMetrics {
         "cassandra"
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    fn gauges(&self) -> Vec<Gauge> {
+    #[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+    fn samples(&self) -> Vec<EngineSample> {
         let (seen, limits) = (self.store.metrics(), self.store.rows().limits());
         let damaged = self.blobs.damaged_blocks();
         [

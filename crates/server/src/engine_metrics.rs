@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineView, Gauge};
+use larder_gateway::{EngineSample, EngineView};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_admission::MemoryBudget;
-use larder_gateway::Gauge;
+use larder_gateway::EngineSample;
 
 use crate::settings::{ServerSettings, table};
 
@@ -62,8 +62,8 @@ impl MemoryPlan {
 }
 
 /// Metrics of the memory that clients hold.
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-pub(crate) fn gauges_of(budget: &MemoryBudget) -> Vec<Gauge> {
+#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
+pub(crate) fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
     let usage = budget.usage();
     let held = "Bytes of memory that clients' connections and requests hold, by size of what was drawn.";
     let max = "Bytes of memory that they may hold.";

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineView, Gauge};
+use larder_gateway::{EngineNode, EngineSample, EngineView};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
-use crate::memory::gauges_of;
+use crate::memory::samples_of;
 
 /// An engine's own view, with the metrics of calls to its store and of the memory of clients.
 pub(crate) struct StoreMetrics {
@@ -24,7 +24,7 @@ struct Family {
 }
 
 /// The families, in the order of [`StoreVerb::metric_names`].
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+#[expect(clippy::cast_precision_loss, reason = "a sample is a float")]
 static FAMILIES: [Family; 3] = [
     Family { help: "Calls to the store begun since the start.", value: |count| count.calls as f64 },
     Family { help: "Calls to the store that were answered with an error.", value: |count| count.errors as f64 },
@@ -82,10 +82,10 @@ impl EngineView for StoreMetrics {
             let row = |(verb, count): &(StoreVerb, VerbCounts)| {
                 (verb.metric_names()[index], (family.value)(*count), family.help)
             };
-            gauges.extend(counts.iter().map(row));
+            samples.extend(counts.iter().map(row));
         }
-        gauges.extend(gauges_of(&self.client_memory));
-        gauges
+        samples.extend(samples_of(&self.client_memory));
+        samples
     }
 
     fn nodes(&self) -> Vec<EngineNode> {
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn every_row_names_its_verb_and_families_stay_together() {
-        let mut gauges = metrics().gauges();
-        gauges.retain(|gauge| gauge.0.starts_with("larder_store_"));
-        let mut families: Vec<&str> = gauges.iter().filter_map(|gauge| gauge.0.split('{').next()).collect();
+        let mut samples = metrics().samples();
+        samples.retain(|sample| sample.0.starts_with("larder_store_"));
+        let mut families: Vec<&str> = samples.iter().filter_map(|sample| sample.0.split('{').next()).collect();
         families.dedup();
         assert_eq!(families, ["larder_store_calls_total", "larder_store_errors_total", "larder_store_seconds_total"]);
         for (sample, verb) in samples.iter().zip(StoreVerb::ALL.into_iter().cycle()) {

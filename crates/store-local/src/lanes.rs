@@ -103,7 +103,6 @@ mod tests {
     use larder_store::{Batch, Partition, Row, Table, Timestamp};
     use std::sync::Arc;
 
-
     use super::*;
     use crate::queue::{CommitQueue, CommitterHealth};
 

@@ -37,7 +37,7 @@ pub(super) struct CommandCall<'a> {
 impl<'a> CommandCall<'a> {
     /// The gateway.
     pub(super) fn gateway(&self) -> &'a Gateway {
-        self.objects.gateway()
+        &self.objects.gateway
     }
 
     /// The content of FILE for an argument `@FILE`, the argument itself otherwise.

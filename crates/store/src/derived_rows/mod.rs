@@ -51,7 +51,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use larder_model::codec::name_after;
 use tokio::time::Instant;
 
 use crate::{
