@@ -139,8 +139,7 @@ impl Buckets {
     /// `AccessDenied` for an anonymous caller.
     pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
         let user = caller.require_user()?;
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        let catalogue = self.gateway.catalogue.refreshed().await?;
         let following = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
         let named = following.take_while(|bucket| bucket.name.starts_with(prefix));
         let mut own = named.filter(|bucket| bucket.owner == user.id && bucket.state == BucketState::Active);

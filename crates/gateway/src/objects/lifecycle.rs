@@ -72,8 +72,7 @@ impl LifecycleWorker {
     /// Any error of the store while listing; removals until then stay.
     pub async fn run(&self) -> Result<LifecyclePass> {
         let mut pass = LifecyclePass::default();
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        let catalogue = self.gateway.catalogue.refreshed().await?;
         let buckets: Vec<Arc<Bucket>> = catalogue.s3_buckets().map(Arc::clone).collect();
         drop(catalogue);
         for bucket in buckets {

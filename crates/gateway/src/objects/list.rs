@@ -10,8 +10,6 @@ pub use larder_model::objects::listing::KeyOrPrefix;
 use larder_model::objects::listing::{KeyPage, KeyPageStep, KeyQuery};
 use larder_model::objects::{ListingEntry, Version};
 
-pub(super) use merged::successor;
-
 use merged::MergedEntries;
 use versions::VersionMarker;
 

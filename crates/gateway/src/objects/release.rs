@@ -9,14 +9,13 @@ use std::sync::Arc;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{Release, UploadId, VersionId};
 use larder_model::rows::Change;
-use larder_store::{Batch, ConsistencyLevel, Partition, ReadOrder, ReadQuery};
+use larder_store::{Batch, Partition, ReadOrder, ReadQuery};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::Result;
 use crate::Gateway;
 use crate::blobs::release::SyncProof;
-use crate::gateway_core::internal_options;
 use crate::metrics::Event;
 
 /// Most manifests removed in the background at once; beyond that a request removes its own.
@@ -142,8 +141,7 @@ async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncPro
     let partition = Partition::manifest(manifest);
     loop {
         let query = ReadQuery { order: ReadOrder::Reverse, ..ReadQuery::all(1) };
-        let page =
-            gateway.core.ports.store.read(&partition, &query, &internal_options(ConsistencyLevel::Quorum)).await?;
+        let page = gateway.core.read_at_quorum(&partition, &query).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(()) };
         // Crash: the owner row goes last, so the sweeper can attribute the rest.
         let parts = if row.name.is_empty() { Vec::new() } else { decode_manifest_row(&row.name, row.value)?.2 };
@@ -152,11 +150,6 @@ async fn remove_manifest(gateway: &Gateway, manifest: VersionId, synced: SyncPro
             gateway.blobs.releases.remove(blob, synced, Event::BlobRemoved).await?;
         }
         let gone = Change::Remove { name: row.name, stamp: row.stamp };
-        gateway
-            .core
-            .ports
-            .store
-            .apply(Batch::of(partition.clone(), vec![gone]), &internal_options(ConsistencyLevel::Quorum))
-            .await?;
+        gateway.core.apply_at_quorum(Batch::of(partition.clone(), vec![gone])).await?;
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod testing;
 mod tests;
 
 use larder_model::Timestamp;
+use larder_model::codec::name_after;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 use super::buckets::Buckets;
 use super::catalogue_guard::CatalogueGuard;
 use super::commit::HeadStore;
-use super::list::{KeyOrPrefix, ListObjects, ListingPage, successor};
+use super::list::{KeyOrPrefix, ListObjects, ListingPage};
 use super::put::ObjectMetadata;
 use super::receive::BodyReceiver;
 use super::upload_head::UploadHead;
@@ -122,7 +123,7 @@ impl Uploads {
         let Some((begin, end)) = page.read_range() else { return Ok(page.finish()) };
         let to = end.map(|end| upload_entries_from(&end));
         let mut from = match marker {
-            Some(marker) if begin == *after => successor(&upload_entry_name(after, marker)),
+            Some(marker) if begin == *after => name_after(&upload_entry_name(after, marker)),
             _ => upload_entries_from(&begin),
         };
         let partition = Partition::upload_entries(bucket);
@@ -145,7 +146,7 @@ impl Uploads {
                     KeyPageStep::Full => break 'rows,
                 }
             }
-            from = skip.into_iter().fold(successor(&last), Bytes::max);
+            from = skip.into_iter().fold(name_after(&last), Bytes::max);
             if rows.stopped == Stopped::End || to.as_ref().is_some_and(|to| from >= *to) {
                 break;
             }

@@ -16,13 +16,13 @@ use larder_model::codec::{DecodeError, put_ordered, take_ordered};
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::{Bucket, ListingEntry};
 use larder_model::rows::{Batch, Change, Row};
-use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
+use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 use serde::{Deserialize, Serialize};
 
 use super::Result;
 use crate::Gateway;
 use crate::clock_issuer::ClockIssuer;
-use crate::gateway_core::{GatewayCore, internal_options};
+use crate::gateway_core::GatewayCore;
 use crate::types::CatalogueCopy;
 
 use log::UsageLog;
@@ -150,7 +150,7 @@ impl Usage {
                     Change::Put(Row { name, value: encode(counts), stamp, expires: None })
                 });
                 let batch = Batch::of(Partition::usage(&key_id), rows.collect());
-                self.core.ports.store.apply(batch, &internal_options(ConsistencyLevel::Quorum)).await?;
+                self.core.apply_at_quorum(batch).await?;
                 self.log.mark_written(&key_id, lines);
             }
         }
@@ -184,8 +184,7 @@ impl Usage {
     /// # Errors
     /// Any error of the store.
     pub async fn storage_of(&self, user_id: &str) -> Result<BTreeMap<String, Storage>> {
-        self.catalogue.refresh().await?;
-        let catalogue = self.catalogue.fresh().await?;
+        let catalogue = self.catalogue.refreshed().await?;
         let mut all = BTreeMap::new();
         for bucket in catalogue.s3_buckets().filter(|bucket| bucket.owner == user_id) {
             all.insert(bucket.name.clone(), self.storage_in(bucket).await?);
@@ -199,9 +198,7 @@ impl Usage {
             let mut last = None;
             loop {
                 let query = ReadQuery::after(last.as_ref(), LISTING_PAGE_ROWS);
-                let (partition, options) =
-                    (Partition::entries(bucket.id, shard), internal_options(ConsistencyLevel::Quorum));
-                let page = self.core.ports.store.read(&partition, &query, &options).await?;
+                let page = self.core.read_at_quorum(&Partition::entries(bucket.id, shard), &query).await?;
                 last = page.rows.last().map(|row| row.name.clone());
                 for row in page.rows {
                     if let Some(object) = ListingEntry::decode(row.value)?.object {
@@ -226,8 +223,7 @@ impl Usage {
         while let Some(begin) = next.take().filter(|begin| Some(begin) < end.as_ref()) {
             let range = Range { from: Some(begin), to: end.clone() };
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
-            let options = internal_options(ConsistencyLevel::Quorum);
-            let page = self.core.ports.store.read(&Partition::usage(key_id), &query, &options).await?;
+            let page = self.core.read_at_quorum(&Partition::usage(key_id), &query).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
             next = more.map(|last| [&last.name[..], &[0]].concat().into());
             for row in page.rows {

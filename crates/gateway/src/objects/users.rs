@@ -16,14 +16,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use larder_model::objects::User;
 use larder_model::objects::user::{canonical_id_of, display_name_of, is_valid_email, key_id_of, secret_of};
-use larder_store::{ConsistencyLevel, Partition, Range, ReadOrder, ReadQuery, Stopped};
+use larder_store::{Partition, Range, ReadOrder, ReadQuery, Stopped};
 
 use cache::UserCache;
 use transaction::{ADMIN, EMAIL, KEY, USER, UsersTransaction, row_name, user_of};
 
 use super::{Error, Result};
 use crate::Gateway;
-use crate::gateway_core::{GatewayCore, internal_options};
+use crate::gateway_core::GatewayCore;
 use crate::types::CatalogueCopy;
 
 const ATTEMPTS_MAX: usize = 50;
@@ -138,8 +138,7 @@ impl Users {
             let range = Range { from: Some(from), to: Some(Bytes::from_static(&[USER + 1])) };
             let limit = (max - users.len()).min(PAGE_ROWS);
             let query = ReadQuery { range, limit, order: ReadOrder::Forward };
-            let options = internal_options(ConsistencyLevel::Quorum);
-            let page = self.core.ports.store.read(&Partition::users(), &query, &options).await?;
+            let page = self.core.read_at_quorum(&Partition::users(), &query).await?;
             for row in &page.rows {
                 users.push(Arc::new(user_of(&row.value)?));
             }
@@ -183,8 +182,7 @@ impl Users {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             let user = user_with_key(self.find(KEY, key_id).await?, key_id)?;
-            self.catalogue.refresh().await?;
-            let catalogue = self.catalogue.fresh().await?;
+            let catalogue = self.catalogue.refreshed().await?;
             if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);
             }

@@ -179,6 +179,12 @@ impl CatalogueCopy {
         last.outcome.clone()
     }
 
+    /// The catalogue after a check that begins now: no change answered before the call is missing in it.
+    pub(crate) async fn refreshed(&self) -> Result<Arc<Catalogue>> {
+        self.refresh().await?;
+        Ok(self.current())
+    }
+
     async fn check_catalogue(&self, begun: u64) -> Result<()> {
         let number = self.catalogue_number().await?;
         if number > self.current.load().number() {

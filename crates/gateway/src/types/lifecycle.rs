@@ -103,8 +103,7 @@ impl Types {
             self.show_copies(None, &mut props);
             return Ok(TypeStatus { stage: TypeStage::Active, props });
         }
-        self.catalogue.refresh().await?;
-        let catalogue = self.catalogue.current();
+        let catalogue = self.catalogue.refreshed().await?;
         let found = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
         let mut props = display::type_props(Some(&found.record));
         self.show_copies(Some(&found.record), &mut props);
@@ -121,8 +120,7 @@ impl Types {
     /// # Errors
     /// The store's.
     pub async fn list(&self) -> Result<Vec<(Bytes, bool)>> {
-        self.catalogue.refresh().await?;
-        let catalogue = self.catalogue.current();
+        let catalogue = self.catalogue.refreshed().await?;
         let default = (Bytes::from_static(DEFAULT_TYPE), true);
         let types = catalogue.types().iter().map(|(name, one)| (name.clone(), one.record.state == TypeState::Active));
         Ok(std::iter::once(default).chain(types).collect())

@@ -10,11 +10,10 @@
 use larder_model::Timestamp;
 use larder_model::limits::KEY_VIEW_SHARDS;
 use larder_model::objects::{Bucket, BucketId, BucketState};
-use larder_store::{ConsistencyLevel, Partition, ReadQuery};
+use larder_store::{Partition, ReadQuery};
 
 use super::super::{Caller, Error, Result};
 use super::{Buckets, key_of};
-use crate::gateway_core::internal_options;
 use crate::types::{Catalogue, CatalogueEdit};
 
 /// The time after which a closing bucket counts as abandoned: longer than any wait of its deleter.
@@ -33,8 +32,7 @@ impl Buckets {
     /// # Errors
     /// `NoSuchBucket`, `AccessDenied`, `BucketNotEmpty`, `OperationAborted` while another request deletes it.
     pub async fn delete(&self, caller: &Caller, name: &str) -> Result<()> {
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        let catalogue = self.gateway.catalogue.refreshed().await?;
         let bucket = catalogue.s3_bucket(name).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
         caller.check(bucket, &caller.action()?.on_bucket())?;
         // A bucket that is visibly not empty is not closed: its clients would notice.
@@ -48,8 +46,7 @@ impl Buckets {
 
     /// Finishes an abandoned deletion of this name: the bucket is then gone or open.
     pub(in crate::objects) async fn settle_closing(&self, name: &str) -> Result<()> {
-        self.gateway.catalogue.refresh().await?;
-        let catalogue = self.gateway.catalogue.fresh().await?;
+        let catalogue = self.gateway.catalogue.refreshed().await?;
         let Some(bucket) = catalogue.s3_bucket(name).filter(|bucket| bucket.state == BucketState::Closing) else {
             return Ok(());
         };
@@ -136,9 +133,7 @@ impl Buckets {
     /// Whether no key of a bucket has a version or a delete marker.
     async fn is_empty(&self, id: BucketId) -> Result<bool> {
         for shard in 0..KEY_VIEW_SHARDS {
-            let options = internal_options(ConsistencyLevel::Quorum);
-            let any = ReadQuery::all(1);
-            let page = self.gateway.core.ports.store.read(&Partition::entries(id, shard), &any, &options).await?;
+            let page = self.gateway.core.read_at_quorum(&Partition::entries(id, shard), &ReadQuery::all(1)).await?;
             if !page.rows.is_empty() {
                 return Ok(false);
             }

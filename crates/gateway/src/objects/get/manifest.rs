@@ -7,10 +7,9 @@ use bytes::Bytes;
 use larder_model::content::BlobId;
 use larder_model::objects::part::decode_manifest_row;
 use larder_model::objects::{ManifestPart, VersionId};
-use larder_store::{ConsistencyLevel, Partition, Range as Names, ReadOrder, ReadQuery};
+use larder_store::{Partition, Range as Names, ReadOrder, ReadQuery};
 
 use crate::Gateway;
-use crate::gateway_core::internal_options;
 use crate::objects::Result;
 
 /// A byte range of an object, and its blob.
@@ -78,8 +77,7 @@ impl ManifestCursor {
 
     /// Reads one row; `false` when there is none.
     async fn read(&mut self, gateway: &Gateway, query: &ReadQuery) -> Result<bool> {
-        let page =
-            gateway.core.ports.store.read(&self.partition, query, &internal_options(ConsistencyLevel::Quorum)).await?;
+        let page = gateway.core.read_at_quorum(&self.partition, query).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(false) };
         let (mut offset, _, parts) = decode_manifest_row(&row.name, row.value)?;
         self.last = row.name;

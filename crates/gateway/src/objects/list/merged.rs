@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use larder_model::codec::name_after;
 use larder_model::limits::{KEY_VIEW_SHARDS, LISTING_PAGE_ROWS};
 use larder_model::objects::BucketId;
 use larder_model::rows::Row;
@@ -120,13 +121,8 @@ impl EntryShardCursor {
         let range = Range { from: Some(from), to: end.cloned() };
         let query = ReadQuery { range, limit: self.limit, order: ReadOrder::Forward };
         let page = heads.gateway.core.ports.store.read(&self.partition, &query, options).await?;
-        self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| successor(&last.name));
+        self.next = page.rows.last().filter(|_| page.stopped == Stopped::Limit).map(|last| name_after(&last.name));
         self.rows = page.rows.into();
         Ok(())
     }
-}
-
-/// The smallest name after this one.
-pub(in crate::objects) fn successor(name: &[u8]) -> Bytes {
-    [name, &[0]].concat().into()
 }

@@ -23,8 +23,7 @@ impl ObjectSweeper {
                 }
             }
             // Race: refresh after reading the uploads. Their buckets existed when they began, so a missing one is deleted.
-            self.gateway.catalogue.refresh().await?;
-            let catalogue = self.gateway.catalogue.fresh().await?;
+            let catalogue = self.gateway.catalogue.refreshed().await?;
             for head in alive {
                 let gone = catalogue.s3_buckets().all(|bucket| bucket.id != head.upload.bucket);
                 match self.sweep_upload(head, gone).await {

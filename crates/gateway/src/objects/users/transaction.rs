@@ -129,8 +129,7 @@ impl Users {
     }
 
     async fn row(&self, name: Bytes) -> Result<Option<Row>> {
-        let options = internal_options(ConsistencyLevel::Quorum);
-        let page = self.core.ports.store.read(&Partition::users(), &ReadQuery::one(name), &options).await?;
+        let page = self.core.read_at_quorum(&Partition::users(), &ReadQuery::one(name)).await?;
         Ok(page.rows.into_iter().next())
     }
 }
