@@ -19,7 +19,7 @@ fn cluster() -> (RiakServer, Replicas) {
     let clock = Arc::new(SystemClock::default());
     let replicas = Replicas::new(clock.clone(), ClusterSetup::default(), 1);
     let blobs = Arc::new(MemoryStore::new(clock.clone()));
-    let (config, settings) = (Config { alone: false, ..Config::default() }, HttpSettings::default());
+    let (config, settings) = (Config { single_process: false, ..Config::default() }, HttpSettings::default());
     (RiakServer::start_over(Arc::new(replicas.clone()), blobs, clock, config, settings), replicas)
 }
 

@@ -1,4 +1,4 @@
-//! The table of all S3 operations. Routing, access control, usage reports and the manual read it.
+//! The table of all S3 operations. Routing, access control and usage reports read it.
 
 use hyper::Method;
 use larder_http_edge::{parsed_body_memory, upload_memory};
@@ -73,7 +73,7 @@ pub enum StubResponse {
     /// The error that the configuration does not exist.
     Absent(Code),
     /// The error that the bucket has no object lock.
-    Unlocked,
+    NoObjectLock,
 }
 
 /// A row of the table.
@@ -86,13 +86,13 @@ pub struct OperationSpec {
     /// The resource it addresses.
     pub scope: OperationScope,
     /// Required query parameters, with any value; `name=value` requires that value.
-    pub keys: &'static [&'static str],
+    pub query_params: &'static [&'static str],
     /// A required header.
     pub header: Option<&'static str>,
     /// The action for which the caller needs permission; `None` for admin operations.
     pub action: Option<S3Action>,
     /// The operation name in Riak CS usage reports.
-    pub usage: &'static str,
+    pub usage_report_name: &'static str,
     /// The request body it reads.
     pub body: RequestBodyKind,
     /// How it is supported.
@@ -132,10 +132,10 @@ macro_rules! operations {
             name: stringify!($name),
             method: Method::$method,
             scope: $scope,
-            keys: &[$($key),*],
+            query_params: &[$($key),*],
             header: operations!(@header $($header)?),
             action: operations!(@action $action),
-            usage: stringify!($usage),
+            usage_report_name: stringify!($usage),
             body: $body,
             support: $support,
         }
@@ -255,13 +255,13 @@ operations! {
         PutObjectLockConfiguration PUT Bucket, ["object-lock"],
             PutBucketObjectLockConfiguration UnknownPUT Document NotImplemented;
         GetObjectRetention GET Object, ["retention"],
-            GetObjectRetention UnknownGET Nothing ConfigStub(StubResponse::Unlocked);
+            GetObjectRetention UnknownGET Nothing ConfigStub(StubResponse::NoObjectLock);
         PutObjectRetention PUT Object, ["retention"],
-            PutObjectRetention UnknownPUT Document ConfigStub(StubResponse::Unlocked);
+            PutObjectRetention UnknownPUT Document ConfigStub(StubResponse::NoObjectLock);
         GetObjectLegalHold GET Object, ["legal-hold"],
-            GetObjectLegalHold UnknownGET Nothing ConfigStub(StubResponse::Unlocked);
+            GetObjectLegalHold UnknownGET Nothing ConfigStub(StubResponse::NoObjectLock);
         PutObjectLegalHold PUT Object, ["legal-hold"],
-            PutObjectLegalHold UnknownPUT Document ConfigStub(StubResponse::Unlocked);
+            PutObjectLegalHold UnknownPUT Document ConfigStub(StubResponse::NoObjectLock);
         GetObjectTorrent GET Object, ["torrent"], GetObjectTorrent UnknownGET Nothing NotImplemented;
         RestoreObject POST Object, ["restore"], RestoreObject UnknownPOST Document NotImplemented;
         SelectObjectContent POST Object, ["select"], GetObject UnknownPOST Document NotImplemented;
@@ -280,7 +280,7 @@ mod tests {
     fn no_two_rows_match_the_same_request() {
         let mut seen = HashSet::new();
         for operation in OPERATIONS {
-            let mut keys = operation.keys.to_vec();
+            let mut keys = operation.query_params.to_vec();
             keys.sort_unstable();
             let what = format!("{:?} {:?} {keys:?} {:?}", operation.method, operation.scope, operation.header);
             assert!(seen.insert(what.clone()), "{what} twice");
@@ -295,9 +295,9 @@ mod tests {
             assert_eq!(operation.action.is_none(), admin, "{}", operation.name);
             assert!(!(is_read_only && operation.body != RequestBodyKind::Nothing), "{}", operation.name);
             let usage = ["ListBuckets", "UsageRead", "AccountRead", "Bucket", "Key", "Unknown"];
-            assert!(usage.iter().any(|name| operation.usage.starts_with(name)), "{}", operation.name);
+            assert!(usage.iter().any(|name| operation.usage_report_name.starts_with(name)), "{}", operation.name);
             if let Support::ConfigStub(stub) = operation.support {
-                let refuses = matches!(stub, StubResponse::Absent(_) | StubResponse::Unlocked);
+                let refuses = matches!(stub, StubResponse::Absent(_) | StubResponse::NoObjectLock);
                 assert!(is_read_only || refuses, "{} would be answered and forgotten", operation.name);
             }
         }

@@ -88,7 +88,7 @@ impl S3Service {
 
     /// The 503 `SlowDown` response of an overloaded server.
     pub(crate) fn busy(&self) -> S3Response {
-        let id = self.objects.gateway.core.new_name();
+        let id = self.objects.gateway.core.new_unique_name();
         let mut response = S3Error::from(Code::SlowDown).into_response("", &id, false);
         insert_common_headers(&mut response, &id);
         response
@@ -103,7 +103,7 @@ impl S3Service {
         let query = S3Query::parse(parts.uri.query());
         let restored = auth::restore_headers(&query, &mut parts.headers);
         let head = RequestHead {
-            id: gateway.core.new_name(),
+            id: gateway.core.new_unique_name(),
             now: gateway.core.now(),
             source: RequestSource::of(requester.address, &parts.headers, &self.settings.proxies),
             addressing: AddressingStyle::of_host(Some(&host), &self.settings.roots),
@@ -273,7 +273,7 @@ impl S3Service {
         let accounting = RequestAccounting {
             objects: Arc::clone(&self.objects),
             tracked,
-            user: trace.caller.zip(trace.operation.map(|operation| operation.usage)),
+            user: trace.caller.zip(trace.operation.map(|operation| operation.usage_report_name)),
             received: trace.received,
             status: response.status(),
             sent: 0,
@@ -286,7 +286,7 @@ impl S3Service {
 /// The error of an operation that is not implemented.
 fn not_offered(operation: &OperationSpec) -> S3Error {
     let refused = S3Error::new(Code::NotImplemented, format!("{} is not offered", operation.name));
-    operation.keys.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key))
+    operation.query_params.iter().fold(refused, |refused, key| refused.with("QueryParameter", *key))
 }
 
 /// Sets the headers that every response has.

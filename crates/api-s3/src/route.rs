@@ -88,7 +88,7 @@ pub fn route(
     }
     let fits = |operation: &&OperationSpec| {
         let header = operation.header.is_none_or(|name| headers.contains_key(name));
-        operation.method == *method && header && operation.keys.iter().all(|key| has(query, key))
+        operation.method == *method && header && operation.query_params.iter().all(|key| has(query, key))
     };
     let found = of_scope().filter(fits).max_by_key(|operation| specificity(operation));
     if !matches!(kind, ResourceKind::Admin(_))
@@ -126,12 +126,12 @@ fn has(query: &S3Query, key: &str) -> bool {
 
 /// A parameter outranks a header: `?acl` in a request that also names a copy source addresses the ACL.
 fn specificity(operation: &OperationSpec) -> usize {
-    operation.keys.len() * 2 + usize::from(operation.header.is_some())
+    operation.query_params.len() * 2 + usize::from(operation.header.is_some())
 }
 
 /// Whether a parameter asks for something that the selected operation does not do.
 fn is_unsupported(found: Option<&'static OperationSpec>, method: &Method, name: &str, value: &str) -> bool {
-    if found.is_some_and(|operation| operation.keys.contains(&name)) {
+    if found.is_some_and(|operation| operation.query_params.contains(&name)) {
         return false;
     }
     if is_subresource(name) {
@@ -149,7 +149,8 @@ fn is_unsupported(found: Option<&'static OperationSpec>, method: &Method, name: 
 
 /// Whether a parameter selects the operation.
 pub(crate) fn is_subresource(name: &str) -> bool {
-    UNSUPPORTED_SUBRESOURCES.contains(&name) || OPERATIONS.iter().any(|operation| operation.keys.contains(&name))
+    UNSUPPORTED_SUBRESOURCES.contains(&name)
+        || OPERATIONS.iter().any(|operation| operation.query_params.contains(&name))
 }
 
 /// The order of methods in an `Allow` header.
@@ -158,7 +159,7 @@ static ALLOW_ORDER: [Method; 5] = [Method::GET, Method::HEAD, Method::PUT, Metho
 /// 405 with the methods of the operations without parameters.
 fn not_allowed(method: &Method, kind: ResourceKind<'_>) -> S3Error {
     let fits = |allowed: &Method| {
-        let mut rows = OPERATIONS.iter().filter(|row| row.method == *allowed && row.keys.is_empty());
+        let mut rows = OPERATIONS.iter().filter(|row| row.method == *allowed && row.query_params.is_empty());
         rows.any(|row| kind.is_in(row.scope))
     };
     let allowed: Vec<&str> = ALLOW_ORDER.iter().filter(|allowed| fits(allowed)).map(Method::as_str).collect();
@@ -188,7 +189,7 @@ mod tests {
                 OperationScope::Admin(segment) => format!("/riak-cs/{segment}"),
             };
             for suffix in ["", "&x-id=Whatever&X-Amz-Date=&versionId=1"] {
-                let query = operation.keys.join("&") + suffix;
+                let query = operation.query_params.join("&") + suffix;
                 let name = routed(operation.method.as_str(), &path, &query, operation.header);
                 assert_eq!(name, Ok(operation.name), "{} {path}?{query}", operation.method.as_str());
             }

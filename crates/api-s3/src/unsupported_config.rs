@@ -26,7 +26,7 @@ pub(crate) async fn respond(call: &S3Call, stub: StubResponse) -> Result<S3Respo
             Ok(response::document(xml.finish()))
         }
         StubResponse::Absent(code) => Err(code.into()),
-        StubResponse::Unlocked => {
+        StubResponse::NoObjectLock => {
             call.objects.buckets.find(&call.bucket).await?;
             Err(S3Error::invalid(NO_LOCKS))
         }

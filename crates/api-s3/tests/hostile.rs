@@ -301,11 +301,11 @@ fn no_malformed_request_is_answered_500() {
         for round in 0..12 {
             let value = odd[(count + round) % odd.len()];
             let parameter = parameters[(count / 3 + round) % parameters.len()];
-            let keys: String = operation.keys.iter().map(|key| format!("{key}&")).collect();
+            let keys: String = operation.query_params.iter().map(|key| format!("{key}&")).collect();
             let lines = headers[(count + round) % headers.len()];
             let body = bodies[round % bodies.len()];
             // Parameters that version 2 does not sign are added after signing.
-            let signed = operation.keys.iter().max_by_key(|key| key.len()).map_or_else(
+            let signed = operation.query_params.iter().max_by_key(|key| key.len()).map_or_else(
                 || path.clone(),
                 |key| if key.contains('=') { path.clone() } else { format!("{path}?{key}") },
             );

@@ -160,7 +160,7 @@ impl ClockIssuer {
 
 /// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
 async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
-    if !core.config.alone {
+    if !core.config.single_process {
         return Ok((HybridClock::unmarked(), Timestamp::ZERO));
     }
     let query = ReadQuery::one(Bytes::copy_from_slice(core.config.node.as_bytes()));

@@ -32,7 +32,7 @@ pub struct Config {
     pub requests_max: usize,
     /// Whether the directory lock proves that no other gateway runs on this store. A lone gateway stores a clock mark and
     /// deletes heartbeats of dead processes; otherwise its node name must be unique among those that run.
-    pub alone: bool,
+    pub single_process: bool,
 }
 
 impl Default for Config {
@@ -46,7 +46,7 @@ impl Default for Config {
             delete_mode: DeleteMode::After(Duration::from_secs(3)),
             timeout: Duration::from_secs(60),
             requests_max: 4096,
-            alone: true,
+            single_process: true,
         }
     }
 }

@@ -46,7 +46,7 @@ impl Gateway {
         // Catalogue and name come before the first heartbeat: a heartbeat claims that this gateway serves from its number.
         issuer.check_skew().await?;
         catalogue.refresh().await?;
-        if core.config.alone {
+        if core.config.single_process {
             tolerate_full_disk("clock mark not stored, so writes wait for it", issuer.store_mark().await)?;
             tolerate_full_disk("heartbeats of dead processes not removed", members.drop_others().await)?;
         } else {

@@ -42,4 +42,4 @@ pub use error::{Error, Feature, QuorumParam, Result};
 pub use gateway::Gateway;
 pub use gateway_core::{AdmissionGuard, GatewayCore};
 pub use members::{Member, Members};
-pub use ports::{EngineNode, EngineSample, EngineView, GatewayPorts};
+pub use ports::{EngineNode, EngineSample, EngineStatus, GatewayPorts};

@@ -174,7 +174,7 @@ impl Members {
         let give_up = Instant::now() + INTERNAL_CALL_TIMEOUT;
         loop {
             self.catalogue.fresh().await?;
-            if self.core.config.alone {
+            if self.core.config.single_process {
                 return Ok(None);
             }
             let now = self.core.monotonic();
@@ -203,7 +203,7 @@ impl Members {
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
         self.core.apply_at_quorum(Batch::of(Partition::members(), vec![gone])).await?;
-        if self.core.config.alone { self.issuer.store_exact(clock).await } else { Ok(()) }
+        if self.core.config.single_process { self.issuer.store_exact(clock).await } else { Ok(()) }
     }
 }
 

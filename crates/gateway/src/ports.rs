@@ -19,7 +19,7 @@ pub struct GatewayPorts {
     /// Fills bytes with unguessable randomness, for keys and secrets.
     pub random: fn(&mut [u8]),
     /// The engine as operators see it.
-    pub engine: Arc<dyn EngineView>,
+    pub engine: Arc<dyn EngineStatus>,
 }
 
 /// A node of the engine, where it has several.
@@ -35,7 +35,7 @@ pub struct EngineNode {
 pub type EngineSample = (&'static str, f64, &'static str);
 
 /// The engine as operators see it.
-pub trait EngineView: Send + Sync {
+pub trait EngineStatus: Send + Sync {
     /// Its name, such as `local`.
     fn name(&self) -> &str;
 
@@ -55,7 +55,7 @@ pub trait EngineView: Send + Sync {
     }
 }
 
-impl EngineView for &'static str {
+impl EngineStatus for &'static str {
     fn name(&self) -> &str {
         self
     }

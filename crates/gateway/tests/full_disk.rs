@@ -107,7 +107,7 @@ impl FullDiskWorld {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
         };
-        let config = Config { node: "alone".into(), alone: true, ..Config::default() };
+        let config = Config { node: "alone".into(), single_process: true, ..Config::default() };
         Gateway::start(ports, config).await.expect("a gateway starts even on a full disk")
     }
 

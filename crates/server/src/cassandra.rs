@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use larder_gateway::{EngineNode, EngineSample, EngineView};
+use larder_gateway::{EngineNode, EngineSample, EngineStatus};
 use larder_store::{Clock, Partition, Store};
 use larder_store_cassandra::blobs::{self, BlobOptions, CassandraBlobs};
 use larder_store_cassandra::{CassandraStore, ConnectOptions, Credentials};
@@ -20,7 +20,7 @@ pub(crate) struct OpenedCluster {
     /// The large bodies.
     pub(crate) blobs: Arc<CassandraBlobs>,
     /// The engine's view for operators.
-    pub(crate) view: Arc<dyn EngineView>,
+    pub(crate) view: Arc<dyn EngineStatus>,
     /// The place of the data, in a line of the banner.
     pub(crate) description: String,
     /// Notes for the operator.
@@ -93,7 +93,7 @@ struct ClusterMetrics {
     blobs: Arc<CassandraBlobs>,
 }
 
-impl EngineView for ClusterMetrics {
+impl EngineStatus for ClusterMetrics {
     fn name(&self) -> &'static str {
         "cassandra"
     }
@@ -104,7 +104,11 @@ impl EngineView for ClusterMetrics {
         let damaged = self.blobs.damaged_blocks();
         [
             ("larder_cassandra_nodes_up", limits.nodes.into(), "Nodes of the local datacenter that are connected."),
-            ("larder_cassandra_syncs", limits.syncs.into(), "1 when nodes sync their commit log before they answer."),
+            (
+                "larder_cassandra_sync_before_answer",
+                limits.syncs.into(),
+                "1 when nodes sync their commit log before they answer.",
+            ),
             ("larder_cassandra_requests_total", seen.requests, "Requests sent to nodes."),
             ("larder_cassandra_retries_total", seen.retries, "Those sent because another node had not done it."),
             ("larder_cassandra_cas_in_doubt_total", seen.cas_in_doubt, "Compare-and-sets whose outcome was looked up."),

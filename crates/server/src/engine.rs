@@ -4,7 +4,7 @@ use larder_model::ActorId;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::EngineView;
+use larder_gateway::EngineStatus;
 use larder_gateway::objects::Objects;
 use larder_gateway::objects::lifecycle::LifecyclePass;
 use larder_gateway::objects::sweep::SweepReport;
@@ -45,7 +45,7 @@ pub struct OpenEngine {
     /// The large bodies; calls are counted.
     pub blobs: Arc<dyn Blobs>,
     /// The engine's view for operators.
-    pub view: Arc<dyn EngineView>,
+    pub view: Arc<dyn EngineStatus>,
     /// The place of the data, in a line of the banner.
     pub description: String,
     /// Notes for the operator, one line each.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_gateway::{EngineSample, EngineView};
+use larder_gateway::{EngineSample, EngineStatus};
 use larder_store::{Purpose, Store as _};
 use larder_store_local::LocalStore;
 
@@ -26,7 +26,7 @@ impl LocalEngineMetrics {
     }
 }
 
-impl EngineView for LocalEngineMetrics {
+impl EngineStatus for LocalEngineMetrics {
     fn name(&self) -> &'static str {
         "local"
     }

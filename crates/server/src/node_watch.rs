@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_gateway::{EngineNode, EngineView};
+use larder_gateway::{EngineNode, EngineStatus};
 use tokio::time::Instant;
 
 /// How often the check runs.
@@ -24,7 +24,7 @@ enum NodeChange {
 }
 
 /// Checks the engine's nodes for as long as it runs, and logs each node that is lost or returns.
-pub(crate) async fn watch_nodes(engine: Arc<dyn EngineView>) {
+pub(crate) async fn watch_nodes(engine: Arc<dyn EngineStatus>) {
     let mut watch = NodeWatch::default();
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;

@@ -157,7 +157,7 @@ fn gateway_config(settings: &ServerSettings, name: &str, address: Option<SocketA
         siblings_max: settings.siblings_max,
         delete_mode: settings.delete_mode,
         timeout: settings.request_timeout,
-        alone: settings.engine.is_single_process(),
+        single_process: settings.engine.is_single_process(),
         // A connection has one request at a time, so the bound of connections also bounds requests.
         requests_max: connections,
     }
@@ -178,7 +178,7 @@ fn objects_config(settings: &ServerSettings) -> ObjectsConfig {
     ObjectsConfig {
         region: settings.s3_region.clone(),
         buckets_max: settings.s3_buckets_max,
-        alone: settings.engine.is_single_process(),
+        single_process: settings.engine.is_single_process(),
         ..ObjectsConfig::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_admission::MemoryBudget;
-use larder_gateway::{EngineNode, EngineSample, EngineView};
+use larder_gateway::{EngineNode, EngineSample, EngineStatus};
 use larder_store::metered::{Metered, StoreVerb, VerbCounts};
 use larder_store::{Blobs, Clock, Store};
 
@@ -11,7 +11,7 @@ use crate::memory::samples_of;
 
 /// An engine's own view, with the metrics of calls to its store and of the memory of clients.
 pub(crate) struct StoreMetrics {
-    inner: Arc<dyn EngineView>,
+    inner: Arc<dyn EngineStatus>,
     store: Arc<Metered<dyn Store>>,
     blobs: Arc<Metered<dyn Blobs>>,
     client_memory: MemoryBudget,
@@ -34,7 +34,7 @@ static FAMILIES: [Family; 3] = [
 impl StoreMetrics {
     /// Counts the calls to a store and its blobs, timed by `clock`; its samples come after those of `inner`.
     pub(crate) fn new(
-        inner: Arc<dyn EngineView>,
+        inner: Arc<dyn EngineStatus>,
         store: Arc<dyn Store>,
         blobs: Arc<dyn Blobs>,
         clock: Arc<dyn Clock>,
@@ -67,7 +67,7 @@ impl StoreMetrics {
     }
 }
 
-impl EngineView for StoreMetrics {
+impl EngineStatus for StoreMetrics {
     fn name(&self) -> &str {
         self.inner.name()
     }

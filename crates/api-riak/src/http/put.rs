@@ -34,7 +34,7 @@ pub(super) async fn put(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<R
 /// # Errors
 /// An invalid parameter or header, or an error of the gateway.
 pub(super) async fn post_new(call: &RiakCall<'_>, body: ArrivingBody<'_>) -> Result<RiakResponse, RiakFault> {
-    let key = call.gateway.core.new_name();
+    let key = call.gateway.core.new_unique_name();
     let location = location(call, &key);
     let request = decode_request(call, Some(key))?;
     decode_and_put(call, request, body, Some(location)).await.map_err(RiakFault::after_checks)

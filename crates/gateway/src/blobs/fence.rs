@@ -1,4 +1,4 @@
-//! The fence between a sweeper and a writer that is only slow.
+//! The fence between a sweeper and a writer that is only slow: a mark in the store that both look for, no lock of a thread.
 //!
 //! ```text
 //! sweeper   not named ──> mark at every replica ──> head rewritten, if there is one ──> still not named ──> bytes removed

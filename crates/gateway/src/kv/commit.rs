@@ -175,7 +175,7 @@ impl Kv {
         let blobs: Vec<_> = write.superseded.iter().filter_map(|gone| gone.blob(partition)).collect();
         // Bytes go after this batch: unsynced, a power cut would bring back the row that names them.
         let replicas =
-            if blobs.is_empty() { target.replicas } else { target.replicas.on_disk(self.core.config.durable) };
+            if blobs.is_empty() { target.replicas } else { target.replicas.raise_to_disk_if(self.core.config.durable) };
         let level = self.write_with_downgrade(replicas, batch).await?;
         self.issuer.clock.observe(write.clock);
         self.slots.note_acknowledged(partition, write, counted);

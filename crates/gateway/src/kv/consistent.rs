@@ -27,7 +27,7 @@ impl Kv {
     ) -> Result<Option<FetchedObject>> {
         let KvPut { address, context, content, upload, return_body, .. } = request;
         let address = &address;
-        let replicas = at_quorum_only(replicas).on_disk(self.core.config.durable);
+        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.core.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
         self.check_conditions(&conditions, &seen)?;
@@ -79,7 +79,7 @@ impl Kv {
         replicas: ReplicaPlan,
     ) -> Result<KvDeleteOutcome> {
         let address = &request.address;
-        let replicas = at_quorum_only(replicas).on_disk(self.core.config.durable);
+        let replicas = at_quorum_only(replicas).raise_to_disk_if(self.core.config.durable);
         let seen = self.read_versions(address, &plan, replicas).await?;
         self.check_conditions(&request.conditions, &seen)?;
         if let Some(nothing) = nothing_to_delete(&request, &seen) {

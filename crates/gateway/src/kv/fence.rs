@@ -43,7 +43,7 @@ impl BlobReferences for Kv {
 
     /// A lone gateway sees all leases: a blob that is not leased and not named will never be named.
     fn is_fenced(&self) -> bool {
-        !self.core.config.alone
+        !self.core.config.single_process
     }
 
     async fn unnamed(
@@ -52,7 +52,7 @@ impl BlobReferences for Kv {
         mut blobs: Vec<OwnedBlob>,
         phase: SweepPhase,
     ) -> Result<Vec<OwnedBlob>> {
-        if phase == SweepPhase::Unfenced && !self.core.config.alone {
+        if phase == SweepPhase::Unfenced && !self.core.config.single_process {
             blobs.retain(|blob| self.blob_age(blob.id) >= SWEEP_AGE_MIN);
         }
         if blobs.is_empty() {
@@ -116,7 +116,7 @@ impl Kv {
     /// # Errors
     /// [`Error::Overloaded`].
     pub(super) async fn refuse_old_blob(&self, blob: Option<BlobId>) -> Result<()> {
-        let Some(blob) = blob.filter(|_| !self.core.config.alone) else { return Ok(()) };
+        let Some(blob) = blob.filter(|_| !self.core.config.single_process) else { return Ok(()) };
         if self.blob_age(blob) < COMMIT_AGE_MAX {
             return Ok(());
         }

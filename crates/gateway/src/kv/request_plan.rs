@@ -4,8 +4,8 @@
 //! w, dw, pw, node_confirms ──> consistency level, and its lowest downgrade
 //! dw, sync_on_write        ──> Durability: with dw > 0 the embedded engine syncs before it answers, if the server syncs at all
 //! ```
-//! Four methods change a plan later: [`ReplicaPlan::at`], [`ReplicaPlan::never_below`] (a row that names a blob),
-//! [`ReplicaPlan::on_disk`] (a write whose removals release blobs) and [`ReplicaPlan::without_downgrade`] (`consistent` types).
+//! Methods of [`ReplicaPlan`] change a plan later: `at`, `never_below` (a row that names a blob), `raise_to_disk_if` (a write
+//! whose removals release blobs), `without_downgrade` (`consistent` types), `with_timeout`, `reclaiming` (deletes).
 //! Over a cluster the level alone decides: the engine ignores `Durability`, and each node syncs by its `commitlog_sync`. `dw`
 //! counts replicas there as `w` does, so `dw=all` is downgraded too: while no replica is up, a hint on one node acknowledges it.
 
@@ -83,7 +83,7 @@ impl ReplicaPlan {
     }
 
     /// This write, answered after a sync if the server syncs at all: its removals are final then.
-    pub(super) fn on_disk(self, durable: bool) -> Self {
+    pub(super) fn raise_to_disk_if(self, durable: bool) -> Self {
         let durability = if durable { Durability::Disk } else { Durability::Buffered };
         Self { options: CallOptions { durability, ..self.options }, ..self }
     }

@@ -1,4 +1,4 @@
-//! The table of stats, from which `/stats`, `kv-admin status` and the manual are generated.
+//! The table of stats, which `/stats` and `kv-admin status` show.
 //!
 //! Names are Riak's, for the graphs that operators have; `larder_…` are ours. Units are Riak's: times in microseconds; names
 //! without `_total` count the last 60 seconds; `_100` is the largest. Unbuilt features that are often graphed show 0.
@@ -62,7 +62,7 @@ pub fn table() -> &'static [Stat] {
     static TABLE: LazyLock<Vec<Stat>> = LazyLock::new(|| {
         let built = [REQUESTS, SPREADS, NODE, MACHINE, UNMEASURED_SPREADS].concat();
         let unmeasured =
-            UNMEASURED.split_whitespace().map(|name| row(name, "Not built: always 0.", StatSource::NotBuilt));
+            UNMEASURED.split_whitespace().map(|name| row(name, "Not measured: always 0.", StatSource::NotBuilt));
         let events = Event::ALL.iter().map(|event| row(event.name(), event.help(), StatSource::Event(*event)));
         let mut table: Vec<Stat> = built.into_iter().chain(unmeasured).chain(events).collect();
         table.sort_unstable_by_key(|stat| stat.name);
@@ -174,7 +174,7 @@ const MACHINE: &[Stat] = &[
 ];
 
 const UNMEASURED_SPREADS: &[Stat] = spread![
-    "Not built: always 0.",
+    "Not measured: always 0.",
     "consistent_get_objsize" = StatDistribution::NotBuilt,
     "consistent_get_time" = StatDistribution::NotBuilt,
     "consistent_put_objsize" = StatDistribution::NotBuilt,

@@ -20,7 +20,7 @@ pub struct ObjectsConfig {
     /// Time after which a running completion counts as abandoned.
     pub completing_max: Duration,
     /// Whether this is the only process over its store: completions begun by an earlier run are then abandoned.
-    pub alone: bool,
+    pub single_process: bool,
 }
 
 impl Default for ObjectsConfig {
@@ -32,7 +32,7 @@ impl Default for ObjectsConfig {
             object_bytes_max: 5 << 40,
             part_bytes_min: PART_BYTES_MIN,
             completing_max: Duration::from_secs(90),
-            alone: true,
+            single_process: true,
         }
     }
 }

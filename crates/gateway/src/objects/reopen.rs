@@ -103,7 +103,7 @@ impl Uploads {
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
     pub(super) fn is_abandoned(&self, version: VersionId, since: Timestamp) -> bool {
-        if self.config.alone && version.actor() != self.gateway.core.ports.actor {
+        if self.config.single_process && version.actor() != self.gateway.core.ports.actor {
             return true;
         }
         let max = u64::try_from(self.config.completing_max.as_micros()).unwrap_or(u64::MAX);

@@ -37,7 +37,7 @@ impl ReplicaCluster {
             actor: ActorId(seed + 1),
             engine: Arc::new("replicas"),
         };
-        let config = Config { alone: false, ..Config::default() };
+        let config = Config { single_process: false, ..Config::default() };
         Self { gateway: Gateway::start(ports, config).await.unwrap(), replicas }
     }
 

@@ -183,10 +183,10 @@ fn a_fast_gateway_does_not_expire_the_heartbeats_of_others() {
 
 /// Kills and restarts a lone gateway; whether a type can be used at once. The heartbeat of the dead run would delay it for ten
 /// seconds [invariant 69].
-async fn at_once_after_a_kill(alone: bool) -> bool {
+async fn at_once_after_a_kill(single_process: bool) -> bool {
     let mut ring = SimRing::new(1, ClusterSetup { nodes: 1, ..ClusterSetup::default() }, &[0]).await;
     ring.members[0].gateway.abandon();
-    ring.restart(0, 0, alone).await.unwrap();
+    ring.restart(0, 0, single_process).await.unwrap();
     let begun = Instant::now();
     let name = Bytes::from_static(b"t");
     let gateway = &ring.members[0].gateway;

@@ -292,7 +292,7 @@ fn ports(faulty: &Arc<Faulty<MemoryStore>>, clock: &Arc<SimClock>, actor: u64) -
 }
 
 fn config(at: usize) -> Config {
-    Config { node: format!("g{at}"), alone: false, ..Config::default() }
+    Config { node: format!("g{at}"), single_process: false, ..Config::default() }
 }
 
 /// Every third text is long enough to become a blob.

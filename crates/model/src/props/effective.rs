@@ -45,7 +45,7 @@ pub struct EffectiveProps {
     pub has_precommit: bool,
     /// The bucket has postcommit hooks.
     pub has_postcommit: bool,
-    /// Replicas that flush a write before its answer.
+    /// Whether a write waits for a disk: `one` and `all` raise dw to 1.
     pub sync_on_write: SyncOnWrite,
     /// The data type of the values; `None` for plain objects.
     pub datatype: Option<Datatype>,

@@ -39,7 +39,7 @@ pub enum PropKind {
     LinkFun,
 }
 
-/// When a property may change.
+/// When a property may change, as the manual says it. The rules themselves are in `validate`: a new limit needs both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropMutability {
     /// At any time, on a type or on a bucket.

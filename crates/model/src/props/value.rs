@@ -209,11 +209,11 @@ named! {
 }
 
 named! {
-    /// The replicas that flush a write to disk before its answer.
+    /// Whether a write waits for a disk before its answer.
     SyncOnWrite {
         /// As the durability of the server says.
         Backend = "backend",
-        /// One replica.
+        /// At least one replica has it on disk: dw is at least 1.
         One = "one",
         /// As `one`. Only the query parameter `sync_on_write=all` asks for every replica.
         All = "all",

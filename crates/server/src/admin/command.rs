@@ -63,7 +63,7 @@ pub(super) struct AdminCommand {
     /// Whether it has a JSON form.
     pub(super) json: bool,
     /// Whether it reports progress. Such a command may be broken off at any time and given again.
-    pub(super) reports: bool,
+    pub(super) reports_progress: bool,
     /// The function that runs it.
     pub(super) handler: for<'a> fn(CommandCall<'a>) -> RunningCommand<'a>,
 }

@@ -102,7 +102,7 @@ pub(super) async fn run(objects: &Objects, request: &AdminRequest, reporter: &Pr
 
 /// Whether the command of a request reports progress.
 fn reports_progress(request: &AdminRequest) -> bool {
-    matches!(find(&words_of(request)), CommandLookup::Command(command, _) if command.reports)
+    matches!(find(&words_of(request)), CommandLookup::Command(command, _) if command.reports_progress)
 }
 
 /// The arguments without [`JSON`].

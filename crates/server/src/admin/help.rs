@@ -29,6 +29,7 @@ pub(super) fn all(commands: &[AdminCommand]) -> String {
 /// The text of `kv-admin bucket-type` without a command.
 pub(super) fn bucket_type(commands: &[AdminCommand]) -> String {
     let commands = family(commands, "bucket-type ");
+    // "The follow commands" is Riak's text, which scripts may compare.
     format!(
         "Usage: kv-admin bucket-type <command>\n\n\
          The follow commands can be used to manage bucket types for the cluster:\n\n{commands}"

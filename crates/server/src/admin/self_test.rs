@@ -28,7 +28,7 @@ pub(super) async fn test(call: CommandCall<'_>) -> CommandResult {
 }
 
 async fn round_trip(gateway: &Gateway) -> Result<bool> {
-    let key = Bytes::from(gateway.core.new_name());
+    let key = Bytes::from(gateway.core.new_unique_name());
     let bucket = BucketAddress::new(Bytes::from_static(DEFAULT_TYPE), Bytes::from_static(BUCKET))?;
     let address = Address::new(bucket, key.clone())?;
     gateway.kv.put(put(&address, key.clone())).await?;

@@ -14,7 +14,7 @@ macro_rules! command {
             args: $args,
             help: $help,
             json: $json,
-            reports: false,
+            reports_progress: false,
             handler: |call| Box::pin($handler(call)),
         }
     };
@@ -85,7 +85,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         services::wait_for_service
     ),
     AdminCommand {
-        reports: true,
+        reports_progress: true,
         ..command!(
             "export <directory>",
             (1, 2),
@@ -95,7 +95,7 @@ pub(super) static COMMANDS: &[AdminCommand] = &[
         )
     },
     AdminCommand {
-        reports: true,
+        reports_progress: true,
         ..command!(
             "import <directory>",
             (1, 2),

@@ -39,7 +39,7 @@ async fn nodes(names: &[&str]) -> Vec<TestNode> {
             actor: ActorId(actor),
             engine: Arc::new("memory"),
         };
-        let config = Config { node: (*name).to_owned(), alone: false, ..Config::default() };
+        let config = Config { node: (*name).to_owned(), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.unwrap();
         let objects = Objects::new(gateway, ObjectsConfig::default());
         nodes.push(TestNode { objects, faulty });

@@ -88,7 +88,7 @@ async fn compare(stores: &StorePair, dir: &Path, reporter: &ProgressReporter) ->
 /// 32 letters and digits that no other export has.
 fn new_id(gateway: &Gateway) -> [u8; 32] {
     let mut id = [b'0'; 32];
-    let key = gateway.core.new_name();
+    let key = gateway.core.new_unique_name();
     id.iter_mut().zip(key.bytes()).for_each(|(to, from)| *to = from);
     id
 }

@@ -73,7 +73,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// All settings, checked. A field is named as its setting in the table; a size ends in `bytes`, a list is in the plural.
+/// All settings, checked. A field is named as its setting in the table; most sizes end in `bytes`, a list is in the plural.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table has a sentence on each")]
 pub struct ServerSettings {

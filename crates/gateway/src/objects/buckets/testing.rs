@@ -61,7 +61,7 @@ impl S3TestStore {
 
     /// Starts one more gateway over the store.
     pub(in crate::objects) async fn gateway(&self) -> Arc<Objects> {
-        self.gateway_of(ObjectsConfig { alone: false, ..ObjectsConfig::default() }).await
+        self.gateway_of(ObjectsConfig { single_process: false, ..ObjectsConfig::default() }).await
     }
 
     /// Starts one more gateway with these settings.
@@ -75,7 +75,7 @@ impl S3TestStore {
             random: unique,
             engine: Arc::new("memory"),
         };
-        let config = Config { node: format!("g{actor}"), alone: false, ..Config::default() };
+        let config = Config { node: format!("g{actor}"), single_process: false, ..Config::default() };
         Objects::new(Gateway::start(ports, config).await.unwrap(), settings)
     }
 }

@@ -39,7 +39,7 @@ struct PowerCutFixture {
 impl PowerCutFixture {
     async fn new(durable: bool) -> Self {
         let store = VolatileStore::new(durable);
-        let objects = Objects::new(store.gateway().await, ObjectsConfig { alone: true, ..settings() });
+        let objects = Objects::new(store.gateway().await, ObjectsConfig { single_process: true, ..settings() });
         let owner = new_caller(&objects, "owner").await;
         objects.buckets.create(&owner, BUCKET, AclChoice::Private, None).await.unwrap();
         Self { store, objects, owner }

@@ -285,7 +285,7 @@ fn a_completion_of_an_earlier_run_is_not_awaited() {
         let setup = UploadSetup::new().await;
         let upload = setup.begin().await;
         let part = setup.part(&upload, 1, &bytes(1, 50)).await;
-        let alone = setup.fixture.stores.gateway_of(ObjectsConfig { alone: true, ..settings() }).await;
+        let alone = setup.fixture.stores.gateway_of(ObjectsConfig { single_process: true, ..settings() }).await;
         for (actor, waits) in [(alone.gateway.core.ports.actor, true), (ActorId(77), false)] {
             let open = setup.upload(&upload).await.unwrap();
             let version = VersionId::new(alone.gateway.issuer.issue().await.unwrap(), actor);

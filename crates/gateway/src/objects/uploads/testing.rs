@@ -31,7 +31,12 @@ pub(in crate::objects) const KEY: &str = "key";
 pub(in crate::objects) const PART_MIN: u64 = 10;
 
 pub(in crate::objects) fn settings() -> ObjectsConfig {
-    ObjectsConfig { part_bytes_min: PART_MIN, object_bytes_max: 100_000_000, alone: false, ..ObjectsConfig::default() }
+    ObjectsConfig {
+        part_bytes_min: PART_MIN,
+        object_bytes_max: 100_000_000,
+        single_process: false,
+        ..ObjectsConfig::default()
+    }
 }
 
 /// A bucket, and a second gateway with traps over the same store.
@@ -58,7 +63,7 @@ impl UploadSetup {
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
         };
-        let config = Config { node: "slow".into(), alone: false, ..Config::default() };
+        let config = Config { node: "slow".into(), single_process: false, ..Config::default() };
         let slow = Objects::new(Gateway::start(ports, config).await.unwrap(), settings());
         slow.buckets.find(BUCKET).await.unwrap();
         Self { fixture: BucketFixture { stores, objects, owner }, slow, gate }

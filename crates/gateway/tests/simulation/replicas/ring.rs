@@ -56,7 +56,7 @@ impl SimRing {
         ring
     }
 
-    async fn gate(&mut self, at: usize, side: usize, skew: i64, alone: bool) -> Result<RingGateway, Error> {
+    async fn gate(&mut self, at: usize, side: usize, skew: i64, single_process: bool) -> Result<RingGateway, Error> {
         self.actors += 1;
         let clock = SimClock::new(self.start);
         clock.set_skew(skew);
@@ -68,13 +68,13 @@ impl SimRing {
             actor: ActorId(self.actors),
             engine: Arc::new("replicas"),
         };
-        let config = Config { node: format!("g{at}"), alone, ..Config::default() };
+        let config = Config { node: format!("g{at}"), single_process, ..Config::default() };
         Ok(RingGateway { gateway: Gateway::start(ports, config).await?, clock, side })
     }
 
     /// Kills a gateway and starts it again, if it can start now; `alone`: nothing else can be running.
-    pub(crate) async fn restart(&mut self, at: usize, skew: i64, alone: bool) -> Result<(), Error> {
-        let gate = self.gate(at, self.members[at].side, skew, alone).await?;
+    pub(crate) async fn restart(&mut self, at: usize, skew: i64, single_process: bool) -> Result<(), Error> {
+        let gate = self.gate(at, self.members[at].side, skew, single_process).await?;
         self.members[at].gateway.abandon();
         self.members[at] = gate;
         Ok(())

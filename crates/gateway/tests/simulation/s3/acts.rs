@@ -33,7 +33,7 @@ pub(super) struct ScheduleState {
     pub(super) kept_since: Rc<Cell<Option<Instant>>>,
     pub(super) wrong: Rc<RefCell<Option<String>>>,
     /// Whether there is only one gateway: then no bytes go under a reader.
-    pub(super) alone: bool,
+    pub(super) single_process: bool,
     /// Whether versions are removed one by one: older ones then become current again.
     pub(super) prunes: bool,
     /// Whether the bucket is deleted and recreated when it is empty.
@@ -149,7 +149,7 @@ pub(super) async fn run_operation(client: SimClient, shared: ScheduleState, oper
                     }
                 }
                 // Another gateway may remove bytes under a reader: the reader then gets an error and no wrong bytes.
-                Err(Error::Gateway(larder_gateway::Error::Damaged(why))) if shared.alone => {
+                Err(Error::Gateway(larder_gateway::Error::Damaged(why))) if shared.single_process => {
                     shared.report(format!("a read of {key}: {why}"));
                 }
                 Err(_) => {}

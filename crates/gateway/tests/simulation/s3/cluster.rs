@@ -83,12 +83,12 @@ impl S3Cluster {
             actor: ActorId(self.actors),
             engine: Arc::new("memory"),
         };
-        let config = Config { node: format!("g{at}"), alone: false, ..Config::default() };
+        let config = Config { node: format!("g{at}"), single_process: false, ..Config::default() };
         let gateway = Gateway::start(ports, config).await.expect("a gateway starts over a store without faults");
         let settings = ObjectsConfig {
             part_bytes_min: 1,
             completing_max: COMPLETING_MAX,
-            alone: false,
+            single_process: false,
             ..ObjectsConfig::default()
         };
         ClusterNode { objects: Objects::new(gateway, settings), gate, faulty, clock, skew }

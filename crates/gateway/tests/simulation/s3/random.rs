@@ -55,7 +55,8 @@ async fn schedule(seed: u64) -> Result<BTreeMap<&'static str, usize>, String> {
     let mut cluster = S3Cluster::with_bucket(seed, nodes).await;
     let versioning = [Versioning::Off, Versioning::Off, Versioning::Enabled, Versioning::Suspended][dice.below(4)];
     let drops = versioning == Versioning::Off && dice.below(3) == 0;
-    let shared = ScheduleState { alone: nodes == 1, prunes: dice.below(4) == 0, drops, ..ScheduleState::default() };
+    let shared =
+        ScheduleState { single_process: nodes == 1, prunes: dice.below(4) == 0, drops, ..ScheduleState::default() };
     let settings = |bucket: &mut Bucket| {
         bucket.versioning = versioning;
         bucket.lifecycle = Some(rules());
