@@ -95,6 +95,7 @@ impl GetBody {
 /// Opens a blob and checks its length against its row.
 pub(crate) async fn open(blobs: &dyn Blobs, blob: &BlobRef) -> larder_store::Result<Box<dyn BlobReader>> {
     let reader = blobs.open(blob.id).await?;
+    // A shorter blob would end the body early without an error.
     if reader.length() == blob.length {
         return Ok(reader);
     }

@@ -48,12 +48,15 @@ impl HybridClock {
     pub(crate) fn issue(&self, now: Timestamp) -> Option<Timestamp> {
         let mark = self.mark.load(Ordering::Acquire);
         let next = |last: u64| now.0.max(last + 1);
+        // Crash: the next run begins at the stored mark, and could issue a clock above it again [invariant 12].
         let step = |last| Some(next(last)).filter(|&next| next <= mark);
+        // Race: two puts at once get different clocks, and no failure returns one [invariant 3].
         self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, step).ok().map(|last| Timestamp(next(last)))
     }
 
     /// Observes a clock from a context or a row: later clocks are above it.
     pub(crate) fn observe(&self, seen: Timestamp) {
+        // Race: a write based on a row must be newer than the row, whatever wall clock this machine has [invariant 5].
         self.last.fetch_max(seen.0, Ordering::AcqRel);
     }
 
@@ -69,6 +72,7 @@ impl HybridClock {
 
     /// Whether a new mark should be stored soon.
     pub(crate) fn is_mark_near(&self, now: Timestamp) -> bool {
+        // Half the distance is left when a heartbeat renews the mark, so no put waits for it.
         Timestamp(self.mark.load(Ordering::Acquire)) < self.current(now).saturating_add(MARK_AHEAD_MICROS / 2)
     }
 
@@ -111,7 +115,7 @@ impl ClockIssuer {
     /// Stores a mark ahead of the clock, and only then lets the clock run up to it.
     pub(crate) async fn store_mark(&self) -> Result<()> {
         let mut stamp = self.mark_stamp.lock().await;
-        // Stored first: after a crash the next run starts above the stored mark, so above every clock issued here.
+        // Crash: the mark is stored first, so the next run starts above every clock issued here [invariant 12].
         let mark = self.clock.next_mark(self.core.now());
         self.write_mark(mark, &mut stamp).await?;
         self.clock.note_stored_mark(mark);
@@ -121,10 +125,12 @@ impl ClockIssuer {
     /// Stores `clock` itself as the mark, at an orderly stop: the next run need not begin at a mark ahead of it.
     pub(crate) async fn store_exact(&self, clock: Timestamp) -> Result<()> {
         let mut stamp = self.mark_stamp.lock().await;
+        // Crash: no write may follow, since memory still allows clocks up to the older and higher mark.
         self.write_mark(clock, &mut stamp).await
     }
 
     async fn write_mark(&self, mark: Timestamp, stamp: &mut Timestamp) -> Result<()> {
+        // A count instead of a time: with wall time set back between two runs, the older mark would win.
         *stamp += 1;
         let stamp = *stamp;
         let name = Bytes::copy_from_slice(self.core.config.node.as_bytes());
@@ -141,6 +147,7 @@ impl ClockIssuer {
     /// Compares this machine's clock with the engine's; writes are refused while they differ too much.
     pub(crate) async fn check_skew(&self) -> Result<()> {
         let engine = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
+        // Race: an acknowledged write of a slow gateway could be older than a stored one, and never visible [invariant 5].
         let is_skewed = engine.abs_diff(self.core.now()) > SKEW_MICROS_MAX;
         if is_skewed && !self.is_skewed.swap(is_skewed, Ordering::AcqRel) {
             self.core.metrics.count_event(Event::ClockSkew);
@@ -160,6 +167,7 @@ impl ClockIssuer {
 
 /// The clock of a lone gateway, above the mark that the last run of its name stored, and the stamp of the mark's row.
 async fn stored_clock(core: &GatewayCore) -> Result<(HybridClock, Timestamp)> {
+    // Race: a clock that starts ten seconds ahead makes contexts that the other gateways refuse [invariant 83].
     if !core.config.single_process {
         return Ok((HybridClock::unmarked(), Timestamp::ZERO));
     }

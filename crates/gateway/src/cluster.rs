@@ -58,6 +58,7 @@ impl Members {
     /// The store's, and damage of a heartbeat.
     pub async fn cluster(&self) -> Result<ClusterState> {
         let partition = larder_store::Partition::members();
+        // Fallback: operators look at the cluster when nodes are down, so fewer replicas will do.
         let rows = self.core.read_internal_table(&partition, &ReadQuery::all(MEMBERS_MAX)).await?.rows;
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let state = |row: larder_model::rows::Row| {

@@ -65,8 +65,10 @@ impl WriterQueues {
     /// # Errors
     /// [`Error::Overloaded`] when the deadline would come first.
     pub(crate) async fn back_off(&self, conflicts: usize, deadline: Instant) -> Result<()> {
+        // Bound: the pause reaches its maximum long before, and a greater shift would overflow.
         let doublings = u32::try_from(conflicts).unwrap_or(u32::MAX).min(16);
         let pause = BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MAX);
+        // Race: two gateways that conflicted would conflict again after equal pauses.
         let mut chance = [0];
         (self.random)(&mut chance);
         let until = Instant::now() + pause / 2 + pause / 2 * u32::from(chance[0]) / 255;
@@ -87,6 +89,7 @@ impl WriterTurn<'_> {
     /// Waits for the turns before this one; `false`: the deadline came first.
     async fn wait(&mut self, deadline: Instant) -> bool {
         let Some(queue) = &self.queue else { return false };
+        // Tried first: only a writer that had to wait needs to read the head again.
         self.held = Arc::clone(queue).try_lock_owned().ok();
         if self.held.is_none() {
             self.waited = true;
@@ -98,6 +101,7 @@ impl WriterTurn<'_> {
 
 impl Drop for WriterTurn<'_> {
     fn drop(&mut self) {
+        // Both handles go before the count below: this turn would otherwise keep its own queue.
         (self.held, self.queue) = (None, None);
         let mut queues = self.queues.by_partition.lock();
         // Writers join a queue under this lock only: a queue that only the map holds is empty.

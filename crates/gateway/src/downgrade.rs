@@ -61,10 +61,11 @@ impl DowngradableCall {
         let below = replicas_required(self.options.level, self.copies).saturating_sub(1);
         let up = match error.kind {
             Kind::Unavailable { alive, .. } => Some(alive.max(1).min(below)),
+            // Crash: a hint alone would acknowledge the write, and the node with the hint may be lost [invariant 78].
             Kind::TimedOut if Instant::now() < self.options.deadline => Some(below.max(UNANSWERED_FLOOR)),
             _ => None,
         };
-        // A later refusal must not hide this try: the answer to the client stays "unknown".
+        // Race: this try may have happened, and a later refusal would tell the client that it did not [invariant 84].
         self.may_have_happened |= error.kind == Kind::TimedOut;
         match up.map(|up| strongest_level_met_by(up, self.copies)) {
             Some(level) if level < self.options.level && replicas_required(level, self.copies) >= self.floor => {
@@ -150,6 +151,7 @@ impl GatewayCore {
     /// A call to the gateways' own tables. An engine on one machine is asked once.
     fn internal_call(&self, floor: u32) -> DowngradableCall {
         let copies = Partition::DEFAULT_COPIES.into();
+        // One machine has no other replica to ask.
         let floor = if self.ports.store.limits().replicated {
             floor
         } else {
@@ -171,6 +173,7 @@ impl GatewayCore {
 
     pub(crate) fn downgrade(&self, call: &mut DowngradableCall, error: StoreError) -> larder_store::Result<()> {
         let lost = error.kind == Kind::TimedOut;
+        // First: a call that has no lower level fails here, and its time-out shortens no other call.
         call.downgrade(error)?;
         if lost {
             self.replica_timeout.note_unanswered(self.monotonic());

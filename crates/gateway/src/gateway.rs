@@ -48,6 +48,7 @@ impl Gateway {
         catalogue.refresh().await?;
         if core.config.single_process {
             tolerate_full_disk("clock mark not stored, so writes wait for it", issuer.store_mark().await)?;
+            // The directory's lock proves these heartbeats dead; until they expire, changes would wait for them [invariant 69].
             tolerate_full_disk("heartbeats of dead processes not removed", members.drop_others().await)?;
         } else {
             members.claim_name().await?;
@@ -75,6 +76,7 @@ impl Gateway {
 
     /// Stops and deletes the heartbeat, so that no change waits for this gateway, and stores the clock. No write may follow.
     pub async fn shutdown(&self) {
+        // Race: a heartbeat after the removal would make the others wait for a gateway that is gone.
         self.abandon();
         if let Err(error) = self.members.delete_heartbeat().await {
             tracing::warn!(%error, "heartbeat deletion failed: other gateways wait for it until it expires");

@@ -70,6 +70,7 @@ impl GatewayCore {
 
     /// A unique name, for an object put without a key or for a request: 160 bits in base 62.
     pub fn new_unique_name(&self) -> String {
+        // No other run has this actor, so the count need not survive a restart.
         let unique = self.names_made.fetch_add(1, Ordering::Relaxed);
         let word =
             |salt: u8| larder_model::hash::id128(&[&self.ports.actor.0.to_be_bytes(), &unique.to_be_bytes(), &[salt]]);

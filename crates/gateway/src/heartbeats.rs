@@ -62,6 +62,7 @@ pub(crate) fn spawn_heartbeats(members: &Arc<Members>) -> JoinHandle<()> {
     let members = Arc::downgrade(members);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(CATALOGUE_POLL);
+        // After a suspension one heartbeat is due, not a burst of the missed ones.
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         ticks.tick().await;
         let mut failures = 0;
@@ -69,6 +70,7 @@ pub(crate) fn spawn_heartbeats(members: &Arc<Members>) -> JoinHandle<()> {
             ticks.tick().await;
             let Some(members) = members.upgrade() else { return };
             log_clock_jump(watch.check(members.core.now(), members.core.monotonic()));
+            // Writes to buckets wait while the lease is lapsed, so each poll tries a heartbeat then [invariant 81].
             if look.is_multiple_of(POLLS_PER_HEARTBEAT) || members.lease.has_lapsed(members.core.monotonic()) {
                 failures = log_heartbeat(members.run_heartbeat().await, failures);
             } else if let Err(error) = members.poll_catalogue().await {
@@ -120,7 +122,7 @@ impl Members {
     pub(crate) async fn claim_name(&self) -> Result<()> {
         let Some(mut last) = self.namesake_heartbeat().await? else { return Ok(()) };
         // A late heartbeat of a killed process may arrive only now. It was stamped before this moment, within the clock skew,
-        // so only a later stamp proves a live process.
+        // so only a later stamp proves a live process [invariant 79].
         let begun =
             last.max(self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await? + SKEW_MICROS_MAX);
         loop {
@@ -154,6 +156,7 @@ impl Members {
             self.list().await?.into_iter().filter(|member| member.actor != self.core.ports.actor).collect();
         let gone = |member: &Member| Change::Remove {
             name: Bytes::copy_from_slice(&member.actor.0.to_be_bytes()),
+            // A dead process with a fast clock may have stamped its heartbeat far ahead [invariant 69].
             stamp: Timestamp::MAX,
         };
         let changes: Vec<_> = others.iter().map(gone).collect();

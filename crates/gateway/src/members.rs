@@ -99,6 +99,7 @@ impl Members {
     /// # Errors
     /// The store's.
     pub async fn is_leader(&self) -> Result<bool> {
+        // Fallback: without any live heartbeat the work goes on, since two leaders do no harm.
         Ok(self.list().await?.first().is_none_or(|first| first.actor == self.core.ports.actor))
     }
 
@@ -126,6 +127,7 @@ impl Members {
         loop {
             // The last guarded write on an older catalogue may have ended since the last heartbeat: no wait for the next one.
             self.advertise_catalogue().await?;
+            // Race: a gateway that lacks the change would still answer from the old catalogue [invariant 70].
             if self.is_propagated(number).await? {
                 return Ok(true);
             }
@@ -143,9 +145,11 @@ impl Members {
 
     /// Writes the heartbeat now.
     pub(crate) async fn write_heartbeat(&self) -> Result<()> {
+        // Race: the lease counts from before the engine's time is read, the heartbeat's life from that time [invariant 81].
         let begun = self.core.monotonic();
+        // Race: the expiry counts from the store's clock; by a slow clock here a live heartbeat would expire [invariant 67].
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
-        // No await between number and stamp: of two concurrent heartbeats the greater stamp never carries the smaller number.
+        // Race: no await between number and stamp, or of two heartbeats the newer could show less [invariant 102].
         let catalogue = self.catalogue.advertisable_number();
         let row = MemberRow {
             node: self.core.config.node.clone(),
@@ -161,6 +165,7 @@ impl Members {
         };
         let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
         self.core.write_internal_table(batch).await?;
+        // Race: the others may not see a heartbeat whose answer was lost, so only an answer extends the lease.
         self.lease.extend(begun, self.core.monotonic(), LIFETIME);
         self.advertised_number.fetch_max(catalogue.0, Ordering::AcqRel);
         Ok(())
@@ -178,6 +183,7 @@ impl Members {
                 return Ok(None);
             }
             let now = self.core.monotonic();
+            // Race: while heartbeats failed, the others may have deleted the bucket without this gateway [invariant 81].
             if let Some(until) = self.lease.covers(self.catalogue.checked_at(), now) {
                 return Ok(Some(Instant::now() + (until - now)));
             }
@@ -199,7 +205,7 @@ impl Members {
     pub(crate) async fn delete_heartbeat(&self) -> Result<()> {
         let name = Bytes::copy_from_slice(&self.core.ports.actor.0.to_be_bytes());
         let clock = self.issuer.clock.current(self.core.now());
-        // Newer than every heartbeat, which may carry the stamp of an engine with a faster clock; else it would stay.
+        // Race: a heartbeat may have the stamp of an engine with a faster clock, and would stay [invariant 104].
         let now = self.core.ports.store.now(&internal_options(ConsistencyLevel::One)).await?;
         let gone = Change::Remove { name, stamp: clock.max(now) + 1 };
         self.core.apply_at_quorum(Batch::of(Partition::members(), vec![gone])).await?;
@@ -224,9 +230,11 @@ impl MembershipLease {
     /// Extends the lease by a heartbeat that lives for `lifetime`, was begun at `begun` and acknowledged at `acknowledged`.
     pub(crate) fn extend(&self, begun: Duration, acknowledged: Duration, lifetime: Duration) {
         let mut span = self.0.lock();
+        // Race: in a gap the others go on without this gateway, so earlier checks of the catalogue are void [invariant 81].
         if acknowledged >= span.until {
             span.since = acknowledged;
         }
+        // Race: of two concurrent heartbeats the older may be answered last, and must not shorten the lease.
         span.until = span.until.max(begun + lifetime.saturating_sub(MARGIN));
     }
 

@@ -35,11 +35,11 @@ impl BlobCollector {
         partition: &Partition,
         unnamed: Vec<OwnedBlob>,
     ) -> Result<Vec<OwnedBlob>> {
-        // The mark comes before the second check: a writer that the check misses finds the mark.
+        // Race: the mark comes before the second check; a writer that the check misses finds the mark [invariant 90].
         for blob in &unnamed {
             self.set_gc_mark(blob.id).await?;
         }
-        // A writer that read the head before the mark was set fails its compare-and-set against the new stamp.
+        // Race: a writer that read the head before the mark fails against the new stamp [invariant 57].
         if partition.table.is_guarded() {
             owner.fence_head(partition).await?;
         }
@@ -58,6 +58,7 @@ impl BlobCollector {
     /// Marks a blob at every replica, so that a reader of any of them sees the mark.
     async fn set_gc_mark(&self, blob: BlobId) -> Result<()> {
         let stamp = self.issuer.issue().await?;
+        // Race: a second sweeper may rely on this mark, so it is never removed and only expires [invariant 93].
         let expires = Some(self.core.now().saturating_add(GC_MARK_MICROS));
         let mark = Row { name: Bytes::new(), value: Bytes::from_static(GC_MARK_VALUE), stamp, expires };
         let batch = Batch::of(Partition::gc_mark(blob), vec![Change::Put(mark)]);

@@ -26,7 +26,7 @@ impl ReferenceLease {
 
 impl Drop for ReferenceLease {
     fn drop(&mut self) {
-        // Dropped without `end`: the batch may sit in the store's queue, so a sweep now could remove the bytes of a live row.
+        // Race: the store may still hold the batch, and a sweep now could remove the bytes of a live row [invariant 96].
         // Without a runtime the process is about to end, and its leases with it.
         if let (Some(lease), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {

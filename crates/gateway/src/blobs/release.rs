@@ -57,6 +57,7 @@ impl BlobReleaser {
     /// # Errors
     /// The store's; nothing may be removed then.
     pub(crate) async fn sync_barrier(&self) -> Result<SyncProof> {
+        // Crash: a server that answers before the sync must still sync before bytes go [invariant 94].
         let options = CallOptions { durability: Durability::Forced, ..internal_options(ConsistencyLevel::Quorum) };
         self.inner.store.apply(Batch::default(), &options).await?;
         Ok(SyncProof(()))
@@ -100,6 +101,7 @@ impl BlobReleaser {
 
     /// Removes a blob that no row ever named or will name. A failure leaves it to the sweeper.
     pub(crate) async fn remove_unnamed(&self, blob: BlobId) {
+        // No power cut brings back a row that was never written, so this removal needs no sync.
         self.remove_or_leave(blob, SyncProof(())).await;
     }
 
@@ -145,8 +147,9 @@ async fn run_removals(inner: Weak<ReleaserState>, mut waiting: mpsc::Receiver<Re
         while let Ok(removal) = waiting.try_recv() {
             batch.push(removal);
         }
+        // The queue keeps no ended gateway alive; the sweeper finds what it leaves.
         let Some(inner) = inner.upgrade() else { return };
-        // The barrier comes after the batch is complete: it covers every change that queued a removal.
+        // Crash: the barrier comes after the batch is complete, so it covers all its changes [invariant 94].
         match (BlobReleaser { inner }).sync_barrier().await {
             Ok(synced) => {
                 for removal in batch {

@@ -95,6 +95,7 @@ impl BlobCollector {
             after = Some(last.id);
             let garbage = self.garbage_in_page(page, owners, &mut done).await;
             if let Err(error) = self.remove_garbage(garbage, &mut done).await {
+                // Without a barrier nothing may go, and the next page would fail in the same way.
                 count_failure(&mut done.failed, "sync before blob removals", &error);
                 return Ok(done);
             }
@@ -109,11 +110,13 @@ impl BlobCollector {
         done: &mut BlobSweep,
     ) -> Garbage<'a> {
         let mut partitions: BTreeMap<Partition, Vec<OwnedBlob>> = BTreeMap::new();
+        // Race: the row of a leased blob may still be in the store's queue [invariant 96].
         for ListedBlob { id, owner, .. } in page.into_iter().filter(|blob| !blob.leased) {
             partitions.entry(owner.partition).or_default().push(OwnedBlob { id, row: owner.row });
         }
         let mut garbage = Vec::new();
         for (partition, blobs) in partitions {
+            // The blobs of a side that takes no part in this pass stay.
             let Some(owner) = owners.iter().find(|owner| owner.owns_table(partition.table)) else { continue };
             match self.garbage_of(*owner, &partition, blobs).await {
                 Ok(found) => garbage.extend(found.into_iter().map(|blob| (*owner, blob))),
@@ -129,6 +132,7 @@ impl BlobCollector {
         partition: &Partition,
         blobs: Vec<OwnedBlob>,
     ) -> Result<Vec<OwnedBlob>> {
+        // A blind overwrite removes no blob: the row that named it is gone, so this finds it [invariant 34].
         let unnamed = owner.unnamed(partition, blobs, SweepPhase::Unfenced).await?;
         // Where leases are exact, a blob without lease and without name will never be named.
         if unnamed.is_empty() || !owner.is_fenced() {
@@ -142,10 +146,10 @@ impl BlobCollector {
         if garbage.is_empty() {
             return Ok(());
         }
-        // The checks may have seen an unsynced overwrite: after a power cut the old row would name removed bytes.
+        // Crash: the checks may have seen an unsynced overwrite; a power cut brings its old row back [invariant 94].
         let synced = self.releases.sync_barrier().await?;
         for (owner, blob) in garbage {
-            // A reader that opened an older version keeps its bytes until it ends; the next pass removes them.
+            // Race: a reader of an older version keeps its bytes until it ends; the next pass removes them [invariant 63].
             if owner.has_readers(&blob) {
                 continue;
             }

@@ -37,6 +37,7 @@ impl Kv {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::BrokenBody`], [`Error::DiskFull`]: nothing remains of the body.
     pub(super) async fn receive(&self, upload: PutBody, to: KvBlobPlacement<'_>) -> Result<ReceivedValue> {
+        // Bound: as a row, a larger body would exceed the largest mutation of the cluster [invariant 18].
         let inline_max = self.core.ports.store.limits().inline_max;
         match upload {
             PutBody::Bytes(bytes) if bytes.len() <= inline_max => {
@@ -68,6 +69,7 @@ impl Kv {
         let id = BlobId::of(&to.partition.key, &to.slot.row_name(), to.clock);
         let owner = BlobOwner { partition: to.partition.clone(), row: to.slot.row_name() };
         let mut writer = self.core.ports.blobs.create(id, owner).await?;
+        // A full disk refuses the body here, before gigabytes of it arrive.
         writer.announce(announced.unwrap_or(first.len() as u64)).await?;
         let mut length = 0;
         let mut digest = Sha1Hasher::default();
@@ -93,6 +95,7 @@ impl Kv {
         digest: &mut Sha1Hasher,
     ) -> Result<()> {
         *length += piece.len() as u64;
+        // Bound: a stream may send more than it announces, or announce nothing.
         self.check_length(*length)?;
         digest.update(&piece);
         Ok(writer.write(piece).await?)

@@ -67,6 +67,7 @@ impl KnownBuckets {
     /// Notes that the row exists.
     pub(super) fn note_written(&self, bucket: &BucketAddress) {
         let mut known = self.known.write();
+        // Bound: forgetting costs each bucket one more write of its row.
         if known.bytes >= KNOWN_BYTES_MAX {
             *known = RememberedBuckets::default();
         }
@@ -95,7 +96,7 @@ impl Kv {
         };
         let read = self.plan_read_for_write(target.plan, target.replicas);
         let shown = self.read_versions(target.address, target.plan, read).await?;
-        // A row of a later clock came after this write began: removing it would lose an acknowledged write.
+        // Race: a row of a later clock came after this write began; removing it would lose an acknowledged write.
         let is_removable = |gone: &SupersededRow| {
             (gone.flags.tombstone || write.policy == ConflictPolicy::Newest) && gone.clock < write.clock
         };
@@ -127,6 +128,7 @@ impl Kv {
         let Some(mut guard) = guard else { return self.commit(target, partition, write, (entry_removals, None)).await };
         for _ in 0..GUARDED_TRIES_MAX {
             match self.commit(target, partition, write.clone(), (entry_removals.clone(), Some(&guard.seen))).await {
+                // Race: another put came after the check; a stale check would let two If-None-Match puts win [invariant 15].
                 Err(Error::Changed) => self.recheck_conditions(target, &mut guard).await?,
                 other => return other,
             }
@@ -154,6 +156,7 @@ impl Kv {
         (entry_removals, seen): (Vec<Change>, Option<&RowStamps>),
     ) -> Result<()> {
         let address = target.address;
+        // Bound: puts without contexts read nothing, so only the engine's count stops endless siblings [invariant 9].
         let counted = self.is_limited(write) && self.slots.needs_row_count(partition);
         let mut batch = Batch {
             partitions: vec![PartitionChanges {
@@ -163,6 +166,7 @@ impl Kv {
                 expected_rows: seen.cloned(),
             }],
         };
+        // Race: an entry has its row's slot and clock, so a newer delete that missed the row leaves it [invariant 29].
         let mut in_view = write.key_view_changes(&address.key);
         in_view.extend(entry_removals);
         batch.add(self.key_view(address), in_view);
@@ -172,14 +176,17 @@ impl Kv {
             Partition::buckets(&address.bucket.bucket_type, target.plan.props.copies),
             listed.into_iter().collect(),
         );
+        // The context names the blobs of its dots; the sweeper finds those that a blind overwrite leaves [invariant 34].
         let blobs: Vec<_> = write.superseded.iter().filter_map(|gone| gone.blob(partition)).collect();
-        // Bytes go after this batch: unsynced, a power cut would bring back the row that names them.
+        // Crash: bytes go after this batch; unsynced, a power cut would bring back the row that names them [invariant 94].
         let replicas =
             if blobs.is_empty() { target.replicas } else { target.replicas.raise_to_disk_if(self.core.config.durable) };
         let level = self.write_with_downgrade(replicas, batch).await?;
+        // A tombstone's clock comes from the rows that it removes, so it may be above this gateway's clock.
         self.issuer.clock.observe(write.clock);
         self.slots.note_acknowledged(partition, write, counted);
         if lists {
+            // Noted after the write: a bucket noted before a failed one would never be listed.
             self.known_buckets.note_written(&address.bucket);
         }
         // Below a quorum, readers of other replicas still see the removed rows and open their blobs: the sweeper takes those.
@@ -197,6 +204,7 @@ impl Kv {
     async fn write_with_downgrade(&self, replicas: ReplicaPlan, batch: Batch) -> Result<ConsistencyLevel> {
         let mut call = replicas.write_call();
         loop {
+            // Race: some replicas may have taken the first try; under new names its rows would be siblings [invariant 23].
             match self.core.ports.store.apply(batch.clone(), &self.core.next_options(&call)).await {
                 Ok(()) => return Ok(call.options.level),
                 Err(error) => self.core.downgrade(&mut call, error).map_err(|error| replicas.to_client_error(error))?,
@@ -216,6 +224,7 @@ impl Kv {
 
     /// Whether the write adds a row that counts: one that stays until a later write removes it.
     fn is_limited(&self, write: &KeyWrite) -> bool {
+        // An expiring tombstone frees its row, and a last_write_wins key has one row only.
         let stays = !write.tombstone || self.core.config.delete_mode == DeleteMode::Keep;
         stays && write.policy != ConflictPolicy::LastWriteWins
     }

@@ -31,10 +31,12 @@ impl Kv {
         let seen = self.read_versions(address, &plan, replicas).await?;
         let conditions = self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), address)?;
         self.check_conditions(&conditions, &seen)?;
+        // Race: the swap expects the stamp that the conditions were checked against, so of two puts one fails [invariant 15].
         let expected = self.expected_stamp(address, context.as_ref(), &seen)?;
         let partition = Partition::object(address, true, plan.props.copies);
         let slot = Slot { actor: self.core.ports.actor, birth: self.issuer.issue().await? };
         let to = KvBlobPlacement { partition: &partition, slot, clock: slot.birth };
+        // The body arrives before the turn: a slow client must not hold back other writers of the key.
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
         let (blob, replicas) = (body.blob(), replicas.with_timeout(plan.timeout));
         let content = KvContent { body, ..content };
@@ -45,7 +47,7 @@ impl Kv {
             return Err(error);
         }
         lease.end();
-        // Only after the swap: a crash before it leaves the old head, which needs its bytes.
+        // Crash: only after the swap, since a crash before it leaves the old head, which needs its bytes [invariant 94].
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;
         match return_body {
             true => self.fetch(address, &plan, replicas, true, None).await.map(Some),
@@ -62,12 +64,12 @@ impl Kv {
         content: KvContent,
         replicas: ReplicaPlan,
     ) -> Result<()> {
-        // The mark is read after the head: a sweeper that sets it later rewrites the head, and the swap below fails.
+        // Race: mark after head. A sweeper that marks later rewrites the head, and the swap below fails [invariant 90].
         self.refuse_gc_marked(content.body.blob(), &replicas.options).await?;
         let clock = self.issue_above(expected).await?;
         let row = ObjectRow { tombstone: false, context_hash: 0, vector: VersionVector::default(), content };
         let write = KeyWrite::put(ConflictPolicy::LastWriteWins, SHARED_SLOT, clock, &row, Vec::new());
-        // The listing entry goes first: a crash in between leaves an entry without head, which listings check and hide.
+        // Crash: entry before head. A crash in between leaves an entry that listings check and hide [invariant 30].
         self.write_listing_entry(address, &write, replicas).await?;
         self.compare_and_set(partition, expected, &write, replicas).await
     }
@@ -91,11 +93,12 @@ impl Kv {
         };
         let partition = Partition::object(address, true, plan.props.copies);
         let clock = self.issue_above(expected).await?;
+        // Race: without its head the next put, by a slower clock, would stamp its entry below the removal.
         let expiry = Some(self.core.now() + DELETED_HEAD_MICROS);
         let (policy, vector) = (ConflictPolicy::LastWriteWins, VersionVector::default());
         let write = KeyWrite::delete(policy, SHARED_SLOT, clock, expiry, vector, Vec::new());
         self.compare_and_set(&partition, expected, &write, replicas).await?;
-        // After the head: a crash in between leaves an entry of a deleted head, which listings check and hide.
+        // Crash: entry after head. A crash in between leaves an entry that listings check and hide [invariant 30].
         let gone = Change::Remove { name: view_row_name(&address.key, &SHARED_SLOT.row_name()), stamp: clock };
         self.core.ports.store.apply(Batch::of(self.key_view(address), vec![gone]), &replicas.options).await?;
         self.blobs.releases.release_replaced(blobs_of(&seen)).await;

@@ -38,7 +38,7 @@ impl Kv {
                         CausalBasis::of(self.decode_context(bytes, &request.address)?)
                     }
                     _ => {
-                        // A value written after this read is not named by the tombstone, so it survives.
+                        // Race: a value written after this read is not named by the tombstone, so it survives.
                         let rows = self.read_object_rows(&request.address, &plan, reading).await?.rows;
                         let rows_seen = row_stamps(&rows);
                         let seen = self.resolve_rows(&plan, rows)?;
@@ -81,16 +81,17 @@ impl Kv {
             true => (self.slots.carried_vector(slot, &basis).stored, self.slots.index_removals_of_delete(&basis)),
             false => (VersionVector::default(), IndexRemovals::SupersededRows),
         };
+        // Race: without a tombstone a read has no context, and a put after it would be a sibling of the delete [invariant 11].
         let mut write = KeyWrite::delete(policy, slot, clock, self.tombstone_expiry(), vector, basis.superseded);
         write.index_removals = index_removals;
         let forget = match policy.has_slots() {
             true => self.removals_of_stale_entries(address, &write, &replicas.options).await,
-            // One older than the tombstone: a put in the same microsecond keeps its row, so it must keep its entry.
+            // Race: a put in the microsecond of the tombstone keeps its row, so it must keep its entry [invariant 80].
             false => self.removals_of_all_entries(address, clock - 1, &replicas.options).await?,
         };
         self.commit_guarded(target, &partition, write, (forget, guard)).await?;
         if policy == ConflictPolicy::WriteOnce {
-            // Before the answer: a put that follows through a late clock would be older than the tombstone, and lost.
+            // Race: a put after the answer through a late clock would be older than the tombstone, and lost [invariant 82].
             self.wait_out_clock_skew(clock).await;
         }
         Ok(())
@@ -133,6 +134,7 @@ impl Kv {
         let own = self.plan_read(plan, quorums)?;
         Ok(match quorums.r {
             Some(_) => own,
+            // Race: a stale replica names no version, so the answered delete would remove nothing [invariant 14].
             None => own.never_below(ConsistencyLevel::Quorum),
         })
     }

@@ -52,13 +52,14 @@ impl BlobReferences for Kv {
         mut blobs: Vec<OwnedBlob>,
         phase: SweepPhase,
     ) -> Result<Vec<OwnedBlob>> {
+        // Race: a writer that meets a mark takes its row back, but the value that the row replaced is gone [invariant 91].
         if phase == SweepPhase::Unfenced && !self.core.config.single_process {
             blobs.retain(|blob| self.blob_age(blob.id) >= SWEEP_AGE_MIN);
         }
         if blobs.is_empty() {
             return Ok(blobs);
         }
-        // A row may be at a single replica, in any datacenter: only ALL finds every row that a slow writer left.
+        // Race: a slow writer's row may be at one replica, in any datacenter, and only ALL finds it [invariant 90].
         let everywhere = phase == SweepPhase::Fenced && !partition.table.is_guarded();
         let named = self
             .blobs_named_in(partition, if everywhere { ConsistencyLevel::All } else { ConsistencyLevel::Quorum })
@@ -97,6 +98,7 @@ impl Kv {
     async fn blobs_named_in(&self, partition: &Partition, level: ConsistencyLevel) -> Result<HashSet<BlobId>> {
         let mut named = HashSet::new();
         for row in self.read_rows(partition, &internal_options(level)).await? {
+            // A row that cannot be read may name any blob: the error keeps them all.
             let row = ObjectRow::decode(row.value).map_err(|error| Error::Damaged(error.to_string()))?;
             if let KvBody::Blob(blob) = row.content.body {
                 named.insert(blob.id);
@@ -116,7 +118,9 @@ impl Kv {
     /// # Errors
     /// [`Error::Overloaded`].
     pub(super) async fn refuse_old_blob(&self, blob: Option<BlobId>) -> Result<()> {
+        // A lone gateway sees its own leases: no sweeper takes a body that still arrives.
         let Some(blob) = blob.filter(|_| !self.core.config.single_process) else { return Ok(()) };
+        // Race: a sweeper may be about to take an older blob, and its row would replace a whole value [invariant 92].
         if self.blob_age(blob) < COMMIT_AGE_MAX {
             return Ok(());
         }
@@ -137,10 +141,11 @@ impl Kv {
     ) -> Result<()> {
         let Some(blob) = blob.filter(|_| self.is_fenced()) else { return Ok(()) };
         let options = CallOptions { level: ConsistencyLevel::Quorum, ..target.replicas.options }.reclaiming();
-        // Without a mark now, the row reached its quorum before any mark reached all replicas: the sweeper will see the row.
+        // Race: without a mark now, the row had its quorum before the mark was everywhere: the sweeper sees it [invariant 90].
         if !self.blobs.has_gc_mark(blob, &options).await.map_err(|_| Error::TimedOut)? {
             return Ok(());
         }
+        // Crash: a writer that dies before this removal may leave a row without bytes, never acknowledged.
         self.undo_write(target.address, partition, write, &options).await.map_err(|_| Error::TimedOut)?;
         Err(Error::Overloaded { retry_after: 1 })
     }

@@ -68,8 +68,9 @@ impl Kv {
         if enough || replicas.options.level >= wider {
             return Ok(found);
         }
+        // This read may be downgraded: with a replica down, an absent key would otherwise be an error [invariant 24].
         match self.fetch(&request.address, plan, replicas.at(wider), request.bodies, None).await {
-            // The replicas of the first answer died in between: that answer stands.
+            // Race: the replicas of the first answer died in between; that answer stands.
             Err(Error::Unsatisfied { .. } | Error::TimedOut) => Ok(found),
             other => other,
         }
@@ -86,7 +87,7 @@ impl Kv {
         written: Option<&KeyWrite>,
     ) -> Result<FetchedObject> {
         for _ in 0..RETRIES_MAX {
-            // An overwrite may remove a blob between its row and this open: the next round reads the new row.
+            // Race: an overwrite may remove the blob between its row and the open; the next round reads the new row.
             let (versions, downgraded) = self.read_versions_after_write(address, plan, replicas, written).await?;
             let bodies = if bodies { self.open_bodies(&versions).await? } else { Some(Vec::new()) };
             if let Some(bodies) = bodies {
@@ -94,6 +95,7 @@ impl Kv {
                 return Ok(FetchedObject { versions, bodies, context, downgraded });
             }
         }
+        // Bound: overwrites would have to hit each round; the bytes are gone.
         Err(Error::Damaged("a value's bytes are missing".into()))
     }
 
@@ -116,6 +118,7 @@ impl Kv {
         written: Option<&KeyWrite>,
     ) -> Result<(KeyVersions, bool)> {
         let ReadRows { mut rows, downgraded } = self.read_object_rows(address, plan, replicas).await?;
+        // Race: the replicas that answer may lack the write, and the context would not name its row [invariant 16].
         if let (Some(written), true) = (written, self.core.ports.store.limits().replicated) {
             merge_own_write(&mut rows, written);
         }
@@ -142,8 +145,9 @@ impl Kv {
     /// Resolves rows into siblings and context.
     pub(super) fn resolve_rows(&self, plan: &RequestPlan, rows: Vec<Row>) -> Result<KeyVersions> {
         let policy = if plan.props.consistent { ConflictPolicy::Newest } else { plan.policy };
+        // Race: a client repeats a put whose answer was lost; both rows become one value here [invariant 8].
         let versions = KeyVersions::of(rows, policy).map_err(|error| Error::Damaged(error.to_string()))?;
-        // Race: through a slow clock a write based on these rows would be older than them.
+        // Race: through a slow clock a write based on these rows would be older than them [invariant 5].
         self.issuer.clock.observe(versions.latest());
         Ok(versions)
     }
@@ -225,6 +229,7 @@ impl Kv {
 /// Merges a write into rows of replicas that may lack it: drops the rows that it removed and adds its own. A newer row of the
 /// same name, which replaced it, wins.
 fn merge_own_write(rows: &mut Vec<Row>, written: &KeyWrite) {
+    // Race: a row of this name with a newer stamp is a later write into the slot; this write did not remove it.
     let gone = |row: &Row| written.superseded.iter().any(|gone| gone.name == row.name && row.stamp <= gone.clock);
     rows.retain(|row| !gone(row));
     let Some(own) = &written.row else { return };

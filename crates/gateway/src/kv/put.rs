@@ -62,6 +62,7 @@ impl Kv {
                 self.check_writable(&plan)?;
                 let replicas = self.plan_write(&plan, &request.quorums)?;
                 check_metadata(&request.content)?;
+                // Race: two puts with If-None-Match both read an absent key; only a compare-and-set refuses one [invariant 15].
                 if plan.props.consistent {
                     return self.put_consistent(request, plan, replicas).await;
                 }
@@ -70,6 +71,7 @@ impl Kv {
                     self.decode_conditions(request.conditions, request.if_not_modified.as_ref(), &address)?;
                 let target = WriteTarget { address: &address, plan: &plan, replicas };
                 let (basis, seen) = self.causal_basis(target, context.as_ref(), &conditions).await?;
+                // Race: engines in this process check these rows again as they write: no condition goes stale [invariant 15].
                 let guard = seen.map(|seen| ConditionGuard { conditions, seen });
                 let (written, length) = self.commit_body(target, (basis, guard), content, upload).await?;
                 self.core.metrics.record_written(length, written.superseded.len(), self.core.monotonic());
@@ -91,7 +93,7 @@ impl Kv {
     ) -> Result<(CausalBasis, Option<RowStamps>)> {
         let WriteTarget { address, plan, replicas } = target;
         let context = context.map(|bytes| self.decode_context(bytes, address)).transpose()?;
-        // A blind put through a slow clock would be older than the stored value and lose to it: it reads and replaces that.
+        // Race: a blind put through a slow clock would be older than the stored value, so it reads that first [invariant 5].
         let reads = plan.policy == ConflictPolicy::Newest && context.is_none();
         let mut seen = None;
         let versions = match reads || conditions.needs_read() {
@@ -125,7 +127,9 @@ impl Kv {
         let WriteTarget { address, plan, replicas } = target;
         let partition = Partition::object(address, false, plan.props.copies);
         let policy = plan.policy;
+        // Race: the clock is issued after the read of the basis, so it is above every version that the write replaces.
         let clock = self.issuer.issue().await?;
+        // Race: the slot is reserved before the body arrives, so a second put with this context takes another [invariant 3].
         let slot = self.choose_slot(policy, clock, &partition, &basis);
         match upload {
             PutBody::Bytes(bytes) if bytes.len() <= self.core.ports.store.limits().inline_max => {
@@ -171,13 +175,15 @@ impl Kv {
         let write = self.build_write(policy, (slot, clock), basis, KvContent { body, ..content });
         // The sweeper removes a blob that no quorum names, so its row needs a quorum.
         let replicas = if blob.is_some() { replicas.never_below(ConsistencyLevel::Quorum) } else { replicas };
+        // Bound: the engine has its full time, however slowly the client sent the body.
         let target = WriteTarget { replicas: replicas.with_timeout(plan.timeout), ..target };
+        // Before the row: undoing it later would not restore the value that it replaced [invariant 92].
         self.refuse_old_blob(blob).await?;
         // From here on the store may carry out the write even if the client leaves and this future is dropped.
         let lease = ReferenceLease::new(lease);
         match self.commit_guarded(target, partition, write, (Vec::new(), guard)).await {
             Ok(write) => {
-                // After the row and before the answer: a sweeper that missed the row has set its mark by now.
+                // Race: after the row, before the answer: a sweeper that missed the row has set its mark [invariant 90].
                 let kept = self.confirm_blob(target, partition, &write, blob).await;
                 lease.end();
                 kept.map(|()| (write, length))
@@ -199,6 +205,7 @@ impl Kv {
     ) -> KeyWrite {
         let CarriedVector { stored, dropped } = self.carried_vector(policy, slot, &basis);
         let row = ObjectRow { tombstone: false, context_hash: basis.context_hash, vector: stored, content };
+        // A write_once row is named by its content, so a late retry of a losing put changes nothing [invariant 17].
         let mut write = KeyWrite::put(policy, slot, clock, &row, basis.superseded);
         write.index_removals = self.slots.index_removals_of_put(dropped);
         write
@@ -227,6 +234,7 @@ impl Kv {
     /// siblings, and the client's next put would leave them.
     async fn read_back(&self, target: WriteTarget<'_>, written: &KeyWrite) -> Result<FetchedObject> {
         let WriteTarget { address, plan, replicas } = target;
+        // Race: only a read finds the siblings of other writers, and the client's next put must name them [invariant 16].
         let read = self.plan_read_for_write(plan, replicas);
         self.fetch(address, plan, read, true, Some(written)).await
     }
@@ -234,16 +242,18 @@ impl Kv {
     /// Plans a read for a write: at the write's level or the bucket's own r, whichever is higher. It may be downgraded like the
     /// write: a version that it misses is not named, so it survives as a sibling.
     pub(super) fn plan_read_for_write(&self, plan: &RequestPlan, replicas: ReplicaPlan) -> ReplicaPlan {
+        // Fallback: the bucket's own r or pr may exceed its n_val, and the write did not ask for them.
         let own = self.plan_read(plan, &Quorums::default()).map_or(ConsistencyLevel::Quorum, |own| own.options.level);
         replicas.at(own.max(replicas.options.level))
     }
 
     /// Decodes a client's context and moves the clock past it.
     pub(super) fn decode_context(&self, bytes: &Bytes, address: &Address) -> Result<Context> {
+        // A forged context would carry this clock far ahead, and its write would hide all later ones [invariant 7].
         let context = Context::decode(bytes, address, self.context_clock_limit()).inspect_err(|_: &ContextError| {
             self.core.metrics.count_event(Event::ContextRefused);
         })?;
-        // Race: through a slow clock the put would be older than the versions that it replaces.
+        // Race: through a slow clock the put would be older than the versions that it replaces [invariant 5].
         self.issuer.clock.observe(context.latest());
         Ok(context)
     }
@@ -252,6 +262,7 @@ impl Kv {
     /// further with every request.
     fn context_clock_limit(&self) -> Timestamp {
         let now = self.core.now();
+        // A clock may lead wall time after a restart above its mark; contexts of its own writes must still be accepted.
         now.max(self.issuer.clock.current(now).saturating_sub(CONTEXT_AHEAD_MICROS_MAX))
     }
 

@@ -100,6 +100,7 @@ impl ReplicaPlan {
 
     /// A read call with this plan, also for the read of a write.
     pub(super) fn read_call(self) -> DowngradableCall {
+        // A write may end with a hint alone; the read for it needs a replica.
         DowngradableCall::new(self.options, self.copies, self.floor.max(READ_FLOOR))
     }
 
@@ -127,6 +128,7 @@ impl Kv {
     pub(super) async fn plan_request(&self, bucket: &BucketAddress, timeout: Option<Duration>) -> Result<RequestPlan> {
         let timeout = timeout.unwrap_or(self.core.config.timeout);
         let deadline = Instant::now() + timeout;
+        // Bound: a check of the catalogue may wait for dead replicas longer than the client waits.
         let known = timeout_at(deadline, self.catalogue.for_type(&bucket.bucket_type)).await;
         let catalogue = known.map_err(|_| Error::TimedOut)??;
         let props = catalogue.effective(bucket).ok_or_else(|| Error::UnknownType(bucket.bucket_type.clone()))?;
@@ -141,6 +143,7 @@ impl Kv {
         if plan.props.datatype.is_some() {
             return Err(Error::NotBuilt(Feature::DataTypes));
         }
+        // Race: a write by a slow clock could be older than an acknowledged one, and never visible [invariant 5].
         if self.issuer.is_skewed() {
             return Err(Error::NotReady("this machine's clock is off the engine's by more than 500 ms".into()));
         }
@@ -174,6 +177,7 @@ impl Kv {
         let props = &plan.props;
         let w = resolve_count(props, quorums.w, props.w)?;
         let pw = resolve_count(props, quorums.pw, props.pw)?;
+        // `sync_on_write` waits for the disk even where the client asks for dw=0.
         let dw =
             resolve_count(props, quorums.dw, props.dw)?.max(u32::from(props.sync_on_write != SyncOnWrite::Backend));
         let node_confirms = self.check_node_confirms(props, quorums, false)?;
@@ -217,6 +221,7 @@ impl Kv {
 
     /// Replicas that a level counts: the copies of the bucket's type. One machine stands for n_val replicas.
     fn replica_count(&self, props: &EffectiveProps) -> u32 {
+        // Data stays where the n_val of its creation placed it; a later one does not count here [invariant 26].
         if self.core.ports.store.limits().replicated { props.copies.into() } else { props.n_val }
     }
 

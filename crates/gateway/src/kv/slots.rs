@@ -97,6 +97,7 @@ impl SlotAllocator {
     pub(super) fn index_removals_of_put(&self, dropped: VersionVector) -> IndexRemovals {
         match self {
             Self::Fresh => IndexRemovals::SupersededRows,
+            // Removing entries of replaced rows would make each overwrite a batch over two partitions [invariant 28].
             Self::Reused(_) => IndexRemovals::Slots(dropped),
         }
     }
@@ -106,6 +107,7 @@ impl SlotAllocator {
         match self {
             Self::Fresh => IndexRemovals::SupersededRows,
             Self::Reused(_) => {
+                // Overwrites left the entries of the slots in the vector, so the delete removes those too [invariant 28].
                 let CarriedVector { mut stored, dropped } =
                     CarriedVector::of_write(SHARED_SLOT, &basis.vector, &basis.superseded);
                 stored.extend(dropped);
@@ -136,6 +138,7 @@ impl SlotAllocator {
         match self {
             // Here entries are written and removed in one batch with their rows.
             Self::Fresh => true,
+            // Race: an entry may reach a replica before its row, which may come until a day has passed [invariant 87].
             Self::Reused(_) => stamp.saturating_add(ENTRY_AHEAD_MICROS) < now,
         }
     }
@@ -149,7 +152,7 @@ impl SlotMemory {
             Ok(Some(mut slots)) => self.allocate_among(&mut slots, actor, clock, &named, &basis.vector),
             Ok(None) => clock,
             Err(guard) => {
-                // A new slot: a forgotten one may hold a value that this write did not see.
+                // Race: a forgotten slot may hold a value that this write did not see, so it takes a new one [invariant 2].
                 guard.insert(vec![OwnedSlot { birth: clock, issued: clock, dead: false }]);
                 clock
             }
@@ -168,16 +171,20 @@ impl SlotMemory {
     ) -> Timestamp {
         let until = |vector: &VersionVector, own: &OwnedSlot| vector.get(Slot { actor, birth: own.birth });
         for own in slots.iter_mut() {
+            // A vector that covers the last issued clock covers every write to the slot, also a failed one.
             own.dead |= until(vector, own) >= own.issued;
         }
         let is_named = |own: &OwnedSlot| until(named, own) >= own.issued;
+        // Race: a put of a later clock may have taken the slot first, and would hide a row of this clock [invariant 3].
         let is_free = |own: &OwnedSlot| own.issued < clock && (is_named(own) || own.dead);
+        // Reuse keeps gateways that overwrite a key in turn at one row each; new rows would leave tombstones [invariant 1].
         if let Some(own) = slots.iter_mut().filter(|own| is_free(own)).max_by_key(|own| (is_named(own), own.issued)) {
             own.dead = false;
-            // Recorded before the write is sent: a concurrent put finds the slot in use even if this write fails.
+            // Race: before the write is sent, so a concurrent put finds the slot in use even if this fails [invariant 3].
             own.issued = clock;
             return own.birth;
         }
+        // Bound: a forgotten slot costs a row and never data, since no later write reuses it.
         if slots.len() > 2 * self.open_max {
             slots.remove(0);
         }
@@ -188,12 +195,14 @@ impl SlotMemory {
     fn is_crowded(&self, partition: &Partition) -> bool {
         let keys = self.keys.lock();
         let slots = keys.peek(&key_hash(partition));
+        // Open slots above the limit may be siblings: the engine counts the rows before it adds one more [invariant 9].
         slots.is_some_and(|slots| slots.iter().filter(|own| !own.dead).count() > self.open_max)
     }
 
     fn note_acknowledged(&self, partition: &Partition, write: &KeyWrite, counted: bool) {
         let written = write.row.as_ref().and_then(|row| Slot::from_row_name(&row.name).ok());
         let mut gone: VersionVector = write.superseded.iter().filter_map(SupersededRow::vector_entry).collect();
+        // A tombstone holds no value: the next put without context may take its row [invariant 4].
         if write.tombstone {
             gone.extend(written.map(|slot| VectorEntry { slot, clock: write.clock }));
         }
@@ -205,6 +214,7 @@ impl SlotMemory {
             if is_written(own) {
                 own.issued = own.issued.max(write.clock);
             }
+            // Race: a put that took the slot since has raised its issued clock, so the slot stays in use [invariant 3].
             own.dead |= gone.get(Slot { actor, birth: own.birth }) >= own.issued;
         }
         // The count was within the limit, so the other slots thought open are not: forgetting them costs rows, not data.

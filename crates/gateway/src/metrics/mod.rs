@@ -122,6 +122,7 @@ impl Metrics {
     /// Number of active operations.
     fn active_count(&self, op: KvOp) -> u64 {
         let active: i64 = self.shards.iter().map(|shard| shard.active[op as usize].load(Relaxed)).sum();
+        // Race: shards are read one by one, so an end may be counted here without its begin.
         u64::try_from(active).unwrap_or(0)
     }
 

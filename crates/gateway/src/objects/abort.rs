@@ -64,6 +64,7 @@ impl Uploads {
                 }
                 return Ok(true);
             }
+            // Race: another request changed the upload first; its new state decides.
             observed = self.heads.read_upload(id).await?;
         }
         Ok(false)
@@ -86,6 +87,7 @@ impl Uploads {
         let kept = match &head.upload.state {
             UploadState::Done { version, .. } => self.manifest_blobs(*version).await?,
             UploadState::Aborted => HashSet::new(),
+            // Race: a running completion may use any part, also a replaced one [invariant 58].
             UploadState::Open | UploadState::Completing { .. } | UploadState::Reopening { .. } => return Ok(()),
         };
         let (store, partition) = (&self.gateway.core.ports.store, Partition::parts(head.id));
@@ -101,10 +103,12 @@ impl Uploads {
                 }
                 let synced = match synced {
                     Some(synced) => synced,
+                    // Crash: after a power cut the upload could be open again, and would need these bytes [invariant 94].
                     None => *synced.insert(self.gateway.blobs.releases.sync_barrier().await?),
                 };
                 self.gateway.blobs.releases.remove_or_leave(blob, synced).await;
             }
+            // Race: rows by a gateway with a faster clock are newer than the stamp above, and would stay.
             stamp = page.rows.iter().map(|row| row.stamp).fold(stamp, Timestamp::max);
             after = page.rows.last().map(|row| row.name.clone());
             if page.stopped == Stopped::End || after.is_none() {
@@ -117,6 +121,7 @@ impl Uploads {
 
     /// The blobs a manifest references; empty when it was removed with its object.
     pub(super) async fn manifest_blobs(&self, manifest: VersionId) -> Result<HashSet<BlobId>> {
+        // The owner row has the empty name, so the read begins after it.
         let (mut blobs, mut after) = (HashSet::new(), Some(Bytes::new()));
         loop {
             let query = ReadQuery::after(after.as_ref(), 8);

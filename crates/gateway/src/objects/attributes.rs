@@ -47,6 +47,7 @@ impl Objects {
         let mut cas = self.heads.cas_loop(&location, None);
         loop {
             let attempt = cas.next_attempt().await?;
+            // Race: a put may have come since the check; the tags go to the version that the commit expects.
             let mut found = attempt.find(version).await?.ok_or_else(|| version.missing_error(None))?;
             let Some(object) = &mut found.object else { return Err(version.missing_error(Some(&found))) };
             object.tags.clone_from(&tags);
@@ -78,6 +79,7 @@ impl Objects {
             caller.check(&bucket, &action.on_version(&request.key, Some(&found.version)))?;
             let body = found.version.object.as_ref().map(|object| &object.body);
             let Some(ObjectBody::Parts { manifest, count, .. }) = body else { return Ok((found, Vec::new(), false)) };
+            // Race: an overwrite may remove the manifest after the head was read; the next round finds its version.
             if let Some((parts, more)) = self.parts_page(*manifest, *count, after, max).await? {
                 return Ok((found, parts, more));
             }

@@ -53,7 +53,9 @@ impl Buckets {
             return Err(Error::InvalidBucketName(name.to_owned()));
         }
         let acl = acl.resolve(&self.users, &user.id, &user.id).await?.unwrap_or_default();
+        // Crash: a deleter that died holds the name; its deletion is finished first.
         self.settle_closing(name).await?;
+        // A new id: rows that a deleted bucket of this name left never show up in this one [invariant 64].
         let id = BucketId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let location = location.filter(|location| *location != self.config.region);
         let bucket = Bucket { acl, location, ..Bucket::new(name, id, &user.id, self.gateway.core.now()) };
@@ -68,6 +70,7 @@ impl Buckets {
                     BucketState::Active => Err(Error::BucketExists { own }),
                 };
             }
+            // Race: counted in the state that the compare-and-set expects, so two creations cannot both pass the limit.
             let current = catalogue.s3_owned(&user.id);
             let allowed = self.config.buckets_max;
             if !user.admin && current >= allowed {
@@ -75,6 +78,7 @@ impl Buckets {
             }
             Ok(CatalogueEdit::Write(key_of(name), bucket.to_json()))
         });
+        // No wait for the other gateways: each checks the catalogue before it answers that a bucket is missing.
         created.await.map(|_| ())
     }
 
@@ -94,7 +98,7 @@ impl Buckets {
             if let Some(bucket) = active(&*copy.fresh().await?, name) {
                 return Ok(Arc::clone(bucket));
             }
-            // Another gateway may have created it a moment ago.
+            // Race: another gateway may have created it a moment ago.
             copy.refresh().await?;
             active(&*copy.fresh().await?, name).map(Arc::clone).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))
         };
@@ -139,6 +143,7 @@ impl Buckets {
     /// `AccessDenied` for an anonymous caller.
     pub async fn list(&self, caller: &Caller, prefix: &str, after: &str, max: usize) -> Result<BucketsPage> {
         let user = caller.require_user()?;
+        // Race: the caller may have created a bucket through another gateway just now.
         let catalogue = self.gateway.catalogue.refreshed().await?;
         let following = catalogue.s3_buckets_from(prefix.max(after)).filter(|bucket| bucket.name.as_str() > after);
         let named = following.take_while(|bucket| bucket.name.starts_with(prefix));

@@ -42,10 +42,13 @@ impl<'a> CatalogueGuard<'a> {
     /// [`Error::NoSuchBucket`] when the bucket is gone, closing, or replaced by another of its name; `NotReady` while heartbeats
     /// fail.
     pub(super) async fn take(gateway: &'a Gateway, name: &str, id: BucketId) -> Result<Self> {
+        // Race: the others wait for the guard below only while this gateway's heartbeat lives [invariant 81].
         let deadline = gateway.members.await_lease().await?;
         let copy = &gateway.catalogue;
+        // Race: from here on no heartbeat shows a newer version, so a change of the bucket waits [invariant 64] [invariant 65].
         let catalogue = copy.guards.take(|| copy.current());
         let number = catalogue.number();
+        // Race: another bucket may have taken the name, and must not get this object [invariant 64].
         let found = catalogue.s3_bucket(name).filter(|bucket| bucket.id == id && bucket.state == BucketState::Active);
         if let Some(bucket) = found {
             return Ok(Self { gateway, number, is_detached: false, deadline, bucket: Arc::clone(bucket) });
@@ -60,6 +63,7 @@ impl<'a> CatalogueGuard<'a> {
         self.is_detached = true;
         let number = self.number;
         tokio::spawn(async move {
+            // Bound: no store applies the write after five minutes, and changes of the bucket must not wait for ever.
             let end = Instant::now() + DECISION_WAIT;
             while Instant::now() < end
                 && read_head_row(&gateway, &head, &internal_options(ConsistencyLevel::Quorum)).await.is_err()

@@ -173,6 +173,7 @@ impl HeadStore {
 
     /// A stamp for a head that replaces one with the stamp `expected`: at least two above it.
     pub(super) async fn stamp_above(&self, expected: Option<Timestamp>) -> Result<Timestamp> {
+        // Race: the intent is stamped one below the new head, and must be above the old head's entry [invariant 52].
         self.gateway.issuer.clock.observe(expected.map_or(Timestamp::ZERO, |stamp| stamp + 1));
         Ok(self.gateway.issuer.issue().await?)
     }
@@ -198,14 +199,16 @@ impl<'a> CasLoop<'a> {
             return Err(crate::Error::Overloaded { retry_after: 1 }.into());
         }
         let partition = location.partition();
+        // Queue before guard: a guard that waits in a queue would hold back changes of its bucket.
         let writer = heads.gateway.core.writer_queues.wait_for_turn(&partition, self.deadline).await?;
         // Race: guard before head. A bucket deletion that misses this guard has closed the bucket before it, and
-        // the guard fails.
+        // the guard fails [invariant 64].
         let guard = CatalogueGuard::take(&heads.gateway, &location.name, location.id).await?;
+        // Race: after the lease the others may delete the bucket while this commit puts an object into it [invariant 81].
         let deadline = guard.deadline.map_or(self.deadline, |end| end.min(self.deadline));
         let options = CallOptions { purpose: self.purpose, ..heads.options_until(deadline) };
         let observed = heads.read_head(&partition, &options).await?;
-        // Race: head before mark. A sweeper that marks after this check fences the head, and the commit conflicts.
+        // Race: head before mark. A sweeper that marks later fences the head, and the commit conflicts [invariant 57].
         if let Some(blob) = self.blob
             && heads.gateway.blobs.has_gc_mark(blob, &options).await?
         {
@@ -247,7 +250,7 @@ impl CasAttempt<'_> {
             Ok(CasResult::Applied) => {}
             Ok(CasResult::Conflict(_)) => return Ok(false),
             Err(error) if error.kind == Kind::TimedOut => {
-                // Race: the store may still apply the change; the guard stays until a read of the head decides.
+                // Race: the store may still apply the change; the guard stays until a read of the head decides [invariant 65].
                 let Ok(now) = read_head_row(gateway, &partition, &internal_options(ConsistencyLevel::Quorum)).await
                 else {
                     guard.hold_until_decided(Arc::clone(gateway), partition);
@@ -261,8 +264,9 @@ impl CasAttempt<'_> {
             }
             Err(error) => return Err(error.into()),
         }
-        // Crash: from here on the committed head lists what to release, so the next writer or the sweeper finishes it.
+        // Crash: the committed head lists what to release, so the next writer or the sweeper finishes it [invariant 62].
         drop((guard, writer));
+        // Crash: the writer of the replaced head may have died before it released these bytes [invariant 62].
         let releases = head.release.iter().chain(&next.head.release).copied().collect();
         heads.pins.release(gateway, releases).await;
         Ok(true)
@@ -274,6 +278,7 @@ pub(super) async fn read_head_row(
     partition: &Partition,
     options: &CallOptions,
 ) -> Result<Option<Row>> {
+    // The head has the empty name; a version row may hold a body, and is not read.
     let range = Range { from: None, to: Some(Bytes::from_static(b"\0")) };
     let query = ReadQuery { range, ..ReadQuery::all(1) };
     Ok(gateway.core.ports.store.read(partition, &query, options).await?.rows.into_iter().next())

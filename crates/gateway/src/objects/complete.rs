@@ -94,6 +94,7 @@ impl Uploads {
             if Instant::now() >= deadline {
                 return Err(Error::OperationAborted);
             }
+            // Race: another request changed the upload first; its end state may answer this one too.
             head = self.heads.read_upload(id).await?.ok_or(Error::NoSuchUpload)?;
         }
     }
@@ -108,6 +109,7 @@ impl Uploads {
     ) -> Result<Option<UploadState>> {
         let stored = self.all_parts(open.id).await?;
         let assembly = assemble(request, &stored, open.upload.checksum, &self.config)?;
+        // Bound: up to 10,000 parts; the commit below needs only those of the list.
         drop(stored);
         let version = VersionId::new(self.gateway.issuer.issue().await?, self.gateway.core.ports.actor);
         let begun = UploadState::Completing { version, list, since: self.gateway.core.now() };
@@ -139,6 +141,7 @@ impl Uploads {
     ) -> Result<Option<Version>> {
         // Crash: the manifest precedes the head that references it; otherwise a reader finds no bytes [invariant 60].
         self.write_manifest(completing, id, &assembly.parts).await?;
+        // No blob is checked for a mark: sweepers keep the blobs of an upload that is alive.
         let mut cas = self.heads.cas_loop(location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
@@ -150,7 +153,7 @@ impl Uploads {
             conditions.check(attempt.head.current.as_ref())?;
             let object = object_of(completing, id, assembly);
             let made = Version { id, ..attempt.new_version(completing.upload.owner.clone(), Some(object)) };
-            // Versions sort by id: this one must be newer than each that stays.
+            // Race: a put overtook this completion, whose older id must not become current after it [invariant 99].
             if attempt.newest_remaining(&made).await?.is_some_and(|newest| newest.stamp() >= id.stamp()) {
                 return Ok(None);
             }

@@ -91,11 +91,13 @@ impl Objects {
             self.check_tags(caller, &request, &bucket, &found).await?;
             let source_version = found.version_id.clone();
             let stored = if shares(&request, &target, &found) {
+                // A shared copy reads no bytes, so a removal need not wait for this reader.
                 drop(reader);
                 self.copy_shared(&request, &target, &found).await?
             } else {
                 Some(self.copy_bytes(&request, &target, &found, reader).await?)
             };
+            // Race: the source was removed before the commit; the next round looks for it again.
             if let Some(stored) = stored {
                 return Ok(CopiedObject { stored, source_version });
             }
@@ -163,6 +165,7 @@ impl Objects {
     ) -> Result<Option<StoredVersion>> {
         let Some(source) = &found.version.object else { return Ok(None) };
         let spec = VersionSpec::Id(version_id_text(&found.version));
+        // No blob is checked for a mark: sweepers keep the bytes that the source version references.
         let mut cas = self.heads.cas_loop(&target.location, None);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, &request.conditions))?;

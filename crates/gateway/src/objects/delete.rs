@@ -63,6 +63,7 @@ impl HeadStore {
         owner: &str,
         wanted: impl Fn(&CasAttempt<'_>, Option<&Version>) -> Result<bool>,
     ) -> Result<Option<DeletedObject>> {
+        // A full disk must accept deletes, or it stays full.
         let mut cas = self.cas_loop(location, None).reclaiming();
         loop {
             let attempt = cas.next_attempt().await?;
@@ -71,7 +72,7 @@ impl HeadStore {
             if !wanted(&attempt, found.as_ref())? {
                 return Ok(None);
             }
-            // Race: older versions exist while versioning is being enabled. Removing the newest would bring one back.
+            // Race: while versioning is being enabled, removing the newest would bring an older one back [invariant 105].
             let keeps = attempt.bucket().versioning != Versioning::Off || attempt.head.older;
             let (deleted, next) = match (spec, &found) {
                 (VersionSpec::Current, _) if keeps => {

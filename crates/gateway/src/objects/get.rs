@@ -191,6 +191,7 @@ impl Objects {
     /// As [`Self::head`], and `Damaged`.
     pub async fn get(&self, caller: &Caller, request: &GetObject) -> Result<(FoundObject, ObjectReader)> {
         let opened = async {
+            // Race: an overwrite may remove the bytes before they are opened; the next round finds its version.
             for _ in 0..RETRIES_MAX {
                 let (found, located, pin) = self.locate_and_check(caller, request).await?;
                 if let Some(reader) = self.open(&located, found.window.clone(), pin).await? {
@@ -241,6 +242,7 @@ impl Objects {
             // Race: pin before the manifest is read, so that a concurrent release waits for the reader [invariant 63].
             let pin = self.pin(&located.version);
             let wanted = request.conditions.window(&located.version, request.window);
+            // Race: an overwrite may have removed the manifest; the next round finds its version.
             let Some((window, part)) = self.window(&located.version, wanted).await? else { continue };
             let expires = located.bucket.lifecycle.as_ref().filter(|_| located.current);
             let expires = expires.and_then(|rules| rules.version_expiry(key, &located.version));
@@ -297,7 +299,7 @@ impl Objects {
         let source = match &object.body {
             ObjectBody::Inline(bytes) => Some(BodySource::Bytes(bytes.clone())),
             ObjectBody::Blob { id, length } => open_blob(&self.gateway, *id, *length).await?.map(BodySource::Blob),
-            // Race: a release before the pin may be removing the parts. The head read after the pin decides.
+            // Race: a release before the pin may be removing the parts; a head read after it decides [invariant 63].
             ObjectBody::Parts { .. } if pin.is_some() && !self.is_still_referenced(located).await? => None,
             ObjectBody::Parts { manifest, .. } => {
                 let cursor = ManifestCursor::at(&self.gateway, *manifest, window.start).await?;

@@ -94,6 +94,7 @@ impl LifecycleWorker {
                 let mut left = Some(ReadQuery::prefix(prefix.clone(), LISTING_PAGE_ROWS));
                 while let Some(rows) = self.page(&partition, &mut left).await? {
                     for row in rows {
+                        // Race: the entry may be older than the key; the removal checks the version itself.
                         if prefilter.may_have_due(&row.name, &ListingEntry::decode(row.value)?, scan.now) {
                             let location = ObjectLocation::of(scan.bucket, &row.name);
                             self.expire_key(scan, &location, pass).await;
@@ -117,6 +118,7 @@ impl LifecycleWorker {
                 let (key, id) = upload_of_entry_name(&row.name)?;
                 let initiated = UploadEntry::decode(row.value)?.initiated;
                 if scan.is_due(scan.rules.upload_expiry(&key, initiated)) {
+                    // Race: a running completion is about to make an object of these parts.
                     match self.uploads.abort_unless_completing(id).await {
                         Ok(aborted) => pass.aborted += u64::from(aborted),
                         Err(error) => pass.record_failure("an upload", scan.bucket, &error),

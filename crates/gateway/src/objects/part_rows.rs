@@ -77,6 +77,7 @@ impl Uploads {
     /// Writes a part: it replaces the part of its number, unless that one has a greater stamp.
     pub(super) async fn write_part(&self, upload: UploadId, part: &Part, stamp: Timestamp) -> Result<()> {
         let put = |name, value| Change::Put(Row { name, value, stamp, expires: None });
+        // Crash: one batch, so the end of the upload finds the bytes of each part, also of a replaced one.
         let mut changes = vec![put(Part::row_name(part.number), part.encode())];
         changes.extend(part.blob.map(|blob| put(blob_row_name(blob), Bytes::from_static(BLOB_VALUE))));
         Ok(self

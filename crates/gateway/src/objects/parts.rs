@@ -93,7 +93,7 @@ impl Uploads {
         let blob = received.blob();
         let checksum = Some(received.checksum.digest.clone()).filter(|_| head.upload.checksum.is_some());
         let (md5, length) = (received.md5, received.length);
-        // The stamp is issued after the body: of several parts with one number the part finished last wins.
+        // Race: the stamp is issued after the body, so of several parts with one number the part finished last wins.
         let stamp = match self.gateway.issuer.issue().await {
             Ok(stamp) => stamp,
             Err(error) => {
@@ -114,6 +114,7 @@ impl Uploads {
             self.receiver.discard(&error, blob).await;
             return Err(error);
         }
+        // Race: until the row of the part names the blob, only the lease keeps sweepers from it.
         drop(received.lease);
         // Race: the upload may have ended between that read and the write of the part.
         self.remove_if_upload_ended(head, &part, stamp).await?;
@@ -126,6 +127,7 @@ impl Uploads {
     async fn remove_if_upload_ended(&self, head: &UploadHead, part: &Part, stamp: Timestamp) -> Result<()> {
         // A missing upload proves nothing about the object: the sweeper checks the key.
         let now = self.heads.read_upload(head.id).await?.ok_or(Error::NoSuchUpload)?;
+        // Race: the completion may have taken this part before it ended; its object needs the bytes [invariant 98].
         let used = match (&now.upload.state, part.blob) {
             (state, _) if state.is_alive() => return Ok(()),
             (UploadState::Done { version, .. }, Some(blob)) => self.manifest_blobs(*version).await?.contains(&blob),

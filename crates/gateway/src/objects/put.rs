@@ -96,6 +96,7 @@ impl Objects {
         let owner = owner_of(caller, &bucket);
         let acl = self.buckets.new_object_acl(caller, &bucket, &key, (&metadata.acl, &owner)).await?;
         let location = ObjectLocation::of(&bucket, &key);
+        // A failed condition is cheap to find before the body; the commit checks it again.
         self.precheck_conditions(&location, &conditions).await?;
         let to = self.receiver.object_destination(&location).await?;
         let received = self.receiver.receive(upload_body, to).await?;
@@ -162,6 +163,7 @@ impl Objects {
         let mut cas = self.heads.cas_loop(location, blob);
         loop {
             let attempt = cas.next_attempt().await.map_err(|error| conditional_conflict(error, conditions))?;
+            // Race: the compare-and-set expects the head checked here, so of two If-None-Match puts one fails.
             conditions.check(attempt.head.current.as_ref())?;
             // Race: the bucket may have blocked public grants while the body arrived.
             refuse_public(attempt.bucket(), object.acl.as_ref())?;

@@ -69,6 +69,7 @@ impl BodyReceiver {
     /// Any error of the store.
     pub(super) async fn object_destination(&self, location: &ObjectLocation) -> Result<BlobDestination> {
         let stamp = self.gateway.issuer.issue().await?;
+        // Race: two gateways may issue one stamp; the actor keeps their blob ids apart [invariant 100].
         let row = Bytes::copy_from_slice(&VersionId::new(stamp, self.gateway.core.ports.actor).0);
         let inline_max = self.gateway.core.ports.store.limits().inline_max;
         let partition = location.partition();
@@ -89,6 +90,7 @@ impl BodyReceiver {
         let stamp = self.gateway.issuer.issue().await?;
         let row: Bytes = [&upload.0[..], &number.to_be_bytes()].concat().into();
         let partition = location.partition();
+        // Race: two gateways may store this part in one microsecond; the actor keeps the ids apart [invariant 100].
         let id =
             BlobId::of(&partition.key, &[&row[..], &self.gateway.core.ports.actor.0.to_be_bytes()].concat(), stamp);
         Ok(BlobDestination { partition, row, id, inline_max: 0 })
@@ -101,6 +103,7 @@ impl BodyReceiver {
     /// `DiskFull`.
     pub(super) async fn receive(&self, upload_body: UploadBody, to: BlobDestination) -> Result<VerifiedBody> {
         let UploadBody { mut stream, length: announced, md5, checksum } = upload_body;
+        // Bound: a body that is announced too large is refused before it arrives.
         self.check_length(announced.unwrap_or(0))?;
         let mut sums = Sums::new(&checksum);
         let first = collect(stream.as_mut(), to.inline_max).await.map_err(broken)?;
@@ -121,9 +124,10 @@ impl BodyReceiver {
             writer.write(piece).await?;
         }
         let length = sums.length;
+        // Verified before the blob is finished, so a body that does not match leaves no bytes.
         let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
         let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
-        // Crash: the bytes are as durable as the head that will reference them.
+        // Crash: the bytes are as durable as the head that will reference them [invariant 95].
         let lease = writer.finish(durability).await?;
         self.gateway.core.metrics.count_event(Event::BlobWritten);
         Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })

@@ -108,6 +108,7 @@ fn decrement<K: std::hash::Hash + Eq>(readers: &mut HashMap<K, usize>, key: &K) 
 async fn drain(gateway: Arc<Gateway>, pins: Pins, releases: Vec<Release>, synced: SyncProof) {
     for release in releases {
         match release {
+            // A client that streams this blob has it open, and the engine keeps open blobs readable.
             Release::Blob(blob) => gateway.blobs.releases.remove_or_leave(blob, synced).await,
             // Race: a client is reading these parts; the next writer or the sweeper removes them [invariant 63].
             Release::Parts(manifest) if pins.is_pinned(&manifest) => {}

@@ -62,10 +62,11 @@ impl Uploads {
         if since.is_some() {
             match self.heads.cas_upload_state(observed, UploadState::Reopening { version, list }).await? {
                 Some(reopening) => marked = reopening,
+                // Race: another recovery or the completing writer was first.
                 None => return self.heads.read_upload(observed.id).await,
             }
         }
-        // Race: mark, then fence, then look. A completing writer that read its upload before the mark fails at the fence.
+        // Race: mark, fence, look. A completing writer that read its upload before the mark fails [invariant 59].
         let state = match self.completed_version(&marked, version).await? {
             Some(found) => done_state(&found, list),
             None => UploadState::Open,
@@ -75,7 +76,7 @@ impl Uploads {
         };
         if settled.upload.state.is_alive() {
             // Race: only after the state change. The version may have been there, and a copy of it may
-            // reference the manifest.
+            // reference the manifest [invariant 101].
             self.clear_manifest(version).await?;
         } else {
             self.remove_unused_parts(&settled, self.gateway.blobs.releases.proof_of_answered_write()).await?;
@@ -103,6 +104,7 @@ impl Uploads {
 
     /// Whether the writer that began to complete an upload as `version` at `since` is gone or out of time.
     pub(super) fn is_abandoned(&self, version: VersionId, since: Timestamp) -> bool {
+        // The directory's lock proves that the run that began the completion has ended.
         if self.config.single_process && version.actor() != self.gateway.core.ports.actor {
             return true;
         }

@@ -73,6 +73,7 @@ impl ObjectSweeper {
         let manifests = self.sweep_rows(Table::Manifests, "the manifest of an object", &mut report).await;
         // One listing serves the blobs of both sides.
         let blobs = self.gateway.blobs.sweep(&[&self.gateway.kv, self]).await;
+        // All steps have run by now: a failure of one must not keep the others from freeing space.
         closing.and(uploads).and(parts).and(manifests)?;
         let BlobSweep { removed, failed } = blobs?;
         Ok(SweepReport { blobs: removed, failed: report.failed + failed, ..report })

@@ -35,6 +35,7 @@ impl UploadHead {
         let alive = self.upload.state.is_alive();
         let expires = (!alive).then_some(now + ENDED_MICROS);
         let row = Row { name: Bytes::new(), value: self.upload.encode(), stamp: self.stamp, expires };
+        // Crash: as a derived row the listing entry follows its head even if the writer dies between them [invariant 66].
         let derived = DerivedRow {
             partition: Partition::upload_entries(self.upload.bucket),
             name: upload_entry_name(&self.upload.key, self.id),
@@ -111,6 +112,7 @@ impl HeadStore {
     pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
         let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };
         while let Some(head) = self.read_upload(id).await? {
+            // Race: a recovery that misses the version would reopen the upload over parts that are gone [invariant 97].
             let Some((completed, list, _)) = completion_of(&head.upload.state) else { break };
             if completed != version.id || self.cas_upload_state(&head, done_state(version, list)).await?.is_some() {
                 break;

@@ -70,9 +70,10 @@ impl Uploads {
         let found = self.buckets.find_for_put(caller, &bucket, &key, &metadata.tags).await?;
         let owner = caller.require_user()?.id.clone();
         let acl = self.buckets.new_object_acl(caller, &found, &key, (&metadata.acl, &owner)).await?;
-        // Race: under the guard, so that a deletion of the bucket waits for this upload.
+        // Race: under the guard, so that a deletion of the bucket waits for this upload [invariant 64].
         let guard = CatalogueGuard::take(&self.gateway, &bucket, found.id).await?;
         let stamp = self.gateway.issuer.issue().await?;
+        // The id begins with the time, so the uploads of a key are listed in the order of their start [invariant 66].
         let id = UploadId::new(stamp, self.gateway.core.ports.actor);
         let upload = Upload {
             bucket: found.id,

@@ -142,6 +142,7 @@ impl Usage {
     /// Any error of the store; no count is lost.
     pub async fn flush(&self) -> Result<()> {
         let _one = self.log.flushing.lock().await;
+        // Race: issued under the lock, so a flush with greater totals has the greater stamp.
         let stamp = self.issuer.issue().await?;
         for (key_id, unwritten) in self.log.unwritten() {
             for lines in unwritten.chunks(ROWS_MAX) {
@@ -151,6 +152,7 @@ impl Usage {
                 });
                 let batch = Batch::of(Partition::usage(&key_id), rows.collect());
                 self.core.apply_at_quorum(batch).await?;
+                // After the write: the next flush repeats a failed batch with the same or greater totals.
                 self.log.mark_written(&key_id, lines);
             }
         }

@@ -86,6 +86,7 @@ impl Users {
                 if key.is_some() {
                     return Err(key_taken());
                 }
+                // A random key id that is taken: the next round draws another.
                 continue;
             }
             transaction.put_user(None, &user);
@@ -182,6 +183,7 @@ impl Users {
         for _ in 0..ATTEMPTS_MAX {
             let mut transaction = UsersTransaction::begin(self).await?;
             let user = user_with_key(self.find(KEY, key_id).await?, key_id)?;
+            // Race: the user may have created a bucket through another gateway just now.
             let catalogue = self.catalogue.refreshed().await?;
             if catalogue.s3_owned(&user.id) > 0 {
                 return Err(Error::UserHasBuckets);

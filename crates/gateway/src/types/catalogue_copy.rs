@@ -55,7 +55,7 @@ impl CatalogueGuards {
 
     /// Guards the version that `load` returns.
     pub(crate) fn take(&self, load: impl FnOnce() -> Arc<Catalogue>) -> Arc<Catalogue> {
-        // Race: a heartbeat between the load and the count would advertise a newer version; it takes this lock too.
+        // Race: a heartbeat between load and count would show a newer version; it takes this lock too [invariant 65].
         let mut open = self.0.lock();
         let catalogue = load();
         open.add(catalogue.number());
@@ -101,7 +101,7 @@ impl CatalogueCopy {
     /// The catalogue number that a heartbeat may show: that of the copy, or of the oldest guard. Every guarded write relies on
     /// it or a newer one.
     pub(crate) fn advertisable_number(&self) -> Timestamp {
-        // The copy is loaded before the guards: a guard taken after this load is on this number or a newer one.
+        // Race: copy before guards. A guard taken after this load is on this number or a newer one [invariant 65].
         let current = self.current.load().number();
         self.guards.oldest().map_or(current, |oldest| oldest.min(current))
     }
@@ -122,6 +122,7 @@ impl CatalogueCopy {
     /// [`Error::NotReady`] when it cannot be checked now.
     pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
         let checked = self.checked_at();
+        // Race: a gateway suspended for an hour would serve from what the others changed since [invariant 68].
         if self.core.monotonic().saturating_sub(checked) < FRESH {
             return Ok(self.current.load_full());
         }
@@ -138,6 +139,7 @@ impl CatalogueCopy {
         if catalogue.active(bucket_type).is_some() {
             return Ok(catalogue);
         }
+        // Race: another gateway may have activated the type since the last check.
         self.refresh().await?;
         let catalogue = self.current();
         if catalogue.active(bucket_type).is_some() {
@@ -171,7 +173,7 @@ impl CatalogueCopy {
     pub(crate) async fn refresh(&self) -> Result<()> {
         let asked = self.monotonic_micros();
         let mut last = self.refresh_lock.lock().await;
-        // Only a check that began after this call may answer it: an earlier one may miss a change that the caller relies on.
+        // Race: a check that began before this call may miss a change that the caller relies on, so it does not count.
         if last.begun <= asked {
             let begun = self.monotonic_micros();
             *last = LastCheck { begun, outcome: self.check_catalogue(begun).await };
@@ -187,13 +189,14 @@ impl CatalogueCopy {
 
     async fn check_catalogue(&self, begun: u64) -> Result<()> {
         let number = self.catalogue_number().await?;
+        // Race: a stale replica answers an older number, and the copy must not go back to it.
         if number > self.current.load().number() {
             let rows = self.read_catalogue(number).await?;
             let read = Catalogue::of(rows, &self.current.load())?;
             self.core.metrics.count_event(Event::CatalogueRefreshed);
             self.current.store(Arc::new(read));
         }
-        // The begin counts, not the end: a process suspended in between must not take the copy for fresh.
+        // Race: the begin counts; a process suspended in between must not take the copy for fresh [invariant 68].
         self.checked_at.store(begun, Ordering::Release);
         Ok(())
     }
@@ -210,7 +213,7 @@ impl CatalogueCopy {
             self.refresh().await?;
             let catalogue = self.current();
             let number = self.core.now().max(catalogue.number() + 2);
-            // The edit is decided on this state: the compare-and-set below fails if another gateway changed it in between.
+            // Race: the compare-and-set below fails if another gateway changed this state in between [invariant 103].
             let edit = edit(&catalogue)?;
             let change = match &edit {
                 CatalogueEdit::Nothing => return Ok(catalogue.number()),
@@ -221,7 +224,9 @@ impl CatalogueCopy {
                 }
             };
             let head = Row { name: Bytes::new(), value: Bytes::from_static(FORMAT), stamp: number, expires: None };
+            // Before the first change there is no head to expect.
             let expected = Some(catalogue.number()).filter(|&number| number != Timestamp::ZERO);
+            // Crash: other gateways act on the change at once, and a power cut must not take it back.
             let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
             let swapped =
                 self.core.ports.store.apply_if(&partition, expected, head.into(), vec![change], &options).await;
@@ -231,6 +236,7 @@ impl CatalogueCopy {
                     self.install_change(&catalogue, number, &edit).await?;
                     return Ok(number);
                 }
+                // The turn ends before the pause: other writers of this gateway need not wait for it.
                 CasResult::Conflict(_) => drop(writer),
             }
             self.core.writer_queues.back_off(conflicts, deadline).await?;
@@ -241,7 +247,7 @@ impl CatalogueCopy {
     /// Installs the result of this gateway's own change of `before` without reading it: the compare-and-set proves that state.
     async fn install_change(&self, before: &Catalogue, number: Timestamp, edit: &CatalogueEdit) -> Result<()> {
         let _one = self.refresh_lock.lock().await;
-        // A refresh may have installed this state or a newer one in between.
+        // Race: a refresh may have installed this state or a newer one in between.
         if self.current.load().number() == before.number() {
             self.current.store(Arc::new(before.changed(number, edit)?));
         }
@@ -278,6 +284,7 @@ impl CatalogueCopy {
             if after == number && rows.first().is_some_and(|head| head.stamp == number) {
                 return Ok(rows);
             }
+            // Race: a change came during the read, so these pages may mix two states.
             number = after;
         }
         Err(Error::NotReady("the catalogue of bucket types changes faster than it can be read".into()))

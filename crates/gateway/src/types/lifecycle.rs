@@ -41,6 +41,7 @@ impl Types {
                 self.check_copies(&record)?;
                 Ok(CatalogueEdit::Write(CatalogueKey::Type(name.clone()), record.to_json()))
             });
+            // Bound: a stopped gateway fails no creation, since the activation checks again.
             self.members.is_propagated_within(change.await?, CREATION_PROPAGATION_TIMEOUT).await.map(drop)
         };
         self.core.admit_and_measure(KvOp::Types, work).await
@@ -58,9 +59,11 @@ impl Types {
             if self.status(name).await?.stage == TypeStage::Created {
                 return Err(TypeStateError::NotReady.into());
             }
+            // Before the activation: no request of an active type may wait for its tables.
             self.create_placement(name).await?;
             self.change(|catalogue| {
                 let found = catalogue.types().get(name).ok_or(TypeStateError::Unknown)?;
+                // An active type stays as it is: every gateway would read the catalogue again for nothing.
                 if found.record.state == TypeState::Active {
                     return Ok(CatalogueEdit::Nothing);
                 }

@@ -35,6 +35,7 @@ impl Kv {
                 .store
                 .read(&Partition::buckets(bucket_type, self.catalogue.copies_of_type(bucket_type)), &query, &options)
                 .await?;
+            // The next page begins after the last row, listed or not: a page of empty buckets is not the end.
             let last = page.rows.last().map(|row| row.name.clone());
             let mut names = Vec::with_capacity(page.rows.len());
             for row in page.rows {

@@ -59,6 +59,7 @@ impl Kv {
             let catalogue = self.catalogue.for_type(&bucket.bucket_type).await?;
             let options = self.listing_options(timeout);
             let mut listing = self.merge_shards(bucket, after.clone(), &options).await?;
+            // Race: an entry of such a bucket may outlive its object, and would list a deleted key [invariant 30].
             if let Some(checked) = catalogue.effective(bucket).and_then(|props| ExistenceCheck::of(&props)) {
                 listing.names = self.filter_existing(bucket, listing.names, checked, &options).await?;
             }
@@ -113,6 +114,7 @@ impl Kv {
                 }
             }
             if page.stopped == Stopped::Limit {
+                // The next page begins after the key, so entries of its other slots are not read.
                 shard.next = shard.keys.back().map(|key| first_name_after(key));
             }
         }
@@ -160,6 +162,7 @@ impl Kv {
         write: &KeyWrite,
         options: &CallOptions,
     ) -> Vec<Change> {
+        // Bound: a dead replica must not delay the delete for entries that the next delete can remove.
         let found = self.find_stale_entries(address, write, &self.core.impatient_options(options)).await;
         found
             .inspect_err(|error| tracing::debug!(%error, "read of stale listing entries failed: they stay"))
@@ -176,23 +179,25 @@ impl Kv {
         let cleared =
             write.superseded.iter().filter(|gone| gone.name == SHARED_SLOT.row_name()).map(|gone| gone.clock).max();
         let now = self.core.now();
-        // An entry may precede its row. The row exists or never comes if a write cleared all older rows, or a day has passed.
+        // Race: an entry may precede its row, until a write clears all older rows or a day has passed [invariant 87].
         let is_settled = |entry: &Row| {
             let cleared = cleared.is_some_and(|clock| entry.stamp < clock);
             cleared || self.slots.is_orphan(entry.stamp, now)
         };
+        // Overwrites leave entries; those that this delete does not name by itself are found here [invariant 28].
         let mut entries = self.entries(address, options).await?;
         entries.retain(|entry| !named.contains(&entry.name) && is_settled(entry));
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        // Entries are read before rows: a row that arrives in between is found, and keeps its entry.
+        // Race: entries are read before rows, so a row that arrives in between is found and keeps its entry.
         let options = CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
         let rows = self
             .read_rows(&Partition::object(address, false, self.catalogue.copies(&address.bucket)), &options)
             .await?;
         let stands = |entry: &Row| rows.iter().any(|row| view_row_name(&address.key, &row.name) == entry.name);
         let stale = entries.into_iter().filter(|entry| !stands(entry));
+        // Race: at its own stamp, so a put that writes the entry anew in this moment keeps it [invariant 29].
         Ok(stale.map(|entry| Change::Remove { name: entry.name, stamp: entry.stamp }).collect())
     }
 

@@ -77,6 +77,7 @@ impl Buckets {
     async fn close(&self, name: &str, id: BucketId, abandoned_only: bool) -> Result<Timestamp> {
         let edit = self.gateway.catalogue.change(|catalogue| {
             let bucket = same(catalogue, name, id).ok_or_else(|| Error::NoSuchBucket(name.to_owned()))?;
+            // Bound: an earlier takeover would fail a deleter that still waits for the other gateways.
             let can_close = match catalogue.s3_closing().get(name) {
                 Some(closed) => self.gateway.core.now() >= closed.saturating_add(CLOSING_MAX_MICROS),
                 None => !abandoned_only,
@@ -98,12 +99,14 @@ impl Buckets {
             self.is_empty(closed.id).await
         };
         match looked.await {
+            // Race: no put comes after the scan, since every gateway refuses puts to a closing bucket [invariant 64].
             Ok(true) => self.change_closed(closed, |_| CatalogueEdit::Remove(key_of(closed.name))).await,
             Ok(false) => {
                 self.reopen(closed).await?;
                 Err(Error::BucketNotEmpty)
             }
             Err(error) => {
+                // Crash: a gateway that dies before this leaves the bucket closed until another request takes over.
                 if let Err(error) = self.reopen(closed).await {
                     tracing::warn!(%error, bucket = closed.name, "reopening failed; the bucket stays closed until a create, delete or sweep");
                 }
@@ -124,6 +127,7 @@ impl Buckets {
     async fn change_closed(&self, closed: &ClosedBucket<'_>, edit: impl Fn(&Bucket) -> CatalogueEdit) -> Result<()> {
         let change = self.gateway.catalogue.change(|catalogue| {
             let bucket = same(catalogue, closed.name, closed.id);
+            // Race: another request may have closed the bucket anew; only the last one to close it ends the deletion.
             let own = catalogue.s3_closing().get(closed.name) == Some(&closed.number);
             bucket.filter(|_| own).map(&edit).ok_or(Error::OperationAborted)
         });

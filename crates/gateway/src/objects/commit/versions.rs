@@ -53,6 +53,7 @@ impl HeadStore {
         if let Some(current) = head.current.as_ref().filter(|current| version_id_text(current) == *text) {
             return Ok(Some(current.clone()));
         }
+        // The head tells which reads can find nothing: most keys have no older version.
         let id = if asks_null { head.null } else { VersionId::from_text(text).filter(|_| head.older) };
         let Some(id) = id else { return Ok(None) };
         let found = self.read_version(partition, id, options).await?;
@@ -79,6 +80,7 @@ impl CasAttempt<'_> {
     /// A new version: `object`, or a delete marker. The bucket of this attempt decides whether it is `null`.
     pub(in crate::objects) fn new_version(&self, owner: String, object: Option<Object>) -> Version {
         Version {
+            // The stamp is above the replaced head's, so this version sorts before the older ones.
             id: VersionId::new(self.stamp, self.heads.gateway.core.ports.actor),
             null: self.bucket().versioning != Versioning::Enabled,
             // Clients compare `modified` with their own clocks; after a crash stamps may run ahead of all clocks.
@@ -108,6 +110,7 @@ impl CasAttempt<'_> {
         match current {
             Some(current) if version.null && current.null => gone.push(current.clone()),
             Some(current) => {
+                // Older versions are rows of the key's partition: as entries they would slow down listings [invariant 55].
                 next.changes.push(self.put_row(current));
                 next.head.older = true;
                 if current.null {
@@ -156,6 +159,7 @@ impl CasAttempt<'_> {
     /// Any error of the store.
     pub(in crate::objects) async fn remove(&self, target: &Version) -> Result<KeyChange> {
         let mut next = KeyChange { head: ObjectHead { release: Vec::new(), ..self.head.clone() }, changes: Vec::new() };
+        // Two rows decide: one may be promoted or removed, and the other tells whether any remain.
         let older = self.older_rows(2).await?;
         if self.is_current(target) {
             let mut rows = older.into_iter();
@@ -217,16 +221,18 @@ impl CasAttempt<'_> {
     async fn with_releases(&self, mut next: KeyChange, gone: &[Version]) -> Result<KeyChange> {
         for version in gone {
             // Crash: the upload ends before its version goes; otherwise a recovery would not find the version
-            // and reopen the upload.
+            // and reopen the upload [invariant 97].
             self.heads.finish_upload_of(version).await?;
         }
         let mut free: Vec<Release> = gone.iter().filter_map(external_body).collect();
+        // Versions of one key may share bytes, and a version that stays keeps them [invariant 61].
         for left in [&next.head.current, &self.head.current].into_iter().flatten() {
             if gone.iter().all(|gone| gone.id != left.id) {
                 free.retain(|bytes| external_body(left) != Some(*bytes));
             }
         }
         let mut last = self.current_row_name();
+        // Only a key that has shared bytes pays for a scan of its versions.
         while next.head.older && next.head.shared && !free.is_empty() {
             // Yields to other requests: an engine may answer without ever waiting.
             tokio::task::consume_budget().await;

@@ -42,6 +42,7 @@ impl ManifestCursor {
     pub(super) async fn at(gateway: &Gateway, manifest: VersionId, offset: u64) -> Result<Self> {
         let mut cursor = Self::new(manifest);
         let end = offset.checked_add(1).map(|end| Bytes::copy_from_slice(&end.to_be_bytes()));
+        // This begins after the owner row, whose name is empty, and before the offset 0.
         let first = Some(Bytes::from_static(&[0]));
         let query = ReadQuery { range: Names { from: first, to: end }, limit: 1, order: ReadOrder::Reverse };
         cursor.read(gateway, &query).await?;
@@ -100,6 +101,7 @@ pub(super) async fn part(
     index: u32,
 ) -> Result<Option<(Range<u64>, Option<Bytes>)>> {
     let mut cursor = ManifestCursor::new(manifest);
+    // Rows are named by offset, so only counting finds the part of an index.
     for _ in 0..index {
         if cursor.next(gateway).await?.is_none() {
             return Ok(None);

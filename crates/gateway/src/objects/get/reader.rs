@@ -73,6 +73,7 @@ impl ObjectReader {
             BodySource::Blob(blob) => blob.read(from, max).await?,
             BodySource::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };
+        // The window has bytes left: an empty piece would look like its end.
         if piece.is_empty() {
             return Err(missing_bytes());
         }

@@ -38,6 +38,7 @@ impl LifecycleWorker {
         if !observed.head.current.as_ref().is_some_and(|current| old(scan.rules, current)) {
             return Ok(false);
         }
+        // Race: the rules and the version are those of the attempt, so a newer object or changed rules win.
         let deleted = self.heads.delete_if(location, &VersionSpec::Current, &scan.bucket.owner, |attempt, found| {
             let rules = attempt.bucket().lifecycle.as_ref();
             Ok(found.zip(rules).is_some_and(|(found, rules)| old(rules, found)))
@@ -61,6 +62,7 @@ impl LifecycleWorker {
                 if due && self.remove_noncurrent_version(scan, location, &version, (replaced_at, newer)).await? {
                     removed += 1;
                 }
+                // A version is noncurrent since the next newer one was written.
                 replaced_at = version.modified;
                 newer += 1;
             }
@@ -80,6 +82,7 @@ impl LifecycleWorker {
             let rules = attempt.bucket().lifecycle.as_ref();
             let due = rules
                 .is_some_and(|rules| scan.is_due(rules.noncurrent_expiry(&location.key, version, replaced_at, newer)));
+            // Race: the version may have become current since, when the newer one was deleted.
             Ok(due && is_still(found, version.id) && !is_current(attempt, version.id))
         });
         Ok(deleted.await?.is_some())
@@ -96,6 +99,7 @@ impl LifecycleWorker {
         }
         let spec = VersionSpec::Id(version_id_text(&marker));
         let deleted = self.heads.delete_if(location, &spec, &scan.bucket.owner, |attempt, found| {
+            // Race: a put since the read makes the marker noncurrent, and other rules apply to it.
             let alone = is_current(attempt, marker.id) && !attempt.head.older;
             Ok(alone && is_still(found, marker.id) && attempt.bucket().lifecycle.as_ref().is_some_and(old))
         });

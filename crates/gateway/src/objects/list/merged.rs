@@ -86,6 +86,7 @@ impl<'a> MergedEntries<'a> {
                 shard.rows.pop_front();
                 shard.skipped += 1;
             }
+            // The next read begins at the key: keys below a common prefix are not read at all.
             if shard.rows.is_empty()
                 && let Some(next) = &mut shard.next
                 && *next < *key

@@ -95,6 +95,7 @@ impl HeadStore {
 
     /// The newest versions of a key: the head and the rows after it.
     async fn first_versions(&self, partition: &Partition) -> Result<VersionChunk> {
+        // Race: one page is one snapshot, so no version moves between the head and the rows after it.
         let query = ReadQuery::all(VERSIONS_ROWS);
         let page = self.gateway.core.ports.store.read(partition, &query, &self.options()).await?;
         let mut rows = page.rows.into_iter();

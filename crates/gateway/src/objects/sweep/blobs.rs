@@ -47,6 +47,7 @@ impl BlobReferences for ObjectSweeper {
         if candidates.all_referenced() {
             return Ok(Vec::new());
         }
+        // Race: a version may move between its row and the head during a scan, and both reads would miss it.
         let left = match phase {
             SweepPhase::Unfenced => self.find_unreferenced(key, &candidates).await.map(|(left, _)| left),
             SweepPhase::Fenced => self.find_unreferenced_stable(key, &candidates).await,
@@ -63,6 +64,7 @@ impl BlobReferences for ObjectSweeper {
     }
 
     fn has_readers(&self, blob: &OwnedBlob) -> bool {
+        // Race: a client may still stream parts of a deleted object [invariant 63].
         upload_of(blob).is_some_and(|upload| self.heads.pins.is_upload_pinned(&upload))
     }
 }
@@ -93,8 +95,10 @@ impl ObjectSweeper {
         Ok(match self.heads.read_upload(upload).await?.map(|head| head.upload.state) {
             Some(UploadState::Open) => BlobUse::OfParts {
                 parts: self.uploads.all_parts(upload).await?,
+                // Race: a completion that read the parts before a replacement may still use the old bytes [invariant 58].
                 replaced_before: self.gateway.core.now().saturating_sub(REPLACED_MICROS),
             },
+            // Race: the completion may use any part, and a recovery may open the upload again.
             Some(state) if state.is_alive() => BlobUse::All,
             _ => BlobUse::None,
         })
@@ -115,6 +119,7 @@ impl BlobUse {
     fn keeps(&self, number: u16, blob: BlobId) -> bool {
         match self {
             Self::OfParts { parts, replaced_before } => {
+                // Race: the row of a part whose bytes have just arrived may not be written yet.
                 parts.get(&number).is_none_or(|part| part.blob == Some(blob) || part.modified >= *replaced_before)
             }
             Self::All => true,

@@ -15,11 +15,12 @@ impl ObjectSweeper {
         let manifest = VersionId(id_of(&partition)?);
         let page = self.gateway.core.ports.store.read(&partition, &ReadQuery::all(1), &self.heads.options()).await?;
         let Some(row) = page.rows.into_iter().next() else { return Ok(0) };
+        // Crash: each batch of a manifest has the owner row, and a removal takes it last.
         if !row.name.is_empty() {
             return Err(crate::Error::Damaged("a manifest has no owner row".into()).into());
         }
         let owner = ManifestOwner::decode(row.value)?;
-        // Race: a running completion writes the manifest before the head that references it.
+        // Race: a running completion writes the manifest before the head that references it [invariant 60].
         if self.is_completing(&owner, manifest).await? {
             return Ok(0);
         }
@@ -28,10 +29,11 @@ impl ObjectSweeper {
         let (mut left, _) = self.find_unreferenced(&key, &candidates).await?;
         if !left.all_referenced() {
             // Race: a writer that still completes this version reads the head, then its upload, and finds it no
-            // longer completing.
+            // longer completing [invariant 59].
             self.heads.fence_head(owner.bucket, &owner.key).await?;
             left = self.find_unreferenced_stable(&key, &candidates).await?;
         }
+        // Race: a client may still read the parts that this manifest lists [invariant 63].
         if left.all_referenced() || self.heads.pins.is_pinned(&manifest) {
             return Ok(0);
         }

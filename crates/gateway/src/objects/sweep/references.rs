@@ -99,6 +99,7 @@ impl ObjectSweeper {
             }
             ObjectBody::Parts { manifest, .. } => {
                 left.manifests.remove(&manifest);
+                // Only an object of the same upload can use its parts; other manifests are not read.
                 if !left.blobs.is_empty() && object.upload.is_none_or(|upload| left.uploads.contains(&upload)) {
                     let mut cursor = ManifestCursor::new(manifest);
                     while let Some((_, part)) = cursor.next(&self.gateway).await? {

@@ -25,6 +25,7 @@ impl ObjectSweeper {
             // Race: refresh after reading the uploads. Their buckets existed when they began, so a missing one is deleted.
             let catalogue = self.gateway.catalogue.refreshed().await?;
             for head in alive {
+                // By id: a later bucket of the same name is another bucket.
                 let gone = catalogue.s3_buckets().all(|bucket| bucket.id != head.upload.bucket);
                 match self.sweep_upload(head, gone).await {
                     Ok(ended) => report.uploads += u64::from(ended),
@@ -71,6 +72,7 @@ impl ObjectSweeper {
         match self.heads.read_upload(id).await? {
             Some(head) if head.upload.state.is_alive() => Ok(0),
             Some(head) => self.uploads.remove_unused_parts(&head, None).await.map(|()| 1),
+            // The upload ended more than a day ago; the sweep of blobs finds its bytes without these rows.
             None => self.clear_partition(partition).await.map(|()| 1),
         }
     }

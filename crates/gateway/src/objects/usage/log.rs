@@ -76,6 +76,7 @@ impl UsageLog {
         let Some(user) = guard.users.get_mut(key_id) else { return };
         for (hour, operation, counts) in lines {
             if let Some(counter) = user.get_mut(&(*hour, *operation)) {
+                // Race: a request may have added since the flush began; only the totals of the flush are written.
                 counter.written = *counts;
             }
         }

@@ -64,15 +64,18 @@ impl<T: Clone> TimedCache<T> {
     /// Caches a value. Race: not if the cache was cleared since the miss, as the value may predate the change.
     pub(super) fn insert(&self, name: &str, miss: CacheMiss, value: T) {
         let mut entries = self.0.lock();
+        // Race: a user who was disabled during the read would be cached as enabled [invariant 71].
         if entries.cleared != miss.cleared {
             return;
         }
         if entries.values.len() >= ENTRIES_MAX {
             entries.values.retain(|_, (at, _)| miss.at.saturating_sub(*at) < TTL);
         }
+        // Bound: all entries are live; forgetting them costs one read each.
         if entries.values.len() >= ENTRIES_MAX {
             entries.values.clear();
         }
+        // The lifetime begins with the miss: the value may be as old as that [invariant 71].
         entries.values.insert(name.to_owned(), (miss.at, value));
     }
 

@@ -61,6 +61,7 @@ impl<'a> UsersTransaction<'a> {
     pub(super) async fn begin(users: &'a Users) -> Result<Self> {
         let writer =
             users.core.writer_queues.wait_for_turn(&Partition::users(), Instant::now() + INTERNAL_CALL_TIMEOUT).await?;
+        // Race: the head is read first, so a change after any later read fails the compare-and-set.
         let head = users.row(Bytes::new()).await?.map(|row| row.stamp);
         let stamp = users.core.now().max(head.unwrap_or(Timestamp::ZERO) + 2);
         Ok(Self { users, _writer: writer, head, stamp, changes: Vec::new() })
@@ -96,6 +97,7 @@ impl<'a> UsersTransaction<'a> {
     /// Commits if no other writer changed the users since the beginning; `false`: begin again.
     pub(super) async fn commit(self) -> Result<bool> {
         let head = Row { name: Bytes::new(), value: Bytes::from_static(&[VERSION]), stamp: self.stamp, expires: None };
+        // Crash: a power cut must not bring back a deleted user or an old secret.
         let options = CallOptions { durability: Durability::Disk, ..internal_options(ConsistencyLevel::Quorum) };
         let store = &self.users.core.ports.store;
         let swap = store.apply_if(&Partition::users(), self.head, head.into(), self.changes, &options).await;
