@@ -69,6 +69,7 @@ impl SharedPermits {
     /// The gates of a client at this address, for the listener of this name.
     #[must_use]
     pub fn gates(&self, listener: &'static str, address: IpAddr) -> ShareGates {
+        // One listener never gets all: the others stay reachable while it is flooded.
         let listener_max = self.max - self.max / 4;
         let of_listener = || Arc::new(Semaphore::new(listener_max));
         let of_listener = Arc::clone(self.listeners.lock().entry(listener).or_insert_with(of_listener));
@@ -86,6 +87,7 @@ impl AddressShares {
         if let Some(share) = self.shares.get(&address).and_then(Weak::upgrade) {
             return share;
         }
+        // Bound: a scan from many addresses must not make the map grow for ever.
         if self.shares.len() >= ADDRESSES_KEPT_MIN.max(2 * self.size_after_sweep) {
             self.shares.retain(|_, share| share.strong_count() > 0);
             self.size_after_sweep = self.shares.len();
@@ -99,6 +101,7 @@ impl AddressShares {
 /// The address that one client's share counts for: its IPv6 network, or its IPv4 address in either form.
 fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        // A host chooses the lower half of its IPv6 address freely: each choice would get a share of its own.
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK_BITS).into(),
         address @ IpAddr::V4(_) => address,
     }
@@ -108,6 +111,7 @@ impl ShareGates {
     /// Takes permits if they are free now; otherwise none.
     #[must_use]
     pub fn try_acquire(&self, permits: u32) -> Option<HeldShare> {
+        // The permits are taken in one order and given back together when a later one fails.
         let acquire = |gate: &Arc<Semaphore>| Arc::clone(gate).try_acquire_many_owned(permits).ok();
         let [address, listener, all] = &self.0;
         Some(HeldShare([acquire(address)?, acquire(listener)?, acquire(all)?]))

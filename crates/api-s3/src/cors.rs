@@ -86,12 +86,14 @@ fn admin_response(origin: &str) -> S3Response {
 fn insert_allowed(response: &mut S3Response, rule: &CorsRule, origin: &str) {
     response::set(response, ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response::set(response, ACCESS_CONTROL_ALLOW_METHODS, rule.methods.join(", "));
+    // A browser refuses credentials together with the origin `*`.
     if origin != "*" {
         response::set(response, ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
     }
     if !rule.expose.is_empty() {
         response::set(response, ACCESS_CONTROL_EXPOSE_HEADERS, rule.expose.join(", "));
     }
+    // Caches must not give the answer for one origin to another.
     response.headers_mut().append(VARY, VARIES);
 }
 

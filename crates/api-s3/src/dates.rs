@@ -86,6 +86,7 @@ fn day(text: &str) -> Option<Date> {
 #[must_use]
 pub fn parse_any(text: &str) -> Option<Timestamp> {
     let text = text.trim();
+    // Bound: no format is longer, and the parsers below slice by bytes.
     if text.len() > 64 || !text.is_ascii() {
         return None;
     }
@@ -210,6 +211,7 @@ fn is_weekday(name: &str) -> bool {
 
 /// A number of digits alone, without sign or white space.
 fn number(text: &str) -> Option<u32> {
+    // Signs and blanks, which `parse` would accept, are no part of any format.
     if text.is_empty() || text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }

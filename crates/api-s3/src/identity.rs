@@ -74,11 +74,13 @@ impl RequestSource {
     /// address, the last known proxy stands for the client.
     pub(crate) fn of(peer: IpAddr, headers: &HeaderMap, proxies: &[IpAddr]) -> Self {
         let peer = peer.to_canonical();
+        // A client may send these headers itself: only a proxy of the settings is believed.
         if !proxies.contains(&peer) {
             return Self { address: peer, secure: false };
         }
         let mut source = peer;
         let lines: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        // The last entry is from the nearest proxy; a client can forge all before it.
         for text in lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
             let Some(address) = address(text) else { break };
             source = address;

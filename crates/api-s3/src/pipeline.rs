@@ -114,6 +114,7 @@ impl S3Service {
         let mut trace = RequestTrace::default();
         let target = restored.and_then(|()| ResourcePath::parse(&head.addressing, head.parts.uri.path()));
         let body = ArrivingBody::new(body, requester);
+        // The connection survives a panic: its client gets a 500 and can go on.
         let executed = AssertUnwindSafe(self.execute(&head, target.clone(), body, &mut trace)).catch_unwind().await;
         let outcome = executed.unwrap_or_else(|panic| Err(background::report_panic(gateway, &head.id, &*panic)));
         let response = self.finish(&head, target.unwrap_or_default(), outcome, trace).await;
@@ -138,6 +139,7 @@ impl S3Service {
         trace: &mut RequestTrace,
     ) -> Result<S3Response, S3Error> {
         let (target, parts) = (target?, &head.parts);
+        // HTTP/1.1 requires the header; without it a virtual-hosted bucket would be read as path style.
         if head.host.is_empty() && parts.version == Version::HTTP_11 {
             return Err(S3Error::new(Code::BadRequest, "A request needs a Host header."));
         }

@@ -135,6 +135,7 @@ impl S3Body {
                 return None;
             }
             let max = usize::try_from(remaining).unwrap_or(usize::MAX).min(PIECE_BYTES_MAX);
+            // Bound: one piece at a time is in memory, whatever the size of the object.
             match reader.next(max).await {
                 // A short object must not look complete, so the stream ends with an error.
                 Ok(bytes) if bytes.is_empty() => Some((Err(io::ErrorKind::UnexpectedEof.into()), (reader, 0))),
@@ -158,6 +159,7 @@ impl S3Body {
         let prolog = stream::iter([Ok(Bytes::from_static(PROLOG.as_bytes()))]);
         let rest = stream::unfold(Some(Box::pin(document)), |waiting| async move {
             let mut document = waiting?;
+            // Clients and proxies give up on a silent connection; white space before the root element is valid XML.
             match tokio::time::timeout(KEEP_ALIVE_INTERVAL, document.as_mut()).await {
                 Ok(bytes) => Some((Ok(without_prolog(bytes)), None)),
                 Err(_) => Some((Ok(Bytes::from_static(b" ")), Some(document))),

@@ -30,6 +30,7 @@ impl AddressingStyle {
     #[must_use]
     pub fn of_host(host: Option<&str>, roots: &[String]) -> Self {
         let Some(name) = host.map(without_port).filter(|name| !is_address(name)) else { return Self::PathStyle };
+        // A fully qualified host ends with a dot.
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let fits = |root: &&String| {
             let root = root.to_ascii_lowercase();
@@ -88,6 +89,7 @@ impl ResourcePath {
     /// `InvalidURI` if a name is not UTF-8 once decoded or the path does not begin with a slash; `InvalidBucketName` if
     /// a key has no bucket.
     pub fn parse(addressing: &AddressingStyle, path: &str) -> Result<Self, S3Error> {
+        // `OPTIONS *` has no path.
         let rest = path.strip_prefix('/').ok_or(Code::InvalidURI)?;
         let (bucket, key) = match addressing {
             AddressingStyle::VirtualHosted(bucket) => (bucket.clone(), rest),
@@ -176,6 +178,7 @@ pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 
 /// Decodes a name or value of a query: escapes, and `+` for a space.
 pub(crate) fn decode_plus(raw: &str) -> Cow<'_, [u8]> {
+    // The plus becomes a space before the escapes are decoded: `%2B` stays a plus.
     if raw.contains('+') { Cow::Owned(decode(&raw.replace('+', " ")).into_owned()) } else { decode(raw) }
 }
 

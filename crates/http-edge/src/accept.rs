@@ -44,11 +44,13 @@ pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shut
     loop {
         let (stream, peer) = tokio::select! {
             () = &mut shutdown => break,
+            // Ended connections leave the set at once: it would grow with each client otherwise.
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = acceptor.next(|| listener.accept()) => accepted,
         };
         let address = peer.ip();
         let account = memory.account(F::DIALECT.name, address);
+        // Place and memory together: a connection gets both, or the 503.
         let place = limit.admit(F::DIALECT.name, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
         if let Some(place) = place {
             let client = ConnectedClient { address, account };
@@ -67,8 +69,10 @@ pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shut
             });
         }
     }
+    // The listener closes first: a client that connects now is refused, not left waiting.
     drop((listener, end));
     let drained = async { while connections.join_next().await.is_some() {} };
+    // Bound: a slow client must not hold up the end of the server.
     if tokio::time::timeout(drain_timeout, drained).await.is_err() {
         tracing::warn!(count = connections.len(), "drain timed out: the connections still open are broken off");
     }

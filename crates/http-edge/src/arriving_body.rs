@@ -109,6 +109,7 @@ impl PacedIncoming {
                         pace.count(bytes.len() as u64);
                         return Ok(Some(bytes));
                     }
+                    // Trailers and empty frames carry no data: the caller would take an empty piece for the end.
                     _ => {}
                 },
             }

@@ -46,8 +46,10 @@ pub(crate) async fn serve_connection<F: ConnectionHandler>(
     let answer = service_fn(|request| answer(&handler, &activity, Requester::new(address, &account), request));
     let io = TokioIo::new(LingeringSocket::new(stream, Arc::clone(&activity), HeadMemory::new(account.clone())));
     let connection = http1::Builder::new()
+        // Some clients close their writing side after the request and still read the answer.
         .half_close(true)
         .title_case_headers(F::DIALECT.title_case)
+        // `wait_for_silence` bounds the headers instead, with one timer for the whole connection.
         .header_read_timeout(None)
         .max_headers(F::DIALECT.headers_max)
         .max_header_size(F::DIALECT.header_bytes_max)
@@ -66,6 +68,7 @@ pub(crate) async fn serve_connection<F: ConnectionHandler>(
             }
             () = &mut shutdown, if !ending => {
                 ending = true;
+                // Keep-alive ends here; the request under way is still answered.
                 connection.as_mut().graceful_shutdown();
             }
             () = &mut silence => return,
@@ -88,6 +91,7 @@ async fn answer<F: ConnectionHandler>(
     if requester.hold(F::memory_of(reply.body())).await.is_err() {
         reply = handler.busy();
     }
+    // A refused request may have an unread body: the socket drains it before it closes.
     let refused = reply.status().as_u16() >= StatusCode::BAD_REQUEST.as_u16();
     activity.answered(with_body && refused);
     Ok(reply.map(|body| MemoryHoldingBody::new(body, requester.into_held())))
@@ -108,6 +112,7 @@ async fn wait_for_slow_reader(activity: &ConnectionActivity) {
         let (pace, before) = since.get_or_insert_with(|| (Pace::begin(), sent));
         pace.count(sent.saturating_sub(*before));
         *before = sent;
+        // Bound: a client that reads almost nothing would hold the memory of its response for ever.
         if Instant::now() > pace.deadline() {
             tracing::debug!("response too slow: the client reads below the least rate, so the connection is closed");
             return;
@@ -131,6 +136,7 @@ async fn wait_for_silence(activity: &ConnectionActivity, settings: ConnectionSet
             // A request or a response moved: from here on, new bytes are the start of a request.
             (reads_then, idle) = (now.reads, Duration::ZERO);
         } else if now.reads != reads_then && before.reads != reads_then {
+            // Bytes were there at the last tick, and no request followed: the client stopped within the headers.
             return;
         } else {
             idle += settings.header_timeout;

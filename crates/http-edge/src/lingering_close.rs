@@ -63,6 +63,7 @@ impl ConnectionActivity {
         if unread {
             self.unread.store(true, Ordering::Relaxed);
         }
+        // Reads so far belong to answered requests: later ones are input that nobody answers.
         self.reads_answered.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,6 +90,7 @@ impl ConnectionActivity {
     }
 
     fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        // A pending write means a full socket: the client does not read.
         self.blocked.store(result.is_pending(), Ordering::Relaxed);
         if let Poll::Ready(result) = result {
             self.writes.fetch_add(1, Ordering::Relaxed);
@@ -135,6 +137,7 @@ impl HeadMemory {
             (self.requests_before, self.bytes, self.held) = (begun, 0, None);
         }
         self.bytes += bytes;
+        // Bound: a client could otherwise send a long head slowly on many connections and fill the memory.
         if self.held.is_none() && self.bytes > UNCOUNTED_BYTES {
             let held = self.account.try_draw(HEAD_BYTES_HELD);
             self.held = Some(held.map_err(|MemorySpent| io::Error::from(io::ErrorKind::OutOfMemory))?);
@@ -153,6 +156,7 @@ impl LingeringSocket {
     /// Reads and drops input until the client closes or the linger deadline passes.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.linger_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        // Bound: a client that sends for ever must not keep its socket open for ever.
         if deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }

@@ -179,6 +179,7 @@ impl FieldDecoder {
     pub fn version(&mut self, known: u8) -> Result<(), DecodeError> {
         match self.u8()? {
             version if version == known => Ok(()),
+            // A newer program may have changed what follows: reading on would misread it [invariant 72].
             version => Err(DecodeError::UnknownVersion(version)),
         }
     }
@@ -215,6 +216,7 @@ impl FieldDecoder {
         for shift in (0..70).step_by(7) {
             let byte = self.u8()?;
             let group = u64::from(byte & 0x7f);
+            // The tenth byte carries the last of 64 bits: a greater group would lose bits.
             if shift == 63 && group > 1 {
                 break;
             }
@@ -232,6 +234,7 @@ impl FieldDecoder {
     /// As [`Self::varint`]; [`DecodeError::Invalid`] above `max`.
     pub fn count(&mut self, max: usize) -> Result<usize, DecodeError> {
         let count = self.varint()?;
+        // Bound: a damaged count must not allocate memory.
         usize::try_from(count).ok().filter(|&count| count <= max).ok_or(DecodeError::Invalid("count"))
     }
 
@@ -241,6 +244,7 @@ impl FieldDecoder {
     /// [`DecodeError::Truncated`] when the length points past the end.
     pub fn bytes(&mut self) -> Result<Bytes, DecodeError> {
         let length = self.varint()?;
+        // A damaged length fails here: `raw` allocates nothing.
         self.raw(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)
     }
 
@@ -309,6 +313,7 @@ impl FieldDecoder {
     /// # Errors
     /// [`DecodeError::Trailing`] otherwise.
     pub fn finish(self) -> Result<(), DecodeError> {
+        // Bytes that are left over are damage, or a field of a newer program.
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing) }
     }
 }
@@ -322,6 +327,7 @@ pub fn name_after(name: &[u8]) -> Bytes {
 /// The first name after all that begin with `prefix`; `None` when there is none.
 #[must_use]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
+    // The last byte that can grow: all `ff` after it fall away.
     let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
     let mut successor = prefix[..=last].to_vec();
     successor[last] += 1;
@@ -332,6 +338,7 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Bytes> {
 pub fn put_ordered(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);
+        // A zero is escaped, so that the end mark sorts below every continuation of the name.
         if byte == 0 {
             out.push(0xff);
         }
@@ -353,6 +360,7 @@ pub fn take_ordered(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
                 value.push(0);
                 rest = tail;
             }
+            // Each name has one encoding only, or equal names would be two rows.
             [0, _, ..] => return Err(DecodeError::Invalid("escape")),
             [0] | [] => return Err(DecodeError::Truncated),
             [byte, tail @ ..] => {

@@ -134,6 +134,7 @@ impl BlobId {
         let mut id = [0; 24];
         hex::decode_to_slice(text, &mut id).ok()?;
         let id = Self(id);
+        // Capital digits would be a second name of the same blob.
         (id.hex() == text).then_some(id)
     }
 }
@@ -162,6 +163,7 @@ impl KvContent {
     #[must_use]
     pub fn sha1(&self) -> [u8; 20] {
         let mut out = FieldEncoder::default();
+        // The head without body: a blob is hashed by its digest, so its bytes are not read again.
         let head = Self { body: KvBody::default(), ..self.clone() };
         head.encode(&mut out);
         match &self.body {
@@ -217,6 +219,7 @@ impl KvContent {
         let links = rest.list(|rest| Ok(Link { bucket: rest.bytes()?, key: rest.bytes()?, tag: rest.bytes()? }))?;
         let terms = rest.list(|rest| Ok(Term { field: rest.bytes()?, value: rest.bytes()? }))?;
         let body = match rest.u8()? {
+            // The inline body is the rest: it shares the memory of the row.
             0 => KvBody::Inline(rest.rest()),
             1 => {
                 let blob = BlobRef { id: BlobId(rest.array()?), length: rest.varint()?, digest: rest.array()? };

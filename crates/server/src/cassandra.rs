@@ -72,6 +72,7 @@ fn options(settings: &CassandraSettings) -> Result<ConnectOptions, ServerFailure
         replication: settings.replication.clone(),
         credentials,
         tls: settings.tls.clone(),
+        // The cluster's own clock decides expiry: gateways with different clocks must agree.
         clock: None,
     })
 }

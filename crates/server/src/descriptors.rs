@@ -33,6 +33,7 @@ pub fn raise_limit() -> usize {
     } else {
         raised.current
     };
+    // Without a limit every number of connections fits.
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
@@ -81,6 +82,7 @@ impl ConnectionBudget {
     /// A line that says that the limit is too low to serve.
     pub(crate) fn new(settings: &ServerSettings, limit: usize) -> Result<Self, ServerFailure> {
         let (needs, wanted) = (DescriptorNeeds::of(settings.engine), settings.connections_max);
+        // Too few descriptors would show as refused connections later; the start says so at once.
         if limit < needs.limit_min() {
             return Err(ServerFailure(format!(
                 "only {limit} files may be open at a time: {} at least are needed; raise the hard limit (ulimit -Hn)",

@@ -172,6 +172,7 @@ async fn sweep_rows(store: LocalStore) {
 }
 
 async fn sweep_leftovers(objects: Arc<Objects>, interval: Duration) {
+    // A crash may have left blobs without rows: the first sweep comes soon, not after a whole interval.
     let mut pause = interval.min(BLOB_PAUSE_FIRST_MAX);
     loop {
         tokio::time::sleep(pause).await;
@@ -232,6 +233,7 @@ async fn is_leader(objects: &Objects) -> bool {
 
 async fn flush_usage(objects: Arc<Objects>) {
     loop {
+        // Usage stays in memory until it is written: a crash loses a minute of it at most.
         tokio::time::sleep(USAGE_PAUSE).await;
         if let Err(error) = objects.usage.flush().await {
             tracing::warn!(%error, "usage of S3 users not written: the next flush writes it");

@@ -23,6 +23,7 @@ const LINES_MAX: usize = 8192;
 /// `tracing-log`), and of panics. Later calls change nothing. The drop of the guard writes the waiting lines, as far as they
 /// are read.
 pub fn start(level: LogLevel, format: LogFormat) -> WorkerGuard {
+    // A lossy queue: a reader of the log that stops reading must not stop requests.
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX).thread_name("larder-log");
     let (writer, guard) = builder.finish(std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);

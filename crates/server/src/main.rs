@@ -18,6 +18,7 @@ const FILE_THREADS_MAX: usize = 32;
 const WORKERS_MIN: usize = 4;
 
 fn main() -> ExitCode {
+    // Before any file or socket is created.
     larder_server::private::keep_private();
     let variables: Vec<_> = std::env::vars_os().collect();
     match read(std::env::args_os(), &variables, |file| std::fs::read_to_string(file)) {

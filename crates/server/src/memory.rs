@@ -44,6 +44,7 @@ impl MemoryPlan {
     }
 
     fn of(total: u64, cache_wanted: u64) -> Self {
+        // Bound: the cache must leave room for memtables and clients whatever its setting is.
         let cache = cache_wanted.min(total / 4);
         let (memtables, in_flight) = (total / 8, IN_FLIGHT_BYTES_MAX.min(total / 8));
         let note = (cache < cache_wanted).then(|| {
@@ -81,6 +82,7 @@ pub(crate) fn samples_of(budget: &MemoryBudget) -> Vec<EngineSample> {
 fn machine_bytes() -> u64 {
     let installed = fs::read_to_string("/proc/meminfo").ok().and_then(|text| installed(&text));
     let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // A container may have less memory than its machine, and it is killed above that.
     let limits = limit_files(&group).into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.chain(installed).min().unwrap_or(MACHINE_BYTES_UNKNOWN)
 }

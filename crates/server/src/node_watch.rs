@@ -48,6 +48,7 @@ impl NodeWatch {
                 changes.push(NodeChange::Back { node: address.clone(), after: now - since });
             }
         }
+        // A node that left the cluster must not be reported as lost for ever.
         self.lost.retain(|address, _| nodes.iter().any(|node| node.address == *address));
         changes
     }

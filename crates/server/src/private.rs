@@ -35,6 +35,7 @@ pub(crate) fn check_private(dir: &Path) -> Result<(), ServerFailure> {
     if mode & OTHERS == 0 {
         return Ok(());
     }
+    // Nothing in an empty directory can have been read yet.
     if fs::read_dir(dir).map_err(failed)?.next().is_none() {
         return fs::set_permissions(dir, Permissions::from_mode(DIR_MODE)).map_err(failed);
     }

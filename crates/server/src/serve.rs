@@ -41,6 +41,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     // Before the engine opens: it would put data into a directory that others may read.
     check_private(&settings.data_dir)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    // Drawn at each start: a server whose clock was set back must not issue a dot again [invariant 12].
     let actor = actor(&*clock);
     let engine = tokio::select! {
         biased;
@@ -48,6 +49,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         // A cluster may delay the start for minutes; a signal ends the wait.
         _ = shutdown.wait_for(|down| *down) => return Ok(()),
     };
+    // A member that cannot listen would hold up the others: the ports are bound before the gateway starts.
     let http = bind(&settings.http, &table::HTTP).await?;
     let s3 = bind(&settings.s3, &table::S3).await?;
     let at = ListenAddresses {
@@ -81,6 +83,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     announce(&Banner { name: &name, at, data: &engine.description, notes: &notes, admin, kv_admin });
 
     wait_for_shutdown(shutdown, &mut listeners).await;
+    // Running requests may still write, so the listeners end before the engine closes.
     drain(&mut listeners, settings.drain_timeout).await;
     // The background tasks end before the engine closes: a sweep of a closed store would log errors.
     drop(background);
@@ -96,6 +99,7 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
 async fn wait_for_shutdown(mut shutdown: watch::Receiver<bool>, listeners: &mut JoinSet<()>) {
     loop {
         let ended = tokio::select! {
+            // `biased`: a listener that ends because of the signal must not count as a defect.
             biased;
             _ = shutdown.wait_for(|down| *down) => return,
             Some(ended) = listeners.join_next() => ended,
@@ -112,6 +116,7 @@ async fn wait_for_shutdown(mut shutdown: watch::Receiver<bool>, listeners: &mut 
 async fn drain(listeners: &mut JoinSet<()>, deadline: Duration) {
     let all = async { while listeners.join_next().await.is_some() {} };
     if tokio::time::timeout(deadline, all).await.is_err() {
+        // Bound: a client that holds its connection must not hold up the shutdown.
         tracing::warn!(?deadline, "drain timed out: running requests are cut off");
         listeners.shutdown().await;
     }

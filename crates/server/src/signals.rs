@@ -31,6 +31,7 @@ async fn await_signals(mut signals: StopSignals, down: watch::Sender<bool>) {
     down.send_replace(true);
     let first = Instant::now();
     signals.next().await;
+    // Race: a tool that signals the process and its group sends the first signal twice.
     while first.elapsed() < REPEATED_SIGNAL {
         signals.next().await;
     }

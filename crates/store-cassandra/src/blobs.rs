@@ -174,6 +174,7 @@ fn listed(records: &BlobRecords, blob: &[BlobRecord]) -> Option<ListedBlob> {
     let head = head.inspect_err(
         |error| tracing::error!(blob = current.name.id.hex(), %error, "blob record unreadable; listing skips it"),
     );
+    // A lease of any run counts: its writer may be about to name the blob.
     let leased = blob.iter().any(|record| records.is_leased(record));
     Some(ListedBlob { id: current.name.id, owner: head.ok()?.owner, leased })
 }

@@ -190,7 +190,9 @@ impl ClusterClient {
             .map_err(|error| errors::from_prepare(partition.table.name(), error))
             .map_err(RequestFailure::Store)?;
         prepared.set_is_idempotent(statement.is_idempotent());
+        // Race: at LOCAL_SERIAL two datacenters could agree on different heads [invariant 22].
         prepared.set_serial_consistency(Some(SerialConsistency::Serial));
+        // The call's deadline counts: the default timeout of the session would end a longer call early.
         prepared.set_request_timeout(None);
         self.prepared.write().insert(key, prepared.clone());
         Ok(prepared)

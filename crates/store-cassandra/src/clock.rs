@@ -47,6 +47,7 @@ impl ClusterClock {
     /// When no node answers the time.
     pub(crate) async fn start(session: &Arc<Session>, deadline: Instant) -> Result<Arc<Self>> {
         let clock = Self { machine: SystemClock::default(), offset: AtomicI64::new(0), samples: Mutex::default() };
+        // Three samples: their median leaves out one slow round trip.
         for _ in 0..3 {
             clock.take_sample(session, deadline).await?;
         }
@@ -87,6 +88,7 @@ impl ClusterClock {
 
 impl Clock for ClusterClock {
     fn now(&self) -> Timestamp {
+        // Counted by the process: a step of the machine's wall clock changes nothing here.
         let counted = i64::try_from(self.machine.monotonic().as_micros()).unwrap_or(i64::MAX);
         Timestamp(u64::try_from(counted.saturating_add(self.offset.load(Ordering::Acquire))).unwrap_or(0))
     }

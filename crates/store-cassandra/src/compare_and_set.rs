@@ -98,7 +98,7 @@ impl ClusterClient {
             ));
         }
         self.ensure(partition, options.deadline).await?;
-        // One id for all attempts: whichever of them is applied, the head names it.
+        // One id for all attempts: whichever of them is applied, the head names it [invariant 21].
         let id = self.cas_ids.next();
         let mut request = CasRequest {
             partition,
@@ -149,15 +149,18 @@ impl ClusterClient {
 
     /// The guard from the head cache, if the cache has the expected stamp.
     fn cached_guard(&self, request: &CasRequest<'_>) -> Option<CasGuard> {
+        // Without an expected head nothing is read: an expired row that still exists refuses the guard and is read then.
         let Some(expected) = request.expected else {
             return Some(CasGuard { stamp: None, history: CasHistory::default() });
         };
         let known = self.heads.get(request.partition, &request.head.name)?;
+        // A head that has expired by the store's clock counts as absent, so its stamp guards nothing.
         let is_live = known.expires.is_none_or(|expires| expires > self.clock.now());
         (known.stamp == expected && is_live).then_some(CasGuard { stamp: Some(expected), history: known.history })
     }
 
     fn cache_head(&self, request: &CasRequest<'_>, guard: CasGuard) {
+        // Only after an applied answer: the cached history must be the stored one.
         let Row { stamp, expires, ref name, .. } = *request.head;
         let history = guard.history.followed_by(request.id);
         self.heads.put(request.partition, name, KnownHead { stamp, expires, history });
@@ -197,6 +200,7 @@ impl ClusterClient {
             BoundValue::Blob(&head.name),
             BoundValue::Timestamp(guard.stamp.map(timestamp).transpose()?),
         ];
+        // Race: the statement gives the head a greater stamp; a guard that kept it would pass a second writer [invariant 20].
         all.push(BoundStatement { statement: RowStatement::CompareAndSet, partition, values });
         for change in changes {
             all.push(bind_change(partition, change, now)?);
@@ -229,8 +233,10 @@ impl ClusterClient {
     async fn resolve_in_doubt(&self, request: &CasRequest<'_>, failure: RequestFailure) -> Result<CasDecision> {
         let what = request.partition.table.name();
         let CasRequest { partition, head, options, .. } = *request;
+        // A copy counts the pauses; the request's own count decides later what a failure means.
         let mut tries = CasRequest { unanswered: 0, ..*request };
         loop {
+            // At SERIAL: the read finishes the attempt or rules it out, so it cannot be applied after a repeat [invariant 21].
             match self.row(partition, &head.name, Consistency::Serial, options.deadline).await {
                 Ok(stored) => return Ok(decide(request, stored.as_ref(), self.clock.now())),
                 Err(_) if pause(&tries).await.is_ok() => tries.unanswered += 1,
@@ -308,9 +314,11 @@ pub(crate) fn is_applied(what: &str, answer: QueryResult) -> Result<bool> {
 fn is_in_doubt(failure: &RequestFailure) -> bool {
     match failure {
         RequestFailure::DeadlinePassed(_) => true,
+        // Not sent: preparing or binding failed.
         RequestFailure::Store(_) => false,
         RequestFailure::Driver(_, error) => match &**error {
             ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => {
+                // The coordinator gave up; a later one may still finish what some replicas accepted.
                 matches!(
                     error,
                     DbError::WriteTimeout { .. }
@@ -322,6 +330,7 @@ fn is_in_doubt(failure: &RequestFailure) -> bool {
                         | DbError::Other(_)
                 ) || is_unavailable_for_commit(error)
             }
+            // The request may have arrived, and its answer was lost with the connection.
             ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(_)) => true,
             ExecutionError::RequestTimeout(_) => true,
             _ => false,
@@ -333,6 +342,7 @@ fn is_in_doubt(failure: &RequestFailure) -> bool {
 /// agreement that misses replicas reports SERIAL instead.
 fn is_unavailable_for_commit(error: &DbError) -> bool {
     let DbError::Unavailable { consistency, .. } = error else { return false };
+    // Race: the replicas may have agreed before the commit found too few of them [invariant 86].
     !matches!(consistency, Consistency::Serial | Consistency::LocalSerial)
 }
 

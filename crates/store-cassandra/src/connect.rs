@@ -118,6 +118,7 @@ fn check_options(options: &ConnectOptions) -> Result<(), ConnectError> {
 async fn open(options: &ConnectOptions, retry: LarderRetryPolicy, deadline: Instant) -> Result<Session, ConnectError> {
     let mut policy = DefaultPolicy::builder().token_aware(true);
     if let Some(local) = options.replication.local() {
+        // LOCAL_QUORUM counts copies where the coordinator is: a coordinator elsewhere would read other copies.
         policy = policy.prefer_datacenter(local.to_owned()).permit_dc_failover(false);
     }
     let profile = ExecutionProfile::builder()

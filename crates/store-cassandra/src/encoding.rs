@@ -76,6 +76,7 @@ impl SerializeValue for BoundValue<'_> {
 /// # Errors
 /// `Damaged`.
 pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Timestamp>)> {
+    // The last byte tells the form: the value before it may hold any bytes.
     match stored.last() {
         Some(&NEVER) => {
             stored.truncate(stored.len() - 1);
@@ -93,6 +94,7 @@ pub(crate) fn decode_value(mut stored: Bytes) -> Result<(Bytes, Option<Timestamp
 /// The TTL of a row written `now`, in seconds; 0 for none.
 pub(crate) fn ttl_seconds(expires: Option<Timestamp>, now: Timestamp) -> i32 {
     let Some(expires) = expires else { return 0 };
+    // A row that has expired already keeps a positive TTL: zero would keep it for ever.
     let end = expires.max(now).0.div_ceil(1_000_000).saturating_add(MARGIN_SECONDS);
     if end > END_SECONDS_MAX {
         return 0;

@@ -63,6 +63,7 @@ fn kind_of_attempt(error: &RequestAttemptError) -> Kind {
         RequestAttemptError::DbError(error, _) => kind_of_database_error(error),
         // The node may have executed the statement.
         RequestAttemptError::BrokenConnectionError(_) => Kind::TimedOut,
+        // All streams of the connection are in use: a retry may find one.
         RequestAttemptError::UnableToAllocStreamId => Kind::TimedOut,
         _ => Kind::Io,
     }

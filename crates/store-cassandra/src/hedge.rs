@@ -33,6 +33,7 @@ where
             biased;
             // `biased`: an answer that is already here counts before another request is sent.
             Some(answer) = running.next() => match answer {
+                // One node's error decides nothing while another request runs, unless every node would answer the same.
                 Err(error) if !running.is_empty() && !is_final(&error) => {}
                 answer => return (answer, sent),
             },

@@ -56,7 +56,7 @@ impl InDoubt {
     /// Settles a partition: a read at SERIAL that began after write `number` has succeeded.
     pub(crate) fn settle(&self, partition: &Partition, number: u64) {
         let mut state = self.state.lock();
-        // A write that became in doubt during the read stays in doubt.
+        // A write that became in doubt during the read stays in doubt [invariant 85].
         if state.partitions.get(partition) == Some(&number) {
             state.partitions.remove(partition);
         }
@@ -85,6 +85,7 @@ impl CasInFlight<'_> {
 
 impl Drop for CasInFlight<'_> {
     fn drop(&mut self) {
+        // A dropped call counts as unanswered: its statement may still be applied [invariant 85].
         if !self.settled {
             self.in_doubt.note(self.partition);
         }

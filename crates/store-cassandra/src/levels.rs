@@ -55,11 +55,13 @@ pub(crate) fn consistency(level: ConsistencyLevel, access: TableAccess, copies: 
     };
     let required = required.min(all);
     match access {
+        // Race: majorities of two datacenters that are cut off would change one head twice [invariant 22].
         TableAccess::Guarded if required <= majority => Consistency::Quorum,
         TableAccess::Write if level == ConsistencyLevel::Any => Consistency::Any,
         TableAccess::Read | TableAccess::Write if copies.multi_dc => match required {
             1 if level != ConsistencyLevel::Quorum => Consistency::LocalOne,
             required if required <= majority => Consistency::LocalQuorum,
+            // Cassandra has no local TWO: the next stronger level keeps the promise.
             _ => Consistency::All,
         },
         _ if level == ConsistencyLevel::Quorum => Consistency::Quorum,

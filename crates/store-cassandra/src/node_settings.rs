@@ -29,6 +29,7 @@ impl NodeSettings {
 
     /// Whether a node syncs a write before it answers.
     pub(crate) fn syncs(&self) -> bool {
+        // Race: with `periodic` a power cut of all nodes takes writes that were answered before the sync [invariant 25].
         matches!(self.0.get("commitlog_sync").map(String::as_str), Some("batch" | "group"))
     }
 

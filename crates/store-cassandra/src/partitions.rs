@@ -90,6 +90,7 @@ impl ClusterClient {
         }
         let full = all.len() >= asked;
         // `token(p) >= token(?)` returns the last key again, and keys that share its token.
+        // The key may be gone since: then nothing comes again, and no key is skipped.
         if !is_first && let Some(at) = all.iter().position(|(key, _)| *key == at.key) {
             all.drain(..=at);
         }
@@ -108,6 +109,7 @@ impl ClusterClient {
         let numbers = names.iter().filter_map(|name| statements::n_val_of_keyspace(&self.prefix, name));
         let mut numbers: Vec<u8> = numbers.filter(|n_val| statements::tables(*n_val).contains(&table)).collect();
         numbers.sort_unstable();
+        // Another gateway may still be creating the tables of a listed keyspace.
         for n_val in &numbers {
             let partition = Partition { table, copies: *n_val, key: Bytes::new() };
             self.ensure(&partition, options.deadline).await?;

@@ -66,6 +66,7 @@ impl ClusterClient {
         while !is_empty(&rest.range) {
             let found = self.read_pieces(&context, &rest).await?;
             let last = found.rows.last().map(|row| row.name.clone());
+            // The store's clock decides expiry; Cassandra's TTL only cleans up later [invariant 41].
             let now = self.clock.now();
             for row in found.rows.into_iter().filter(|row| row.is_live(now)) {
                 if rows.len() == query.limit {
@@ -77,6 +78,7 @@ impl ClusterClient {
                 Some(last) if found.stopped == Stopped::Limit && rows.len() < query.limit => rest.continue_after(&last),
                 _ => return Ok(RowPage { rows, stopped: found.stopped }),
             }
+            // Bound: expired rows in a page must not cause many small reads.
             rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
         }
         Ok(RowPage { rows, stopped: Stopped::End })
@@ -105,6 +107,7 @@ impl ClusterClient {
         while let Some(piece) = bisect.next_piece() {
             match self.read_piece(context, &piece).await {
                 Ok(page) => bisect.add_page(page),
+                // A smaller limit would scan the same tombstones; half of the range has half of them [invariant 27].
                 Err(failure) if failure.is_read_failure() => {
                     bisect.split(&piece, failure.into())?;
                     count(&self.counters.ranges_bisected);
@@ -152,7 +155,7 @@ impl ClusterClient {
             return self.execute(bound, consistency, deadline).await;
         };
         let answer = self.execute(bound, Consistency::Serial, deadline).await?;
-        // Only a SERIAL read that succeeded settles the partition: it finished the write in doubt or ruled it out.
+        // Only a SERIAL read that succeeded settles the partition: it finished the write or ruled it out [invariant 85].
         self.in_doubt.settle(partition, write);
         Ok(answer)
     }

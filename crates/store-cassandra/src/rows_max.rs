@@ -25,6 +25,7 @@ impl ClusterClient {
         for one in &batch.partitions {
             let Some(rows_max) = one.rows_max else { continue };
             let Some(share) = shares.iter().find(|share| *share.partition == one.partition) else { continue };
+            // Race: another writer may come between this count and the batch, so the limit is approximate [invariant 9].
             let rows = self.rows_after(share, options).await?;
             if rows > rows_max {
                 let context = format!("{rows} rows in a partition of {rows_max} rows at most");

@@ -81,6 +81,7 @@ impl ClusterClient {
                     return Ok(());
                 }
                 Ok(false) => Error::new(Kind::TimedOut, "schema: another gateway is creating it, and has not finished"),
+                // Neither a newer layout nor a missing permission passes by waiting.
                 Err(error) if error.kind == Kind::Misuse || errors::is_forbidden(&error) => return Err(error),
                 Err(error) => error,
             };
@@ -98,6 +99,7 @@ impl ClusterClient {
     /// Tries to complete the keyspace; returns whether it is complete.
     async fn try_create(&self, n_val: u8, deadline: Instant) -> Result<bool> {
         if self.missing_tables(n_val, deadline).await?.is_empty() {
+            // Also on a complete schema: an older program must not write to a newer layout.
             self.check_version(deadline).await?;
             return Ok(true);
         }
@@ -107,6 +109,7 @@ impl ClusterClient {
             self.change_schema(LayoutStatement::Create.text(&own), deadline).await?;
         }
         self.check_version(deadline).await?;
+        // A fresh id for each try: the release frees only the lock that this try took.
         let holder = format!("{:016x}", self.cas_ids.next());
         // The lock expires after a minute, so a gateway that dies here blocks the others for that long at most.
         if !self.apply_condition(LayoutStatement::Lock, Some(&holder), deadline).await? {
@@ -123,9 +126,11 @@ impl ClusterClient {
 
     async fn create_missing(&self, n_val: u8, deadline: Instant) -> Result<()> {
         self.create_keyspace(n_val, deadline).await?;
+        // Race: another gateway may have created tables before this one took the lock.
         for (_, text) in self.missing_tables(n_val, deadline).await? {
             self.change_schema(text, deadline).await?;
         }
+        // Crash: the version comes after the tables that it describes.
         if n_val == Partition::DEFAULT_COPIES {
             self.apply_condition(LayoutStatement::SetVersion, Some(&VERSION.to_string()), deadline).await?;
         }
@@ -144,6 +149,7 @@ impl ClusterClient {
         if self.query_names(statements::KEYSPACES, None, deadline).await?.contains(&keyspace) {
             return Ok(());
         }
+        // A keyspace with more copies than nodes could refuse every quorum.
         let copies = |datacenter: Option<&str>| usize::from(n_val).min(self.nodes(datacenter).1).max(1);
         self.change_schema(statements::create_keyspace(&keyspace, &self.replication, copies), deadline).await
     }

@@ -91,6 +91,7 @@ impl RowStatement {
 
     /// Whether executing the statement twice is the same as once.
     pub(crate) fn is_idempotent(self) -> bool {
+        // A second transaction would get a new timestamp, perhaps after another writer's.
         !matches!(self, Self::CompareAndSet | Self::PutBeside | Self::RemoveBeside)
     }
 

@@ -52,6 +52,7 @@ impl ClusterClient {
         // Counted before anything is sent: a refused batch writes nothing.
         self.refuse_too_many_rows(batch, &shares, options).await?;
         let removes = removes_elsewhere(&shares);
+        // The batch log needs two live nodes: a write below a quorum must succeed without them.
         let stages = plan_stages(shares, removes, options.level >= ConsistencyLevel::Quorum);
         if stages.len() > 1 {
             count(&self.counters.batches_split);
@@ -115,6 +116,7 @@ fn bind<'a>(partition: &'a Partition, change: &'a Change, now: u64) -> Result<Bo
 /// The changes of a batch by partition, in order, without partitions that have no changes.
 fn group_by_partition(batch: &Batch) -> Vec<PartitionShare<'_>> {
     let mut shares: Vec<PartitionShare<'_>> = Vec::with_capacity(batch.partitions.len());
+    // One partition, one share: its statements must reach the cluster as one mutation, which is atomic.
     for one in &batch.partitions {
         match shares.iter_mut().find(|share| *share.partition == one.partition) {
             Some(share) => share.changes.extend(&one.changes),
@@ -133,6 +135,7 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool
     }
     let fits = shares.iter().map(batch_bytes).sum::<usize>() <= BATCH_BYTES_MAX;
     if !removes && fits && have_equal_copies(&shares) {
+        // Crash: one request reaches the coordinator whole or not at all, so no object lacks its entry.
         return vec![vec![shares]];
     }
     if !removes {
@@ -145,6 +148,7 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool
         let others = shares.split_off(1);
         return one_after_the_other(shares, others);
     }
+    // The largest row fits one logged batch with its entries; only batches of many rows are split below [invariant 19].
     if fits {
         return vec![vec![shares]];
     }
@@ -157,6 +161,7 @@ fn plan_stages(mut shares: Vec<PartitionShare<'_>>, removes: bool, has_log: bool
     }
     let mut request = Vec::new();
     for share in std::iter::once(first).chain(others) {
+        // Each partition stays in one request: split, it would lose its atomicity.
         let bytes: usize = request.iter().chain([&share]).map(batch_bytes).sum();
         if bytes > BATCH_BYTES_MAX && !request.is_empty() {
             stages.push(vec![std::mem::take(&mut request)]);

@@ -52,6 +52,7 @@ fn entries(file: &mut File, length: u64) -> io::Result<Option<u32>> {
     file.seek(SeekFrom::End(POSITION_AT - TRAILER_BYTES))?;
     file.read_exact(&mut position)?;
     let position = u64::from_le_bytes(position);
+    // The reader of archives reports a position outside the file; only the count must be checked here.
     if position > length - TRAILER_BYTES.unsigned_abs() {
         return Ok(None);
     }

@@ -32,6 +32,7 @@ impl BulkRows for LocalStore {
 
     async fn keys(&self, after: Option<Bytes>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
         let (first, end) = entry::bulk_bounds();
+        // The least key after `after`.
         let from = after.map_or(first, |after| entry::bulk_key(&[&after[..], &[0]].concat()));
         let rows = self.trees().range(TreeId::Bulk, from..end);
         rows.take(limit).map(|row| row.map(|(key, value): (Bytes, Bytes)| (key.slice(1..), value))).collect()
@@ -47,6 +48,7 @@ impl LocalStore {
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
         let deadline = Instant::now() + BULK_WITHIN;
         let purpose = if value.is_some() { Purpose::Data } else { Purpose::Reclaim };
+        // Buffered: the sync of the later row that names the blob covers this entry of the same journal.
         let done = self.queue().submit_until(deadline, WriteCommand::Bulk { key, value }, bytes, false);
         self.run_admitted(purpose, bytes, done).await.map(drop)
     }

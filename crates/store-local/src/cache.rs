@@ -58,6 +58,7 @@ impl EntryCache {
 
     /// The entry, or the token to fill it.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Bytes, FillToken> {
+        // A write that ends before this token is published already, so the read of the tree shows it.
         self.entries.get(key).ok_or_else(|| FillToken(self.stripe(key).lock().write_marks))
     }
 
@@ -67,6 +68,7 @@ impl EntryCache {
             return;
         }
         let stripe = self.stripe(&key).lock();
+        // Race: a writer may have replaced the entry since the miss [invariant 88].
         if stripe.write_marks == token.0 && stripe.writes_active == 0 {
             // A copy: the entry may be a view of a whole block.
             self.entries.insert(key, Bytes::copy_from_slice(entry));

@@ -103,6 +103,7 @@ impl Committer {
     }
 
     fn run(mut self) {
+        // A panic may leave a group half inserted: the guard poisons the engine, and a restart replays the journal.
         let _guard = PanicGuard::new(self.health.clone(), "the committer panicked");
         let mut size = 1;
         while let Some(requests) = self.gather_requests(size) {
@@ -114,6 +115,7 @@ impl Committer {
                 break;
             }
         }
+        // Without a close, buffered groups are in the page cache only: the last sync covers them.
         self.sync();
     }
 
@@ -121,6 +123,7 @@ impl Committer {
     /// yields to them a few times; after a group of one it never does.
     fn gather_requests(&mut self, expected: usize) -> Option<Vec<CommitRequest>> {
         let first = if self.lanes.has_heavy() {
+            // Heavy requests wait already: a blocking receive would hold them until an unrelated write arrives.
             let Ok(first) = self.queue.try_recv() else { return Some(Vec::new()) };
             first
         } else {
@@ -129,6 +132,7 @@ impl Committer {
         let mut bytes = first.bytes;
         let mut requests = vec![first];
         let mut yields = 0;
+        // Bound: one group is one frame in memory, and all its writers wait for it together.
         while requests.len() < GROUP_REQUESTS_MAX && bytes < GROUP_BYTES_MAX {
             match self.queue.try_recv() {
                 Ok(request) => {
@@ -153,6 +157,7 @@ impl Committer {
             // The close is the last write: heavy requests that came before it go out with it.
             light = self.lanes.take_heavy().into_iter().chain(light).collect();
         }
+        // Light requests above the bound make further groups of this round: none waits after a heavy group.
         while !light.is_empty() {
             self.write_group(&mut light, GROUP_BYTES_MAX, closing);
         }
@@ -175,6 +180,7 @@ impl Committer {
                 continue;
             }
             let outcome = self.stage(request.work, &mut overlay);
+            // A conflict waits for the sync, too: it may show a row of this group that a power cut could take back.
             let waits = request.durable && outcome.is_ok();
             let answered = if waits { &mut replies.durable } else { &mut replies.buffered };
             answered.push((request.reply, outcome));
@@ -184,6 +190,7 @@ impl Committer {
         }
         self.health.batches.fetch_add(replies.len(), Ordering::Relaxed);
         // The frame is in the page cache: a killed process loses nothing, a power cut may. That is what `Buffered` promises.
+        // Race: the sync below may fail for the durable writes of the group; that is no failure of these [invariant 37].
         send_replies(replies.buffered);
         if closing || !replies.durable.is_empty() {
             self.sync();
@@ -197,9 +204,11 @@ impl Committer {
 
     /// Runs one request against the group so far. An error drops its draft and leaves the group as it was.
     fn stage(&mut self, work: WriteCommand, group: &mut GroupOverlay) -> Result<CommitReply> {
+        // Requests after a failed append or sync must not build on rows that no disk has [invariant 38].
         if self.health.is_poisoned() {
             return Err(self.health.error());
         }
+        // One time for the whole request: no row expires between its check and its change.
         let mut draft = BatchDraft::new(&self.trees, group, self.clock.now());
         let done = match work {
             WriteCommand::Apply(batch) => {
@@ -226,10 +235,12 @@ impl Committer {
     fn commit(&mut self, overlay: GroupOverlay) -> Result<()> {
         let writes = overlay.into_writes();
         if writes.is_empty() {
+            // An empty group writes no frame; its durable requests still wait for the sync of earlier groups.
             return Ok(());
         }
         // A group in the journal must go into the memtables, so the wait for their room comes first.
         self.maintenance.wait_for_memtable_room()?;
+        // The number counts only after the append: a refused group leaves no gap in the chain of groups.
         let group = WriteGroup { number: self.last_group + 1, seqno: self.trees.next_seqno(), writes };
         // The frame comes before the memtables: a flush must not write a row to a table that the journal may still refuse.
         match self.journal.append(&group) {
@@ -254,6 +265,7 @@ impl Committer {
 
     /// Syncs the groups committed since the last sync, if there are any.
     fn sync(&mut self) {
+        // Linux may report success for the next sync after a failed one, so a poisoned journal is never synced again.
         if self.health.is_poisoned() || self.last_group == self.synced_group {
             return;
         }
@@ -272,6 +284,7 @@ impl Committer {
     fn poison(&self, what: &str, error: &JournalError) -> Error {
         let reason = format!("{what}: {error}");
         tracing::error!("{reason}; the store refuses writes until the server is restarted");
+        // Race: after a failed sync memory holds writes that no disk has; later writes would build on them [invariant 38].
         self.health.poison(&reason);
         self.health.error()
     }
@@ -304,10 +317,12 @@ fn compare_and_set(
     head: HeadWrite,
     mut changes: Vec<Change>,
 ) -> Result<CommitReply> {
+    // Race: two compare-and-sets of one head may be in one group; the draft shows the first to the second [invariant 36].
     let current = draft.row(&partition, &head.row.name)?;
     if current.as_ref().map(|row| row.stamp) != expected {
         return Ok(CommitReply::CompareAndSet(CasResult::Conflict(current)));
     }
+    // Head and derived row are one batch: a crash leaves both or neither, so this engine needs no intents.
     let derived = head.derived_change();
     changes.push(Change::Put(head.row));
     let mut batch = Batch::of(partition, changes);

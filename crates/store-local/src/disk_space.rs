@@ -81,6 +81,7 @@ impl CapacityProbe for StatvfsProbe {
     fn read(&self) -> io::Result<DiskCapacity> {
         let disk = rustix::fs::statvfs(&self.0)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        // The blocks that `f_bfree` counts in addition are reserved for root.
         Ok(DiskCapacity { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks) })
     }
 }
@@ -215,6 +216,7 @@ impl DiskSpace {
     /// Authorizes the write of reserved bytes, in place of the `before` bytes that were authorized last. Other programs may
     /// have filled the disk since the reservation.
     fn authorize_held(&self, purpose: Purpose, before: u64, bytes: u64) -> Result<()> {
+        // The caller's own last run is replaced, so only the runs of other bodies count as in flight.
         let free =
             |ledger: &SpaceLedger| ledger.free_after_spent().saturating_sub(ledger.writing.saturating_sub(before));
         let mut state = self.lock_if_fits(purpose, bytes, free)?;
@@ -359,6 +361,7 @@ impl Drop for SpaceReservation {
 
 impl SpaceLedger {
     fn refresh(&mut self, capacity: DiskCapacity) {
+        // Reservations outlive a reading: their bytes are not written yet.
         *self = Self { free: capacity.free, total: capacity.total, spent: 0, ..*self };
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) 
         // lsm-tree syncs these files, not their names: without this sync a power cut could leave a version that names no file.
         sync_dir(&tree.dir.join("blobs"))?;
     }
+    // Crash: tables and their names are synced before a version names them; until then the journal has the rows.
     tree.lsm.register_tables(&tables, blob_files.as_deref(), None, &[sealed.entries.id()], watermark)
 }
 
@@ -31,6 +32,7 @@ pub(crate) fn flush(tree: &EngineTree, sealed: &SealedMemtable, watermark: u64) 
 fn drop_hidden(entries: impl Iterator<Item = InternalValue>, watermark: u64) -> impl Iterator<Item = InternalValue> {
     let mut last = None;
     entries.filter(move |entry| {
+        // A reader that must not see the newer entry reads an older version of the tree, which keeps this memtable.
         let hidden = last.as_ref() == Some(&entry.key.user_key) && entry.key.seqno < watermark;
         if !hidden {
             last = Some(entry.key.user_key.clone());
@@ -50,6 +52,7 @@ pub(crate) fn restore_directory(tree: &EngineTree) -> io::Result<()> {
     let version = tree.lsm.current_version();
     // `current` is restored before files are removed: a crash in between must not leave it naming removed tables.
     let current = tree.dir.join("current");
+    // A damaged `current` is replaced, too: memory has the version that readers use.
     let named = version_file::decode_current(&fs::read(&current)?).map(|(version, _)| version);
     if named != Some(version.id()) {
         let bytes = fs::read(tree.dir.join(format!("v{}", version.id())))?;
@@ -59,6 +62,7 @@ pub(crate) fn restore_directory(tree: &EngineTree) -> io::Result<()> {
     let (mut tables, mut files) = version_file::files_named_up_to(&tree.dir, version.id())?;
     tables.extend(version.iter_tables().map(lsm_tree::Table::id));
     files.extend(version.blob_files.list_ids());
+    // Crash: no version on disk names a file that is removed here, so no start misses it.
     remove_others(&tree.dir.join("tables"), &tables)?;
     if tree.id == TreeId::Bulk {
         remove_others(&tree.dir.join("blobs"), &files)?;
@@ -71,6 +75,7 @@ fn remove_others(dir: &Path, named: &BTreeSet<u64>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u64>().ok());
+        // A name that is no number is none of lsm-tree's files; a start reports it.
         if id.is_some_and(|id| !named.contains(&id)) {
             fs::remove_file(&path)?;
         }

@@ -49,6 +49,7 @@ pub(crate) fn find(dir: &Path) -> Result<DirectoryState, OpenError> {
     let looking = |error| OpenError::io(dir, "looking into the directory", &error);
     match fs::read(path(dir)) {
         Ok(text) => check(dir, &String::from_utf8_lossy(&text)).map(|()| DirectoryState::Data),
+        // Only a directory that never took a write is laid out anew: that clears its rows and journals.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !has_data(dir).map_err(looking)? => {
             refuse_foreign(dir)?;
             Ok(DirectoryState::Empty)

@@ -52,6 +52,7 @@ impl CommitLanes {
         if self.heavy.is_empty() {
             return requests.into();
         }
+        // Race: one more sibling of a large entry rewrites all of it while every other writer waits [invariant 35].
         let (heavy, light) = requests.into_iter().partition::<VecDeque<_>, _>(|request| self.is_heavy(&request.work));
         self.waiting.extend(heavy);
         light
@@ -79,6 +80,7 @@ impl CommitLanes {
     pub(crate) fn note_sizes(&mut self, batch: &GroupOverlay) {
         for (key, bytes) in batch.packed_sizes() {
             if bytes > HEAVY_BYTES {
+                // Only the hash is kept: a collision puts a light key into the slower lane, which is harmless.
                 self.heavy.insert(self.hasher.hash_one(key), ());
             } else if !self.heavy.is_empty() {
                 self.heavy.remove(&self.hasher.hash_one(key));
@@ -90,9 +92,11 @@ impl CommitLanes {
         let is_heavy = |key| self.heavy.peek(&self.hasher.hash_one(&key)).is_some();
         match work {
             WriteCommand::Apply(batch) => {
+                // A batch is atomic: one heavy entry makes all of it heavy.
                 batch.partitions.iter().any(|part| is_heavy(entry::partition_key(&part.partition)))
             }
             WriteCommand::CompareAndSet { partition, .. } => is_heavy(entry::partition_key(partition)),
+            // A close is never heavy: the committer writes the heavy lane before it.
             WriteCommand::Bulk { .. } | WriteCommand::Purge(_) | WriteCommand::Close => false,
         }
     }

@@ -123,6 +123,7 @@ impl Maintenance {
             std::thread::Builder::new().name(name.into()).spawn(move || {
                 let _guard = PanicGuard::new(shared.ports.health.clone(), "a maintenance thread panicked");
                 run(&shared);
+                // The lock outlives the last write of the thread: no second server opens the directory before it.
                 drop(kept);
             })
         };
@@ -152,6 +153,7 @@ impl Maintenance {
         // A slow tree keeps old journal files alive: without this flush a start would replay all of them.
         if self.files.bytes() > self.sizes.journals_max {
             let oldest = self.trees.all().iter().filter(|tree| tree.first_unflushed().is_some());
+            // A memtable of that tree is on its way to a table already: one more rotation would only make small tables.
             if let Some(tree) =
                 oldest.min_by_key(|tree| tree.first_unflushed()).filter(|tree| tree.next_sealed().is_none())
             {
@@ -193,6 +195,7 @@ impl Maintenance {
                 return Ok(());
             }
             self.changed.notify_all();
+            // Race: a flush may end between the reading of the bytes and the lock; the poll bounds the missed wake-up.
             self.changed.wait_for(&mut state, WRITER_POLL_EVERY);
         }
     }
@@ -249,6 +252,7 @@ impl Maintenance {
                 // A failed flush may have left files: the next one must not write beside them.
                 self.clean_up(tree)?;
                 let flushed = {
+                    // Shared with compactions: only the removal of a failed one's files excludes both.
                     let _at_work = tree.file_lock.read();
                     flush(tree, &sealed, self.trees.snapshots.watermark())
                 };
@@ -285,6 +289,7 @@ impl Maintenance {
     }
 
     fn handle_flush_error(&self, tree: &EngineTree, error: &lsm_tree::Error) {
+        // Before the cleanup: if that fails, nothing is written to the directory until it succeeds.
         self.state.lock().needs_cleanup[tree.id as usize] = true;
         let kind = match error {
             lsm_tree::Error::Io(error) if is_full(error) => Kind::Full,
@@ -346,6 +351,7 @@ impl Maintenance {
             // A compaction in a directory that needs a cleanup would write beside the files of a failed one.
             state.compaction_due[at] && state.compaction_pauses[at].until <= now && !state.needs_cleanup[at]
         })?;
+        // Race: a flush during the compaction sets the mark again, so it is cleared before the compaction begins.
         state.compaction_due[tree.id as usize] = false;
         Some(tree)
     }
@@ -374,6 +380,7 @@ impl Maintenance {
         let pause = if damaged { RETRY_DAMAGED } else { (last * 2).clamp(RETRY_FIRST, RETRY_LAST) };
         state.compaction_pauses[at] = RetryPause { until: self.ports.clock.monotonic() + pause, last: pause };
         state.needs_cleanup[at] = true;
+        // Due again: the retry after the pause needs no further flush.
         state.compaction_due[at] = true;
         drop(state);
         let dir = tree.dir.display();
@@ -398,6 +405,7 @@ impl MaintenanceThreads {
     /// Flushes all memtables; returns whether it did within the time. The committer must have ended.
     pub(crate) fn drain(&self, within: Duration) -> bool {
         let Maintenance { trees, ports: MaintenancePorts { clock, .. }, changed, state, .. } = &*self.shared;
+        // The committer has ended: no rotation cuts a group in two.
         trees.all().iter().for_each(EngineTree::rotate);
         let deadline = clock.monotonic() + within;
         // A test's clock may stand still, so the polls are counted as well.

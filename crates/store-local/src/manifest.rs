@@ -72,6 +72,7 @@ impl EngineManifest {
                     manifest.trees[tree_id as usize] = version.parse().ok()?;
                 }
                 ["journal", ref fields @ ..] => manifest.journals.push(decode_journal(fields)?),
+                // A newer program may have written the line: skipping it could open a directory without files that must exist.
                 _ => return None,
             }
         }
@@ -147,6 +148,7 @@ impl ManifestFile {
         let new = self.dir.join(NEW_NAME);
         // The bytes before the rename: a crash leaves the old manifest or the new one, never a part.
         let replaced = write_synced(&new, changed.encode().as_bytes()).and_then(|()| fs::rename(&new, path(&self.dir)));
+        // On a full disk the unfinished file takes space that the next try needs.
         replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
         *manifest = changed;
         // The rename is done: a failed sync leaves open which manifest a power cut leaves, so it must not count as transient.

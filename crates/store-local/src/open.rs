@@ -136,6 +136,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
         DirectoryState::Data => read_manifest(dir)?,
         DirectoryState::Empty => create(dir)?,
     };
+    // Without the number the chain of frames still shows gaps; only a lost end goes unseen.
     let known = SyncedFile::read(dir).map_err(failed("reading the file synced"))?.unwrap_or(0);
     // All checks precede the first change: a refused start leaves the directory as it was.
     let checked = check(options, &manifest, known)?;
@@ -143,6 +144,7 @@ pub(crate) fn open(options: &OpenOptions) -> Result<OpenedDirectory, OpenError> 
         .sizes
         .map_or_else(|| sizes_for_disk(dir, options.memtables_bytes), Ok)
         .map_err(failed("looking at the disk"))?;
+    // Opening a tree removes files that its version does not name, so the checks come first.
     let trees = open_trees(dir, options.cache_bytes, sizes.table)?;
     // Replay precedes the first append: new groups get sequence numbers after all replayed ones.
     let ReplaySummary { last: found, writes: replayed } = replay(dir, &trees, &manifest, &sizes, checked.is_lossy)?;
@@ -177,6 +179,7 @@ pub(crate) fn create_dir_synced(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    // Crash: without the parent's sync a power cut takes the directory and everything that was synced in it.
     match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => sync_dir(Path::new(".")),
@@ -244,6 +247,7 @@ fn read_manifest(dir: &Path) -> Result<EngineManifest, OpenError> {
     let damaged = |what| OpenError::Damaged { dir: dir.to_owned(), what };
     match manifest::read(dir).map_err(|error| OpenError::io(dir, "reading the manifest", &error))? {
         Some(manifest) => manifest.map_err(damaged),
+        // Every complete directory has a manifest: a new one would forget the journals.
         None => {
             Err(damaged(format!("{} is missing: it says which files must be there", manifest::path(dir).display())))
         }
@@ -323,6 +327,7 @@ fn replay(
             writes.retain(|(tree_id, ..)| persisted[*tree_id as usize].is_none_or(|seqno| frame.seqno > seqno));
             found.last = found.last.max(frame.group);
             found.writes += writes.len() as u64;
+            // Before the insert: no new group may get the number of a replayed one.
             trees.advance_seqno_past(frame.seqno);
             trees.insert(&WriteGroup { number: frame.group, seqno: frame.seqno, writes });
             let full = trees.all().iter().filter(|tree| tree.active_bytes() >= sizes.memtable);
@@ -358,6 +363,7 @@ fn start_new_journal(
     let header = JournalHeader { number, first: found.max(synced).max(sealed) + 1, chain: 0 };
     // The new file comes before the manifest that names it.
     files.create(&header)?;
+    // Crash: one change names the tables and the new journal, and forgets the damaged ones.
     manifest.change(|manifest| {
         manifest.trees = trees.versions();
         manifest.journals = vec![ManifestJournal { header, sealed: None }];

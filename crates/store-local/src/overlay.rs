@@ -50,6 +50,7 @@ impl GroupOverlay {
         self.bytes += wide + bulk;
         for (key, packed) in draft.packed {
             self.bytes += packed.bytes();
+            // The group writes an entry once, with its last rows: the earlier size of a repeated key does not count.
             let before = self.packed.insert(key, packed);
             self.bytes -= before.map_or(0, |before| before.bytes());
         }
@@ -83,7 +84,9 @@ impl GroupOverlay {
             PackedEntry { rows, .. } if !rows.is_empty() => {
                 Some((TreeId::Packed, key, Some(entry::encode_packed(&rows))))
             }
+            // Without a tombstone an older version of the entry would come back from a deeper level.
             PackedEntry { stored: true, .. } => Some((TreeId::Packed, key, None)),
+            // The entry came and went within the group: no table has it.
             PackedEntry { stored: false, .. } => None,
         });
         let wide = self.wide.into_iter().map(|(key, row)| (TreeId::Wide, key, row.map(|row| entry::encode_wide(&row))));
@@ -195,8 +198,10 @@ impl<'a> BatchDraft<'a> {
         let mut changed = false;
         for change in changes {
             changed |= entry::apply_change(&mut packed.rows, change);
+            // A put may bring an expired row: it must not win against a later change of this batch either.
             entry::drop_expired(&mut packed.rows, self.now);
         }
+        // After all changes: a batch may replace one row by another at the limit [invariant 9].
         check_rows(packed.rows.iter(), rows_max)?;
         if changed {
             self.own.packed.insert(key, packed);
@@ -242,6 +247,7 @@ impl<'a> BatchDraft<'a> {
     }
 
     fn packed(&self, key: &Bytes) -> Result<PackedEntry> {
+        // The draft hides the group, and the group hides committed rows: each request sees the earlier ones [invariant 36].
         if let Some(packed) = self.own.packed.get(key).or_else(|| self.group.packed.get(key)) {
             return Ok(packed.clone());
         }

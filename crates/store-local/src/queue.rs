@@ -92,11 +92,13 @@ impl CommitterHealth {
     pub(crate) fn poison(&self, reason: &str) {
         // Later failures follow from the first one, so its reason stays.
         let _ = self.reason.set(reason.to_owned());
+        // Reason before flag: a writer that sees the flag must find the reason.
         self.poisoned.store(true, Ordering::Release);
     }
 
     /// Ends writing in good order: every write is on disk.
     pub(crate) fn close(&self) {
+        // A poisoned store did not end in order: its last writes may be lost.
         if !self.is_poisoned() {
             self.closed.store(true, Ordering::Release);
         }
@@ -166,6 +168,7 @@ impl CommitQueue {
         bytes: usize,
         durable: bool,
     ) -> Result<CommitReply> {
+        // Race: the request may be staged already when the deadline passes, so its write may still happen.
         let answer = timeout_at(deadline, self.submit(work, bytes, durable)).await;
         answer.unwrap_or_else(|_| Err(Error::new(Kind::TimedOut, "waiting for the committer")))
     }
@@ -178,6 +181,7 @@ impl CommitQueue {
         if self.health.is_poisoned() {
             return Err(self.health.error());
         }
+        // A request above the bound takes all of it: a wait for more permits than exist would never end.
         let permits = u32::try_from(bytes.min(BYTES_MAX)).unwrap_or(u32::MAX);
         // Writers wait for bytes before they queue, so a committer that waits for the disk does not fill the memory.
         let byte_permits =

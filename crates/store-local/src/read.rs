@@ -22,6 +22,7 @@ pub(crate) fn read_page(trees: &Trees, partition: &Partition, query: &ReadQuery,
 
 /// The live rows up to the limit. One more live row shows that the limit was reached.
 fn first_page(rows: impl Iterator<Item = Result<Row>>, limit: usize, now: Timestamp) -> Result<RowPage> {
+    // Race: the sweep may not have reached an expired row yet; no reader sees it [invariant 41].
     let mut live = rows.filter(|row| row.as_ref().map_or(true, |row| row.is_live(now)));
     let rows = live.by_ref().take(limit).collect::<Result<_>>()?;
     let stopped = if live.next().transpose()?.is_some() { Stopped::Limit } else { Stopped::End };
@@ -84,6 +85,7 @@ pub(crate) fn read_partitions(
     let (first, end) = entry::table_bounds(table);
     let mut from = after.map_or(first, |key| entry::prefix_end(&entry::partition_key(&Partition::new(table, key))));
     let mut found = Vec::new();
+    // A new range for each partition: it skips the other rows of a wide one without reading them.
     while let Some(partition) = next_partition(trees, &from, &end, now)? {
         from = entry::prefix_end(&entry::partition_key(&partition));
         found.push(partition);
@@ -109,6 +111,7 @@ fn next_partition(trees: &Trees, from: &Bytes, end: &Bytes, now: Timestamp) -> R
         let (key, value) = entry?;
         let (partition, name) = entry::split_key(&key).map_err(|error| damaged(tree_id, error))?;
         if has_row(tree_id, name, value, |row| row.is_live(now))? {
+            // A copy: the key may be a view of a whole block.
             let key = Bytes::copy_from_slice(&partition.key);
             return Ok(Some(Partition { key, ..partition }));
         }

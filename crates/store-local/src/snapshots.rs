@@ -64,6 +64,7 @@ impl Snapshots {
 
     /// The lowest number that a reader may use; versions that only lower numbers see may be dropped.
     pub(crate) fn watermark(&self) -> u64 {
+        // Race: epochs must queue in the order of their floors, so the swap happens under the lock.
         let mut older = self.older.lock();
         let next = Arc::new(Epoch { floor: self.visible() });
         let floor = next.floor;

@@ -226,6 +226,7 @@ impl LocalStore {
     /// it.
     fn prefetch(&self, partition: &Partition) {
         if partition.table.layout() == Layout::Packed && self.inner.health.is_cold.load(Ordering::Relaxed) {
+            // The result is dropped: the read only brings blocks into memory, and the committer reads the entry itself.
             let _ = self.trees().get(TreeId::Packed, &entry::partition_key(partition));
         }
     }
@@ -250,6 +251,7 @@ impl LocalStore {
         bytes: usize,
         work: impl Future<Output = Result<CommitReply>>,
     ) -> Result<CommitReply> {
+        // Before the queue: a disk that fills up at the append would refuse the whole group, deletes included.
         let reservation = self.inner.space.admit_rows(purpose, bytes)?;
         let done = work.await;
         // A full journal wrote nothing; after any other reply the bytes may be on disk.

@@ -55,6 +55,7 @@ impl LocalStore {
         let mut swept = SweepStep { seen: found.seen, removed: 0, complete };
         if !found.keys.is_empty() {
             let bytes = found.keys.iter().map(|(_, key)| key.len()).sum();
+            // Buffered: the next pass repeats a purge that a power cut takes back.
             let done = self.queue().submit(WriteCommand::Purge(found.keys), bytes, false);
             if let CommitReply::Purged(removed) = self.run_admitted(Purpose::Reclaim, bytes, done).await? {
                 swept.removed = removed;

@@ -137,7 +137,9 @@ impl EngineTree {
 
     /// Seals the active memtable. Callers do so between two groups, so that a table ends with a whole group.
     pub(crate) fn rotate(&self) {
+        // Race: a release of journals must find these entries active or sealed, so both change under the lock.
         let mut memtables = self.memtables.lock();
+        // An empty memtable stays active: it would become an empty table.
         let Some(entries) = self.lsm.rotate_memtable() else { return };
         let first = memtables.active.take().unwrap_or(0);
         let bytes = std::mem::take(&mut memtables.active_bytes);
@@ -151,6 +153,7 @@ impl EngineTree {
 
     /// Drops the oldest sealed memtable, which is in a table now.
     pub(crate) fn drop_flushed(&self) {
+        // The flusher alone takes memtables, so the front is the one that was flushed.
         self.memtables.lock().sealed.pop_front();
     }
 
@@ -164,8 +167,10 @@ impl EngineTree {
     /// # Errors
     /// Any error of lsm-tree; `Io` of kind `InvalidData` names a damaged table of large values.
     pub(crate) fn compact(&self, watermark: u64) -> lsm_tree::Result<()> {
+        // Flushes and compactions share the directory; only the removal of leftovers needs it alone.
         let _at_work = self.file_lock.read();
         if self.id == TreeId::Bulk {
+            // Before the compaction: a wrong list of linked files makes lsm-tree panic under its lock or drop a file in use.
             self.verified.verify_new(&self.lsm)?;
         }
         self.lsm.compact(self.strategy.clone(), watermark)
@@ -258,6 +263,7 @@ impl CompactionFilter for BlobFolderSync {
     }
 
     fn finish(self: Box<Self>) {
+        // This hook cannot fail the compaction, so a failed sync is only logged.
         if let Err(error) = sync_dir(&self.0) {
             let path = self.0.display();
             tracing::error!(%error, %path, "sync of large values failed; a power cut may lose those of the last compaction");

@@ -68,8 +68,10 @@ impl Trees {
         };
         let tree = |tree_id: TreeId| EngineTree::open(tree_id, &dir.join(tree_id.name()), &options);
         let trees = [tree(TreeId::Packed)?, tree(TreeId::Wide)?, tree(TreeId::Bulk)?];
+        // The counter starts above every stored row: a group with an older number would be hidden by it.
         let persisted = trees.iter().filter_map(EngineTree::persisted).max();
         seqnos.fetch_max(persisted.map_or(1, |seqno| seqno + 1));
+        // Tables end with whole groups, so everything in them counts as published.
         let snapshots = Arc::new(Snapshots::new(seqnos.get()));
         let cache = Arc::new(EntryCache::new(cache_bytes / 2));
         Ok(Self { trees: Arc::new(trees), snapshots, seqnos, cache })
@@ -134,6 +136,7 @@ impl Trees {
     /// # Errors
     /// `Damaged`, `Io`.
     pub(crate) fn get_committed(&self, tree_id: TreeId, key: &[u8]) -> Result<Option<Bytes>> {
+        // Race: without a snapshot a reader could see a head before its derived row [invariant 89].
         let snapshot = self.snapshots.acquire();
         self.get_at(tree_id, key, snapshot.seqno)
     }
@@ -168,6 +171,7 @@ impl Trees {
         let entry = match self.cache.get(key) {
             Ok(entry) => Some(entry),
             Err(token) => {
+                // The token is older than this read: a write in between voids the fill [invariant 88].
                 let entry = self.get_committed(TreeId::Packed, key)?;
                 if let Some(entry) = &entry {
                     self.cache.fill(key.clone(), entry, token);
@@ -210,6 +214,7 @@ pub(crate) fn read_error(tree_id: TreeId, error: lsm_tree::Error) -> Error {
 /// Whether lsm-tree found wrong bytes; other errors come from the operating system.
 pub(crate) fn is_damage(error: &lsm_tree::Error) -> bool {
     match error {
+        // A missing or short file is damage: it must exist, whole, while a version names it.
         lsm_tree::Error::Io(error) => matches!(
             error.kind(),
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::NotFound

@@ -67,6 +67,7 @@ pub(crate) fn read(dir: &Path) -> Result<TreeFiles, String> {
     let (names, path) = (path, dir.join(format!("v{version}")));
     let bytes =
         fs::read(&path).map_err(|error| format!("{}, which {} names: {error}", path.display(), names.display()))?;
+    // lsm-tree believes `current`: one wrong bit would open an older version and delete newer tables as orphans.
     if xxh3_128(&bytes) != checksum {
         let (version, current) = (path.display(), names.display());
         return Err(format!("{version} or {current} is damaged: they say which tables there are"));

@@ -58,6 +58,7 @@ impl CasHistory {
         // The oldest id leaves the list first. If the last writer of `replaced` is still listed, `own` would be listed
         // too.
         let is_complete = self.count < CAS_HISTORY_MAX || (replaced.count > 0 && self.contains(replaced.ids[0]));
+        // Race: too many writers may have followed to tell, so the caller must not send the write again [invariant 21].
         if is_complete { CasOutcome::Lost } else { CasOutcome::Unknown }
     }
 

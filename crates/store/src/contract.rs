@@ -48,6 +48,7 @@ pub fn check_compare_and_set(
     if !partition.table.is_guarded() {
         return Err(misuse(format!("apply_if on the plain table {}", partition.table.name())));
     }
+    // Race: a head that kept its stamp would let a second writer pass the same guard [invariant 20].
     head.check(expected)?;
     check_changes(partition, changes, Some(&head.row))?;
     if let Some(derived) = &head.derived {

@@ -127,6 +127,7 @@ impl<S: ?Sized> Metered<S> {
 
     async fn meter<T>(&self, verb: StoreVerb, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let meter = &self.meters[verb as usize];
+        // Counted at the start: a call that hangs or is dropped shows as a call without time.
         meter.calls.fetch_add(1, Ordering::Relaxed);
         let start = self.clock.monotonic();
         let answer = call.await;

@@ -80,6 +80,7 @@ impl RangeBisect {
     /// `error`, when the piece cannot be divided; `error` with a note after so many reads that the page is given up.
     pub fn split(&mut self, piece: &ReadQuery, error: Error) -> Result<()> {
         let Some((low, high)) = halves(&piece.range) else { return Err(error) };
+        // Bound: a range full of tombstones must end in an error, not in hours of reads [invariant 27].
         if self.reads >= READS_MAX {
             let context = format!("a page is given up after {READS_MAX} reads of smaller ranges: {error}");
             return Err(Error { context, ..error });

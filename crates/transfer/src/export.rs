@@ -75,6 +75,7 @@ pub async fn export(
     let of = folder.clone();
     let (resumed, SegmentTrailer { cursor, totals }) = run_blocking(move || resume_point(&of, &id)).await?;
     let counted = PartitionCounter::begin(stores.clone());
+    // Crash: each whole segment has the cursor of the next one, so a repeated export resumes after it.
     let mut scan = StoreScan::begin(stores.clone(), cursor, totals).await?;
     let mut number = resumed;
     while scan.safe_cursor().is_some_and(|cursor| !cursor.is_at_end()) {
@@ -278,6 +279,7 @@ async fn count(stores: &StorePair) -> Result<u64> {
             if after.is_none() {
                 break;
             }
+            // Counting only serves the progress: a pause leaves the store to the export.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

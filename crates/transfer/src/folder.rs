@@ -131,6 +131,7 @@ impl ExportFolder {
         };
         let json: serde_json::Value =
             serde_json::from_slice(&text).map_err(|error| Error::damaged(&path, error.to_string()))?;
+        // The format is checked before the fields: another version may name others.
         if json.get("format") != Some(&FORMAT.into()) {
             return Err(Error::damaged(&path, format!("its format is not {FORMAT}, the one this version reads")));
         }
@@ -152,6 +153,7 @@ impl ExportFolder {
             found.extend(entry.file_name().to_str().and_then(segment::number_of));
         }
         let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        // A gap is a lost file: segments are written in order.
         match (1..=count).find(|number| !found.contains(number)) {
             Some(gap) => Err(Error::damaged(&self.dir.join(segment::name_of(gap)), "it is missing")),
             None => Ok(count),

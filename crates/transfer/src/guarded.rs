@@ -30,6 +30,7 @@ pub(crate) async fn put(stores: &StorePair, record: PartitionRows, batch_max: us
         return Ok(());
     }
     let reserved = head.as_ref().map_or(0, |head| 2 * head.value.len() + 4096);
+    // One compare-and-set per batch: a large partition does not fit one.
     let mut changes = into_batches(rows, batch_max.saturating_sub(reserved + partition.key.len() + 1024));
     let last = if head.is_some() { changes.pop().unwrap_or_default() } else { Vec::new() };
     // A crash in this loop leaves a provisional head: readers reject the partition, and the next run writes it again.

@@ -56,6 +56,7 @@ pub async fn import(
     let segments = u32::try_from(complete.segments.len()).unwrap_or(u32::MAX);
     let store = &stores.store;
     for number in resumed + 1..=segments {
+        // A new time for each segment: rows may expire while the import runs.
         let now = with_retries("asking for the time", |options| async move { store.now(&options).await }).await?;
         let mut sink = RecordSink::new(stores.clone(), now);
         put_segment(&mut sink, (&folder, &id, &complete), number, &report).await?;
@@ -119,6 +120,7 @@ async fn refuse_future(stores: &StorePair, complete: &ExportContents) -> Result<
 async fn refuse_others(stores: &StorePair, complete: &ExportContents) -> Result<()> {
     let mut found = Vec::new();
     let (store, blobs) = (&stores.store, &stores.blobs);
+    // A first start writes an admin, and derived rows follow from others: neither makes a target used.
     for table in ORDER.into_iter().filter(|table| !matches!(table, Table::Users | Table::Usage)) {
         if transfer_method(table) == TransferMethod::Derived {
             continue;

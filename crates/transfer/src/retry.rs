@@ -59,6 +59,7 @@ where
 /// Bounds a call that has no deadline of its own, or misses it.
 pub(crate) async fn with_timeout<T>(call: impl Future<Output = larder_store::Result<T>>) -> larder_store::Result<T> {
     let late = |_| Failed::new(Kind::TimedOut, "the engine did not answer");
+    // The store bounds a call by its deadline; the longer timeout is for engines that miss it.
     timeout(CALL + CALL / 2, call).await.map_err(late)?
 }
 

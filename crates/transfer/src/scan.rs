@@ -118,6 +118,7 @@ impl StoreScan {
     async fn rows(&mut self, table: Table) -> Result<Option<ScanStep>> {
         let Some(partition) = self.cursor.partition() else { return Ok(None) };
         let RowPage { rows, stopped } = self.prefetch.page(&self.cursor).await?;
+        // An empty page ends the partition even without a stop: the cursor could not move past it.
         let ended = stopped == Stopped::End || rows.is_empty();
         let last = rows.last().map(|row| row.name.clone());
         let (rows, guard) = match transfer_method(table) {
@@ -146,6 +147,7 @@ impl StoreScan {
 
     /// Keeps the head of a guarded partition until its last rows, and puts it before them. An import then writes the head last.
     fn guarded(&mut self, table: Table, mut rows: Vec<Row>, ended: bool) -> Result<(Vec<Row>, Option<GuardPosition>)> {
+        // The head sorts first and is held back: an import writes it last, in one step with the last rows.
         if self.head.is_none() && !rows.is_empty() {
             let head = rows.remove(0);
             if table != Table::Consistent && !head.name.is_empty() {

@@ -88,6 +88,7 @@ impl SegmentWriter {
     pub(crate) fn finish(mut self, trailer: &SegmentTrailer) -> Result<[u8; 32]> {
         let json = serde_json::to_vec(trailer).map_err(|error| Error::file(&self.part, error.into()))?;
         let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        // The empty record ends the records, so a reader needs no count.
         self.append(&[&0_u32.to_be_bytes()[..], &json, &length.to_be_bytes()].concat())?;
         let digest: [u8; 32] = self.digest.finalize().into();
         // The digest and the sync come before the rename: after a crash the name never stands for a partial file.
@@ -137,6 +138,7 @@ impl SegmentReader {
     /// Opens a segment after a check of its digest, and returns its trailer and the digest.
     pub(crate) fn open(dir: &Path, number: u32, id: &ExportId) -> Result<(Self, SegmentTrailer, [u8; 32])> {
         let path = dir.join(name_of(number));
+        // The trailer is only used after the digest of the whole file has passed.
         let (trailer, records_end) = trailer(&path)?;
         let digest = check(&path)?;
         let io = |error| Error::file(&path, error);
@@ -162,6 +164,7 @@ impl SegmentReader {
             let mut length = [0; 4];
             self.file.read_exact(&mut length).map_err(|error| Error::file(&self.path, error))?;
             let length = u32::from_be_bytes(length);
+            // Bound: a wrong length must not allocate more than a record can have.
             let after = self.left.checked_sub(4 + u64::from(length)).filter(|_| length <= RECORD_BYTES_MAX);
             let Some(after) = after else { return Err(Error::damaged(&self.path, "a record that ends nowhere")) };
             if length == 0 {
@@ -191,6 +194,7 @@ pub(crate) fn trailer(path: &Path) -> Result<(SegmentTrailer, u64)> {
     let mut length = [0; 4];
     file.read_exact(&mut length).map_err(io)?;
     let length = u32::from_be_bytes(length);
+    // Bound: a wrong length must not read the whole file into memory.
     let begin = at.checked_sub(u64::from(length)).filter(|_| length <= TRAILER_BYTES_MAX).ok_or_else(short)?;
     file.seek(SeekFrom::Start(begin)).map_err(io)?;
     let mut json = Vec::new();

@@ -74,6 +74,7 @@ impl RecordSink {
             record.rows.retain(is_live);
             return self.plain(record.partition, record.rows).await;
         };
+        // The head has expired: without it the partition does not exist.
         if guard.last && !record.rows.first().is_some_and(is_live) {
             return Ok(());
         }
@@ -162,6 +163,7 @@ impl RecordSink {
                 if !bytes.is_empty() {
                     writer.write(bytes.clone()).await?;
                 }
+                // On disk: the checkpoint of the segment will count the blob.
                 writer.finish(Durability::Disk).await.map(drop)
             };
             with_retries(BLOB, write).await
@@ -171,6 +173,7 @@ impl RecordSink {
 
     /// Starts a call once fewer than [`CALLS`] run.
     async fn spawn(&mut self, call: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+        // Bound: the calls in flight hold their rows in memory.
         while self.tasks.len() >= CALLS
             && let Some(done) = self.tasks.join_next().await
         {

@@ -50,6 +50,7 @@ impl Totals {
             self.tables.insert(table.name().to_owned(), TableTotal::default());
         }
         let Some(total) = self.tables.get_mut(table.name()) else { return };
+        // Rows with an expiry may be gone at the comparison, so their digests do not count.
         if row.expires.is_some() {
             total.expiring += 1;
         } else {
@@ -115,6 +116,7 @@ fn difference(name: &str, wanted: TableTotal, found: TableTotal) -> Option<Strin
 
 /// The digest of a row and its address. It leaves out the number of copies, which follows from the type.
 fn digest_of(partition: &Partition, row: &Row) -> u128 {
+    // An import gives such rows new stamps, so their stamps are not compared.
     let stamp = if scope::keeps_stamps(partition.table) { row.stamp } else { Timestamp::ZERO };
     let mut digest = Sha256::new();
     digest.update([partition.table.code()]);

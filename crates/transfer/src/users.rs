@@ -75,6 +75,7 @@ async fn compare_and_set(stores: &StorePair, changes: &[Change], head: Option<&R
         };
         let newest =
             changes.iter().map(|change| if let Change::Put(row) = change { row.stamp } else { Timestamp::ZERO }).max();
+        // Above the head and above every row: readers order users by stamp alone.
         let stamp = (expected.unwrap_or_default() + 2)
             .max(newest.unwrap_or_default())
             .max(head.map_or(Timestamp::ZERO, |head| head.stamp));

@@ -24,6 +24,7 @@ pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
         Some(_) => accepted_items(headers, &ACCEPT),
     };
     let offered: Vec<AcceptItem> = offered.iter().filter_map(|media| parse_item(media)).collect();
+    // A weight of zero refuses a type even where a range accepts it.
     let refused = |media: &AcceptItem| items.iter().any(|item| item.weight == 0 && is_same(&item.name, &media.name));
     let wanted = items.iter().filter(|item| item.weight > 0);
     wanted.flat_map(|item| offered.iter().position(|media| fits(item, media) && !refused(media))).next()
@@ -111,6 +112,7 @@ fn parse_item(item: &str) -> Option<AcceptItem> {
 /// A weight; an unreadable one counts as 1.
 fn thousandths(text: &str) -> u16 {
     let weight: f32 = text.trim().parse().unwrap_or(1.0);
+    // `nan` and `inf` parse as weights, too.
     let weight = if weight.is_finite() { weight.clamp(0.0, 1.0) } else { 1.0 };
     (weight * 1000.0) as u16
 }

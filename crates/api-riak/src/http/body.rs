@@ -122,6 +122,7 @@ pub(super) fn read_pieces(download: GetBody, offset: u64, length: u64) -> BodyPi
             io::Error::other(error)
         });
         match piece {
+            // A short body must not look complete: the error breaks the connection off.
             Ok(bytes) if bytes.is_empty() => Some((Err(io::ErrorKind::UnexpectedEof.into()), (download, offset, 0))),
             Ok(bytes) => {
                 let count = bytes.len() as u64;
@@ -166,6 +167,7 @@ impl HttpBody for RiakBody {
 /// The announced length exceeds `max`, a short body broke off, or there is no memory for the body now.
 pub(super) async fn upload(body: ArrivingBody<'_>, headers: &HeaderMap, max: u64) -> Result<PutBody, Error> {
     let length = body.length();
+    // Refused by the announced length, before a byte of the body is read.
     if let Some(bytes) = length.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
@@ -190,6 +192,7 @@ pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, E
     if let Some(bytes) = announced.filter(|bytes| *bytes > max) {
         return Err(Error::TooLarge { bytes, max });
     }
+    // Without a length the bound is held: the body may grow to it.
     let body = body.admit(announced.unwrap_or(max)).await.map_err(busy)?;
     let mut body = UploadStream { body, check: None };
     let Some(first) = body.next().await.transpose().map_err(broken)? else { return Ok(Bytes::new()) };
@@ -198,6 +201,7 @@ pub(super) async fn collect(body: ArrivingBody<'_>, max: u64) -> Result<Bytes, E
     }
     let mut all = BytesMut::from(first.as_ref());
     while let Some(bytes) = body.next().await.transpose().map_err(broken)? {
+        // An unannounced length is known only as it arrives.
         within(all.len() + bytes.len(), max)?;
         all.extend_from_slice(&bytes);
     }
@@ -260,6 +264,7 @@ impl ByteStream for UploadStream {
                 Some(Ok(bytes))
             }
             Ok(None) => {
+                // An error instead of the end: the gateway must not store bytes that the client did not send.
                 let held = self.check.take().is_none_or(Md5Check::holds);
                 if held { None } else { Some(Err(BodyError(MISMATCH.into()))) }
             }

@@ -44,6 +44,7 @@ pub(super) fn conditions(headers: &HeaderMap) -> Conditions {
 /// The header is not base64.
 pub(super) fn context(headers: &HeaderMap, name: &str) -> Result<Option<Bytes>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
+    // A context is opaque to clients; one that is no base64 was changed on the way or is another server's.
     match STANDARD.decode(value.as_bytes()) {
         Ok(bytes) => Ok(Some(bytes.into())),
         Err(_) => Err(ContextError::Foreign.into()),
@@ -75,6 +76,7 @@ pub(super) fn tag(text: &str) -> &str {
 fn since(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     let text = headers.get(name)?.to_str().ok()?;
     let time = httpdate::parse_http_date(text).ok()?;
+    // A date before 1970 is older than every object.
     Some(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
@@ -176,6 +178,7 @@ fn integer(text: &Bytes) -> Option<Bytes> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
+    // One text for each number: `007` and `7` are one term.
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count().min(digits.len() - 1);
     let digits = digits.slice(zeros..);
     if !negative || digits.as_ref() == b"0" { Some(digits) } else { Some([b"-", digits.as_ref()].concat().into()) }
@@ -236,6 +239,7 @@ pub(super) fn add_content_headers(content: &KvContent, headers: &mut HeaderMap) 
         insert(headers, CONTENT_ENCODING, encoding.clone());
     }
     for (name, value) in &content.meta {
+        // Metadata may come from other protocols: a name like `Content-Length` would break the answer.
         let name = HeaderName::from_bytes(name).ok().filter(|name| !is_reserved(name));
         if let Some(name) = name {
             insert(headers, name, value.clone());

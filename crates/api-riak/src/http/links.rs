@@ -45,6 +45,7 @@ pub(super) fn parse(header: &[u8], style: LinkStyle, own: &[u8]) -> Result<Vec<L
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         match read(item, style) {
             Some(LinkItem::Link(link)) => links.push(link),
+            // Clients send back the header of a read, which names the object's own bucket.
             Some(LinkItem::Up(bucket)) if bucket == own => {}
             _ => return Err(refusal(style)),
         }
@@ -60,6 +61,7 @@ enum LinkItem {
 fn read(item: &str, style: LinkStyle) -> Option<LinkItem> {
     let (path, attribute) = item.strip_prefix('<')?.split_once('>')?;
     let (attribute, value) = attribute.trim_start().strip_prefix(';')?.trim_start().split_once('=')?;
+    // A quote inside would end the value early in the header of a later answer.
     let value = value.strip_prefix('"')?.strip_suffix('"').filter(|value| !value.contains('"'))?;
     let mut parts = path.strip_prefix('/')?.split('/');
     let mut next = || parts.next().filter(|part| !part.is_empty());

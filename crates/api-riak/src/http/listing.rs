@@ -80,6 +80,7 @@ impl Lister {
     }
 
     async fn page(&self, after: Option<Bytes>) -> Result<Listing, Error> {
+        // The deadline is of the whole listing: each page gets the rest of it.
         let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.core.monotonic()));
         if timeout == Some(Duration::ZERO) {
             return Err(Error::TimedOut);

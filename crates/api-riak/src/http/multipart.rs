@@ -26,6 +26,7 @@ pub(super) fn siblings(context: &LinkContext, found: FetchedObject, boundary: &s
     let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let bodies: u64 = found.versions.siblings.iter().map(|one| one.content.body.length()).sum();
     let length = bodies + (heads.iter().map(Bytes::len).sum::<usize>() + end.len()) as u64;
+    // A HEAD answers the length that a GET would have.
     let mut reply = if found.bodies.len() < heads.len() {
         let mut reply = with_body(StatusCode::OK, RiakBody::empty());
         reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -77,6 +78,7 @@ fn body(heads: Vec<Bytes>, bodies: Vec<GetBody>, end: Bytes, length: u64) -> Ria
     if let Some(whole) = whole(&parts, length) {
         return RiakBody::full(whole);
     }
+    // Heads and short bodies stay in memory until they are sent, so they count as held.
     let in_memory = |part: &GetBody| if let GetBody::Bytes(bytes) = part { bytes.len() as u64 } else { 0 };
     let memory = parts.iter().map(in_memory).sum();
     RiakBody::pieces(pieces(parts), Some(length)).with_extra_memory(memory)

@@ -53,6 +53,7 @@ fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespo
         return Ok(not_found_response(&found));
     }
     let several = found.versions.siblings.len() > 1;
+    // With siblings only a `vtag` chooses one: any other choice would hide values.
     match call.query.get("vtag") {
         None if several => show_siblings(call, found),
         None => show_value(call, found, 0),
@@ -66,6 +67,7 @@ fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespo
 /// 404. A tombstone's answer has its context, with which a client can write the key again without a sibling.
 fn not_found_response(found: &FetchedObject) -> RiakResponse {
     let mut reply = text(StatusCode::NOT_FOUND, "not found\n");
+    // Without the context the next put and the delete would be siblings [invariant 11].
     if found.versions.deleted {
         reply.headers_mut().insert(DELETED, HeaderValue::from_static("true"));
         set_context(&mut reply, found.context.as_ref());
@@ -81,6 +83,7 @@ fn show_value(call: &RiakCall<'_>, found: FetchedObject, index: usize) -> Result
         return Ok(with_vary(reply, vary_of(&sibling.content)));
     }
     let span =
+        // A HEAD has no body: it answers the headers of the whole value.
         if call.is_head() { None } else { ByteRange::from_headers(call.headers, sibling.content.body.length(), &etag) };
     Ok(value_response(&LinkContext::of(call), found, index, &etag, span))
 }

@@ -136,6 +136,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
+    // A number too long for 64 bits still is one, so it is cut instead of refused.
     let value = std::str::from_utf8(digits).ok()?.parse().unwrap_or(i64::MAX);
     Some(if text.starts_with(b"-") { -value } else { value })
 }

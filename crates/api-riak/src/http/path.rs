@@ -51,6 +51,7 @@ impl<'a> Segments<'a> {
 /// The name in a path segment.
 #[must_use]
 pub(super) fn name(segment: &str) -> Bytes {
+    // The most frequent name needs no copy.
     if segment.as_bytes() == DEFAULT_TYPE {
         return Bytes::from_static(DEFAULT_TYPE);
     }

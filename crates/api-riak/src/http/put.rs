@@ -58,6 +58,7 @@ fn decode_request(call: &RiakCall<'_>, new_key: Option<String>) -> Result<PutReq
         None => Vec::new(),
     };
     let terms = terms(call.headers)?;
+    // After the other headers, as in Riak: a client sees the same refusal first.
     check_media(&media).map_err(RiakFault::after_checks)?;
     let content = KvContent {
         content_type: Some(media),

@@ -19,6 +19,7 @@ impl ByteRange {
     pub(super) fn from_headers(headers: &HeaderMap, size: u64, etag: &str) -> Option<Self> {
         let range = headers.get(RANGE)?.to_str().ok()?;
         let is_other = |tag: &HeaderValue| tag.to_str().map_or(true, |tag| headers::tag(tag) != etag);
+        // The client's part belongs to another value: it needs the whole of this one.
         if headers.get(IF_RANGE).is_some_and(is_other) {
             return None;
         }

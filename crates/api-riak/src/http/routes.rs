@@ -203,6 +203,7 @@ pub(super) fn find(segments: &Segments<'_>, method: &Method) -> RouteMatch {
         if route.methods.contains(method) {
             return RouteMatch::Route(route);
         }
+        // A later route may take the same path with this method, so 405 waits for all of them.
         if matches!(other, RouteMatch::None) {
             other = RouteMatch::NotAllowed(route);
         }

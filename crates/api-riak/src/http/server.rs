@@ -66,6 +66,7 @@ impl ConnectionHandler for HttpService {
 
     /// Answers one request, and turns a panic into a 500.
     async fn respond(&self, requester: &Requester<'_>, request: Request<Incoming>) -> RiakResponse {
+        // The connection survives a panic: its client gets a 500 and can go on.
         match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
@@ -111,6 +112,7 @@ impl HttpService {
             segments,
             query: QueryParams::of(request.uri.query()),
         };
+        // A page of another site could reach this server through its reader's browser.
         if call.is_foreign() {
             return Err(RiakFault::page(StatusCode::FORBIDDEN));
         }

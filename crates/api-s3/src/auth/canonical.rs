@@ -85,18 +85,21 @@ pub(super) fn fold(line: &mut Vec<u8>, value: &[u8]) {
 /// # Errors
 /// 400 `InvalidArgument` for an invalid header name or value.
 pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Result<(), S3Error> {
+    // Only presigned addresses move headers into parameters.
     let Some(moves) = moved_header_filter(query).filter(|_| !headers.contains_key(AUTHORIZATION)) else {
         return Ok(());
     };
     let mut moved = HeaderMap::new();
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
+        // A real header wins: it is what the client sends now.
         if !moves(&lower) || headers.contains_key(&lower) {
             continue;
         }
         let bad = || S3Error::new(Code::InvalidArgument, "A parameter that stands for a header cannot be one.");
         let header = HeaderName::try_from(lower).map_err(|_| bad())?;
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad())?;
+        // The signature covers the first value of such a header alone.
         if !SINGLE_VALUED.contains(&header.as_str()) || !moved.contains_key(&header) {
             moved.append(header, value);
         }

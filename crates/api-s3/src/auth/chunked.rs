@@ -63,6 +63,7 @@ impl ChunkSigner {
 
     fn verify_next(&mut self, given: &str, text: &str) -> bool {
         let signature = hmac_sha256(&self.key, text.as_bytes());
+        // The chain continues from the computed signature, never from the one that the client gave.
         self.previous = hex::encode(signature);
         unhex(given).is_some_and(|given| given.ct_eq(&signature).into())
     }
@@ -116,6 +117,7 @@ impl ChunkedDecoder {
             hash: Sha256::new(),
             decoded: 0,
             length,
+            // Bound: the header may name any number.
             announced: names.filter(|name| !name.is_empty()).take(TRAILERS_MAX).collect(),
             trailers: Vec::new(),
             trailer_signature: None,
@@ -130,6 +132,7 @@ impl ChunkedDecoder {
         while !input.is_empty() {
             match self.state {
                 DecoderState::Data(left) => {
+                    // Only the bytes of this chunk: what follows is framing.
                     let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     let bytes = input.split_to(count);
                     self.record_data(&bytes, left);
@@ -180,6 +183,7 @@ impl ChunkedDecoder {
     fn take_line(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, S3Error> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let part = input.split_to(end.unwrap_or(input.len()));
+        // Bound: a line without an end would fill the memory.
         if self.line.len() + part.len() > LINE_BYTES_MAX {
             return Err(malformed("a line of its framing is too long"));
         }
@@ -215,10 +219,12 @@ impl ChunkedDecoder {
         let text = std::str::from_utf8(line).map_err(|_| malformed("a chunk has no size"))?;
         let (size, extension) = text.split_once(';').unwrap_or((text, ""));
         let size = size.trim();
+        // A sign, which the parser would accept, is no digit; 16 digits are 64 bits.
         if size.is_empty() || size.len() > 16 || !size.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(malformed("a chunk has no size"));
         }
         let size = u64::from_str_radix(size, 16).map_err(|_| malformed("a chunk has no size"))?;
+        // Refused before the bytes arrive: the object would be longer than announced.
         if size > self.length - self.decoded {
             return Err(Code::IncompleteBody.into());
         }
@@ -238,6 +244,7 @@ impl ChunkedDecoder {
     fn finish_chunk(&mut self) -> Result<(), S3Error> {
         let Some(signer) = &mut self.signer else { return Ok(()) };
         let hash = self.hash.finalize_reset();
+        // The caller has the bytes of the chunk already: the body counts only once `finish` succeeds.
         if signer.verify_chunk(&self.chunk_signature, &hash) { Ok(()) } else { Err(Code::SignatureDoesNotMatch.into()) }
     }
 
@@ -259,6 +266,7 @@ impl ChunkedDecoder {
             self.trailer_signature = Some(String::from_utf8_lossy(&value).into_owned());
             return Ok(());
         }
+        // Only announced trailers: a client or a proxy could otherwise add one.
         if self.trailers.len() == TRAILERS_MAX || !self.announced.contains(&name) {
             return Err(Code::MalformedTrailerError.into());
         }

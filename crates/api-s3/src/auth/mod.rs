@@ -95,6 +95,7 @@ impl RequestSignature {
         let in_v4 =
             ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature"].iter().any(|name| request.query.has(name));
         match header {
+            // Two signatures could name two users: the server must not choose.
             Some(_) if in_v2 || in_v4 => Err(several_mechanisms()),
             Some(value) => {
                 let text = value.to_str().map_err(|_| unsupported(""))?;

@@ -37,6 +37,7 @@ impl FormSignature {
             return Ok(Some(Self {
                 access_key: access_key.to_owned(),
                 policy: policy.to_owned(),
+                // A form field decodes a plus as a space; base64 has no spaces.
                 signature: signature.replace(' ', "+"),
                 credential: None,
             }));

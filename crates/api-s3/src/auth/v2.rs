@@ -124,6 +124,7 @@ impl SignatureV2 {
         // The protocol keeps white space within a value; some clients fold it.
         let (kept, folded) = (self.before_resource(request, trim), self.before_resource(request, fold));
         let with = |resource: &[u8]| [&kept, resource].concat();
+        // The holder of an address could turn a GET into another operation by adding a parameter.
         if let Some(name) = request.query.iter().map(|(name, _)| name).find(|name| self.is_unsigned_subresource(name)) {
             let message = format!("The address was signed without the parameter {name}");
             return Err(S3Error::new(Code::AccessDenied, message));
@@ -133,6 +134,7 @@ impl SignatureV2 {
         let holds = given.is_some_and(|given| {
             let heads = [&kept, &folded].into_iter().take(if kept == folded { 1 } else { 2 });
             let mut texts = heads.flat_map(|head| resources.iter().map(|resource| [&head[..], resource].concat()));
+            // In constant time: the time of a comparison would tell how many bytes are right.
             texts.any(|text| hmac_sha1(secret.as_bytes(), &text).ct_eq(&given).into())
         });
         if holds {

@@ -116,11 +116,13 @@ impl SignatureV4 {
         check_region(&credential, request.region).map_err(|error| error(Code::AuthorizationHeaderMalformed))?;
         let (at, sent) = header_date(request)?;
         let date = dates::basic(at);
+        // The signing key is of one day: it must not sign requests of another.
         if !date.starts_with(&credential.day) {
             let message =
                 format!("invalid credential date \"{}\". This date is not the one of the request.", credential.day);
             return Err(malformed_header(&message));
         }
+        // A request that was recorded may be sent again within this time only.
         if at.abs_diff(request.now) > SKEW_MICROS_MAX {
             return Err(skewed(&sent, request.now));
         }
@@ -165,6 +167,7 @@ impl SignatureV4 {
         check_validity_period(at, expires, request.now)?;
         let mut payloads: Vec<String> = Vec::with_capacity(3);
         let header = request.headers.get(CONTENT_SHA256).and_then(|value| value.to_str().ok());
+        // Clients sign the address with the body's hash, with the header's, or without any.
         for payload in [request.query.get("X-Amz-Content-Sha256"), header, Some(UNSIGNED)].into_iter().flatten() {
             payloads.push(payload.to_owned());
         }
@@ -192,6 +195,7 @@ impl SignatureV4 {
         for path in paths {
             for payload in &self.payloads {
                 let text = self.string_to_sign(&self.canonical_request(request, path, payload));
+                // In constant time: the time of a comparison would tell how many bytes are right.
                 if given.is_some_and(|given| hmac_sha256(&key, text.as_bytes()).ct_eq(&given).into()) {
                     let body = unhex(payload);
                     return Ok(self.into_verified(key, body));
@@ -319,6 +323,7 @@ fn header_names(list: &str) -> Result<Vec<String>, S3Error> {
 /// The canonical query: pairs decoded, encoded again and sorted, without the signature.
 fn canonical_query(raw_query: Option<&str>) -> String {
     let reencode = |raw: &str| percent_encode(&decode_plus(raw), QUERY).to_string();
+    // The signature cannot cover itself.
     let mut all: Vec<(String, String)> = pairs(raw_query.unwrap_or_default())
         .map(|(name, value)| (reencode(name), reencode(value.unwrap_or_default())))
         .filter(|(name, _)| name != "X-Amz-Signature")

@@ -127,6 +127,7 @@ impl RequestBody {
             Payload::Sha256(expected) => self.digest = Some(PayloadDigest::new(expected)),
             Payload::Chunked { signed, trailer } => {
                 let signer = signature.and_then(|signature| signature.signer.clone());
+                // Without a signing key the chunks cannot be verified, and must not pass as signed.
                 if signed && signer.is_none() {
                     return Err(S3Error::invalid("Signed chunks need a signature of version 4."));
                 }
@@ -134,6 +135,7 @@ impl RequestBody {
                 let length = text("x-amz-decoded-content-length").and_then(|length| length.trim().parse().ok());
                 let length: u64 = length.ok_or(Code::MissingContentLength)?;
                 let announced = text("x-amz-trailer").filter(|_| trailer);
+                // The length of the decoded bytes: the framed length of the request is greater.
                 self.length = Some(length);
                 self.decoder = Some(ChunkedDecoder::new(length, signer.filter(|_| signed), announced));
             }
@@ -184,6 +186,7 @@ impl RequestBody {
     /// `MaxMessageLengthExceeded`, and the errors of [`next_piece`](Self::next_piece).
     pub async fn collect(mut self, max: usize) -> Result<Bytes, S3Error> {
         let over = || S3Error::from(Code::MaxMessageLengthExceeded).with("MaxMessageLengthBytes", max.to_string());
+        // Refused by the announced length, before a byte is read.
         if self.length.is_some_and(|length| length > max as u64) {
             return Err(over());
         }
@@ -194,6 +197,7 @@ impl RequestBody {
             if all.is_empty() {
                 all.extend_from_slice(&std::mem::take(&mut whole));
             }
+            // An unannounced length is known only as it arrives.
             if all.len() + bytes.len() > max {
                 return Err(over());
             }
@@ -259,6 +263,7 @@ impl RequestBody {
         if let Some(decoder) = &mut self.decoder {
             decoder.finish()?;
         }
+        // Fewer bytes than announced: the connection ended early, and the object must not be stored.
         if self.length.is_some_and(|length| length != self.count()) {
             return Err(Code::IncompleteBody.into());
         }

@@ -53,6 +53,7 @@ pub(crate) fn given(headers: &HeaderMap) -> Result<Option<Checksum>, S3Error> {
         let invalid = || S3Error::invalid(format!("Value for {name} header is invalid."));
         let text = value.to_str().map_err(|_| invalid())?;
         let checksum = Checksum::parse(algorithm, text).ok_or_else(invalid)?;
+        // Two checksums could contradict each other after the bytes are stored.
         if found.replace(checksum).is_some() {
             return Err(S3Error::invalid(
                 "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",

@@ -107,6 +107,7 @@ fn parts(document: &[u8]) -> Result<Vec<ListedPart>, S3Error> {
     let mut parts = Vec::new();
     while let Some(name) = xml.next_child()? {
         match name {
+            // Bound: an object has no more parts.
             "Part" if parts.len() < usize::from(PART_NUMBER_MAX) => parts.push(part(&mut xml)?),
             "Part" => return Err(Code::MalformedXML.into()),
             _ => xml.skip()?,

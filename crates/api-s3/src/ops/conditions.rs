@@ -19,6 +19,7 @@ fn if_range(headers: &HeaderMap) -> Option<IfRange> {
         return None;
     }
     let text = params::header(headers, "if-range").unwrap_or_default();
+    // A date comes without quotes, so it is tried before a tag.
     Some(match dates::parse_http(text) {
         Some(when) => IfRange::Modified(when),
         None if text.is_empty() || text.starts_with("W/") => IfRange::Nothing,
@@ -55,6 +56,7 @@ pub(crate) fn etags(headers: &HeaderMap, name: &str) -> Option<Vec<String>> {
 pub(crate) fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let inner = |quote: &str| text.strip_prefix(quote)?.strip_suffix(quote);
+    // Some clients escape the quotes as XML.
     inner("\"").or_else(|| inner("&quot;")).unwrap_or(text)
 }
 

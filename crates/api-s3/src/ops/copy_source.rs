@@ -36,10 +36,12 @@ impl CopySource {
                 "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
             )
         };
+        // The last one: a key may contain the text itself.
         let (path, version) = match text.rsplit_once("?versionId=") {
             Some((path, version)) => (path, VersionSpec::Id(percent_decode(version).ok_or_else(bad)?)),
             None => (text, VersionSpec::Current),
         };
+        // Decoded before the split: some clients escape the slash as well.
         let path = percent_decode(path).ok_or_else(bad)?;
         let path = path.strip_prefix('/').unwrap_or(&path);
         match path.split_once('/') {

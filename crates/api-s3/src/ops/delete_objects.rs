@@ -69,6 +69,7 @@ fn decode(document: &[u8]) -> Result<DeleteRequest, S3Error> {
     while let Some(name) = xml.next_child()? {
         match name {
             "Quiet" => request.quiet = xml.text()?.trim().eq_ignore_ascii_case("true"),
+            // Bound: each object is a request of its own to the store.
             "Object" if request.items.len() < DELETE_OBJECTS_MAX => request.items.push(item(&mut xml)?),
             "Object" => return Err(Code::MalformedXML.into()),
             _ => xml.skip()?,

@@ -99,6 +99,7 @@ fn decode_v1(bucket: &str, query: &S3Query) -> Result<ListV1Request, S3Error> {
 fn decode_v2(bucket: &str, query: &S3Query) -> Result<ListV2Request, S3Error> {
     let (mut list, encoding) = list_of(bucket, query, "max-keys")?;
     let (token, start_after) = (query.get("continuation-token"), query.get("start-after"));
+    // The token wins: clients repeat `start-after` on each page.
     list.after = match token {
         Some(token) => key_of_token(token)?,
         None => Bytes::copy_from_slice(start_after.unwrap_or_default().as_bytes()),
@@ -118,6 +119,7 @@ fn token_of_key(key: &[u8]) -> String {
 
 fn key_of_token(token: &str) -> Result<Bytes, S3Error> {
     match URL_SAFE_NO_PAD.decode(token).as_deref() {
+        // A token of another format must not be taken for a key.
         Ok([TOKEN_VERSION, key @ ..]) if !key.is_empty() => Ok(Bytes::copy_from_slice(key)),
         _ => Err(S3Error::argument("continuation-token", token, "The continuation token provided is incorrect")),
     }

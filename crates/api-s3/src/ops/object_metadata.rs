@@ -163,6 +163,7 @@ fn meta(headers: &HeaderMap) -> Result<Vec<(String, Bytes)>, S3Error> {
         bytes += short.len() + value.len();
         meta.push((short.to_owned(), value));
     }
+    // Bound: the metadata is stored in the head, which every write of the key rewrites.
     check_meta(bytes)?;
     Ok(meta)
 }

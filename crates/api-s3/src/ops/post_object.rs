@@ -60,6 +60,7 @@ const POLICY_KEYS: &[(&str, &str)] = &[
 
 pub(super) async fn run(call: &S3Call) -> Result<S3Response, S3Error> {
     let mut form = PostForm::open(&call.headers, call.take_body())?;
+    // Bound: a form that never ends must not hold its admission.
     let fields = tokio::time::timeout(DOCUMENT_TIME_MAX, form.fields()).await.map_err(|_| Code::RequestTimeout)??;
     let (mut caller, policy) = signer(call, &fields).await?;
     let key = key_of(&fields)?;
@@ -102,6 +103,7 @@ async fn signer(call: &S3Call, fields: &FormFields) -> Result<(Caller, Option<Po
     let user = Some(identity::require_enabled(user)?);
     let mut caller = Caller { user, ..call.caller.clone() };
     let keys = &mut caller.access_context.keys;
+    // The form's signature counts now, not the request's missing one.
     keys.retain(|(name, _)| !matches!(*name, "s3:authType" | "s3:signatureversion"));
     let version = if signature.region().is_some() { "AWS4-HMAC-SHA256" } else { "AWS" };
     keys.extend([("s3:authType", "POST".to_owned()), ("s3:signatureversion", version.to_owned())]);

@@ -136,7 +136,9 @@ impl<'a> XmlReader<'a> {
         while self.depth > outside {
             match self.event()? {
                 Event::Start(start) => self.enter(start)?,
+                // The parser checks that each end has its start, so the depth never falls below zero here.
                 Event::End(_) => self.depth -= 1,
+                // A document type could define entities that grow without bound, so it is refused unread.
                 Event::Eof | Event::DocType(_) => return Err(malformed()),
                 _ => {}
             }
@@ -164,6 +166,7 @@ impl<'a> XmlReader<'a> {
     }
 
     fn enter(&mut self, start: BytesStart<'a>) -> Result<(), S3Error> {
+        // Bound: nested elements must not grow the state of the parser.
         if self.depth == DEPTH_MAX {
             return Err(malformed());
         }
@@ -198,6 +201,7 @@ fn resolve(reference: &quick_xml::events::BytesRef<'_>) -> Result<char, S3Error>
         "amp" => Ok('&'),
         "quot" => Ok('"'),
         "apos" => Ok('\''),
+        // No other entity exists without a document type.
         _ => Err(malformed()),
     }
 }

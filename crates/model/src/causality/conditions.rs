@@ -81,6 +81,7 @@ impl Conditions {
         if self.if_not_modified.as_ref().is_some_and(|seen| !is_unmodified(seen, current)) {
             return Err(FailedCondition::Modified);
         }
+        // Without a live value there is no tag to match, and only `If-Match` demands one.
         let Some(etag) = current.etag else {
             return if self.if_match.is_some() { Err(FailedCondition::Precondition) } else { Ok(()) };
         };
@@ -93,6 +94,7 @@ impl Conditions {
         if self.if_none_match.as_ref().is_some_and(|unwanted| unwanted.matches(etag)) {
             return Err(if reading { FailedCondition::NotModified } else { FailedCondition::Precondition });
         }
+        // A date in the future says nothing about the past, so it is ignored (RFC 9110).
         let unmodified = self.if_modified_since.is_some_and(|since| since <= now && current.modified <= since);
         if reading && self.if_none_match.is_none() && unmodified { Err(FailedCondition::NotModified) } else { Ok(()) }
     }

@@ -98,6 +98,7 @@ impl Context {
         }
         let address = address_hash(address);
         let check = crc(out.written(), address);
+        // The address comes first in the tail: a context of another key is told from a damaged one.
         out.raw(&(address as u32).to_be_bytes());
         out.raw(&check.to_be_bytes());
         out.finish()
@@ -117,6 +118,7 @@ impl Context {
     }
 
     fn verify(bytes: &Bytes, address: &Address) -> Result<Self, ContextError> {
+        // Bound: no server issues a longer context [invariant 10].
         if bytes.len() < 8 || bytes.len() > CONTEXT_BYTES_MAX {
             return Err(ContextError::Foreign);
         }
@@ -129,6 +131,7 @@ impl Context {
         if found != hash as u32 {
             return Err(ContextError::OtherAddress);
         }
+        // Clients may not change a clock: it would hide later writes [invariant 7].
         if check != crc(&body, hash) {
             return Err(ContextError::Foreign);
         }
@@ -154,6 +157,7 @@ fn crc(body: &[u8], address: u64) -> u32 {
 fn put_entry(out: &mut FieldEncoder, base: Timestamp, slot: Slot, clock: Timestamp, flags: DotFlags) {
     let bits = u64::from(flags.tombstone) | u64::from(flags.terms) << 1 | u64::from(flags.blob) << 2;
     out.u64(slot.actor.0);
+    // Differences to one clock: a hundred siblings must fit a header [invariant 10].
     out.varint(base.since(clock) << 3 | bits);
     out.varint(clock.since(slot.birth));
 }
@@ -179,6 +183,7 @@ fn take_entry(rest: &mut FieldDecoder, base: Timestamp) -> Result<Dot, DecodeErr
     let actor = rest.u64()?;
     let packed = rest.varint()?;
     let age = rest.varint()?;
+    // A difference above the base would wrap to a clock of the far future.
     let clock = base.0.checked_sub(packed >> 3).map(Timestamp).ok_or(DecodeError::Invalid("clock"))?;
     let birth = clock.0.checked_sub(age).ok_or(DecodeError::Invalid("birth"))?;
     let flags = DotFlags { tombstone: packed & 1 != 0, terms: packed & 2 != 0, blob: packed & 4 != 0 };

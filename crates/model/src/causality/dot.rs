@@ -66,6 +66,7 @@ impl Slot {
 /// The entity tag of the row `name`@`stamp`. The tag of a `write_once` row depends on its name alone, a hash of the content.
 #[must_use]
 pub fn vtag(name: &[u8], stamp: Timestamp) -> String {
+    // Sixteen bytes are a slot; a `write_once` name is a SHA-1 of twenty.
     let id = if name.len() == 16 { hash::id128(&[name, &stamp.0.to_be_bytes()]) } else { hash::id128(&[name]) };
     hash::base62(id)
 }

@@ -26,8 +26,10 @@ impl VersionVector {
     /// The union: each slot once, with its greatest clock, the newest first.
     pub fn merge(entries: impl IntoIterator<Item = VectorEntry>) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
+        // The greatest clock first, so that the deduplication keeps it.
         entries.sort_unstable_by_key(|entry| (entry.slot, std::cmp::Reverse(entry.clock)));
         entries.dedup_by_key(|entry| entry.slot);
+        // The newest first: the excess that a row drops is the oldest.
         entries.sort_unstable_by_key(|entry| (std::cmp::Reverse(entry.clock), entry.slot));
         Self(entries)
     }
@@ -57,6 +59,7 @@ impl VersionVector {
 
     /// Keeps the first [`VECTOR_ENTRIES_MAX`] entries and returns the others.
     fn split_off_excess(&mut self) -> Self {
+        // The oldest entries fall away: such a slot costs a new row, never a value.
         Self(self.0.split_off(self.0.len().min(VECTOR_ENTRIES_MAX)))
     }
 
@@ -103,6 +106,7 @@ impl CarriedVector {
     #[must_use]
     pub fn of_write(own: Slot, vector: &VersionVector, superseded: &[SupersededRow]) -> Self {
         let superseded = superseded.iter().filter_map(SupersededRow::vector_entry);
+        // The own slot needs no entry: its row carries its clock.
         let mut stored = VersionVector::merge(vector.iter().chain(superseded).filter(|entry| entry.slot != own));
         let dropped = stored.split_off_excess();
         Self { stored, dropped }

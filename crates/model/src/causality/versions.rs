@@ -59,6 +59,7 @@ impl KeyVersions {
         let mut rows = rows.into_iter().map(DecodedRow::decode).collect::<Result<Vec<_>, _>>()?;
         // WriteOnce shows the smallest SHA-1, which is the first in row order; all others show the newest.
         if policy != ConflictPolicy::WriteOnce && rows.len() > 1 {
+            // The name breaks a tie, so that every gateway shows the same order.
             rows.sort_by(|a, b| (b.clock(), b.name()).cmp(&(a.clock(), a.name())));
         }
         let vector = VersionVector::merge(rows.iter().flat_map(DecodedRow::vector));
@@ -68,6 +69,7 @@ impl KeyVersions {
         }
         // Live rows come first: with more than SIBLINGS_MAX rows, expiring tombstones must not push out a value.
         rows.sort_by_key(|row| row.tombstone);
+        // Bound: the context of more rows would not fit a header; the next read names the rest.
         rows.truncate(SIBLINGS_MAX);
         let context = context_of(&rows, vector);
         let tombstones = rows.iter().any(|row| row.tombstone);
@@ -129,6 +131,7 @@ impl DecodedRow {
 
     /// Turns a superseded row into a tombstone: it is not shown, and the context still names it for the next write to remove.
     fn hide_if_superseded(&mut self, vector: &VersionVector) {
+        // Race: a replica that missed the removal brought the row back [invariant 13].
         if vector.get(self.sibling.dot.slot) >= self.clock() {
             self.tombstone = true;
             self.sibling.dot.flags.tombstone = true;
@@ -157,6 +160,7 @@ fn merge_retries(siblings: &mut Vec<Sibling>) {
     let mut shown: Vec<Sibling> = Vec::with_capacity(siblings.len());
     for sibling in siblings.drain(..) {
         let is_retry = |other: &Sibling| {
+            // Without a context two equal puts are two writes: only a retry repeats a context [invariant 8].
             sibling.context_hash != 0
                 && other.context_hash == sibling.context_hash
                 && other.content.is_same_as(&sibling.content)

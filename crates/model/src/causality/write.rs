@@ -121,6 +121,7 @@ impl KeyWrite {
             ConflictPolicy::LastWriteWins => SHARED_SLOT.row_name(),
             // A tombstone has no content: all deletions of a key share a row.
             ConflictPolicy::WriteOnce if row.tombstone => SHARED_SLOT.row_name(),
+            // The content names the row, so a late retry writes the same row again [invariant 17].
             ConflictPolicy::WriteOnce => Bytes::copy_from_slice(&row.content.sha1()),
         }
     }
@@ -164,6 +165,7 @@ impl KeyWrite {
             ConflictPolicy::Siblings | ConflictPolicy::Newest => changes.extend(
                 self.superseded
                     .iter()
+                    // The row of this write overwrites its namesake, so only the others are removed.
                     .filter(|gone| !self.is_row(&gone.name))
                     .map(|gone| Change::Remove { name: gone.name.clone(), stamp: gone.clock }),
             ),
@@ -193,6 +195,7 @@ impl KeyWrite {
         }
         if let Some(row) = self.row.as_ref().filter(|_| !self.tombstone) {
             let name = view_row_name(key, &row.name);
+            // The entry has the stamp of its row: an older delete does not remove it [invariant 29].
             changes.push(Change::Put(Row { name, value: Bytes::new(), stamp: row.stamp, expires: row.expires }));
         }
         changes

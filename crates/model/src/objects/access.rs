@@ -76,11 +76,13 @@ pub fn is_allowed(bucket: &Bucket, user: Option<&User>, request: &AccessRequest<
         return true;
     }
     let owner = user.is_some_and(|user| user.id == bucket.owner);
+    // A policy that denies its owner everything could otherwise never be removed.
     if owner && POLICY_ACTIONS.contains(&request.action) {
         return true;
     }
     let policy = bucket.policy.as_ref();
     match policy.map_or(PolicyDecision::Neutral, |policy| policy.evaluate(&bucket.name, user, request, context)) {
+        // A deny is final, also for the owner of the bucket.
         PolicyDecision::Deny => false,
         PolicyDecision::Allow if owner || !is_restricted(bucket) => true,
         PolicyDecision::Allow | PolicyDecision::Neutral => {
@@ -98,6 +100,7 @@ fn is_restricted(bucket: &Bucket) -> bool {
 /// Whether ownership allows the request. A bucket's owner may delete the objects of others, but neither read nor grant them.
 fn is_allowed_as_owner(bucket_owner: bool, user: Option<&User>, request: &AccessRequest<'_>) -> bool {
     match deciding_version(request) {
+        // An object belongs to its writer, also in the bucket of another user.
         Some((version, _)) => user.is_some_and(|user| user.id == version.owner),
         None => bucket_owner,
     }

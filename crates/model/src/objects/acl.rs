@@ -137,6 +137,7 @@ impl Acl {
     /// Whether `user` (a canonical id; `None`: anonymous) has `permission`. Public grants count if `public`.
     #[must_use]
     pub fn has_grant(&self, user: Option<&str>, permission: Permission, public: bool) -> bool {
+        // Public grants stay stored while the bucket ignores them.
         let counted = self.grants.iter().filter(|grant| public || !grant.grantee.is_public());
         counted.filter(|grant| grant.grantee.includes(user)).any(|grant| grant.permission.implies(permission))
     }
@@ -224,6 +225,7 @@ pub fn parse_grantees(value: &str) -> Result<Vec<RawGrantee>, AclError> {
     loop {
         let (grantee, tail) = parse_grantee(rest)?;
         grantees.push(grantee);
+        // Bound: the header is not trusted to be short.
         if grantees.len() > ACL_GRANTS_MAX {
             return Err(AclError { message: format!("A list may have at most {ACL_GRANTS_MAX} grants.") });
         }

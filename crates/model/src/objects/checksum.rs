@@ -160,5 +160,6 @@ impl Checksum {
 
 /// The number of parts after the hyphen of a checksum or an entity tag.
 pub(super) fn part_count(text: &str) -> Option<u32> {
+    // One spelling for each count: `01` would make a second form of an entity tag.
     text.parse().ok().filter(|count: &u32| *count > 0 && count.to_string() == text)
 }

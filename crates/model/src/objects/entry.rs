@@ -118,6 +118,7 @@ impl UploadEntry {
     #[must_use]
     pub fn of(upload: &Upload) -> Option<Self> {
         let class = upload.headers.iter().find(|(name, _)| *name == SystemHeader::StorageClass);
+        // An upload that has ended has no entry: the derived row is removed with it [invariant 66].
         upload.state.is_alive().then(|| Self {
             initiated: upload.initiated,
             initiator: upload.initiator.clone(),

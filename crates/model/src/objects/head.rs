@@ -57,6 +57,7 @@ impl ObjectHead {
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
         let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let flags = rest.u8()?;
+        // A flag of a newer program must not be dropped by the next write [invariant 72].
         if flags & !(CURRENT | NULL | OLDER | SHARED) != 0 {
             return Err(DecodeError::Invalid("head flags"));
         }

@@ -26,6 +26,7 @@ impl VersionId {
     /// The id of the version that `actor` writes at `stamp`.
     #[must_use]
     pub fn new(stamp: Timestamp, actor: ActorId) -> Self {
+        // Inverted: the newest version is the first row after the head.
         Self(pair(!stamp.0, actor.0))
     }
 
@@ -51,6 +52,7 @@ impl VersionId {
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let id = Self(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
+        // One text for each id: no other spelling names a version.
         (id.text() == text).then_some(id)
     }
 }

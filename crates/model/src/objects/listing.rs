@@ -68,6 +68,7 @@ impl<T> KeyPage<T> {
     /// An empty page.
     #[must_use]
     pub fn new(query: KeyQuery) -> Self {
+        // A marker inside a common prefix stands for the whole prefix.
         let mut page = Self { query, last_prefix: None, listed: Vec::new(), truncated: false };
         page.last_prefix = page.common_prefix(&page.query.after.clone());
         page
@@ -81,6 +82,7 @@ impl<T> KeyPage<T> {
             return None;
         }
         let begin = match &self.last_prefix {
+            // The whole prefix is listed: its keys are skipped without reading them.
             Some(prefix) => prefix_successor(prefix)?,
             None if self.query.after.is_empty() || self.query.after_has_more => self.query.after.clone(),
             None => name_after(&self.query.after),
@@ -112,6 +114,7 @@ impl<T> KeyPage<T> {
         }
         match self.common_prefix(key) {
             Some(prefix) if self.last_prefix.as_ref() == Some(&prefix) => {
+                // One seek instead of reading every key of the prefix.
                 prefix_successor(&prefix).map_or(KeyPageStep::Full, KeyPageStep::SkipTo)
             }
             _ if self.is_already_listed(key) => KeyPageStep::Next,

@@ -145,6 +145,7 @@ impl ManifestOwner {
 pub fn manifest_rows(parts: &[ManifestPart]) -> Vec<(Bytes, Bytes)> {
     let (mut rows, mut rest, mut offset) = (Vec::new(), parts, 0_u64);
     while !rest.is_empty() {
+        // An offset names one row, so empty parts join the row of the next part with bytes.
         let filled = rest.iter().position(|part| part.length > 0).map_or(rest.len(), |at| at + 1);
         let (row, later) = rest.split_at(filled.max(MANIFEST_ROW_PARTS).min(rest.len()));
         let first = parts.len() - rest.len();

@@ -70,6 +70,7 @@ pub fn parse_header(text: &str, max: usize) -> Result<Vec<Tag>, TagError> {
     let decode = |text: &str| percent_decode(&text.replace('+', " ")).ok_or(TagError::Encoding);
     let mut tags = Vec::new();
     for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
+        // Bound: the list is refused before the rest is decoded.
         if tags.len() == max {
             return Err(TagError::TooMany(max));
         }

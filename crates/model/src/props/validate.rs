@@ -156,6 +156,7 @@ impl<'a> PropsRequest<'a> {
                 Err(reason) => invalid.push(InvalidProp { prop: name.clone(), reason }),
             }
         }
+        // As in Riak: the last property comes first.
         invalid.reverse();
         if invalid.is_empty() { Ok(set) } else { Err(invalid) }
     }

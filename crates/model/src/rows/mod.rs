@@ -49,6 +49,7 @@ impl Row {
     /// Whether this write wins over another write to the same name: by the greater stamp, then by the greater value.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {
+        // Of equal stamps the greater value wins: every replica decides alike [invariant 40].
         (self.stamp, &self.value) >= (other.stamp, &other.value)
     }
 }

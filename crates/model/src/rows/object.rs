@@ -66,6 +66,7 @@ impl ObjectRow {
     pub fn decode(value: Bytes) -> Result<Self, DecodeError> {
         let mut rest = FieldDecoder::versioned(value, VERSION)?;
         let flags = rest.u8()?;
+        // A flag of a newer program changes the meaning of the row [invariant 72].
         if flags & !(TOMBSTONE | TERMS | BLOB) != 0 {
             return Err(DecodeError::Invalid("object flags"));
         }
@@ -81,6 +82,7 @@ impl ObjectRow {
         let content = KvContent::decode(rest)?;
         let row = Self { tombstone: flags & TOMBSTONE != 0, context_hash, vector, content };
         let found = row.flags();
+        // Flags and content agree in every row that was written: otherwise the row is damaged.
         if (found.terms, found.blob) != (flags & TERMS != 0, flags & BLOB != 0) {
             return Err(DecodeError::Invalid("object flags"));
         }

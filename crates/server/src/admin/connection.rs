@@ -27,6 +27,7 @@ const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the command of a connection, runs it and answers. Each step has a deadline.
 pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: watch::Receiver<bool>) {
+    // Bound: a client that connects and sends nothing holds one of few places.
     let request = timeout(REQUEST_TIME_MAX, read_request(&mut stream)).await;
     let is_whole = matches!(request, Ok(Ok(_)));
     let answer = match request {
@@ -41,12 +42,14 @@ pub(super) async fn serve(objects: &Objects, mut stream: UnixStream, shutdown: w
         Err(_) => AdminAnswer::failed("no request came in time"),
     };
     let answer = AdminReply::Answer(answer).encode();
+    // Bound: a client that does not read its answer holds one of few places, too.
     let written = timeout(ANSWER_TIME_MAX, async {
         stream.write_all(&answer).await?;
         stream.shutdown().await
     });
     match written.await {
         Ok(Ok(())) if is_whole => {}
+        // Without a whole request there may be unread bytes: closing over them would reset the connection.
         Ok(Ok(())) => drop(timeout(REST_TIME_MAX, skip_rest(&mut stream)).await),
         Ok(Err(error)) => tracing::debug!(%error, "answer not written: kv-admin closed its connection"),
         Err(_) => tracing::debug!("answer not written: kv-admin did not read it in time"),
@@ -68,6 +71,7 @@ async fn execute(
     let mut moved = Instant::now();
     loop {
         tokio::select! {
+            // `biased`: an answer that is ready counts before a shutdown or a hang-up.
             biased;
             answer = &mut doing => return Some(answer),
             () = async { drop(shutdown.wait_for(|down| *down).await) }, if shown => {
@@ -81,6 +85,7 @@ async fn execute(
                     return None;
                 }
             }
+            // Bound: each report restarts the time, so a long transfer goes on while it moves.
             () = sleep_until(moved + COMMAND_TIME_MAX) => {
                 return Some(AdminAnswer::failed("timeout: it may or may not have been done"));
             }
@@ -115,6 +120,7 @@ async fn read_request(from: &mut (impl AsyncRead + Unpin)) -> Result<AdminReques
     let mut prefix = [0; LENGTH_BYTES];
     from.read_exact(&mut prefix).await.map_err(|_| BadFrame::Short)?;
     let length = body_length(prefix, REQUEST_BYTES_MAX)?;
+    // The buffer grows with the bytes that arrive: a false length allocates nothing.
     let mut body = Vec::new();
     from.take(length as u64).read_to_end(&mut body).await.map_err(|_| BadFrame::Short)?;
     if body.len() < length { Err(BadFrame::Short) } else { AdminRequest::decode(&body) }

@@ -78,6 +78,7 @@ impl AdminSocket {
     pub(crate) async fn bind(path: &Path) -> Result<Self, SocketError> {
         check_path(path)?;
         let io = |source| SocketError::Io { path: path.to_owned(), source };
+        // The file of a killed server would refuse the bind below.
         remove_stale(path).await?;
         let socket = UnixSocket::new_stream().map_err(io)?;
         socket.bind(path).map_err(io)?;
@@ -98,6 +99,7 @@ impl AdminSocket {
                 _ = shutdown.wait_for(|down| *down) => break,
                 connection = acceptor.next(|| self.accept(&permits)) => connection,
             };
+            // Finished commands are dropped here: the set would grow with each command otherwise.
             while commands.try_join_next().is_some() {}
             let (objects, shutdown) = (objects.clone(), shutdown.clone());
             commands.spawn(async move {
@@ -111,6 +113,7 @@ impl AdminSocket {
     }
 
     async fn accept(&self, permits: &Arc<Semaphore>) -> io::Result<(UnixStream, tokio::sync::OwnedSemaphorePermit)> {
+        // The permit precedes the accept: further commands wait in the backlog and hold no descriptor.
         let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = self.listener.accept().await?;
         Ok((stream, permit))

@@ -69,6 +69,7 @@ async fn run_export(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> R
 
 async fn run_import(stores: &StorePair, dir: &Path, call: &CommandCall<'_>) -> Result<AdminAnswer, Error> {
     let came = read(stores, dir, |progress| report_progress(call.reporter, &progress)).await?;
+    // Race: a write after the import needs a stamp above the imported rows, or it would lose to them.
     if let Err(error) = call.gateway().adopt_imported_rows(came.totals.greatest).await {
         return Ok(AdminAnswer::failed(format!(
             "all is there, but this server has to be restarted: {}",

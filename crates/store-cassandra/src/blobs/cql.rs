@@ -136,11 +136,13 @@ impl PreparedBlobStatements {
         let [mut first, mut second] = [(); 2].map(|()| self.prepared[cql as usize].clone());
         first.set_consistency(order[0]);
         second.set_consistency(order[1]);
+        // A replica without the rows proves nothing: it may have missed the write.
         let decides = |consistency, answer: &QueryResult| consistency == Consistency::LocalQuorum || is_there(answer);
         let mut first_answer = pin!(self.session.execute_unpaged(&first, &values));
         let early = timeout(FIRST_WAIT, &mut first_answer).await.map(|answer| answer.map_err(failed));
         match early {
             Ok(Ok(answer)) if decides(order[0], &answer) => return Ok(answer),
+            // Other errors would repeat at the second level.
             Ok(Err(error)) if !matches!(error.kind, Kind::Unavailable { .. } | Kind::TimedOut) => return Err(error),
             _ => {}
         }
@@ -148,6 +150,7 @@ impl PreparedBlobStatements {
             (Ok(answer), _) if decides(order[1], &answer) => Ok(answer),
             (Err(error), Ok(Ok(_))) => Err(error),
             (_, Ok(refused)) => refused,
+            // The first answer may still come after the second request failed.
             (_, Err(_)) => first_answer.await.map_err(failed),
         }
     }

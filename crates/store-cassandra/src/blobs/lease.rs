@@ -46,6 +46,7 @@ async fn renew_until_ended(records: Arc<BlobRecords>, name: RecordName, mut ende
     for count in 1.. {
         let unfinished = match timeout(records.lease / RENEWALS, &mut ended).await {
             Err(_) => {
+                // The count is in the stamp: a renewal that arrives late does not undo the release.
                 if let Err(error) = records.renew(name, count).await {
                     tracing::debug!(%error, "renewing a blob's lease failed; trying again before it expires");
                 }

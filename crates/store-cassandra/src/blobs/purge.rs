@@ -86,6 +86,7 @@ impl BlobRecords {
                 PurgeAction::Mark(BlobStatement::MarkRemoved)
             }
             Some(_) => PurgeAction::Leave,
+            // A running writer may have lost its lease for a moment: the grace period lets it see the mark and fail.
             None if abandoned.is_some_and(is_over) => PurgeAction::Forget,
             None if abandoned.is_some() => PurgeAction::Leave,
             None => PurgeAction::Mark(BlobStatement::MarkAbandoned),

@@ -85,6 +85,7 @@ impl BlockReader {
             match block_of(answer)?.filter(is_intact) {
                 Some((_, bytes)) => Ok(bytes),
                 None => {
+                    // Both the one replica and the quorum lack the block, or have other bytes.
                     records.damaged.fetch_add(1, Ordering::Relaxed);
                     let what = format!("blob {}: block {index} is missing or damaged", name.id.hex());
                     Err(Error::new(Kind::Damaged, what))

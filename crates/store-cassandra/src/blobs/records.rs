@@ -184,6 +184,7 @@ impl BlobRecords {
 
     /// Removes the blocks, then the record: without its record no purge would find the blocks.
     pub(super) async fn forget(&self, name: RecordName, groups: i32) -> Result<()> {
+        // A write of this run may arrive late: a stamp ahead of every clock keeps the record removed.
         let stamp = self.clock.now().saturating_add(FORGET_AHEAD_MICROS).0.cast_signed();
         let (shard, id, run) = name.key();
         // Blocks before the record: a crash in between leaves the record, and the next purge removes the rest.

@@ -32,6 +32,7 @@ impl BulkRowBuilder {
         let seed = head_check(id, head.written());
         let mut bytes = BytesMut::from(head.written());
         bytes.put_u32(seed);
+        // The place of the body's check, which is known at the end.
         bytes.put_u32(0);
         Self { head: bytes.len(), bytes, check: block_check(seed, 0) }
     }

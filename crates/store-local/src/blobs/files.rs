@@ -105,6 +105,7 @@ impl BlobFolder {
     /// # Errors
     /// `Io`.
     pub(super) fn remove(&self, id: BlobId) -> Result<bool> {
+        // Not synced: after a power cut the file may be back, and the sweeper finds that no row names it.
         let removed = if_there(fs::remove_file(self.path(id))).map_err(|error| failed("remove a blob", error))?;
         Ok(removed.is_some())
     }
@@ -203,7 +204,7 @@ impl UnfinishedFile {
     pub(super) fn publish(mut self, id: BlobId) -> Result<()> {
         let files = self.files.clone();
         // The bytes before the name, and both before the row, whatever the durability of the write: the row may reach the disk
-        // at any time, and must not replace an older row by bytes that a power cut takes.
+        // at any time, and must not replace an older row by bytes that a power cut takes [invariant 95].
         files.poison_on_failure("sync a blob", files.disk.sync(&self.file))?;
         let path = files.path(id);
         fs::rename(&self.path, &path).map_err(|error| failed("name a blob", error))?;

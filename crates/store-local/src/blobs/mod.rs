@@ -133,12 +133,14 @@ impl LocalBlobs {
 impl Blobs for LocalBlobs {
     async fn create(&self, id: BlobId, owner: BlobOwner) -> Result<Box<dyn BlobWriter>> {
         self.files.check_poison()?;
+        // Race: a sweeper that lists the blob must find its lease, so the lease comes before the first byte.
         let lease = self.leases.acquire(id);
         let reservation = self.space.admit(Purpose::Data, 0)?;
         Ok(Box::new(LocalBlobWriter::new(self.files.clone(), self.bulk.clone(), reservation, lease, id, owner)))
     }
 
     async fn open(&self, id: BlobId) -> Result<Box<dyn BlobReader>> {
+        // The row first: a later, shorter body of this id leaves the file of the earlier one in place.
         if let Some(value) = self.bulk.get(&id.0).await? {
             return Ok(Box::new(BulkRowReader(bulk_row::body(id, value)?)));
         }
@@ -149,6 +151,7 @@ impl Blobs for LocalBlobs {
     async fn remove(&self, id: BlobId) -> Result<()> {
         self.files.check_poison()?;
         let files = self.files.clone();
+        // Row and file of one id may both exist: removing the file alone would bring the row's body back.
         if run_blocking(move || files.remove(id)).await? {
             return writer::remove_stale_row(&*self.bulk, id).await;
         }

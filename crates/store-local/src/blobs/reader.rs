@@ -71,6 +71,7 @@ impl BlobReader for BlobFileReader {
             Some(block) => block,
             None => {
                 let wanted = (inside as u64).saturating_add(max as u64).div_ceil(self.layout.block);
+                // Bound: a reader holds one run of blocks, whatever its client asks for.
                 let count = wanted.clamp(1, RUN_BLOCKS).min(self.layout.blocks() - index);
                 let (file, layout) = (self.file.clone(), self.layout);
                 self.run = run_blocking(move || BlockRun::load(&file, &layout, index, count)).await?;
@@ -113,6 +114,7 @@ impl BlockRun {
 pub(super) fn read_layout(file: &File, id: BlobId) -> Result<(BlobFileHead, BlobLayout)> {
     let (head, head_bytes, seed) = read_head(file, id)?;
     let bytes = file.metadata().map_err(|error| failed("length of a blob", error))?.len();
+    // A truncated file has no valid foot: it fails here, before a reader gets a byte of it.
     let foot_at = bytes.checked_sub(FOOT_BYTES as u64).filter(|&at| at >= head_bytes);
     let mut foot = [0; FOOT_BYTES];
     read_at(file, &mut foot, foot_at.ok_or_else(|| damaged("no foot"))?)?;

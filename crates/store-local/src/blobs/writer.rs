@@ -88,6 +88,7 @@ impl LocalBlobWriter {
         let frames = BlockEncoder::new(self.id, self.owner.clone(), self.files.sizes)?;
         let files = self.files.clone();
         let mut stream = FileSink { files, id: self.id, frames, pending: PendingRun::default(), in_flight: 0 };
+        // Until the file has the bytes the body counts as failed: a dropped call would lose those of the row.
         if let BodySink::Row(row) = std::mem::replace(&mut self.body, BodySink::Failed) {
             stream.write(row.into_body(), &mut self.reservation).await?;
         }
@@ -157,6 +158,7 @@ impl BlobWriter for LocalBlobWriter {
             }
             BodySink::Failed => return Err(Error::new(Kind::Misuse, "blob writer used after it failed")),
         }
+        // The caller gets the lease: it ends only after the row that names the blob.
         Ok(Box::new(this.lease))
     }
 }
@@ -186,6 +188,7 @@ impl FileSink {
         // On a refusal the caller drops this sink, which removes the file on a blocking thread.
         reservation.authorize(self.in_flight + length)?;
         let (temp, spare) = self.pending.wait().await?;
+        // The disk may show bytes of a run late, so they count as spent once the run is written.
         reservation.spend(std::mem::replace(&mut self.in_flight, length));
         let run = self.frames.take(spare);
         let (files, id) = (self.files.clone(), self.id);
@@ -206,6 +209,7 @@ impl FileSink {
         reservation.spend(in_flight);
         run_blocking(move || {
             let mut temp = temp.map_or_else(|| files.create_unfinished(id), Ok)?;
+            // Crash: the foot precedes the name, so a file under its name is whole.
             temp.append(&end)?;
             reservation.spend(length);
             temp.publish(id)

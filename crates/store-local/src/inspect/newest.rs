@@ -87,6 +87,7 @@ impl Iterator for NewestEntries<'_> {
             }
             let ((.., source), entry) = self.heads.pop_first()?;
             self.pull(source);
+            // The newest version of a key comes first: every later find of the key is older.
             if self.last.as_ref() != Some(&entry.key) {
                 self.last = Some(entry.key.clone());
                 return Some(Ok(entry));

@@ -95,6 +95,7 @@ pub fn repair(
         shards.insert(id.0[0]);
         copy_synced(path, &folders::shard(&folders::root(into), id.0[0]).join(id.hex()))
     });
+    // Crash: the names of the copied blobs are synced before `format` makes the copy usable.
     copied.and_then(|()| sync_folders(into, &shards)).map_err(failed("copying blobs"))?;
     // The manifest and `format` come last: until then a start refuses the target.
     let named =

@@ -228,6 +228,7 @@ fn tree_files(folder: &Path, version: u64, tally: &mut InspectionTally<'_>) -> i
     tally.count_file();
     let current = folder.join("current");
     let what = match version_file::read(folder) {
+        // A version older than the manifest's would bring removed keys back.
         Ok(files) if files.version >= version => return Ok((files, true)),
         Ok(files) => format!("it names version {}, {version} was on disk", files.version),
         Err(what) => what.replace(&format!("{}: ", current.display()), ""),

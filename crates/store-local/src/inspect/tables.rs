@@ -134,6 +134,7 @@ impl TableReader {
             let here = at.map_or(index.len(), |at| at).checked_sub(1)?;
             Some((at.map(|at| index[at].0), index[here].1.clone()))
         };
+        // The index comes first: the header's own length may be the damage.
         let (next_at, to) = match (next(self.at), header) {
             (Some((next_at, last)), _) => (next_at.or(self.end), Bound::Included(last)),
             (None, Some(header)) => (Some(self.at + block_bytes(header)), Bound::Unbounded),

@@ -60,6 +60,7 @@ impl UnreadableRange {
     fn can_have_held(&self, key: &[u8]) -> bool {
         let filter = self.table.as_ref().and_then(|table| table.pinned_filter_block.as_ref());
         let Some(filter) = filter else { return true };
+        // A damaged filter excludes no key.
         filter.maybe_contains_hash(Builder::get_hash(key)).unwrap_or(true)
     }
 

@@ -82,6 +82,8 @@ impl JournalFile {
                 Ok(())
             }
             Err(error) if is_transient(&error) => {
+                // A new file of this number may stay behind; no manifest names it, and the next try truncates it.
+                // Bound: without a distance every append to a full disk would sync and try to rotate again.
                 self.rotate_at = self.end.length + self.rotate_bytes / 8;
                 let file = self.header.number;
                 tracing::warn!(file, %error, "rotation of the journal failed; the file grows and the rotation is retried");
@@ -93,7 +95,9 @@ impl JournalFile {
 
     /// Creates the next file, then names it: the first frame goes to a file that the manifest knows.
     fn start_file(&self, header: JournalHeader) -> io::Result<File> {
+        // Crash: the new file is synced before the manifest names it; a start removes a file without a name.
         let file = self.files.create(&header)?;
+        // Crash: the seal precedes the first frame of the new file, so a short old file is a loss, not a torn end.
         let end = self.end;
         self.files.change(|manifest| {
             if let Some(active) = manifest.journals.last_mut() {
@@ -108,6 +112,7 @@ impl JournalFile {
     fn extend_file(&mut self, length: u64) -> io::Result<()> {
         if length > self.length {
             let ahead = length.next_multiple_of(PREALLOCATE_BYTES);
+            // The zeros after the last frame decode as no frame, so a scan ends there.
             self.file.set_len(ahead)?;
             self.length = ahead;
         }
@@ -126,7 +131,9 @@ impl JournalFile {
         // A part of a frame that stays would be followed by whole frames, and a start would call it damage.
         self.length = self.end.length;
         match self.file.set_len(self.end.length) {
+            // On a full disk the cut removes the partial frame, and all earlier frames are whole.
             Ok(()) if is_full(error) => JournalError::Full,
+            // After any other error the content is unknown, even where the cut succeeds [invariant 38].
             Ok(()) => JournalError::Failed(error.to_string()),
             Err(second) => JournalError::Failed(format!("{error}; then cutting the journal: {second}")),
         }
@@ -141,16 +148,18 @@ impl Drop for JournalFile {
 
 impl Journal for JournalFile {
     fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError> {
+        // Before the append: a frame never straddles two files, and the seal names the last whole one.
         if self.end.length >= self.rotate_at {
             self.rotate()?;
         }
-        // `synced` goes into the frame: a later scan then knows that all groups up to it were on disk.
+        // `synced` goes into the frame: a later scan then knows that all groups up to it were on disk [invariant 39].
         let checksum = self.frame.encode(group, self.end.checksum, self.synced.group());
         let length = self.end.length + self.frame.length() as u64;
         let written =
             self.extend_file(length).and_then(|()| write_pieces(&self.file, self.frame.pieces(), self.end.length));
         self.frame.shrink(BUFFER_BYTES_KEPT);
         written.map_err(|error| self.undo_append(&error))?;
+        // Only after the write: the next frame starts at the old end when this one failed.
         self.end = JournalEnd { group: group.number, seqno: group.seqno, checksum, length };
         self.files.active_bytes.store(self.end.length, Ordering::Relaxed);
         Ok(())
@@ -173,6 +182,7 @@ fn write_pieces<'a>(file: &File, pieces: impl Iterator<Item = &'a [u8]>, mut at:
         let mut left = &mut call[..];
         while !left.is_empty() {
             match rustix::io::pwritev(file, left, at) {
+                // Without this error a write of no bytes would repeat for ever.
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     at += count as u64;
@@ -226,6 +236,7 @@ impl SyncedFile {
     /// Any I/O error.
     pub(crate) fn read(dir: &Path) -> io::Result<Option<u64>> {
         let Some(bytes) = if_there(fs::read(synced_path(dir)))? else { return Ok(None) };
+        // A damaged file counts as missing: the numbers in the frames still show most losses.
         let group = decode_synced(bytes.into()).inspect_err(|error| {
             tracing::warn!(%error, "read of the last synced group failed; this start checks less of the journal");
         });
@@ -238,6 +249,7 @@ impl SyncedFile {
     /// Any I/O error.
     pub(crate) fn open(dir: &Path, group: u64) -> io::Result<Self> {
         let path = synced_path(dir);
+        // Not truncated: a crash before the next sync must not lose the number.
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
         Ok(Self { path, file, group })
     }

@@ -91,6 +91,7 @@ impl JournalFrame {
             return None;
         }
         let length = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
+        // The length is not verified yet: the slice bounds it, so a wrong one reads and allocates nothing.
         let frame = bytes.get(..FRAME_HEAD_BYTES.checked_add(length)?)?;
         let checksum = u64_at(head, 4);
         if checksum != xxh3_64(&frame[CHECKED_FROM..]) {
@@ -162,6 +163,7 @@ impl FrameBuffer {
             }
         }
         let payload = (self.length() - FRAME_HEAD_BYTES) as u32;
+        // Length and checksum come last: the bytes that they cover are complete only here.
         self.inline[12..16].copy_from_slice(&payload.to_be_bytes());
         let checksum = self.checksum();
         self.inline[4..12].copy_from_slice(&checksum.to_be_bytes());

@@ -67,6 +67,7 @@ pub(crate) fn replay<E: From<io::Error>>(
         Err(error) if error.kind() == io::ErrorKind::NotFound && salvage => return Ok(()),
         Err(error) => return Err(error.into()),
     };
+    // Bytes after the seal are no part of the journal: a sealed file may end in preallocated zeros.
     let end = journal.sealed.map_or(bytes.len(), |end| usize::try_from(end.length).unwrap_or(usize::MAX));
     let mut at = HEADER_BYTES;
     while at < end.min(bytes.len()) {
@@ -100,6 +101,7 @@ fn describe_missing(path: &Path, journal: &ManifestJournal, synced: u64) -> Stri
 /// The end of the frames of a file, or the line that describes its damage.
 fn check_journal(bytes: &Bytes, journal: &ManifestJournal, synced: u64, seqno: u64) -> Result<JournalEnd, String> {
     let first = journal.header.first;
+    // The manifest fixes number, first group and chain: a file of another directory has another header.
     if JournalHeader::decode(bytes) != Some(journal.header) {
         let last = journal.sealed.map_or(synced, |end| end.group);
         return Err(match last >= first {
@@ -112,6 +114,7 @@ fn check_journal(bytes: &Bytes, journal: &ManifestJournal, synced: u64, seqno: u
         // Bytes after the seal were never part of the journal.
         Some(sealed) if end.group >= sealed.group => Ok(sealed),
         Some(sealed) => Err(format!("groups {} to {} are damaged", end.group + 1, sealed.group)),
+        // Groups up to `synced` may have durable replies: fewer frames are a loss, not a torn end [invariant 39].
         None if end.group < synced => Err(format!("groups {} to {synced} are missing", end.group + 1)),
         // An end that no later frame calls synced is a torn write of a group without a durable reply.
         None => match last_synced_after(bytes, &end) {
@@ -142,6 +145,7 @@ fn last_synced_after(bytes: &Bytes, end: &JournalEnd) -> Option<u64> {
     let mut at = usize::try_from(end.length).ok()?;
     while let Some(mark) = next_magic(bytes, at) {
         match JournalFrame::decode(&bytes.slice(mark..)) {
+            // Any frame that decodes counts, in the chain or not: it proves only that earlier groups were synced.
             Some(frame) => {
                 known = known.max(Some(frame.synced).filter(|synced| *synced > end.group));
                 at = mark + frame.length();

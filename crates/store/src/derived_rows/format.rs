@@ -94,6 +94,7 @@ pub(super) fn encode_confirmed(value: &Bytes) -> Bytes {
 pub(super) fn confirmed_row(name: Bytes, derived_value: Option<&Bytes>, stamp: Timestamp) -> Row {
     match derived_value {
         Some(value) => Row { name, value: encode_confirmed(value), stamp, expires: None },
+        // A row, not a removal: in every engine it hides older writes of its name for a day.
         None => Row { name, value: Bytes::from_static(&[ABSENT]), stamp, expires: Some(stamp.saturating_add(DAY)) },
     }
 }
@@ -103,6 +104,7 @@ pub(super) fn intent_row(name: Bytes, head: &HeadName, stamp: Timestamp) -> Row 
     let mut out = FieldEncoder::with_capacity(head.partition.key.len() + head.row.len() + 8);
     out.u8(INTENT);
     encode_head_name(&mut out, &head.partition, &head.row);
+    // Without an expiry: only this row leads readers to a head that was replaced before its writer died.
     Row { name, value: out.finish(), stamp, expires: None }
 }
 

@@ -107,6 +107,7 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
                 (stopped, _) => return Ok(RowPage { rows, stopped }),
             }
             rest.limit = (query.limit - rows.len()).max(READ_ON_MIN);
+            // Pages of absent rows could go on for ever, so the deadline is checked between them.
             check_deadline(options)?;
         }
     }
@@ -182,6 +183,7 @@ impl<S: Store + ?Sized> Store for DerivedRowStore<S> {
         contract::check_compare_and_set(partition, expected, &head, &changes, self.limits().batch_max)?;
         let HeadWrite { row, derived } = head;
         let (name, stamp) = (row.name.clone(), row.stamp);
+        // Crash: the head carries the derived value, so any reader can confirm it for a writer that died.
         let row = Row { value: format::encode_guarded(&row.value, derived.as_ref()), ..row };
         let changes =
             changes.into_iter().map(|change| format::map_value(change, |value| format::encode_guarded(value, None)));

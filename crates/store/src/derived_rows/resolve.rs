@@ -46,11 +46,13 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
     /// # Errors
     /// Errors of reading the head. A later reader resolves an intent that cannot be replaced now.
     pub(super) async fn resolve(&self, intent: &Intent<'_>, options: &CallOptions) -> Result<Option<Row>> {
+        // At least at a quorum: a stale head would look older than the intent, and its writer would be fenced in vain.
         let options = &CallOptions { level: options.level.max(ConsistencyLevel::Quorum), ..*options };
         let HeadName { partition, row } = intent.head;
         let page = self.inner.read(partition, &ReadQuery::one(row.clone()), options).await?;
         // Fencing is correct at any age; the age only spares writers that are slow.
         let mut head = page.rows.into_iter().next();
+        // The engine's time: a gateway with a fast clock would fence every slow writer.
         let now = self.now(options).await?;
         loop {
             let action = next_action(head.as_ref().map(|head| head.stamp), intent.stamp, now);
@@ -102,7 +104,9 @@ impl<S: Store + ?Sized> DerivedRowStore<S> {
     }
 
     async fn remove(&self, intent: &Intent<'_>, options: &CallOptions) {
+        // Buffered: the next reader repeats a removal that a crash takes back.
         let options = CallOptions { durability: Durability::Buffered, ..*options };
+        // At the intent's own stamp: the row of a newer writer survives.
         let change = Change::Remove { name: intent.name.clone(), stamp: intent.stamp };
         let _ = self.inner.apply(Batch::of(intent.partition.clone(), vec![change]), &options).await;
     }
@@ -113,6 +117,7 @@ fn next_action(head: Option<Timestamp>, intent: Timestamp, now: Timestamp) -> In
     let age = now.since(intent);
     match head {
         Some(head) if head > intent => IntentAction::Confirm,
+        // Two above both: the next writer's intent needs a free stamp between the old head and its own.
         Some(head) if age >= INTENT_YOUNG_MICROS => IntentAction::Fence(now.max(head + 2).max(intent + 2)),
         None if age >= DAY => IntentAction::Remove,
         Some(_) | None => IntentAction::Leave,

@@ -56,6 +56,7 @@ impl Blobs for MemoryStore {
         let listed = |(id, (owner, _)): (&BlobId, &(BlobOwner, Bytes))| ListedBlob {
             id: *id,
             owner: owner.clone(),
+            // Race: the lease is read under the lock of the blobs, after the blob; its writer took it before.
             leased: self.leases.is_leased(id),
         };
         Ok(following.take(limit).map(listed).collect())

@@ -140,6 +140,7 @@ impl Store for MemoryStore {
         let mut work = self.lock(batch);
         let mut current = None;
         for (shard, share) in &mut work {
+            // Expired rows go first: they must not count as the current head.
             shard.purge(now);
             if share.iter().any(|one| one.partition == *partition) {
                 current = shard.row(partition, &head.row.name).cloned();

@@ -27,6 +27,7 @@ pub(super) fn change(rows: &mut RowMap, change: Change) -> ChangeEffect {
 }
 
 fn put(rows: &mut RowMap, row: Row) -> ChangeEffect {
+    // The stamps decide, not the order of arrival [invariant 40].
     if rows.get(&row.name).is_some_and(|present| !row.supersedes(present)) {
         return ChangeEffect::default();
     }
@@ -35,6 +36,7 @@ fn put(rows: &mut RowMap, row: Row) -> ChangeEffect {
 }
 
 fn remove(rows: &mut RowMap, name: &Bytes, stamp: Timestamp) -> ChangeEffect {
+    // A removal wins a tie with the stamp of the row [invariant 40].
     let taken = rows.get(name).is_some_and(|row| row.stamp <= stamp);
     let removed = if taken { rows.remove(name) } else { None };
     ChangeEffect { removed: removed.into_iter().collect(), added: None }

@@ -107,6 +107,7 @@ impl MemoryShard {
         for change in share.iter().filter(|one| one.partition == *partition).flat_map(|one| &one.changes) {
             rows::change(&mut rows, change.clone());
         }
+        // Tombstones expire and do not count: the limit is for live siblings [invariant 9].
         rows.values().filter(|row| row.expires.is_none()).count()
     }
 

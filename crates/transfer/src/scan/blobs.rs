@@ -118,6 +118,7 @@ impl BlobWalk {
         inside.digest.update(&bytes);
         if inside.at == inside.length {
             totals.blob(inside.length, inside.digest.finish());
+            // Only now: a resumed scan begins after the last whole blob.
             cursor.next = Some(name_of(inside.id));
         } else {
             self.inside = Some(inside);
@@ -184,6 +185,7 @@ async fn read_some(reader: &mut dyn BlobReader, at: u64, max: usize) -> Result<B
     let reader = Mutex::new(reader);
     let read = |_| async { reader.lock().await.read(at, max).await };
     let bytes = with_retries(WHAT, read).await?;
+    // An engine that returns no bytes would make the scan read for ever.
     if bytes.is_empty() || bytes.len() > max {
         return Err(Error::unreadable(WHAT, "it ends before its length"));
     }

@@ -45,6 +45,7 @@ impl RowPrefetch {
         };
         let bytes: usize = page.rows.iter().map(|row| row.name.len() + row.value.len()).sum();
         let each = bytes / page.rows.len().max(1) + 1;
+        // Bound: few large rows or many small ones make a page of about one size.
         self.limit = (PAGE_BYTES / each).clamp(FIRST_ROWS, PAGE_ROWS_MAX);
         Ok(page)
     }

@@ -43,6 +43,7 @@ impl FormFields {
 
     /// The name of the file, without the directories that some browsers send.
     pub(super) fn file_name(&self) -> &str {
+        // Some browsers send the whole path of the file.
         self.file_name.rsplit(['/', '\\']).next().unwrap_or_default()
     }
 
@@ -100,6 +101,7 @@ impl PostForm {
             };
             let name = field.name().ok_or(Code::MalformedPOSTRequest)?.to_ascii_lowercase();
             if name == "file" {
+                // Before the first byte of the file: the bound of the fields no longer counts.
                 self.file_begun.store(true, Ordering::Relaxed);
                 fields.file_name = field.file_name().unwrap_or_default().to_owned();
                 self.file = Some(field);
@@ -121,6 +123,7 @@ impl PostForm {
     async fn value(&self, field: &mut Field<'static>, room: &mut usize) -> Result<String, S3Error> {
         let mut value = Vec::new();
         while let Some(piece) = field.chunk().await.map_err(|_| form_error(&self.failure))? {
+            // Bound: the fields are in memory before the signature is known.
             *room = room.checked_sub(piece.len()).ok_or(Code::MaxMessageLengthExceeded)?;
             value.extend_from_slice(&piece);
         }
@@ -160,6 +163,7 @@ impl ByteStream for FormFile {
                 self.count += piece.len() as u64;
                 match range.filter(|range| self.count > range.most) {
                     Some(range) => {
+                        // The error ends the stream: no byte above the limit is stored.
                         self.done = true;
                         Some(Err(self.failure.record(gateway::too_large(self.count, range.most))))
                     }
@@ -197,6 +201,7 @@ fn bounded(
     let pieces = pieces.map(move |piece| {
         let piece = piece.map_err(|error| failure.record(error))?;
         received = received.saturating_add(piece.len());
+        // Bound: a part before the file could otherwise be as long as the file.
         if received > PREAMBLE_BYTES_MAX && !file_begun.load(Ordering::Relaxed) {
             return Err(failure.record(Code::MaxMessageLengthExceeded.into()));
         }

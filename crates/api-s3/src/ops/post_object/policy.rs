@@ -58,6 +58,7 @@ impl PostPolicy {
 
     fn add(&mut self, condition: &Json) -> Option<()> {
         if let Some(pairs) = condition.as_object().filter(|pairs| !pairs.is_empty()) {
+            // Names of fields are matched in lower case, as the form's are.
             for (name, value) in pairs {
                 self.conditions.push(FieldCondition::Is(name.to_lowercase(), text(value)?));
             }

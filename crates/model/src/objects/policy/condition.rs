@@ -133,6 +133,7 @@ impl PolicyCondition {
         let (name, if_exists) = name.strip_suffix("IfExists").map_or((name, false), |name| (name, true));
         let known = OPERATORS.iter().find(|(known, ..)| *known == name);
         let &(_, comparison, negated) = known.ok_or_else(|| format!("There is no condition operator {operator}."))?;
+        // `Null` asks for the absence itself, so a default for an absent key means nothing.
         if comparison == ConditionOperator::Null && (if_exists || quantifier != Quantifier::Plain) {
             return Err(format!("There is no condition operator {operator}."));
         }
@@ -159,6 +160,7 @@ impl PolicyCondition {
             return self.operands.contains(&Operand::Bool(values.is_empty()));
         }
         if values.is_empty() {
+            // An absent key satisfies `ForAllValues`, as in AWS; a negated test holds without a value.
             return match self.quantifier {
                 Quantifier::Plain => self.if_exists || self.negated,
                 Quantifier::Any => self.if_exists,
@@ -181,6 +183,7 @@ impl PolicyCondition {
             Operand::Net(net) => net.is_narrow(),
             Operand::Number(_) | Operand::Bool(_) => false,
         };
+        // Only a test that must hold for a fixed value limits the callers; all others may let everyone pass.
         let is_required = !self.negated && !self.if_exists && self.quantifier != Quantifier::All;
         is_required && NARROWING.contains(&self.key.as_str()) && self.operands.iter().all(is_fixed)
     }
@@ -231,6 +234,7 @@ impl IpNet {
     }
 
     fn contains(self, other: IpAddr) -> bool {
+        // A shift by all bits gives no number in Rust; here it means that no bit may differ.
         let differ =
             |left: u128, right: u128, most: u32| (left ^ right).checked_shr(most - self.bits).unwrap_or(0) != 0;
         match (self.address, other.to_canonical()) {
@@ -283,6 +287,7 @@ fn parse_number(text: &str) -> Option<Millionths> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    // Bound: the product below must not overflow.
     if !digits(whole) || !digits(decimals) || whole.len() > 18 || decimals.len() > 6 {
         return None;
     }

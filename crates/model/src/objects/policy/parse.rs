@@ -26,12 +26,14 @@ type PolicyResult<T> = Result<T, PolicyError>;
 
 /// Parses the statements of a policy for `bucket`.
 pub(super) fn parse_statements(bucket: &str, text: &str) -> PolicyResult<Vec<PolicyStatement>> {
+    // Bound: every request to the bucket evaluates the policy.
     if text.len() > POLICY_BYTES_MAX {
         return refuse(format!("A policy may have at most {POLICY_BYTES_MAX} bytes."));
     }
     let Ok(Json::Object(document)) = serde_json::from_str(text) else {
         return refuse("A policy is a JSON object; this is none.");
     };
+    // The first parser keeps the last of two equal names: a condition would be lost without this one.
     if let Err(error) = serde_json::from_str::<DistinctNames>(text) {
         return refuse(format!("In a policy every name is there once: {error}."));
     }
@@ -88,6 +90,7 @@ impl StatementParser<'_> {
     fn resource(self, text: &str) -> Option<Pattern> {
         let path = if text == "*" { text } else { s3_path(text)? };
         let name = path.split_once('/').map_or(path, |(name, _)| name);
+        // A policy of one bucket must not speak of others.
         let is_ours = name == self.bucket || matches_wildcards(name, self.bucket, false);
         let syntax = PatternSyntax { wildcards: true, variables: self.variables };
         is_ours.then(|| Pattern::parse(path, syntax)).flatten()

@@ -85,6 +85,7 @@ impl Pattern {
                 PatternPiece::Glyphs(glyphs) => filled.extend_from_slice(glyphs),
                 PatternPiece::Variable(key) => match context.values(key).as_slice() {
                     [value] => filled.extend(value.bytes().map(u16::from)),
+                    // Without exactly one value the pattern matches nothing: it must not match an empty text.
                     _ => return None,
                 },
             }
@@ -128,6 +129,7 @@ fn match_glyphs(pattern: &[u16], text: &[u8], ignore_case: bool) -> bool {
             }
             _ => {}
         }
+        // Only the last star is tried again: the time stays within the product of both lengths.
         let Some((star, from)) = retry.filter(|(_, from)| *from < text.len()) else { return false };
         (at, seen, retry) = (star, from + 1, Some((star, from + 1)));
     }
