@@ -98,7 +98,7 @@ impl Context {
         }
         let address = address_hash(address);
         let check = crc(out.written(), address);
-        // The address comes first in the tail: a context of another key is told from a damaged one.
+        // The address comes first in the tail: a reader distinguishes another key's context from a damaged one.
         out.raw(&(address as u32).to_be_bytes());
         out.raw(&check.to_be_bytes());
         out.finish()
