@@ -3,7 +3,12 @@
 //! Only this crate knows Riak's protocol. It decodes a request into a call of the gateway, and encodes the result as an
 //! answer. It decides nothing about objects and does no IO except on its sockets.
 //!
-//! `http` has one file per resource, a table of routes, and the answer to every error of the gateway. A second protocol would
-//! stand beside it.
+//! ```text
+//! http     one file per resource, a table of routes, hyper below
+//! pb       protocol buffers: frames, messages, one file per kind of request
+//! listing  pages of keys and buckets, for both
+//! ```
 
 pub mod http;
+mod listing;
+pub mod pb;

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_admission::{HeldShare, SharedPermits};
+use bytes::Bytes;
+use larder_admission::{ClientAccount, HeldShare, SharedPermits};
 use larder_store::RateLimitedLog;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,14 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connection::{ConnectedClient, serve_connection};
+use crate::ConnectionSettings;
 use crate::requester::UNCOUNTED_BYTES;
-use crate::{ConnectionHandler, ConnectionSettings};
 
 /// Memory of an idle connection: its task and its first buffers.
 const CONNECTION_BYTES_HELD: u64 = 2 * UNCOUNTED_BYTES;
-/// How long a refused client may take to read the 503.
-const OVERLOAD_RESPONSE_MAX: Duration = Duration::from_secs(1);
+/// How long a refused client may take to read the refusal.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
 /// The default bound of a listener.
 const CONNECTIONS_MAX: usize = 10_000;
 /// Refusals at the same time. Each holds a descriptor until its response is sent, so the process keeps as many in reserve.
@@ -33,12 +33,45 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause: a listener sees free descriptors after it at the latest.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The code that serves the connections of a listener, in any protocol. Each connection takes a clone.
+pub trait ConnectionServer: Clone + Send + 'static {
+    /// The listener's name in log lines and shares.
+    const NAME: &'static str;
+
+    /// Its settings; they do not change.
+    fn settings(&self) -> ConnectionSettings;
+
+    /// The bytes that a connection above the limit gets before it is closed.
+    fn refusal() -> Bytes;
+
+    /// Serves one connection to its end. After `ending` the request under way is its last.
+    fn serve(
+        self,
+        stream: TcpStream,
+        client: ConnectedClient,
+        ending: impl Future<Output = ()> + Send,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// The client at the other end of a connection.
+#[derive(Debug)]
+pub struct ConnectedClient {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its account with the memory budget.
+    pub account: ClientAccount,
+}
+
 /// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
-/// those that run past `drain_timeout`. A connection above the limit is answered 503 and closed.
-pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shutdown: impl Future<Output = ()>) {
-    let ConnectionSettings { connections: limit, memory, drain_timeout, .. } = handler.settings();
+/// those that run past `drain_timeout`. A connection above the limit gets the server's refusal and is closed.
+pub async fn serve_connections<S: ConnectionServer>(
+    listener: TcpListener,
+    server: S,
+    shutdown: impl Future<Output = ()>,
+) {
+    let ConnectionSettings { connections: limit, memory, drain_timeout, .. } = server.settings();
     let (end, ending) = watch::channel(());
-    let mut acceptor = Acceptor::new(F::DIALECT.name);
+    let mut acceptor = Acceptor::new(S::NAME);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -49,22 +82,25 @@ pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shut
             accepted = acceptor.next(|| listener.accept()) => accepted,
         };
         let address = peer.ip();
-        let account = memory.account(F::DIALECT.name, address);
+        let account = memory.account(S::NAME, address);
         // Place and memory together: a connection gets both, or the 503.
-        let place = limit.admit(F::DIALECT.name, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
+        let place = limit.admit(S::NAME, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
         if let Some(place) = place {
             let client = ConnectedClient { address, account };
-            let (handler, mut ending) = (handler.clone(), ending.clone());
+            let (server, mut ending) = (server.clone(), ending.clone());
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "failed to set TCP_NODELAY: small packets of this connection may wait");
+            }
             connections.spawn(async move {
                 // The channel closes when `end` is dropped: each connection then takes its request under way as the last.
-                serve_connection(stream, client, handler, async move { while ending.changed().await.is_ok() {} }).await;
+                server.serve(stream, client, async move { while ending.changed().await.is_ok() {} }).await;
                 drop(place);
             });
         } else {
             // The listener waits here when the refusals are taken: they hold descriptors out of a fixed reserve.
             let permit = limit.refuse(address).await;
             connections.spawn(async move {
-                send_overload_response(stream, F::DIALECT.overload_response).await;
+                send_refusal(stream, &S::refusal()).await;
                 drop(permit);
             });
         }
@@ -78,19 +114,14 @@ pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shut
     }
 }
 
-/// Sends the 503 of a connection too many, and closes.
-async fn send_overload_response(mut stream: TcpStream, (media, body): (&'static str, &'static str)) {
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: {media}\r\nContent-Length: {}\r\nRetry-After: 1\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    );
+/// Sends the refusal of a connection too many, and closes.
+async fn send_refusal(mut stream: TcpStream, refusal: &[u8]) {
     let send = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(refusal).await?;
         stream.shutdown().await
     };
-    if let Ok(Err(error)) = tokio::time::timeout(OVERLOAD_RESPONSE_MAX, send).await {
-        tracing::debug!(%error, "overload response not sent: the client closed the connection first");
+    if let Ok(Err(error)) = tokio::time::timeout(REFUSAL_MAX, send).await {
+        tracing::debug!(%error, "refusal not sent: the client closed the connection first");
     }
 }
 
@@ -135,7 +166,7 @@ impl ConnectionLimit {
                 open = self.0.open.held(),
                 %address,
                 left_out = line.left_out,
-                "connection refused with 503: the server, its listener or its address is at its share of connections or memory"
+                "connection refused: the server, its listener or its address is at its share of connections or memory"
             );
         }
         self.0.refusals.clone().acquire_owned().await.ok()

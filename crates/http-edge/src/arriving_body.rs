@@ -119,7 +119,7 @@ impl PacedIncoming {
 
 /// The pace of one transfer, in either direction: a grace period, then a least average rate.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub struct Pace {
     begun: Instant,
     bytes: u64,
 }
@@ -127,18 +127,18 @@ pub(crate) struct Pace {
 impl Pace {
     /// A pace that starts now.
     #[must_use]
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         Self { begun: Instant::now(), bytes: 0 }
     }
 
     /// Counts bytes received or sent.
-    pub(crate) fn count(&mut self, bytes: u64) {
+    pub fn count(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// The deadline of the next bytes.
     #[must_use]
-    pub(crate) fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Instant {
         let at_least = Duration::from_millis(self.bytes.saturating_mul(1000) / PACE_BYTES_PER_SECOND);
         self.begun + PACE_GRACE + at_least
     }

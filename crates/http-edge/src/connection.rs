@@ -2,20 +2,20 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use larder_admission::ClientAccount;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::accept::{ConnectedClient, ConnectionServer, serve_connections};
 use crate::arriving_body::Pace;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::requester::{MemoryHoldingBody, Requester};
@@ -24,22 +24,49 @@ use crate::{ConnectionHandler, ConnectionSettings};
 /// How often the check for slow readers runs.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// The client at the other end of a connection.
-pub(crate) struct ConnectedClient {
-    pub(crate) address: IpAddr,
-    pub(crate) account: ClientAccount,
+/// A listener of HTTP over its handler.
+struct HttpServer<F>(F);
+
+/// Serves HTTP on `listener` until `shutdown`, as [`serve_connections`] does; a connection above the limit is answered 503.
+pub async fn serve<F: ConnectionHandler>(listener: TcpListener, handler: F, shutdown: impl Future<Output = ()>) {
+    serve_connections(listener, HttpServer(handler), shutdown).await;
+}
+
+impl<F: ConnectionHandler> Clone for HttpServer<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<F: ConnectionHandler> ConnectionServer for HttpServer<F> {
+    const NAME: &'static str = F::DIALECT.name;
+
+    fn settings(&self) -> ConnectionSettings {
+        self.0.settings()
+    }
+
+    fn refusal() -> Bytes {
+        let (media, body) = F::DIALECT.overload_response;
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: {media}\r\nContent-Length: {}\r\nRetry-After: 1\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        answer.into()
+    }
+
+    async fn serve(self, stream: TcpStream, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
+        serve_connection(stream, client, self.0, ending).await;
+    }
 }
 
 /// Serves one connection to its end. After `shutdown` the request under way is its last.
-pub(crate) async fn serve_connection<F: ConnectionHandler>(
+async fn serve_connection<F: ConnectionHandler>(
     stream: TcpStream,
     client: ConnectedClient,
     handler: F,
     shutdown: impl Future<Output = ()>,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "failed to set TCP_NODELAY: small packets of this connection may wait");
-    }
     let settings = handler.settings();
     let ConnectedClient { address, account } = client;
     let activity = Arc::new(ConnectionActivity::default());

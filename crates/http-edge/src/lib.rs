@@ -24,10 +24,11 @@ use hyper::header::{AsHeaderName, HeaderMap, HeaderValue};
 use hyper::{Request, Response};
 use larder_admission::MemoryBudget;
 
-pub use accept::{Acceptor, ConnectionLimit, REFUSALS_MAX, serve};
+pub use accept::{Acceptor, ConnectedClient, ConnectionLimit, ConnectionServer, REFUSALS_MAX, serve_connections};
 pub use arriving_body::{
-    ArrivingBody, IncomingError, PIECE_BYTES_MAX, PacedIncoming, parsed_body_memory, response_memory, upload_memory,
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory, upload_memory,
 };
+pub use connection::serve;
 pub use requester::Requester;
 
 /// Settings of a listener.

@@ -14,12 +14,14 @@ pub mod address;
 pub mod causality;
 pub mod codec;
 pub mod content;
+pub mod erlang;
 pub mod hash;
 pub mod keyspace;
 pub mod limits;
 pub mod objects;
 pub mod props;
 pub mod rows;
+pub mod terms;
 mod timestamp;
 
 pub use timestamp::{ActorId, Timestamp};

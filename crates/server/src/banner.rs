@@ -73,6 +73,8 @@ fn export_lines(key: &str, secret: &str) -> String {
 pub(crate) struct ListenAddresses<'a> {
     /// Riak's HTTP.
     pub(crate) http: Option<SocketAddr>,
+    /// Riak's protocol buffers.
+    pub(crate) pb: Option<SocketAddr>,
     /// S3.
     pub(crate) s3: Option<SocketAddr>,
     /// The socket of `kv-admin`.
@@ -85,6 +87,8 @@ impl Banner<'_> {
         let mut out = format!("Larder {} is ready as {}\n\n", env!("CARGO_PKG_VERSION"), self.name);
         let url = |at: Option<SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| format!("http://{at}"));
         let _ = writeln!(out, "  Riak HTTP   {}", url(self.at.http));
+        let pb = self.at.pb.map_or_else(|| "off".to_owned(), |at| at.to_string());
+        let _ = writeln!(out, "  Riak PB     {pb}");
         let _ = writeln!(out, "  S3          {}", url(self.at.s3));
         let _ = writeln!(out, "  kv-admin    {}", self.at.admin.display());
         let _ = writeln!(out, "  data        {}", self.data);

@@ -51,9 +51,11 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     };
     // A member that cannot listen would hold up the others: the ports are bound before the gateway starts.
     let http = bind(&settings.http, &table::HTTP).await?;
+    let pb = bind(&settings.pb, &table::PB).await?;
     let s3 = bind(&settings.s3, &table::S3).await?;
     let at = ListenAddresses {
         http: http.as_ref().map(|(_, at)| *at),
+        pb: pb.as_ref().map(|(_, at)| *at),
         s3: s3.as_ref().map(|(_, at)| *at),
         admin: &settings.admin_socket,
     };
@@ -72,6 +74,10 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
     if let Some((listener, _)) = http {
         let (gateway, connection) = (gateway.clone(), connection.clone());
         listeners.spawn(larder_api_riak::http::serve(listener, gateway, connection, ended(shutdown.clone())));
+    }
+    if let Some((listener, _)) = pb {
+        let pb = http_settings(settings, &shared);
+        listeners.spawn(larder_api_riak::pb::serve(listener, gateway.clone(), pb, ended(shutdown.clone())));
     }
     if let Some((listener, address)) = s3 {
         let s3 = s3_settings(settings, connection, address);
@@ -210,9 +216,9 @@ fn announce(banner: &Banner<'_>) {
     let mut out = std::io::stdout().lock();
     // A closed standard output does not stop the server.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let ListenAddresses { http, s3, .. } = banner.at;
-    let (http, s3) = (http.map(tracing::field::display), s3.map(tracing::field::display));
-    tracing::info!(node = banner.name, http, s3, "ready");
+    let ListenAddresses { http, pb, s3, .. } = banner.at;
+    let shown = |at: Option<SocketAddr>| at.map(tracing::field::display);
+    tracing::info!(node = banner.name, http = shown(http), pb = shown(pb), s3 = shown(s3), "ready");
     for note in banner.notes {
         tracing::warn!("{note}");
     }

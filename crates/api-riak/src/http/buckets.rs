@@ -7,10 +7,12 @@ use hyper::StatusCode;
 
 use larder_gateway::Gateway;
 
+use crate::listing::{Lister, ListingTarget};
+
 use super::accept;
 use super::call::RiakCall;
 use super::errors::RiakFault;
-use super::listing::{Lister, ListingMode, ListingTarget};
+use super::listing::ListingMode;
 use super::params::timeout;
 use super::props;
 use super::reply::{RiakResponse, json, page};

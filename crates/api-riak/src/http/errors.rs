@@ -119,7 +119,7 @@ fn failed_condition(failed: FailedCondition) -> RiakResponse {
     let mut reply = match failed {
         FailedCondition::Precondition => page(StatusCode::PRECONDITION_FAILED),
         FailedCondition::NotModified => empty(StatusCode::NOT_MODIFIED),
-        FailedCondition::Modified => page(StatusCode::CONFLICT),
+        FailedCondition::Modified | FailedCondition::Missing => page(StatusCode::CONFLICT),
     };
     reply.headers_mut().insert(VARY, VARY_ENCODING);
     reply

@@ -18,6 +18,7 @@ use larder_http_edge::joined;
 use larder_model::Timestamp;
 use larder_model::causality::{Conditions, ContextError, EtagMatcher};
 use larder_model::content::{KvContent, Term};
+use larder_model::terms::TermError;
 
 use super::errors::RiakFault;
 
@@ -137,19 +138,15 @@ pub(super) fn terms(headers: &HeaderMap) -> Result<Vec<Term>, RiakFault> {
 }
 
 fn read_terms(field: &str, value: &Bytes, terms: &mut Vec<Term>, bad: &mut Vec<u8>) {
-    // `_int` and `_bin` need a name before them.
-    let is_typed = |suffix| field.strip_suffix(suffix).is_some_and(|name| !name.is_empty());
-    let is_integer = is_typed("_int");
-    if !(is_integer || is_typed("_bin") || matches!(field, "$key" | "$bucket")) {
-        bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());
-        return;
-    }
     let name = Bytes::copy_from_slice(field.as_bytes());
     for one in values(value) {
-        let term = if is_integer { integer(&one) } else { Some(one.clone()) };
-        match term {
-            Some(value) => terms.push(Term { field: name.clone(), value }),
-            None => {
+        match larder_model::terms::parse(&name, &one) {
+            Ok(term) => terms.push(term),
+            Err(TermError::UnknownFieldType(_)) => {
+                bad.extend_from_slice(format!("Unknown field type for field: '{field}'.\n").as_bytes());
+                return;
+            }
+            Err(TermError::Unparsable { .. }) => {
                 bad.extend_from_slice(format!("Could not parse field '{field}', value '").as_bytes());
                 bad.extend_from_slice(&one);
                 bad.extend_from_slice(b"'.\n");
@@ -168,20 +165,6 @@ fn values(value: &Bytes) -> Vec<Bytes> {
     }
     values.push(value.slice(from..));
     values
-}
-
-/// The canonical decimal text of an integer of any length.
-fn integer(text: &Bytes) -> Option<Bytes> {
-    let negative = text.starts_with(b"-");
-    let from = usize::from(negative || text.starts_with(b"+"));
-    let digits = text.slice(from..);
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    // One text for each number: `007` and `7` are one term.
-    let zeros = digits.iter().take_while(|digit| **digit == b'0').count().min(digits.len() - 1);
-    let digits = digits.slice(zeros..);
-    if !negative || digits.as_ref() == b"0" { Some(digits) } else { Some([b"-", digits.as_ref()].concat().into()) }
 }
 
 /// `Content-Type` of a value: media type and charset.

@@ -8,17 +8,16 @@
 //! off, so that no client takes a part for the whole.
 
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, VARY};
 
+use larder_gateway::Error;
 use larder_gateway::views::Listing;
-use larder_gateway::{Error, Gateway};
-use larder_model::address::BucketAddress;
+
+use crate::listing::{Lister, ListingTarget};
 
 use super::body::RiakBody;
 use super::errors::RiakFault;
@@ -48,46 +47,11 @@ impl ListingMode {
     }
 }
 
-/// The subject of a listing.
-#[derive(Debug, Clone)]
-pub(super) enum ListingTarget {
-    /// Keys of a bucket.
-    Keys(BucketAddress),
-    /// Buckets of a type.
-    Buckets(Bytes),
-}
-
-/// A running listing.
-pub(super) struct Lister {
-    gateway: Arc<Gateway>,
-    target: ListingTarget,
-    deadline: Option<Duration>,
-}
-
 impl Lister {
-    /// A listing that must end within `timeout`.
-    #[must_use]
-    pub(super) fn new(gateway: &Arc<Gateway>, target: ListingTarget, timeout: Option<Duration>) -> Self {
-        let deadline = timeout.map(|timeout| gateway.core.monotonic().saturating_add(timeout));
-        Self { gateway: Arc::clone(gateway), target, deadline }
-    }
-
     fn word(&self) -> &'static str {
         match self.target {
             ListingTarget::Keys(_) => "keys",
             ListingTarget::Buckets(_) => "buckets",
-        }
-    }
-
-    async fn page(&self, after: Option<Bytes>) -> Result<Listing, Error> {
-        // The deadline is of the whole listing: each page gets the rest of it.
-        let timeout = self.deadline.map(|deadline| deadline.saturating_sub(self.gateway.core.monotonic()));
-        if timeout == Some(Duration::ZERO) {
-            return Err(Error::TimedOut);
-        }
-        match &self.target {
-            ListingTarget::Keys(bucket) => self.gateway.kv.list_keys(bucket, after, timeout).await,
-            ListingTarget::Buckets(bucket_type) => self.gateway.kv.list_buckets(bucket_type, after, timeout).await,
         }
     }
 

@@ -33,8 +33,10 @@ pub enum FailedCondition {
     Precondition,
     /// `If-None-Match` or `If-Modified-Since` on a read: the client's copy is current.
     NotModified,
-    /// `if_not_modified`: the live writes are others than those of its context, or there are none.
+    /// `if_not_modified`: the live writes are others than those of its context.
     Modified,
+    /// `if_not_modified`: there is no live write.
+    Missing,
 }
 
 /// The state of the key that conditions are checked against.
@@ -78,8 +80,12 @@ impl Conditions {
     /// # Errors
     /// The first condition that fails.
     pub fn check(&self, current: CurrentValue<'_>, reading: bool, now: u64) -> Result<(), FailedCondition> {
-        if self.if_not_modified.as_ref().is_some_and(|seen| !is_unmodified(seen, current)) {
-            return Err(FailedCondition::Modified);
+        if let Some(seen) = &self.if_not_modified {
+            match current.etag {
+                None => return Err(FailedCondition::Missing),
+                Some(_) if !seen.has_same_live_dots(current.context) => return Err(FailedCondition::Modified),
+                Some(_) => {}
+            }
         }
         // Without a live value there is no tag to match, and only `If-Match` demands one.
         let Some(etag) = current.etag else {
@@ -98,10 +104,6 @@ impl Conditions {
         let unmodified = self.if_modified_since.is_some_and(|since| since <= now && current.modified <= since);
         if reading && self.if_none_match.is_none() && unmodified { Err(FailedCondition::NotModified) } else { Ok(()) }
     }
-}
-
-fn is_unmodified(seen: &Context, current: CurrentValue<'_>) -> bool {
-    current.etag.is_some() && seen.has_same_live_dots(current.context)
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@
 mod decode;
 pub mod display;
 pub mod effective;
-mod erlang;
 #[cfg(test)]
 mod manual;
 pub mod quorum;

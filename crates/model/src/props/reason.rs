@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::erlang;
+use crate::erlang;
 
 /// A refused property.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::erlang;
 use super::quorum::Quorum;
+use crate::erlang;
 
 /// The value of one bucket property.
 ///

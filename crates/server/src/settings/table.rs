@@ -110,7 +110,7 @@ settings! {
     HTTP = "http", SettingKind::Listener, "127.0.0.1:8098",
         "Where Riak's HTTP interface listens.";
     PB = "pb", SettingKind::Listener, "127.0.0.1:8087",
-        "Where Riak's protocol buffers interface will listen: not built yet, so nothing does.";
+        "Where Riak's protocol buffers interface listens.";
     S3 = "s3", SettingKind::Listener, "127.0.0.1:8080",
         "Where the S3 interface listens.";
     S3_HOST = "s3-host", SettingKind::Hosts, "s3.localhost,localhost,s3.amazonaws.com",

@@ -1,7 +1,8 @@
 //! Text in the form of an Erlang shell, which Riak's console and its protocol-buffer errors use.
 
 /// `s` as an atom: bare when Erlang allows that, else in single quotes (`'larder@127.0.0.1'`).
-pub(super) fn atom(s: &str) -> String {
+#[must_use]
+pub fn atom(s: &str) -> String {
     let starts_low = s.starts_with(|c: char| c.is_ascii_lowercase());
     if starts_low && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '@') {
         s.to_owned()
@@ -10,13 +11,20 @@ pub(super) fn atom(s: &str) -> String {
     }
 }
 
-/// `s` as a binary: `<<"text">>`.
-pub(super) fn binary(s: &str) -> String {
-    format!("<<{}>>", quoted(s, '"'))
+/// Bytes as a binary: `<<"text">>`, or their numbers when they are no text.
+#[must_use]
+pub fn binary(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref();
+    match std::str::from_utf8(bytes) {
+        Ok("") => "<<>>".into(),
+        Ok(text) => format!("<<{}>>", quoted(text, '"')),
+        Err(_) => format!("<<{}>>", bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(",")),
+    }
 }
 
 /// `s` as a string: `"text"`.
-pub(super) fn string(s: &str) -> String {
+#[must_use]
+pub fn string(s: &str) -> String {
     quoted(s, '"')
 }
 
@@ -64,6 +72,7 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         assert_eq!(binary("a\"b"), "<<\"a\\\"b\">>");
+        assert_eq!((binary([255, 0]).as_str(), binary("").as_str()), ("<<255,0>>", "<<>>"));
         assert_eq!(string("a\\\u{1}"), "\"a\\\\\\x{1}\"");
     }
 }

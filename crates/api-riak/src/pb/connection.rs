@@ -1,0 +1,267 @@
+//! One connection: requests in, answers out, in order.
+//!
+//! ```text
+//! input   bytes that arrived; a request is taken when all of it is here
+//! output  answers that are not sent yet: sent when no whole request is left, or at 64 KiB
+//! ```
+//! The connection reads nothing while it answers or sends, so a client that sends without reading is held back by its own
+//! socket. Silence, slow requests and slow readers end it, at the paces of the other listeners.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use larder_admission::ClientAccount;
+use larder_gateway::body::GetBody;
+use larder_gateway::{Error, Gateway};
+use larder_http_edge::{PIECE_BYTES_MAX, Pace, Requester, response_memory};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout_at};
+
+use super::PbCall;
+use super::fault::PbFault;
+use super::frame::{FrameHead, LENGTH_BYTES};
+use super::operations::{PbOperation, UNKNOWN_BYTES_MAX, find};
+use super::reply::{PbReply, ReplyPiece};
+use super::service::{PbSession, answer};
+
+/// Answers that wait are sent when they exceed this many bytes.
+const FLUSH_BYTES: usize = 64 * 1024;
+/// Bytes that one read asks for.
+const READ_BYTES: usize = 16 * 1024;
+
+/// The reason why a connection ends before its client closes it.
+#[derive(Debug, thiserror::Error)]
+enum PbEnd {
+    /// The socket failed, or the client closed it within a request.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The client sends or reads below the least rate.
+    #[error("the client is too slow")]
+    TooSlow,
+    /// The connection was silent for too long, or the server ends.
+    #[error("the connection is idle")]
+    Idle,
+    /// The rest of the input means nothing, or an answer broke off.
+    #[error("the stream of frames cannot go on")]
+    Broken,
+}
+
+/// One connection with its buffers.
+pub(super) struct PbConnection<S> {
+    pub(super) socket: S,
+    pub(super) address: IpAddr,
+    pub(super) account: ClientAccount,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) idle_timeout: Duration,
+    pub(super) input: BytesMut,
+    pub(super) output: BytesMut,
+    pub(super) session: PbSession,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
+    /// Serves the connection to its end. After `shutdown` it answers the requests that have arrived.
+    pub(super) async fn serve(mut self, mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>) {
+        let ended = loop {
+            let head = match FrameHead::of(&self.input) {
+                Ok(Some(head)) => head,
+                Ok(None) => match self.wait_for_request(&mut shutdown).await {
+                    Ok(()) => continue,
+                    Err(end) => break end,
+                },
+                Err(_) => break PbEnd::Broken,
+            };
+            if let Err(end) = self.take_request(head).await {
+                break end;
+            }
+        };
+        // Answers given before the end still count.
+        let _ = self.flush().await;
+        let _ = self.socket.shutdown().await;
+        tracing::debug!(reason = %ended, "connection of protocol buffers ended");
+    }
+
+    /// Sends what waits, then waits for the first bytes of a request.
+    async fn wait_for_request(
+        &mut self,
+        shutdown: &mut Pin<&mut (impl Future<Output = ()> + Send)>,
+    ) -> Result<(), PbEnd> {
+        self.flush().await?;
+        if !self.input.is_empty() {
+            return self.read_until(LENGTH_BYTES + 1).await;
+        }
+        // An idle connection keeps no buffer of an earlier request.
+        self.input = BytesMut::with_capacity(READ_BYTES);
+        let idle = Instant::now() + self.idle_timeout;
+        let read = tokio::select! {
+            read = timeout_at(idle, self.socket.read_buf(&mut self.input)) => read.map_err(|_| PbEnd::Idle)??,
+            () = shutdown.as_mut() => return Err(PbEnd::Idle),
+        };
+        if read == 0 { Err(PbEnd::Idle) } else { Ok(()) }
+    }
+
+    /// Takes the request with this head, and answers it.
+    async fn take_request(&mut self, head: FrameHead) -> Result<(), PbEnd> {
+        let account = self.account.clone();
+        let requester = Requester::new(self.address, &account);
+        if let Some(max) = self.length_max(head.code).filter(|max| head.length as u64 > *max) {
+            self.refuse(&Error::TooLarge { bytes: head.length as u64, max }.into());
+            return Err(PbEnd::Broken);
+        }
+        // The bytes count twice: as read, and as decoded.
+        if requester.hold(2 * head.length as u64).await.is_err() {
+            self.skip(head).await?;
+            self.refuse(&Error::Overloaded { retry_after: 1 }.into());
+            return Ok(());
+        }
+        if self.input.len() < head.frame_bytes() {
+            self.flush().await?;
+            self.read_until(head.frame_bytes()).await?;
+        }
+        let Some(message) = head.take(&mut self.input) else { return Err(PbEnd::Broken) };
+        let (gateway, answered_before) = (Arc::clone(&self.gateway), self.output.len());
+        let call = PbCall { gateway: &gateway };
+        match answer(&call, &mut self.session, (head.code, message), &mut self.output).await {
+            Ok(reply) => self.send(reply, &requester, answered_before).await,
+            Err(fault) => {
+                self.output.truncate(answered_before);
+                self.refuse(&fault);
+                if fault.is_last() { Err(PbEnd::Broken) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Longest message of this code; `None` is no bound below that of a frame.
+    fn length_max(&self, code: u8) -> Option<u64> {
+        let Some(row) = find(code) else { return Some(UNKNOWN_BYTES_MAX as u64) };
+        let value = if row.operation == PbOperation::Put { self.gateway.core.config().object_bytes_max } else { 0 };
+        value.checked_add(row.bytes_max as u64)
+    }
+
+    fn refuse(&mut self, fault: &PbFault) {
+        fault.put(&mut self.output);
+    }
+
+    /// Sends an answer, or leaves a short one in the output. A client whose share of memory is spent gets an error instead.
+    async fn send(&mut self, reply: PbReply, requester: &Requester<'_>, answered_before: usize) -> Result<(), PbEnd> {
+        let bytes = (self.output.len() - answered_before) as u64;
+        let held = match &reply {
+            PbReply::Done => bytes,
+            PbReply::Pieces(_) | PbReply::Listing(_) => bytes + response_memory(None),
+        };
+        if requester.hold(held).await.is_err() {
+            self.output.truncate(answered_before);
+            self.refuse(&Error::Overloaded { retry_after: 1 }.into());
+            return Ok(());
+        }
+        match reply {
+            PbReply::Done => {}
+            PbReply::Pieces(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        ReplyPiece::Bytes(bytes) => self.output.extend_from_slice(&bytes),
+                        ReplyPiece::Body(body) => self.send_body(body).await?,
+                    }
+                }
+            }
+            PbReply::Listing(mut listing) => loop {
+                let page_begins = self.output.len();
+                match listing.next(&mut self.output).await {
+                    Ok(true) => self.flush().await?,
+                    Ok(false) => break,
+                    Err(fault) => {
+                        self.output.truncate(page_begins);
+                        self.refuse(&fault);
+                        break;
+                    }
+                }
+            },
+        }
+        if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    async fn send_body(&mut self, mut body: GetBody) -> Result<(), PbEnd> {
+        self.flush().await?;
+        let (length, mut offset) = (body.length(), 0);
+        let mut pace = Pace::begin();
+        while offset < length {
+            let piece = body.piece(offset, PIECE_BYTES_MAX).await;
+            let piece = piece.ok().filter(|piece| !piece.is_empty()).ok_or_else(|| {
+                tracing::error!("read of an object's body failed: the answer is broken off");
+                PbEnd::Broken
+            })?;
+            offset += piece.len() as u64;
+            write_all(&mut self.socket, &piece, &mut pace).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits.
+    async fn flush(&mut self) -> Result<(), PbEnd> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        write_all(&mut self.socket, &self.output, &mut Pace::begin()).await?;
+        self.output.clear();
+        if self.output.capacity() > 2 * FLUSH_BYTES {
+            self.output = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Reads until `bytes` are in the input.
+    async fn read_until(&mut self, bytes: usize) -> Result<(), PbEnd> {
+        let mut pace = Pace::begin();
+        while self.input.len() < bytes {
+            // No more than has arrived already, so that a claimed length takes no memory.
+            let missing = bytes - self.input.len();
+            self.input.reserve(missing.min(self.input.len().max(READ_BYTES)));
+            self.read(&mut pace).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads and drops a request that there is no memory for.
+    async fn skip(&mut self, head: FrameHead) -> Result<(), PbEnd> {
+        self.flush().await?;
+        let (mut left, mut pace) = (head.frame_bytes(), Pace::begin());
+        loop {
+            let taken = left.min(self.input.len());
+            self.input.advance(taken);
+            left -= taken;
+            if left == 0 {
+                return Ok(());
+            }
+            self.input.reserve(READ_BYTES);
+            self.read(&mut pace).await?;
+        }
+    }
+
+    async fn read(&mut self, pace: &mut Pace) -> Result<(), PbEnd> {
+        let read = timeout_at(pace.deadline(), self.socket.read_buf(&mut self.input)).await;
+        match read.map_err(|_| PbEnd::TooSlow)?? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            count => {
+                pace.count(count as u64);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes all bytes, at the pace of a transfer.
+async fn write_all(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], pace: &mut Pace) -> Result<(), PbEnd> {
+    while !bytes.is_empty() {
+        let written = timeout_at(pace.deadline(), socket.write(bytes)).await.map_err(|_| PbEnd::TooSlow)??;
+        if written == 0 {
+            return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+        }
+        bytes = &bytes[written..];
+        pace.count(written as u64);
+    }
+    Ok(())
+}

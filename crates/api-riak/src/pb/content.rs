@@ -1,0 +1,185 @@
+//! Values with their metadata, from clients and to them.
+//!
+//! ```text
+//! RpbGetResp, RpbPutResp   1 content, once per sibling · 2 vclock · 3 key (of a put that named none)
+//! RpbContent               1 value · 2 … 11 metadata
+//! ```
+//! A frame begins with its length, and the lengths of all values are known before their bytes are. So large values go out in
+//! pieces, and no answer is in memory as a whole.
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::Error;
+use larder_gateway::body::GetBody;
+use larder_gateway::kv::FetchedObject;
+use larder_model::causality::Sibling;
+use larder_model::content::{KvContent, Link};
+use larder_model::terms;
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+
+use super::fault::PbFault;
+use super::frame::put_head;
+use super::messages::{RpbContent, RpbLink, RpbPair};
+use super::reply::{PbReply, ReplyPiece};
+
+const CONTENT: u32 = 1;
+const VCLOCK: u32 = 2;
+const NEW_KEY: u32 = 3;
+const VALUE: u32 = 1;
+
+/// The metadata of a content as the gateway stores it.
+///
+/// # Errors
+/// Index fields or terms are invalid; all of them are named.
+pub(super) fn stored_content(content: RpbContent) -> Result<KvContent, PbFault> {
+    let link = |link: RpbLink| Link {
+        bucket: link.bucket.unwrap_or_default(),
+        key: link.key.unwrap_or_default(),
+        tag: link.tag.unwrap_or_default(),
+    };
+    let pair = |pair: RpbPair| (pair.key.unwrap_or_default(), pair.value.unwrap_or_default());
+    let (mut stored_terms, mut refused) = (Vec::new(), Vec::new());
+    for (field, value) in content.indexes.into_iter().map(pair) {
+        match terms::parse(&field, &value) {
+            Ok(term) => stored_terms.push(term),
+            Err(error) => refused.push(error.erlang()),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(PbFault::Text(format!("{{precommit_fail,[{}]}}", refused.join(","))));
+    }
+    Ok(KvContent {
+        content_type: content.content_type,
+        charset: content.charset,
+        encoding: content.content_encoding,
+        meta: content.usermeta.into_iter().map(pair).collect(),
+        links: content.links.into_iter().map(link).collect(),
+        terms: stored_terms,
+        ..KvContent::default()
+    })
+}
+
+/// The metadata of a sibling as clients see it: a content without its value.
+fn shown_metadata(sibling: &Sibling) -> Vec<u8> {
+    let content = &sibling.content;
+    let pair = |(key, value): (&Bytes, &Bytes)| RpbPair { key: Some(key.clone()), value: Some(value.clone()) };
+    let link = |link: &Link| RpbLink {
+        bucket: Some(link.bucket.clone()),
+        key: Some(link.key.clone()),
+        tag: Some(link.tag.clone()),
+    };
+    let modified = sibling.modified();
+    RpbContent {
+        value: None,
+        content_type: content.content_type.clone(),
+        charset: content.charset.clone(),
+        content_encoding: content.encoding.clone(),
+        vtag: Some(sibling.vtag().into()),
+        links: content.links.iter().map(link).collect(),
+        last_mod: Some(u32::try_from(modified.as_secs()).unwrap_or(u32::MAX)),
+        last_mod_usecs: Some((modified.0 % 1_000_000) as u32),
+        usermeta: content.meta.iter().map(|(key, value)| pair((key, value))).collect(),
+        indexes: content.terms.iter().map(|term| pair((&term.field, &term.value))).collect(),
+        deleted: None,
+    }
+    .encode_to_vec()
+}
+
+/// Appends a message with a context, and the key of an object that the server named, as they are given.
+pub(super) fn put_fields(output: &mut BytesMut, code: u8, context: Option<&[u8]>, new_key: Option<&[u8]>) {
+    put_head(output, code, fields_len(context, new_key));
+    put_fields_after(output, context, new_key);
+}
+
+/// Appends a message with all siblings of an object, without their values if `blank`. `new_key` as in [`put_fields`].
+///
+/// # Errors
+/// `TooLarge`: all values together exceed a frame.
+pub(super) fn put_object(
+    output: &mut BytesMut,
+    code: u8,
+    found: FetchedObject,
+    (blank, new_key): (bool, Option<Bytes>),
+) -> Result<PbReply, PbFault> {
+    let contents: Vec<_> = found.versions.siblings.iter().map(|one| EncodedContent::of(one, blank)).collect();
+    let (context, new_key) = (found.context.as_deref(), new_key.as_deref());
+    let contents_len: u64 = contents.iter().map(EncodedContent::field_len).sum();
+    let length = contents_len + fields_len(context, new_key) as u64;
+    if length >= u64::from(u32::MAX) {
+        return Err(Error::TooLarge { bytes: length, max: u64::from(u32::MAX) }.into());
+    }
+    put_head(output, code, length as usize);
+    let mut pieces = Vec::new();
+    let mut bodies = found.bodies.into_iter();
+    for content in contents {
+        let place = last_bytes(output, &mut pieces);
+        content.put_head(place);
+        match bodies.next().filter(|_| !blank) {
+            Some(GetBody::Bytes(value)) => place.extend_from_slice(&value),
+            Some(blob) => pieces.push(ReplyPiece::Body(blob)),
+            None => {}
+        }
+        last_bytes(output, &mut pieces).extend_from_slice(&content.metadata);
+    }
+    put_fields_after(last_bytes(output, &mut pieces), context, new_key);
+    Ok(if pieces.is_empty() { PbReply::Done } else { PbReply::Pieces(pieces) })
+}
+
+/// The buffer for the next bytes of an answer: the output, until a large value interrupts it.
+fn last_bytes<'a>(output: &'a mut BytesMut, pieces: &'a mut Vec<ReplyPiece>) -> &'a mut BytesMut {
+    if matches!(pieces.last(), Some(ReplyPiece::Body(_))) {
+        pieces.push(ReplyPiece::Bytes(BytesMut::new()));
+    }
+    match pieces.last_mut() {
+        Some(ReplyPiece::Bytes(bytes)) => bytes,
+        _ => output,
+    }
+}
+
+/// A content whose value is not in memory.
+struct EncodedContent {
+    value_len: u64,
+    metadata: Vec<u8>,
+}
+
+impl EncodedContent {
+    fn of(sibling: &Sibling, blank: bool) -> Self {
+        let value_len = if blank { 0 } else { sibling.content.body.length() };
+        Self { value_len, metadata: shown_metadata(sibling) }
+    }
+
+    fn len(&self) -> u64 {
+        1 + encoded_len_varint(self.value_len) as u64 + self.value_len + self.metadata.len() as u64
+    }
+
+    /// Bytes of the content as a field of its message.
+    fn field_len(&self) -> u64 {
+        1 + encoded_len_varint(self.len()) as u64 + self.len()
+    }
+
+    /// Appends all up to the value.
+    fn put_head(&self, output: &mut BytesMut) {
+        put_field(output, CONTENT, self.len());
+        put_field(output, VALUE, self.value_len);
+    }
+}
+
+fn fields_len(context: Option<&[u8]>, new_key: Option<&[u8]>) -> usize {
+    let field = |bytes: &[u8]| 1 + encoded_len_varint(bytes.len() as u64) + bytes.len();
+    context.map_or(0, field) + new_key.map_or(0, field)
+}
+
+fn put_fields_after(output: &mut BytesMut, context: Option<&[u8]>, new_key: Option<&[u8]>) {
+    for (field, bytes) in [(VCLOCK, context), (NEW_KEY, new_key)] {
+        if let Some(bytes) = bytes {
+            put_field(output, field, bytes.len() as u64);
+            output.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Appends the head of a field whose `length` bytes follow.
+fn put_field(output: &mut BytesMut, field: u32, length: u64) {
+    encode_key(field, WireType::LengthDelimited, output);
+    encode_varint(length, output);
+}

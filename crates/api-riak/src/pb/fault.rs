@@ -1,0 +1,107 @@
+//! The answer to a request that was not carried out: Riak's error message, and whether the connection goes on.
+
+use bytes::BytesMut;
+use larder_gateway::types::TypeStateError;
+use larder_gateway::{Error, QuorumParam};
+use larder_model::address::AddressError;
+use larder_model::causality::FailedCondition;
+
+use super::frame::put_message;
+use super::messages::RpbErrorResp;
+
+/// A request that was not carried out.
+#[derive(Debug)]
+pub(super) enum PbFault {
+    /// The gateway's error.
+    Gateway(Error),
+    /// An error of this protocol alone.
+    Text(String),
+    /// The message cannot be decoded: as in Riak, the connection ends after the error.
+    Undecodable(String),
+}
+
+impl PbFault {
+    /// Appends the error message.
+    pub(super) fn put(&self, output: &mut BytesMut) {
+        let errmsg = match self {
+            Self::Gateway(error) => text(error),
+            Self::Text(text) => text.clone(),
+            Self::Undecodable(reason) => format!("Error processing incoming message: {reason}"),
+        };
+        put_message(output, 0, &RpbErrorResp { errmsg: errmsg.into(), errcode: 0 });
+    }
+
+    /// Whether the connection ends after the error.
+    pub(super) fn is_last(&self) -> bool {
+        matches!(self, Self::Undecodable(_))
+    }
+
+    /// The same, with this protocol's text for an unknown type in requests about buckets and types.
+    pub(super) fn of_bucket(error: Error) -> Self {
+        match error {
+            Error::UnknownType(name) => {
+                Self::Text(format!("No bucket-type named '{}'", String::from_utf8_lossy(&name)))
+            }
+            error => Self::Gateway(error),
+        }
+    }
+}
+
+impl From<Error> for PbFault {
+    fn from(error: Error) -> Self {
+        Self::Gateway(error)
+    }
+}
+
+impl From<AddressError> for PbFault {
+    fn from(error: AddressError) -> Self {
+        Self::Gateway(error.into())
+    }
+}
+
+/// Riak's text for an error of the gateway; errors that Riak does not have get plain sentences (Riak KV protocol buffers
+/// reference §8). The match has no wildcard: a new error does not compile without a text.
+fn text(error: &Error) -> String {
+    match error {
+        Error::UnknownType(_) => "no_type".into(),
+        Error::BadAddress(AddressError::Empty("bucket type")) => "Type cannot be zero-length".into(),
+        Error::BadAddress(AddressError::Empty("bucket")) => "Bucket cannot be zero-length".into(),
+        Error::BadAddress(AddressError::Empty(_)) => "Key cannot be zero-length".into(),
+        Error::QuorumAboveN { n_val } => format!("{{n_val_violation,{n_val}}}"),
+        Error::Unsatisfied { which, got, wanted } => format!("{{{}_val_unsatisfied,{wanted},{got}}}", name(*which)),
+        Error::NodeConfirms { got, wanted, reading: true } => format!("{{insufficient_nodes,{got},need,{wanted}}}"),
+        Error::NodeConfirms { got, wanted, reading: false } => {
+            format!("{{node_confirms_val_unsatisfied,{wanted},{got}}}")
+        }
+        Error::Condition(FailedCondition::Precondition | FailedCondition::NotModified) => "match_found".into(),
+        Error::Condition(FailedCondition::Modified) => "modified".into(),
+        Error::Condition(FailedCondition::Missing) => "notfound".into(),
+        Error::Superseded => "failed".into(),
+        Error::TooLarge { bytes, max: _ } => format!("{{too_large,{bytes}}}"),
+        Error::TooManySiblings { count } => format!("{{too_many_siblings,{count}}}"),
+        Error::NotBuilt(feature) => format!("Not available yet: {}", feature.name()),
+        Error::Refused(refused) => format!("Invalid bucket properties: {}", refused.erlang()),
+        Error::Type(TypeStateError::Unknown) => "no_type".into(),
+        Error::Type(TypeStateError::NotReady) => "not_ready".into(),
+        Error::TimedOut => "timeout".into(),
+        Error::Changed | Error::Overloaded { .. } => "overload".into(),
+        Error::BadAddress(_)
+        | Error::Context(_)
+        | Error::MetadataTooLarge { .. }
+        | Error::BrokenBody(_)
+        | Error::NotReady(_)
+        | Error::DiskFull
+        | Error::Damaged(_)
+        | Error::Internal(_) => error.to_string(),
+    }
+}
+
+fn name(which: QuorumParam) -> &'static str {
+    match which {
+        QuorumParam::R => "r",
+        QuorumParam::Pr => "pr",
+        QuorumParam::W => "w",
+        QuorumParam::Dw => "dw",
+        QuorumParam::Pw => "pw",
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests about the connection and the server.
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::metrics::PROTOCOL_VERSION;
+use larder_model::props::value::Value;
+
+use super::PbCall;
+use super::fault::PbFault;
+use super::frame::{put_head, put_message};
+use super::messages::{
+    RpbBucketKeyPreflistItem, RpbClientId, RpbGetBucketKeyPreflistReq, RpbGetBucketKeyPreflistResp,
+    RpbGetServerInfoResp,
+};
+use super::object::address;
+
+const PING_RESP: u8 = 2;
+const CLIENT_ID_RESP: u8 = 4;
+const SET_CLIENT_ID_RESP: u8 = 6;
+const SERVER_INFO_RESP: u8 = 8;
+const PREFLIST_RESP: u8 = 34;
+
+/// Code 1.
+pub(super) fn ping(output: &mut BytesMut) {
+    put_head(output, PING_RESP, 0);
+}
+
+/// Code 3: the id set on this connection, four zero bytes before that.
+pub(super) fn client_id(id: &Bytes, output: &mut BytesMut) {
+    put_message(output, CLIENT_ID_RESP, &RpbClientId { client_id: Some(id.clone()) });
+}
+
+/// Code 5. Returns the id to keep.
+pub(super) fn set_client_id(request: RpbClientId, output: &mut BytesMut) -> Bytes {
+    put_head(output, SET_CLIENT_ID_RESP, 0);
+    // A copy: the id would keep the whole frame in memory as long as the connection is open.
+    Bytes::copy_from_slice(&request.client_id.unwrap_or_default())
+}
+
+/// Code 7. Clients parse the version for the features of the server.
+pub(super) fn server_info(call: &PbCall<'_>, output: &mut BytesMut) {
+    let info = RpbGetServerInfoResp {
+        node: Some(call.gateway.core.config().node.clone().into()),
+        server_version: Some(Bytes::from_static(PROTOCOL_VERSION.as_bytes())),
+    };
+    put_message(output, SERVER_INFO_RESP, &info);
+}
+
+/// Code 33: one entry per copy. This gateway reaches every copy, so it stands for all of them.
+///
+/// # Errors
+/// An invalid address, or an error of the gateway.
+pub(super) async fn preflist(
+    call: &PbCall<'_>,
+    request: RpbGetBucketKeyPreflistReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    let address = address(request.bucket, request.key, request.r#type)?;
+    let props = call.gateway.types.bucket_props(&address.bucket).await?;
+    let copies = props.iter().find_map(|(name, value)| match value {
+        Value::Int(copies) if *name == "n_val" => Some(*copies),
+        _ => None,
+    });
+    let node = Bytes::from(call.gateway.core.config().node.clone());
+    let item = |partition| RpbBucketKeyPreflistItem { partition, node: node.clone(), primary: true };
+    let preflist = (0..copies.unwrap_or_default()).map(item).collect();
+    put_message(output, PREFLIST_RESP, &RpbGetBucketKeyPreflistResp { preflist });
+    Ok(())
+}

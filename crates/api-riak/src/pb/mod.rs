@@ -1,0 +1,33 @@
+//! Riak's protocol buffers.
+//!
+//! ```text
+//! server ── a connection ──> connection: frames, one after the other ──> service: code, message, handler ──> gateway
+//!            operations: the table of codes      messages: their fields         fault: errors      content: values
+//! ```
+//! Frames hold arbitrary bytes. The answers of a connection stand in the order of its requests, which clients may pipeline.
+
+mod connection;
+mod content;
+mod fault;
+mod frame;
+mod info;
+mod listing;
+mod messages;
+mod object;
+mod operations;
+mod props;
+mod put_scan;
+mod reply;
+mod server;
+mod service;
+
+use std::sync::Arc;
+
+use larder_gateway::Gateway;
+
+pub use server::serve;
+
+/// The gateway that a request goes to.
+struct PbCall<'a> {
+    gateway: &'a Arc<Gateway>,
+}

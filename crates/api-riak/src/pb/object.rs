@@ -1,0 +1,160 @@
+//! Get, put and delete of an object. The checks run in Riak's order: bucket, key, type.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::Error;
+use larder_gateway::body::PutBody;
+use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
+use larder_model::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
+use larder_model::causality::{Conditions, EtagMatcher};
+use larder_model::props::Quorum;
+
+use super::PbCall;
+use super::content::{put_fields, put_object, stored_content};
+use super::fault::PbFault;
+use super::frame::{put_head, put_message};
+use super::messages::{RpbDelReq, RpbGetReq, RpbPutReq, RpbUnchangedResp};
+use super::reply::PbReply;
+
+const GET_RESP: u8 = 10;
+const PUT_RESP: u8 = 12;
+const DEL_RESP: u8 = 14;
+
+/// Code 9. A key without a live value gets a message without fields; with `deletedvclock`, that of a tombstone has its context.
+///
+/// # Errors
+/// An invalid address or parameter, or an error of the gateway.
+pub(super) async fn get(call: &PbCall<'_>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    let address = address(request.bucket, request.key, request.r#type)?;
+    let quorums = Quorums {
+        r: quorum(request.r),
+        pr: quorum(request.pr),
+        node_confirms: quorum(request.node_confirms),
+        basic_quorum: request.basic_quorum,
+        notfound_ok: request.notfound_ok,
+        ..Quorums::default()
+    };
+    let blank = request.head == Some(true);
+    let get = KvGet { address, quorums, bodies: !blank, timeout: timeout(request.timeout)? };
+    let found = call.gateway.kv.get(get).await?;
+    if found.versions.siblings.is_empty() {
+        let shown = found.context.filter(|_| found.versions.deleted && request.deletedvclock == Some(true));
+        put_fields(output, GET_RESP, shown.as_deref(), None);
+        return Ok(PbReply::Done);
+    }
+    if request.if_modified.is_some() && request.if_modified == found.context {
+        put_message(output, GET_RESP, &RpbUnchangedResp { unchanged: Some(true) });
+        return Ok(PbReply::Done);
+    }
+    put_object(output, GET_RESP, found, (blank, None))
+}
+
+/// Code 11.
+///
+/// # Errors
+/// An invalid address, parameter or index term, or an error of the gateway.
+pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    let new_key = request.key.is_none().then(|| Bytes::from(call.gateway.core.new_name()));
+    let address = address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
+    let content = request.content.ok_or_else(|| PbFault::Undecodable("the put has no content".into()))?;
+    if content.deleted == Some(true) {
+        return Err(PbFault::Text("A put cannot store a tombstone: use a delete".into()));
+    }
+    let quorums = Quorums {
+        w: quorum(request.w),
+        dw: quorum(request.dw),
+        pw: quorum(request.pw),
+        node_confirms: quorum(request.node_confirms),
+        ..Quorums::default()
+    };
+    let context = request.vclock.filter(|context| !context.is_empty());
+    let if_none_match = (request.if_none_match == Some(true)).then_some(EtagMatcher::Any);
+    // Without a context any live value counts as modified: no context names it.
+    let if_not_modified = (request.if_not_modified == Some(true)).then(|| context.clone().unwrap_or_default());
+    let blank = request.return_head == Some(true);
+    let upload = PutBody::Bytes(content.value.clone().unwrap_or_default());
+    let put = KvPut {
+        address,
+        context,
+        conditions: Conditions { if_none_match, ..Conditions::default() },
+        if_not_modified,
+        content: stored_content(content)?,
+        upload,
+        quorums,
+        return_body: blank || request.return_body == Some(true),
+        timeout: timeout(request.timeout)?,
+    };
+    let outcome = call.gateway.kv.put(put).await?;
+    match outcome.found.filter(|found| !found.versions.siblings.is_empty()) {
+        Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)),
+        None => {
+            put_fields(output, PUT_RESP, None, new_key.as_deref());
+            Ok(PbReply::Done)
+        }
+    }
+}
+
+/// Code 13. Unlike over HTTP, a key that does not exist is deleted with success.
+///
+/// # Errors
+/// An invalid address or parameter, or an error of the gateway.
+pub(super) async fn delete(call: &PbCall<'_>, request: RpbDelReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    let delete = KvDelete {
+        address: address(request.bucket, request.key, request.r#type)?,
+        context: request.vclock.filter(|context| !context.is_empty()),
+        conditions: Conditions::default(),
+        quorums: Quorums {
+            r: quorum(request.r),
+            pr: quorum(request.pr),
+            w: quorum(request.w),
+            dw: quorum(request.dw),
+            pw: quorum(request.pw),
+            rw: quorum(request.rw),
+            ..Quorums::default()
+        },
+        timeout: timeout(request.timeout)?,
+    };
+    call.gateway.kv.delete(delete).await?;
+    put_head(output, DEL_RESP, 0);
+    Ok(PbReply::Done)
+}
+
+/// The bucket type of a request: absent is `default`.
+pub(super) fn type_of(bucket_type: Option<Bytes>) -> Bytes {
+    bucket_type.unwrap_or(Bytes::from_static(DEFAULT_TYPE))
+}
+
+/// The address of a request, checked in Riak's order.
+pub(super) fn address(
+    bucket: Option<Bytes>,
+    key: Option<Bytes>,
+    bucket_type: Option<Bytes>,
+) -> Result<Address, AddressError> {
+    let (bucket, key) = (bucket.unwrap_or_default(), key.unwrap_or_default());
+    for (part, name) in [("bucket", &bucket), ("key", &key)] {
+        if name.is_empty() {
+            return Err(AddressError::Empty(part));
+        }
+    }
+    Address::new(BucketAddress::new(type_of(bucket_type), bucket)?, key)
+}
+
+/// A replica count: the four greatest numbers below 2³² − 1 are words (reference §3).
+fn quorum(count: Option<u32>) -> Option<Quorum> {
+    match count? {
+        4_294_967_294 => Some(Quorum::One),
+        4_294_967_293 => Some(Quorum::Quorum),
+        4_294_967_292 => Some(Quorum::All),
+        4_294_967_291 => None,
+        count => Some(Quorum::Count(count)),
+    }
+}
+
+/// The deadline of a request, in milliseconds; as over HTTP, zero has passed already.
+pub(super) fn timeout(millis: Option<u32>) -> Result<Option<Duration>, Error> {
+    match millis {
+        Some(0) => Err(Error::TimedOut),
+        millis => Ok(millis.map(|millis| Duration::from_millis(millis.into()))),
+    }
+}

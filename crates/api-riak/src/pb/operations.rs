@@ -1,0 +1,124 @@
+//! The table of message codes: what each request means, and how long its message may be.
+
+use larder_gateway::Feature;
+use larder_model::limits::METADATA_BYTES_MAX;
+
+/// A request that clients can send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PbOperation {
+    /// Answers.
+    Ping,
+    /// The id that the client set on this connection.
+    GetClientId,
+    /// Sets it. It has no meaning for causality.
+    SetClientId,
+    /// Node name and version.
+    GetServerInfo,
+    /// Reads an object.
+    Get,
+    /// Writes an object.
+    Put,
+    /// Deletes an object.
+    Delete,
+    /// The buckets of a type.
+    ListBuckets,
+    /// The keys of a bucket.
+    ListKeys,
+    /// Properties of a bucket.
+    GetBucket,
+    /// Sets properties of a bucket.
+    SetBucket,
+    /// Removes the own properties of a bucket.
+    ResetBucket,
+    /// Properties of a type.
+    GetBucketType,
+    /// Sets properties of a type.
+    SetBucketType,
+    /// The nodes that hold a key.
+    GetPreflist,
+    /// Encryption, which is not switched on.
+    StartTls,
+    /// A request of Riak that is refused by name.
+    Unavailable(Feature),
+}
+
+/// One message code.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PbCode {
+    /// The code.
+    pub(super) code: u8,
+    /// Its request.
+    pub(super) operation: PbOperation,
+    /// Longest message in bytes, besides the value of a put.
+    pub(super) bytes_max: usize,
+}
+
+/// A request with names of limited length and numbers.
+const NAMES: usize = 64 * 1024;
+/// Properties: each byte of a message may become some 50 in memory.
+const PROPS: usize = 64 * 1024;
+/// Everything about a value but the value.
+pub(super) const PUT_BESIDES_VALUE: usize = NAMES + METADATA_BYTES_MAX + 16 * 1024;
+
+/// Every request that is answered in its own way; any other code is unknown, as in a Riak without that part.
+pub(super) const CODES: &[PbCode] = &[
+    code(1, PbOperation::Ping, 0),
+    code(3, PbOperation::GetClientId, 0),
+    code(5, PbOperation::SetClientId, NAMES),
+    code(7, PbOperation::GetServerInfo, 0),
+    code(9, PbOperation::Get, NAMES),
+    code(11, PbOperation::Put, PUT_BESIDES_VALUE),
+    code(13, PbOperation::Delete, NAMES),
+    code(15, PbOperation::ListBuckets, NAMES),
+    code(17, PbOperation::ListKeys, NAMES),
+    code(19, PbOperation::GetBucket, NAMES),
+    code(21, PbOperation::SetBucket, NAMES + PROPS),
+    code(23, PbOperation::Unavailable(Feature::MapReduce), QUERY),
+    code(25, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
+    code(29, PbOperation::ResetBucket, NAMES),
+    code(31, PbOperation::GetBucketType, NAMES),
+    code(32, PbOperation::SetBucketType, NAMES + PROPS),
+    code(33, PbOperation::GetPreflist, NAMES),
+    code(40, PbOperation::Unavailable(Feature::SecondaryIndexes), QUERY),
+    code(50, PbOperation::Unavailable(Feature::Counters), NAMES),
+    code(52, PbOperation::Unavailable(Feature::Counters), NAMES),
+    code(80, PbOperation::Unavailable(Feature::DataTypes), NAMES),
+    code(82, PbOperation::Unavailable(Feature::DataTypes), QUERY),
+    code(255, PbOperation::StartTls, 0),
+];
+
+/// A query, or an update of a data type.
+const QUERY: usize = 1024 * 1024;
+
+const fn code(code: u8, operation: PbOperation, bytes_max: usize) -> PbCode {
+    // Clients of a newer version may add fields.
+    PbCode { code, operation, bytes_max: bytes_max + 1024 }
+}
+
+/// The row of a code; `None`: the code is unknown.
+pub(super) fn find(code: u8) -> Option<&'static PbCode> {
+    CODES.iter().find(|row| row.code == code)
+}
+
+/// The longest message of an unknown code. It is read and dropped, so that the connection goes on.
+pub(super) const UNKNOWN_BYTES_MAX: usize = QUERY;
+
+/// Riak's text for a request whose part of the server is switched off.
+pub(super) fn unavailable(code: u8, feature: Feature) -> String {
+    let job = match feature {
+        Feature::MapReduce => "map_reduce",
+        Feature::SecondaryIndexes => "secondary_index",
+        _ => return format!("Unknown message code: {code}"),
+    };
+    format!("Operation '{{riak_kv,{job}}}' is not enabled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_once_and_in_order() {
+        assert!(CODES.is_sorted_by(|a, b| a.code < b.code));
+    }
+}

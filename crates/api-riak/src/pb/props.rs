@@ -1,0 +1,282 @@
+//! Properties of buckets and types as messages. A change becomes the JSON that HTTP takes, so that both refuse the same with
+//! the same reasons.
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::Error;
+use larder_model::address::BucketAddress;
+use larder_model::erlang;
+use larder_model::props::Quorum;
+use larder_model::props::display::PropList;
+use larder_model::props::value::{Hook, LinkFun, ModFun, Repl, Value};
+use serde_json::{Map, Value as Json, json};
+
+use super::PbCall;
+use super::fault::PbFault;
+use super::frame::{put_head, put_message};
+use super::messages::{
+    RpbBucketProps, RpbBucketReq, RpbCommitHook, RpbGetBucketResp, RpbGetBucketTypeReq, RpbModFun, RpbSetBucketReq,
+    RpbSetBucketTypeReq,
+};
+use super::object::type_of;
+
+const GET_RESP: u8 = 20;
+const SET_RESP: u8 = 22;
+const RESET_RESP: u8 = 30;
+
+/// Code 19. A bucket without a name has the properties of its type, as in Riak.
+///
+/// # Errors
+/// The type is unknown, or another error of the gateway.
+pub(super) async fn get_bucket(call: &PbCall<'_>, request: RpbBucketReq, output: &mut BytesMut) -> Result<(), PbFault> {
+    let bucket = request.bucket.filter(|bucket| !bucket.is_empty());
+    let list = match bucket {
+        None => call.gateway.types.props(&type_of(request.r#type)).await,
+        Some(bucket) => {
+            let bucket = BucketAddress::new(type_of(request.r#type), bucket)?;
+            call.gateway.types.bucket_props(&bucket).await
+        }
+    };
+    put_props(output, &list.map_err(PbFault::of_bucket)?);
+    Ok(())
+}
+
+/// Code 21.
+///
+/// # Errors
+/// Properties are invalid, the type is unknown, or another error of the gateway.
+pub(super) async fn set_bucket(
+    call: &PbCall<'_>,
+    request: RpbSetBucketReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
+    let props = json_of(request.props.unwrap_or_default());
+    call.gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::of_bucket)?;
+    put_head(output, SET_RESP, 0);
+    Ok(())
+}
+
+/// Code 29. It succeeds for an unknown type too, as in Riak.
+///
+/// # Errors
+/// An error of the gateway.
+pub(super) async fn reset_bucket(
+    call: &PbCall<'_>,
+    request: RpbBucketReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
+    match call.gateway.types.reset_bucket_props(&bucket).await {
+        Ok(()) | Err(Error::UnknownType(_)) => {
+            put_head(output, RESET_RESP, 0);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Code 31.
+///
+/// # Errors
+/// The type is unknown or not active, or another error of the gateway.
+pub(super) async fn get_type(
+    call: &PbCall<'_>,
+    request: RpbGetBucketTypeReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    let name = request.r#type.unwrap_or_default();
+    match call.gateway.types.props(&name).await {
+        Ok(list) => put_props(output, &list),
+        Err(Error::UnknownType(name)) => {
+            return Err(PbFault::Text(format!("Invalid bucket type: {}", erlang::binary(&name))));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// Code 32.
+///
+/// # Errors
+/// Properties are invalid, the type is unknown, not active or `default`, or another error of the gateway.
+pub(super) async fn set_type(
+    call: &PbCall<'_>,
+    request: RpbSetBucketTypeReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
+    let props = json_of(request.props.unwrap_or_default());
+    call.gateway.types.update(&request.r#type.unwrap_or_default(), &props).await?;
+    put_head(output, SET_RESP, 0);
+    Ok(())
+}
+
+fn put_props(output: &mut BytesMut, list: &PropList) {
+    put_message(output, GET_RESP, &RpbGetBucketResp { props: Some(message_of(list)) });
+}
+
+/// The members that a message sets, as HTTP writes them. The last field stands first: the gateway names invalid properties in
+/// reverse, and Riak names those of a message in the order of its fields.
+fn json_of(props: RpbBucketProps) -> Map<String, Json> {
+    let text = |bytes: Bytes| Json::from(String::from_utf8_lossy(&bytes));
+    let function = |fun: RpbModFun| json!({ "mod": fun.module.map(text), "fun": fun.function.map(text) });
+    let hook = |hook: RpbCommitHook| match hook.modfun {
+        Some(fun) => function(fun),
+        None => json!({ "name": hook.name.map(text) }),
+    };
+    let hooks = |list: Vec<RpbCommitHook>, counts: Option<bool>| {
+        (counts == Some(true)).then(|| list.into_iter().map(hook).collect::<Vec<_>>().into())
+    };
+    let number = |number: Option<u32>| number.map(Json::from);
+    let flag = |flag: Option<bool>| flag.map(Json::from);
+    let members: [(&str, Option<Json>); 27] = [
+        ("hll_precision", number(props.hll_precision)),
+        ("write_once", flag(props.write_once)),
+        ("consistent", flag(props.consistent)),
+        ("datatype", props.datatype.map(text)),
+        ("search_index", props.search_index.map(text)),
+        ("repl", props.repl.map(repl_json)),
+        ("search", flag(props.search)),
+        ("backend", props.backend.map(text)),
+        ("notfound_ok", flag(props.notfound_ok)),
+        ("basic_quorum", flag(props.basic_quorum)),
+        ("rw", props.rw.map(quorum_json)),
+        ("dw", props.dw.map(quorum_json)),
+        ("pw", props.pw.map(quorum_json)),
+        ("w", props.w.map(quorum_json)),
+        ("r", props.r.map(quorum_json)),
+        ("pr", props.pr.map(quorum_json)),
+        ("small_vclock", number(props.small_vclock)),
+        ("big_vclock", number(props.big_vclock)),
+        ("young_vclock", number(props.young_vclock)),
+        ("old_vclock", number(props.old_vclock)),
+        ("linkfun", props.linkfun.map(function)),
+        ("chash_keyfun", props.chash_keyfun.map(function)),
+        ("postcommit", hooks(props.postcommit, props.has_postcommit)),
+        ("precommit", hooks(props.precommit, props.has_precommit)),
+        ("last_write_wins", flag(props.last_write_wins)),
+        ("allow_mult", flag(props.allow_mult)),
+        ("n_val", number(props.n_val)),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// A replica count as HTTP writes it; the word `default` is refused there.
+fn quorum_json(count: u32) -> Json {
+    match count {
+        4_294_967_294 => "one".into(),
+        4_294_967_293 => "quorum".into(),
+        4_294_967_292 => "all".into(),
+        4_294_967_291 => "default".into(),
+        count => count.into(),
+    }
+}
+
+fn repl_json(repl: u32) -> Json {
+    match repl {
+        0 => false.into(),
+        1 => "realtime".into(),
+        2 => "fullsync".into(),
+        3 => true.into(),
+        other => other.into(),
+    }
+}
+
+/// The list as a message: properties that it has no field for are left out.
+fn message_of(list: &PropList) -> RpbBucketProps {
+    // Both flags are always set on read: an empty list shows as no hooks.
+    let mut props =
+        RpbBucketProps { has_precommit: Some(true), has_postcommit: Some(true), ..RpbBucketProps::default() };
+    for (name, value) in list {
+        set_field(&mut props, name, value);
+    }
+    props
+}
+
+fn set_field(props: &mut RpbBucketProps, name: &str, value: &Value) {
+    match value {
+        Value::Bool(flag) => {
+            if let Some(field) = flag_field(props, name) {
+                *field = Some(*flag);
+            }
+        }
+        Value::Int(number) => {
+            if let Some(field) = number_field(props, name) {
+                *field = u32::try_from(*number).ok();
+            }
+        }
+        Value::Quorum(quorum) => {
+            if let Some(field) = number_field(props, name) {
+                *field = Some(quorum_number(*quorum));
+            }
+        }
+        Value::Text(text) if name == "backend" => props.backend = Some(text.clone().into()),
+        Value::Text(text) if name == "search_index" => props.search_index = Some(text.clone().into()),
+        Value::Repl(repl) => props.repl = Some(repl_number(*repl)),
+        Value::Datatype(datatype) => props.datatype = Some(Bytes::from_static(datatype.name().as_bytes())),
+        Value::Hooks(hooks) if name == "precommit" => props.precommit = hooks.iter().map(hook_message).collect(),
+        Value::Hooks(hooks) => props.postcommit = hooks.iter().map(hook_message).collect(),
+        Value::KeyFun(fun) => props.chash_keyfun = Some(function_message(fun)),
+        Value::LinkFun(LinkFun::ModFun(fun)) => props.linkfun = Some(function_message(fun)),
+        Value::LinkFun(_) | Value::Text(_) | Value::Node(_) | Value::Sync(_) => {}
+    }
+}
+
+fn flag_field<'a>(props: &'a mut RpbBucketProps, name: &str) -> Option<&'a mut Option<bool>> {
+    Some(match name {
+        "allow_mult" => &mut props.allow_mult,
+        "last_write_wins" => &mut props.last_write_wins,
+        "basic_quorum" => &mut props.basic_quorum,
+        "notfound_ok" => &mut props.notfound_ok,
+        "search" => &mut props.search,
+        "consistent" => &mut props.consistent,
+        "write_once" => &mut props.write_once,
+        _ => return None,
+    })
+}
+
+fn number_field<'a>(props: &'a mut RpbBucketProps, name: &str) -> Option<&'a mut Option<u32>> {
+    Some(match name {
+        "n_val" => &mut props.n_val,
+        "old_vclock" => &mut props.old_vclock,
+        "young_vclock" => &mut props.young_vclock,
+        "big_vclock" => &mut props.big_vclock,
+        "small_vclock" => &mut props.small_vclock,
+        "pr" => &mut props.pr,
+        "r" => &mut props.r,
+        "w" => &mut props.w,
+        "pw" => &mut props.pw,
+        "dw" => &mut props.dw,
+        "rw" => &mut props.rw,
+        "hll_precision" => &mut props.hll_precision,
+        _ => return None,
+    })
+}
+
+fn quorum_number(quorum: Quorum) -> u32 {
+    match quorum {
+        Quorum::One => 4_294_967_294,
+        Quorum::Quorum => 4_294_967_293,
+        Quorum::All => 4_294_967_292,
+        Quorum::Count(count) => count,
+    }
+}
+
+fn repl_number(repl: Repl) -> u32 {
+    match repl {
+        Repl::False => 0,
+        Repl::Realtime => 1,
+        Repl::Fullsync => 2,
+        Repl::True => 3,
+    }
+}
+
+fn hook_message(hook: &Hook) -> RpbCommitHook {
+    match hook {
+        Hook::ModFun(fun) => RpbCommitHook { modfun: Some(function_message(fun)), name: None },
+        Hook::Named(name) | Hook::Text(name) => RpbCommitHook { modfun: None, name: Some(name.clone().into()) },
+    }
+}
+
+fn function_message(fun: &ModFun) -> RpbModFun {
+    RpbModFun { module: Some(fun.module.clone().into()), function: Some(fun.function.clone().into()) }
+}

@@ -1,0 +1,60 @@
+//! The listener of protocol buffers.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use larder_gateway::{Error, Gateway};
+use larder_http_edge::{ConnectedClient, ConnectionServer, ConnectionSettings, serve_connections};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection::PbConnection;
+use super::fault::PbFault;
+use super::service::PbSession;
+
+/// Answers the connections of protocol buffers over one gateway.
+#[derive(Clone)]
+struct PbServer {
+    gateway: Arc<Gateway>,
+    settings: ConnectionSettings,
+}
+
+/// Serves `listener` until `shutdown`. After that it accepts nothing new, finishes the requests under way, and breaks off
+/// those that run past the deadline.
+pub async fn serve(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    settings: ConnectionSettings,
+    shutdown: impl Future<Output = ()>,
+) {
+    serve_connections(listener, PbServer { gateway, settings }, shutdown).await;
+}
+
+impl ConnectionServer for PbServer {
+    const NAME: &'static str = "pb";
+
+    fn settings(&self) -> ConnectionSettings {
+        self.settings.clone()
+    }
+
+    fn refusal() -> Bytes {
+        let mut output = BytesMut::new();
+        PbFault::Gateway(Error::Overloaded { retry_after: 1 }).put(&mut output);
+        output.freeze()
+    }
+
+    async fn serve(self, stream: TcpStream, client: ConnectedClient, ending: impl Future<Output = ()> + Send) {
+        let connection = PbConnection {
+            socket: stream,
+            address: client.address,
+            account: client.account,
+            gateway: self.gateway,
+            idle_timeout: self.settings.idle_timeout,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            session: PbSession::default(),
+        };
+        connection.serve(pin!(ending)).await;
+    }
+}

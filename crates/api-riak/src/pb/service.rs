@@ -1,0 +1,102 @@
+//! Answers one request: its code, its message, its handler.
+
+use std::panic::AssertUnwindSafe;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use larder_gateway::Error;
+use larder_gateway::metrics::Event;
+use larder_model::limits::METADATA_BYTES_MAX;
+use prost::Message;
+
+use super::fault::PbFault;
+use super::listing::PbListing;
+use super::messages::RpbPutReq;
+use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
+use super::reply::PbReply;
+use super::{PbCall, info, object, props, put_scan};
+
+/// What a connection remembers between requests.
+pub(super) struct PbSession {
+    /// The id that the client set.
+    pub(super) client_id: Bytes,
+}
+
+impl Default for PbSession {
+    fn default() -> Self {
+        Self { client_id: Bytes::from_static(&[0; 4]) }
+    }
+}
+
+/// Answers the request with this code and message: appends to `output`, and returns the rest of the answer. A panic becomes an
+/// error and a log line.
+///
+/// # Errors
+/// The request was not carried out.
+pub(super) async fn answer(
+    call: &PbCall<'_>,
+    session: &mut PbSession,
+    (code, message): (u8, Bytes),
+    output: &mut BytesMut,
+) -> Result<PbReply, PbFault> {
+    let answered = AssertUnwindSafe(dispatch(call, session, (code, message), output)).catch_unwind().await;
+    let Ok(answered) = answered else {
+        tracing::error!(code, "request panicked: the client gets an error, this is a bug");
+        call.gateway.core.count_event(Event::Panicked);
+        return Err(PbFault::Undecodable("the server failed".into()));
+    };
+    if let Err(PbFault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_)))) = &answered {
+        tracing::error!(%error, "request failed: the client gets an error of the server");
+    }
+    answered
+}
+
+async fn dispatch(
+    call: &PbCall<'_>,
+    session: &mut PbSession,
+    (code, message): (u8, Bytes),
+    output: &mut BytesMut,
+) -> Result<PbReply, PbFault> {
+    let Some(row) = find(code) else { return Err(PbFault::Text(format!("Unknown message code: {code}"))) };
+    match row.operation {
+        PbOperation::Get => return object::get(call, decode(message)?, output).await,
+        // Boxes keep the future small that every request moves: a get needs far less room than these.
+        PbOperation::Put => return Box::pin(object::put(call, decode_put(message)?, output)).await,
+        PbOperation::Delete => return Box::pin(object::delete(call, decode(message)?, output)).await,
+        PbOperation::ListBuckets => {
+            return PbListing::of_buckets(call.gateway, decode(message)?)
+                .map(|listing| PbReply::Listing(listing.into()));
+        }
+        PbOperation::ListKeys => {
+            return PbListing::of_keys(call.gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
+        }
+        PbOperation::Ping => info::ping(output),
+        PbOperation::GetServerInfo => info::server_info(call, output),
+        PbOperation::GetClientId => info::client_id(&session.client_id, output),
+        PbOperation::SetClientId => session.client_id = info::set_client_id(decode(message)?, output),
+        PbOperation::GetPreflist => Box::pin(info::preflist(call, decode(message)?, output)).await?,
+        PbOperation::GetBucket => Box::pin(props::get_bucket(call, decode(message)?, output)).await?,
+        PbOperation::SetBucket => Box::pin(props::set_bucket(call, decode(message)?, output)).await?,
+        PbOperation::ResetBucket => Box::pin(props::reset_bucket(call, decode(message)?, output)).await?,
+        PbOperation::GetBucketType => Box::pin(props::get_type(call, decode(message)?, output)).await?,
+        PbOperation::SetBucketType => Box::pin(props::set_type(call, decode(message)?, output)).await?,
+        PbOperation::StartTls => return Err(PbFault::Text("Security not enabled; STARTTLS not allowed.".into())),
+        PbOperation::Unavailable(feature) => return Err(PbFault::Text(unavailable(code, feature))),
+    }
+    Ok(PbReply::Done)
+}
+
+fn decode<M: Message + Default>(message: Bytes) -> Result<M, PbFault> {
+    M::decode(message).map_err(|error| PbFault::Undecodable(error.to_string()))
+}
+
+/// Decodes a put, after a check of its size without the value: a short message may become long in memory.
+fn decode_put(message: Bytes) -> Result<RpbPutReq, PbFault> {
+    let Some(bytes) = put_scan::bytes_besides_value(&message) else {
+        return Err(PbFault::Undecodable("the put is no sequence of fields".into()));
+    };
+    if bytes > PUT_BESIDES_VALUE {
+        return Err(Error::MetadataTooLarge { bytes, max: METADATA_BYTES_MAX }.into());
+    }
+    decode(message)
+}
