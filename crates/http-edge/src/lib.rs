@@ -26,7 +26,8 @@ use larder_admission::MemoryBudget;
 
 pub use accept::{Acceptor, ConnectedClient, ConnectionLimit, ConnectionServer, REFUSALS_MAX, serve_connections};
 pub use arriving_body::{
-    ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory, upload_memory,
+    ArrivingBody, IncomingError, PIECE_BYTES_MAX, Pace, PacedIncoming, parsed_body_memory, response_memory,
+    upload_memory,
 };
 pub use connection::serve;
 pub use requester::Requester;

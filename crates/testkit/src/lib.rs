@@ -7,6 +7,7 @@
 //! hooked            a wrapper of a store that runs code of a test around its calls
 //! linear            checks that a history of one register is linearizable
 //! http              a client of HTTP/1.1 that may send any bytes
+//! pb                a client of Riak's protocol buffers that may send any bytes
 //! s3                a client of S3 over it that signs
 //! BackgroundServer  a server of the test's own process
 //! SplitMix64        numbers from a seed
@@ -16,6 +17,7 @@ pub mod conformance;
 pub mod faulty;
 pub mod hooked;
 pub mod http;
+pub mod pb;
 pub mod replicas;
 pub mod s3;
 

@@ -85,8 +85,8 @@ pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut Byte
         return_body: blank || request.return_body == Some(true),
         timeout: timeout(request.timeout)?,
     };
-    let outcome = call.gateway.kv.put(put).await?;
-    match outcome.found.filter(|found| !found.versions.siblings.is_empty()) {
+    let written = call.gateway.kv.put(put).await?;
+    match written.filter(|found| !found.versions.siblings.is_empty()) {
         Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)),
         None => {
             put_fields(output, PUT_RESP, None, new_key.as_deref());

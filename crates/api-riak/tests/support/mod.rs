@@ -12,6 +12,8 @@ use larder_store::memory::MemoryStore;
 use larder_store::{Store, SystemClock};
 use larder_testkit::BackgroundServer;
 use larder_testkit::http::{HttpClient, HttpConnection};
+use larder_testkit::pb::PbClient;
+use tokio::net::TcpListener;
 
 /// A running server.
 pub(crate) struct RiakServer {
@@ -51,6 +53,22 @@ impl RiakServer {
             (gateway.clone(), serve(listener, gateway, settings, stop))
         });
         Self { background, gateway }
+    }
+
+    /// A second listener of the same gateway, for protocol buffers; it lives as long as the server.
+    pub(crate) fn pb(&self) -> PbClient {
+        self.pb_with(HttpSettings::default())
+    }
+
+    pub(crate) fn pb_with(&self, settings: HttpSettings) -> PbClient {
+        let gateway = self.gateway.clone();
+        let address = self.background.run(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(larder_api_riak::pb::serve(listener, gateway, settings, std::future::pending()));
+            address
+        });
+        PbClient::connect(address)
     }
 
     pub(crate) fn client(&self) -> HttpClient {

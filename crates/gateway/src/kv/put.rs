@@ -273,7 +273,12 @@ impl Kv {
         if_not_modified: Option<&Bytes>,
         address: &Address,
     ) -> Result<Conditions> {
-        let if_not_modified = if_not_modified.map(|bytes| self.decode_context(bytes, address)).transpose()?;
+        // A client may state no context: then any live value is one that it has not seen.
+        let decode = |bytes: &Bytes| match bytes.is_empty() {
+            true => Ok(Context::default()),
+            false => self.decode_context(bytes, address),
+        };
+        let if_not_modified = if_not_modified.map(decode).transpose()?;
         Ok(Conditions { if_not_modified, ..conditions })
     }
 

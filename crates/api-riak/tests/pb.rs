@@ -1,0 +1,397 @@
+//! Protocol buffers over a socket: Riak's texts and traps, hostile frames, and the same objects as over HTTP.
+
+mod support;
+
+use larder_testkit::SplitMix64;
+use larder_testkit::http::HttpRequest;
+use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
+
+use PbField::{Bytes, Number};
+use support::RiakServer;
+
+const GET: u8 = 9;
+const PUT: u8 = 11;
+const DELETE: u8 = 13;
+
+fn key<'a>(bucket: &'a str, key: &'a str) -> [PbField<'a>; 2] {
+    [Bytes(1, bucket.as_bytes()), Bytes(2, key.as_bytes())]
+}
+
+fn content(value: &str) -> Vec<u8> {
+    message(&[Bytes(1, value.as_bytes()), Bytes(2, b"text/plain")])
+}
+
+fn put(client: &mut PbClient, at: [PbField<'_>; 2], value: &str, more: &[PbField<'_>]) -> (u8, PbMessage) {
+    client.ask(PUT, &[&at[..], &[Bytes(4, &content(value))], more].concat())
+}
+
+fn values(answer: &PbMessage) -> Vec<String> {
+    answer.all(1).map(|content| PbMessage::decode(content).text(1)).collect()
+}
+
+#[test]
+fn an_object_is_written_read_and_deleted() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    let at = key("b", "k");
+    assert_eq!(put(&mut client, at, "one", &[]), (12, PbMessage::default()));
+    let (code, found) = client.ask(GET, &at);
+    let shown = PbMessage::decode(found.bytes(1).unwrap());
+    assert_eq!(
+        (code, shown.text(1), shown.text(2), shown.text(5).is_empty()),
+        (10, "one".into(), "text/plain".into(), false)
+    );
+    assert!(shown.number(7).unwrap() > 1_500_000_000 && shown.number(8).unwrap() < 1_000_000, "{shown:?}");
+    let context = found.bytes(2).unwrap().to_vec();
+
+    let (_, head) = client.ask(GET, &[&at[..], &[Number(8, 1)]].concat());
+    assert_eq!(PbMessage::decode(head.bytes(1).unwrap()).fields[0], (1, 0, vec![]), "a head has an empty value");
+    let unchanged = client.ask(GET, &[&at[..], &[Bytes(7, &context)]].concat()).1;
+    assert_eq!(unchanged.fields, [(3, 1, vec![])], "unchanged and nothing else");
+
+    let (_, back) = put(&mut client, at, "two", &[Bytes(3, &context), Number(7, 1)]);
+    assert_eq!(values(&back), ["two"]);
+    let (_, blank) = put(&mut client, at, "three", &[Number(11, 1), Number(7, 1)]);
+    assert_eq!((values(&blank), blank.bytes(2).is_some()), (vec![String::new()], true), "return_head wins");
+
+    assert_eq!(client.ask(DELETE, &at), (14, PbMessage::default()));
+    assert_eq!(client.ask(DELETE, &key("b", "never")), (14, PbMessage::default()), "a missing key is deleted");
+    assert_eq!(client.ask(GET, &at), (10, PbMessage::default()));
+    let (_, tombstone) = client.ask(GET, &[&at[..], &[Number(9, 1)]].concat());
+    assert_eq!(
+        (tombstone.all(1).count(), tombstone.bytes(2).is_some()),
+        (0, true),
+        "the context of the tombstone alone"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_put_without_a_key_returns_one() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    let fields = [Bytes(1, b"b"), Bytes(4, &content("x"))];
+    let (code, answer) = client.ask(PUT, &fields);
+    let made = answer.text(3);
+    assert_eq!((code, answer.fields.len(), made.is_empty()), (12, 1, false));
+    assert_eq!(values(&client.ask(GET, &key("b", &made)).1), ["x"]);
+    let (_, shown) = client.ask(PUT, &[&fields[..], &[Number(7, 1)]].concat());
+    assert_eq!((values(&shown), shown.bytes(2).is_some(), shown.text(3).is_empty()), (vec!["x".into()], true, false));
+    server.stop();
+}
+
+#[test]
+fn the_texts_of_errors_are_riaks() {
+    let server = RiakServer::start();
+    server.make_type("inactive", "{}", false);
+    let mut client = server.pb();
+    let at = key("b", "k");
+    let body = content("x");
+    let written = [&at[..], &[Bytes(4, &body)]].concat();
+    put(&mut client, at, "one", &[]);
+    let context = client.ask(GET, &at).1.bytes(2).unwrap().to_vec();
+    put(&mut client, at, "two", &[Bytes(3, &context)]);
+    let bad_terms = message(&[
+        Bytes(1, b"v"),
+        Bytes(10, &message(&[Bytes(1, b"a_int"), Bytes(2, b"abc")])),
+        Bytes(10, &message(&[Bytes(1, b"nosuffix"), Bytes(2, b"x")])),
+    ]);
+    let props = |fields: &[PbField<'_>]| message(fields);
+    let n_0 = props(&[Number(1, 0), Number(15, 4_294_967_291)]);
+    let n_2 = props(&[Number(1, 2)]);
+    for (code, fields, text) in [
+        (GET, vec![Bytes(1, b""), Bytes(2, b"")], "Bucket cannot be zero-length"),
+        (GET, vec![Bytes(1, b"b")], "Key cannot be zero-length"),
+        (GET, [&at[..], &[Bytes(13, b"")]].concat(), "Type cannot be zero-length"),
+        (GET, [&at[..], &[Number(3, 4)]].concat(), "{n_val_violation,3}"),
+        (GET, [&at[..], &[Number(3, 4_294_967_290)]].concat(), "{n_val_violation,3}"),
+        (GET, [&at[..], &[Number(14, 2)]].concat(), "{insufficient_nodes,1,need,2}"),
+        (GET, [&at[..], &[Number(10, 0)]].concat(), "timeout"),
+        (GET, [&at[..], &[Bytes(13, b"nosuch")]].concat(), "no_type"),
+        (GET, [&at[..], &[Bytes(13, b"inactive")]].concat(), "no_type"),
+        (PUT, [&written[..], &[Number(10, 1)]].concat(), "match_found"),
+        (PUT, [&written[..], &[Number(9, 1)]].concat(), "modified"),
+        (PUT, [&written[..], &[Number(9, 1), Bytes(3, &context)]].concat(), "modified"),
+        (PUT, vec![Bytes(1, b"b"), Bytes(2, b"new"), Bytes(4, &body), Number(9, 1)], "notfound"),
+        (
+            PUT,
+            vec![Bytes(1, b"b"), Bytes(2, b"t"), Bytes(4, &bad_terms)],
+            "{precommit_fail,[{field_parsing_failed,{<<\"a_int\">>,<<\"abc\">>}},{unknown_field_type,<<\"nosuffix\">>}]}",
+        ),
+        (DELETE, [&at[..], &[Bytes(13, b"nosuch")]].concat(), "no_type"),
+        (15, vec![Bytes(3, b"nosuch")], "No bucket-type named 'nosuch'"),
+        (17, vec![Bytes(1, b"b"), Bytes(3, b"inactive")], "No bucket-type named 'inactive'"),
+        (19, vec![Bytes(1, b"b"), Bytes(2, b"nosuch")], "No bucket-type named 'nosuch'"),
+        (21, vec![Bytes(1, b"b"), Bytes(2, &n_2), Bytes(3, b"nosuch")], "No bucket-type named 'nosuch'"),
+        (
+            21,
+            vec![Bytes(1, b"b"), Bytes(2, &n_0)],
+            "Invalid bucket properties: [{n_val,not_integer},{r,not_valid_quorum}]",
+        ),
+        (31, vec![Bytes(1, b"nosuch")], "Invalid bucket type: <<\"nosuch\">>"),
+        (32, vec![Bytes(1, b"nosuch"), Bytes(2, &n_2)], "Invalid bucket properties: not_active"),
+        (32, vec![Bytes(1, b"default"), Bytes(2, &n_2)], "Invalid bucket properties: no_default_update"),
+        (25, vec![Bytes(1, b"b")], "Operation '{riak_kv,secondary_index}' is not enabled"),
+        (27, vec![], "Unknown message code: 27"),
+        (80, vec![], "Unknown message code: 80"),
+        (90, vec![], "Unknown message code: 90"),
+        (255, vec![], "Security not enabled; STARTTLS not allowed."),
+    ] {
+        assert_eq!(client.refused(code, &fields), text, "{code} {fields:?}");
+    }
+    assert_eq!(client.ask(29, &[Bytes(1, b"b"), Bytes(2, b"nosuch")]).0, 30, "a reset succeeds for an unknown type");
+    assert_eq!(client.ask(1, &[]).0, 2, "the connection goes on after an error");
+    server.stop();
+}
+
+#[test]
+fn the_words_for_replica_counts_are_numbers_near_the_greatest() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    put(&mut client, key("b", "k"), "v", &[]);
+    for word in 4_294_967_291..=4_294_967_294 {
+        let (code, found) = client.ask(GET, &[&key("b", "k")[..], &[Number(3, word), Number(4, word)]].concat());
+        assert_eq!((code, values(&found)), (10, vec!["v".to_owned()]), "{word}");
+    }
+    server.stop();
+}
+
+#[test]
+fn the_server_and_the_connection_say_who_they_are() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    assert_eq!(client.ask(1, &[]), (2, PbMessage::default()));
+    assert_eq!(client.ask(3, &[]).1.bytes(1), Some(&[0; 4][..]), "four zero bytes before an id is set");
+    assert_eq!(client.ask(5, &[Bytes(1, &[1, 2, 3, 4])]).0, 6);
+    assert_eq!(client.ask(3, &[]).1.bytes(1), Some(&[1, 2, 3, 4][..]));
+    let (_, info) = client.ask(7, &[]);
+    assert_eq!(info.text(1), "larder@127.0.0.1");
+    assert_eq!(info.text(2).split('.').filter(|part| part.parse::<u32>().is_ok()).count(), 3, "clients parse x.y.z");
+    let (_, preflist) = client.ask(33, &key("b", "k"));
+    let items: Vec<_> = preflist.all(1).map(PbMessage::decode).collect();
+    assert_eq!(items.len(), 3, "one entry per copy");
+    assert!(items.iter().all(|item| item.number(3) == Some(1) && item.text(2) == "larder@127.0.0.1"), "{items:?}");
+    server.stop();
+}
+
+#[test]
+fn properties_are_set_read_and_reset() {
+    let server = RiakServer::start();
+    server.make_type("plain", "{}", true);
+    let mut client = server.pb();
+    let shown = |client: &mut PbClient, code, fields: &[PbField<'_>]| {
+        let (code, answer) = client.ask(code, fields);
+        assert_eq!(code, 20);
+        PbMessage::decode(answer.bytes(1).unwrap())
+    };
+    let before = shown(&mut client, 19, &[Bytes(1, b"b")]);
+    for (field, number) in [(1, 3), (2, 0), (5, 1), (7, 1), (15, 4_294_967_293), (17, 0), (21, 1), (24, 3), (28, 0)] {
+        assert_eq!(before.number(field), Some(number), "field {field}");
+    }
+    assert_eq!(PbMessage::decode(before.bytes(8).unwrap()).text(1), "riak_core_util");
+    let hook = message(&[Bytes(2, b"Hooks.check")]);
+    let change = message(&[Number(2, 1), Bytes(4, &hook), Number(5, 1), Number(15, 4_294_967_292)]);
+    assert_eq!(client.ask(21, &[Bytes(1, b"b"), Bytes(2, &change)]).0, 22);
+    let after = shown(&mut client, 19, &[Bytes(1, b"b")]);
+    assert_eq!((after.number(2), after.number(15)), (Some(1), Some(4_294_967_292)));
+    assert_eq!(PbMessage::decode(after.bytes(4).unwrap()).text(2), "Hooks.check");
+    let no_hooks = message(&[Number(5, 1)]);
+    assert_eq!(client.ask(21, &[Bytes(1, b"b"), Bytes(2, &no_hooks)]).0, 22, "an empty list is set with its flag");
+    assert_eq!(shown(&mut client, 19, &[Bytes(1, b"b")]).bytes(4), None);
+    assert_eq!(client.ask(29, &[Bytes(1, b"b")]).0, 30);
+    assert_eq!(shown(&mut client, 19, &[Bytes(1, b"b")]), before);
+    assert_eq!(shown(&mut client, 19, &[Bytes(1, b"")]), before, "a bucket without a name has those of its type");
+    assert_eq!(client.ask(32, &[Bytes(1, b"plain"), Bytes(2, &message(&[Number(15, 1)]))]).0, 22);
+    assert_eq!(shown(&mut client, 31, &[Bytes(1, b"plain")]).number(15), Some(1));
+    assert_eq!(shown(&mut client, 31, &[Bytes(1, b"plain")]).number(24), None, "made types have no repl");
+    server.stop();
+}
+
+#[test]
+fn listings_come_in_pages_and_end_with_done_alone() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    for at in 0..2500 {
+        put(&mut client, key("b", &format!("k{at}")), "v", &[]);
+    }
+    client.send(&frame(17, &message(&[Bytes(1, b"b")]))).unwrap();
+    let (mut keys, mut frames) = (0, 0);
+    loop {
+        let (code, page) = client.receive().unwrap();
+        frames += 1;
+        assert_eq!(code, 18);
+        if page.number(2) == Some(1) {
+            assert_eq!(page.all(1).count(), 0, "the last frame has no keys");
+            break;
+        }
+        keys += page.all(1).count();
+    }
+    assert_eq!((keys, frames), (2500, 4));
+    assert_eq!(client.ask(17, &[Bytes(1, b"none")]).1.fields, [(2, 1, vec![])]);
+    let (_, whole) = client.ask(15, &[]);
+    assert_eq!((whole.text(1), whole.number(2)), ("b".into(), None), "all buckets in one frame, without done");
+    client.send(&frame(15, &message(&[Number(2, 1)]))).unwrap();
+    assert_eq!(client.receive().unwrap().1.text(1), "b");
+    assert_eq!(client.receive().unwrap().1.fields, [(2, 1, vec![])]);
+    server.stop();
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = RiakServer::start();
+    let mut client = server.pb();
+    put(&mut client, key("b", "k"), "v", &[]);
+    let mut sent = Vec::new();
+    for at in 0..500_u64 {
+        sent.extend(match at % 3 {
+            0 => frame(1, &[]),
+            1 => frame(GET, &message(&key("b", "k"))),
+            _ => frame(5, &message(&[Bytes(1, &at.to_be_bytes())])),
+        });
+    }
+    client.send(&sent).unwrap();
+    for at in 0..500 {
+        assert_eq!(client.receive().unwrap().0, [2, 10, 6][at % 3], "answer {at}");
+    }
+    server.stop();
+}
+
+#[test]
+fn large_values_and_siblings_arrive_whole() {
+    let server = RiakServer::start();
+    server.make_type("many", r#"{"allow_mult":true}"#, true);
+    let mut client = server.pb();
+    let large: Vec<String> = (0..3).map(|at| at.to_string().repeat(700_000 + at)).collect();
+    let at = key("b", "k");
+    for value in &large {
+        assert_eq!(put(&mut client, at, value, &[Bytes(16, b"many")]).0, 12);
+    }
+    put(&mut client, at, "small", &[Bytes(16, b"many")]);
+    let (_, found) = client.ask(GET, &[&at[..], &[Bytes(13, b"many")]].concat());
+    let mut read = values(&found);
+    read.sort_by_key(String::len);
+    assert_eq!(read.len(), 4);
+    assert!(
+        read[0] == "small" && read[1..] == large[..],
+        "lengths: {:?}",
+        read.iter().map(String::len).collect::<Vec<_>>()
+    );
+    let context = found.bytes(2).unwrap().to_vec();
+    put(&mut client, at, "resolved", &[Bytes(16, b"many"), Bytes(3, &context)]);
+    assert_eq!(values(&client.ask(GET, &[&at[..], &[Bytes(13, b"many")]].concat()).1), ["resolved"]);
+    server.stop();
+}
+
+#[test]
+fn a_frame_that_means_nothing_ends_its_connection_alone() {
+    let server = RiakServer::start();
+    let mut other = server.pb();
+    let bomb = message(&[Bytes(1, b"b"), Bytes(2, b"k"), Bytes(4, &message(&vec![Bytes(6, b""); 200_000]))]);
+    for (sent, text) in [
+        (vec![0, 0, 0, 0], None),
+        (vec![0xff, 0xff, 0xff, 0xff, PUT], Some("{too_large,4294967294}")),
+        (frame(GET, &[0xff]), Some("Error processing incoming message: ")),
+        (frame(PUT, &message(&key("b", "k"))), Some("Error processing incoming message: the put has no content")),
+        (frame(GET, &vec![0; 100_000]), Some("{too_large,100000}")),
+    ] {
+        let mut client = server.pb();
+        client.send(&sent).unwrap();
+        if let Some(text) = text {
+            assert!(client.receive().unwrap().1.text(1).starts_with(text), "{text}");
+        }
+        assert_eq!(client.receive(), None, "{text:?}: the connection is closed");
+    }
+    let mut client = server.pb();
+    client.send(&frame(PUT, &bomb)).unwrap();
+    assert!(client.receive().unwrap().1.text(1).starts_with("metadata, links and index terms have "));
+    assert_eq!((client.ask(1, &[]).0, other.ask(1, &[]).0), (2, 2));
+    server.stop();
+}
+
+#[test]
+fn a_hundred_thousand_malformed_frames_leave_it_serving() {
+    let server = RiakServer::start();
+    let (mut random, mut client, mut sent) = (SplitMix64::new(8), server.pb(), 0);
+    let codes = [1, 3, 5, 7, 9, 11, 13, 15, 19, 21, 23, 25, 29, 31, 32, 33, 40, 50, 52, 80, 82, 253, 255];
+    let frames = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+    while sent < frames {
+        let mut body = Vec::new();
+        for _ in 0..random.below(7) {
+            let field = 1 + random.below(17) as u32;
+            match random.below(4) {
+                0 => body.extend(message(&[Number(field, random.number())])),
+                1 => body.extend(message(&[Bytes(field, b"a")])),
+                2 => body.extend(message(&[Bytes(field, &message(&[Bytes(field, b"b_int"), Number(2, 7)]))])),
+                _ => body.push(random.below(256) as u8),
+            }
+        }
+        sent += 1;
+        let asked = client.send(&frame(codes[random.below(codes.len())], &body)).is_ok() && client.receive().is_some();
+        if !asked {
+            client = server.pb();
+        }
+    }
+    assert_eq!(server.pb().ask(1, &[]).0, 2);
+    server.stop();
+}
+
+#[test]
+fn both_faces_store_and_show_the_same() {
+    let server = RiakServer::start();
+    server.make_type("many", r#"{"allow_mult":true}"#, true);
+    let (mut http, mut pb) = (server.client(), server.pb());
+    // Each object once over each face, with the same metadata.
+    http.send(
+        &HttpRequest::new("PUT", "/types/many/buckets/b/keys/http")
+            .header("Content-Type", "text/plain; charset=utf-8")
+            .header("Content-Encoding", "deflate")
+            .header("X-Riak-Meta-Color", "green")
+            .header("X-Riak-Index-n_int", "+07")
+            .header("X-Riak-Index-s_bin", "x")
+            .header("Link", "</buckets/to/keys/there>; riaktag=\"t\"")
+            .body(b"value"),
+    );
+    let sent = message(&[
+        Bytes(1, b"value"),
+        Bytes(2, b"text/plain"),
+        Bytes(3, b"utf-8"),
+        Bytes(4, b"deflate"),
+        Bytes(6, &message(&[Bytes(1, b"to"), Bytes(2, b"there"), Bytes(3, b"t")])),
+        Bytes(9, &message(&[Bytes(1, b"X-Riak-Meta-Color"), Bytes(2, b"green")])),
+        Bytes(10, &message(&[Bytes(1, b"N_int"), Bytes(2, b"7")])),
+        Bytes(10, &message(&[Bytes(1, b"s_bin"), Bytes(2, b"x")])),
+    ]);
+    pb.ask(PUT, &[Bytes(1, b"b"), Bytes(2, b"pb"), Bytes(4, &sent), Bytes(16, b"many")]);
+    let without_write = |mut shown: PbMessage| {
+        shown.fields.retain(|field| ![5, 7, 8].contains(&field.0));
+        shown
+    };
+    let over_pb = ["http", "pb"].map(|name| {
+        let (_, found) = pb.ask(GET, &[&key("b", name)[..], &[Bytes(13, b"many")]].concat());
+        without_write(PbMessage::decode(found.bytes(1).unwrap()))
+    });
+    assert_eq!(over_pb[0], over_pb[1]);
+    let over_http = ["http", "pb"].map(|name| {
+        let found = http.get(&format!("/types/many/buckets/b/keys/{name}"));
+        let shown = [
+            "content-type",
+            "content-encoding",
+            "x-riak-meta-color",
+            "x-riak-index-n_int",
+            "x-riak-index-s_bin",
+            "link",
+        ];
+        (found.status, shown.map(|header| found.header(header).map(str::to_owned)), found.body)
+    });
+    assert_eq!(over_http[0], over_http[1]);
+    // A context of one face is one of the other.
+    let (_, found) = pb.ask(GET, &[&key("b", "http")[..], &[Bytes(13, b"many")]].concat());
+    let (_, back) = pb.ask(
+        PUT,
+        &[&key("b", "http")[..], &[Bytes(3, found.bytes(2).unwrap()), Bytes(4, &content("two")), Bytes(16, b"many")]]
+            .concat(),
+    );
+    assert_eq!(back, PbMessage::default());
+    assert_eq!(http.get("/types/many/buckets/b/keys/http").body, b"two");
+    server.stop();
+}
