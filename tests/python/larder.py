@@ -11,8 +11,13 @@ import riak  # noqa: E402
 
 
 def client():
-    """A client over HTTP, as any program makes one."""
-    return riak.RiakClient(protocol="http", host="127.0.0.1", http_port=int(os.environ["LARDER_HTTP_PORT"]))
+    """A client over the protocol under test, as any program makes one."""
+    return riak.RiakClient(
+        protocol=os.environ["LARDER_PROTOCOL"],
+        host="127.0.0.1",
+        http_port=int(os.environ["LARDER_HTTP_PORT"]),
+        pb_port=int(os.environ["LARDER_PB_PORT"]),
+    )
 
 
 def run(module):

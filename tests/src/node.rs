@@ -21,6 +21,7 @@ const START: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(30);
 /// The text of the banner before the addresses.
 const HTTP_BANNER: &str = "  Riak HTTP   ";
+const PB_BANNER: &str = "  Riak PB     ";
 const S3_BANNER: &str = "  S3          ";
 
 /// The default name of a server.
@@ -112,8 +113,10 @@ impl Home {
         if !args.contains(&"--http") {
             command.args(["--http", "127.0.0.1:0"]);
         }
-        if !args.contains(&"--s3") {
-            command.args(["--s3", "off"]);
+        for listener in ["--pb", "--s3"] {
+            if !args.contains(&listener) {
+                command.args([listener, "off"]);
+            }
         }
         if !args.contains(&"--engine")
             && let Some((node, keyspaces)) = self.keyspaces()
@@ -123,7 +126,7 @@ impl Home {
             }
             command.args(gateway_args(&node.to_string(), &keyspaces.prefix));
         }
-        command.args(["--pb", "off"]).args(args);
+        command.args(args);
         command.env("LARDER_S3_ADMIN_KEY", S3_KEY).env("LARDER_S3_ADMIN_SECRET", S3_SECRET);
         command
     }
@@ -175,6 +178,7 @@ pub struct LarderNode {
 #[derive(Debug, Clone, Copy)]
 struct NodeAddresses {
     http: Option<SocketAddr>,
+    pb: Option<SocketAddr>,
     s3: Option<SocketAddr>,
 }
 
@@ -244,6 +248,12 @@ impl LarderNode {
     #[must_use]
     pub fn http(&self) -> SocketAddr {
         self.at.http.expect("it serves HTTP")
+    }
+
+    /// Its address for protocol buffers.
+    #[must_use]
+    pub fn pb(&self) -> SocketAddr {
+        self.at.pb.expect("it serves protocol buffers")
     }
 
     /// Its address for S3.
@@ -374,7 +384,11 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
 fn announced(stdout: &str) -> Option<NodeAddresses> {
     let line = |name: &str| stdout.split_once(name)?.1.split_once('\n').map(|(line, _)| line);
     let address = |line: &str| line.trim().trim_start_matches("http://").parse().ok();
-    Some(NodeAddresses { http: address(line(HTTP_BANNER)?), s3: address(line(S3_BANNER)?) })
+    Some(NodeAddresses {
+        http: address(line(HTTP_BANNER)?),
+        pb: address(line(PB_BANNER)?),
+        s3: address(line(S3_BANNER)?),
+    })
 }
 
 /// The path of a program under test: from the environment, else in the release directory.

@@ -1,5 +1,7 @@
 //! Protocol buffers over a socket: Riak's texts and traps, hostile frames, and the same objects as over HTTP.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod support;
 
 use larder_testkit::SplitMix64;

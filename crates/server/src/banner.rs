@@ -225,11 +225,12 @@ mod tests {
         let notes = ["one copy until there are more nodes".to_owned()];
         let at = |port| Some(SocketAddr::from(([0, 0, 0, 0], port)));
         let admin = Some(AdminKey::Shown { key: "KEY".to_owned(), secret: "SECRET".to_owned() });
-        let both = ListenAddresses { http: at(1234), s3: at(5678), admin: socket };
+        let both = ListenAddresses { http: at(1234), pb: at(2345), s3: at(5678), admin: socket };
         let banner = |at, admin| Banner { name, at, data, notes: &notes, admin, kv_admin: "kv-admin".into() }.text();
         let text = banner(both, admin);
         for line in [
             "  Riak HTTP   http://0.0.0.0:1234",
+            "  Riak PB     0.0.0.0:2345",
             "  data        ./data (engine local)",
             "  note        one copy until there are more nodes",
             "  kv-admin bucket-type activate drinks",
@@ -240,7 +241,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
-        assert!(!text.contains("8087"), "what is not built is not announced\n{text}");
         let again = banner(both, None);
         assert!(
             again.contains("  kv-admin s3 user create you@example.com You\n") && !again.contains("SECRET"),
@@ -250,8 +250,8 @@ mod tests {
         assert!(in_file.contains("  . '/my data/s3-admin-key'\n") && !in_file.contains("user create"), "{in_file}");
         let lost = banner(both, Some(AdminKey::Lost { key: "KEY".into(), why: "/d: full".into() }));
         assert!(lost.contains("not written: /d: full\n") && lost.contains("rotate-key KEY\n"), "{lost}");
-        let off = banner(ListenAddresses { http: None, s3: None, admin: socket }, None);
-        assert!(off.contains("  Riak HTTP   off\n  S3          off\n"), "{off}");
+        let off = banner(ListenAddresses { http: None, pb: None, s3: None, admin: socket }, None);
+        assert!(off.contains("  Riak HTTP   off\n  Riak PB     off\n  S3          off\n"), "{off}");
         assert!(!off.contains("curl") && !off.contains("aws"), "{off}");
     }
 }

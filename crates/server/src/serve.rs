@@ -76,8 +76,8 @@ pub async fn serve(settings: &ServerSettings, files_max: usize) -> Result<(), Se
         listeners.spawn(larder_api_riak::http::serve(listener, gateway, connection, ended(shutdown.clone())));
     }
     if let Some((listener, _)) = pb {
-        let pb = http_settings(settings, &shared);
-        listeners.spawn(larder_api_riak::pb::serve(listener, gateway.clone(), pb, ended(shutdown.clone())));
+        let (gateway, connection) = (gateway.clone(), connection.clone());
+        listeners.spawn(larder_api_riak::pb::serve(listener, gateway, connection, ended(shutdown.clone())));
     }
     if let Some((listener, address)) = s3 {
         let s3 = s3_settings(settings, connection, address);

@@ -6,12 +6,12 @@ use larder_model::props::value::Value;
 
 use super::PbCall;
 use super::fault::PbFault;
+use super::fields::address;
 use super::frame::{put_head, put_message};
 use super::messages::{
     RpbBucketKeyPreflistItem, RpbClientId, RpbGetBucketKeyPreflistReq, RpbGetBucketKeyPreflistResp,
     RpbGetServerInfoResp,
 };
-use super::object::address;
 
 const PING_RESP: u8 = 2;
 const CLIENT_ID_RESP: u8 = 4;

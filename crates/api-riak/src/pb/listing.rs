@@ -7,9 +7,9 @@ use larder_gateway::Gateway;
 use larder_model::address::BucketAddress;
 
 use super::fault::PbFault;
+use super::fields::{timeout, type_of};
 use super::frame::put_message;
 use super::messages::{RpbListBucketsReq, RpbListKeysReq, RpbListResp};
-use super::object::{timeout, type_of};
 use crate::listing::{Lister, ListingTarget};
 
 const BUCKETS_RESP: u8 = 16;

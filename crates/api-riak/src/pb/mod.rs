@@ -9,6 +9,7 @@
 mod connection;
 mod content;
 mod fault;
+mod fields;
 mod frame;
 mod info;
 mod listing;

@@ -1,18 +1,14 @@
 //! Get, put and delete of an object. The checks run in Riak's order: bucket, key, type.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
-use larder_gateway::Error;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
-use larder_model::address::{Address, AddressError, BucketAddress, DEFAULT_TYPE};
 use larder_model::causality::{Conditions, EtagMatcher};
-use larder_model::props::Quorum;
 
 use super::PbCall;
 use super::content::{put_fields, put_object, stored_content};
 use super::fault::PbFault;
+use super::fields::{address, quorum, timeout};
 use super::frame::{put_head, put_message};
 use super::messages::{RpbDelReq, RpbGetReq, RpbPutReq, RpbUnchangedResp};
 use super::reply::PbReply;
@@ -55,7 +51,7 @@ pub(super) async fn get(call: &PbCall<'_>, request: RpbGetReq, output: &mut Byte
 /// # Errors
 /// An invalid address, parameter or index term, or an error of the gateway.
 pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
-    let new_key = request.key.is_none().then(|| Bytes::from(call.gateway.core.new_name()));
+    let new_key = request.key.is_none().then(|| Bytes::from(call.gateway.core.new_unique_name()));
     let address = address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
     let content = request.content.ok_or_else(|| PbFault::Undecodable("the put has no content".into()))?;
     if content.deleted == Some(true) {
@@ -118,43 +114,4 @@ pub(super) async fn delete(call: &PbCall<'_>, request: RpbDelReq, output: &mut B
     call.gateway.kv.delete(delete).await?;
     put_head(output, DEL_RESP, 0);
     Ok(PbReply::Done)
-}
-
-/// The bucket type of a request: absent is `default`.
-pub(super) fn type_of(bucket_type: Option<Bytes>) -> Bytes {
-    bucket_type.unwrap_or(Bytes::from_static(DEFAULT_TYPE))
-}
-
-/// The address of a request, checked in Riak's order.
-pub(super) fn address(
-    bucket: Option<Bytes>,
-    key: Option<Bytes>,
-    bucket_type: Option<Bytes>,
-) -> Result<Address, AddressError> {
-    let (bucket, key) = (bucket.unwrap_or_default(), key.unwrap_or_default());
-    for (part, name) in [("bucket", &bucket), ("key", &key)] {
-        if name.is_empty() {
-            return Err(AddressError::Empty(part));
-        }
-    }
-    Address::new(BucketAddress::new(type_of(bucket_type), bucket)?, key)
-}
-
-/// A replica count: the four greatest numbers below 2³² − 1 are words (reference §3).
-fn quorum(count: Option<u32>) -> Option<Quorum> {
-    match count? {
-        4_294_967_294 => Some(Quorum::One),
-        4_294_967_293 => Some(Quorum::Quorum),
-        4_294_967_292 => Some(Quorum::All),
-        4_294_967_291 => None,
-        count => Some(Quorum::Count(count)),
-    }
-}
-
-/// The deadline of a request, in milliseconds; as over HTTP, zero has passed already.
-pub(super) fn timeout(millis: Option<u32>) -> Result<Option<Duration>, Error> {
-    match millis {
-        Some(0) => Err(Error::TimedOut),
-        millis => Ok(millis.map(|millis| Duration::from_millis(millis.into()))),
-    }
 }

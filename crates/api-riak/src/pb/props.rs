@@ -12,12 +12,12 @@ use serde_json::{Map, Value as Json, json};
 
 use super::PbCall;
 use super::fault::PbFault;
+use super::fields::type_of;
 use super::frame::{put_head, put_message};
 use super::messages::{
     RpbBucketProps, RpbBucketReq, RpbCommitHook, RpbGetBucketResp, RpbGetBucketTypeReq, RpbModFun, RpbSetBucketReq,
     RpbSetBucketTypeReq,
 };
-use super::object::type_of;
 
 const GET_RESP: u8 = 20;
 const SET_RESP: u8 = 22;

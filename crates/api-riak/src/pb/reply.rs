@@ -1,4 +1,4 @@
-//! What remains of an answer after its handler: nothing, large values, or the pages of a listing.
+//! The rest of an answer after its handler: nothing, large values, or the pages of a listing.
 
 use bytes::BytesMut;
 use larder_gateway::body::GetBody;

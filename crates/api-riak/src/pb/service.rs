@@ -16,7 +16,7 @@ use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
 use super::reply::PbReply;
 use super::{PbCall, info, object, props, put_scan};
 
-/// What a connection remembers between requests.
+/// The memory of a connection between requests.
 pub(super) struct PbSession {
     /// The id that the client set.
     pub(super) client_id: Bytes,

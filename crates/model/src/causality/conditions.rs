@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn if_not_modified_fails_on_a_missing_value() {
         let seen = Conditions { if_not_modified: Some(Context::default()), ..Conditions::default() };
-        assert_eq!(check(seen.clone(), None, false), Err(FailedCondition::Modified));
+        assert_eq!(check(seen.clone(), None, false), Err(FailedCondition::Missing));
         assert_eq!(check(seen, Some("a"), false), Ok(()));
     }
 }
