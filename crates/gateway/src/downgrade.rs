@@ -134,15 +134,16 @@ impl GatewayCore {
         }
     }
 
-    /// Writes to the gateways' own plain tables, to fewer replicas when others are down.
+    /// Writes to the gateways' own plain tables, to fewer replicas when others are down. Returns whether a quorum took it.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn write_internal_table(&self, batch: Batch) -> larder_store::Result<()> {
+    pub(crate) async fn write_internal_table(&self, batch: Batch) -> larder_store::Result<bool> {
         let mut call = self.internal_call(WRITE_FLOOR);
         loop {
-            match self.ports.store.apply(batch.clone(), &self.next_options(&call)).await {
-                Ok(()) => return Ok(()),
+            let options = self.next_options(&call);
+            match self.ports.store.apply(batch.clone(), &options).await {
+                Ok(()) => return Ok(options.level >= ConsistencyLevel::Quorum),
                 Err(error) => self.downgrade(&mut call, error)?,
             }
         }

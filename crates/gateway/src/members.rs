@@ -164,9 +164,11 @@ impl Members {
             expires: Some(now + micros_of(LIFETIME)),
         };
         let batch = Batch::of(Partition::members(), vec![Change::Put(row)]);
-        self.core.write_internal_table(batch).await?;
-        // Race: the others may not see a heartbeat whose answer was lost, so only an answer extends the lease.
-        self.lease.extend(begun, self.core.monotonic(), LIFETIME);
+        // Race: the others read the members at a quorum. They may miss a heartbeat whose answer was lost, or that fewer replicas
+        // took, and delete a bucket without this gateway: only a quorum's answer extends the lease [invariant 107].
+        if self.core.write_internal_table(batch).await? {
+            self.lease.extend(begun, self.core.monotonic(), LIFETIME);
+        }
         self.advertised_number.fetch_max(catalogue.0, Ordering::AcqRel);
         Ok(())
     }

@@ -94,8 +94,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         if !self.input.is_empty() {
             return self.read_until(LENGTH_BYTES + 1).await;
         }
-        // An idle connection keeps no buffer of an earlier request.
-        self.input = BytesMut::with_capacity(READ_BYTES);
+        // An idle connection keeps no large buffer of an earlier request; a small one is used again.
+        if self.input.capacity() > FLUSH_BYTES {
+            self.input = BytesMut::new();
+        }
+        self.input.reserve(READ_BYTES);
         let idle = Instant::now() + self.idle_timeout;
         let read = tokio::select! {
             read = timeout_at(idle, self.socket.read_buf(&mut self.input)) => read.map_err(|_| PbEnd::Idle)??,

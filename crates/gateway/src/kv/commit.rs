@@ -71,8 +71,12 @@ impl KnownBuckets {
         if known.bytes >= KNOWN_BYTES_MAX {
             *known = RememberedBuckets::default();
         }
-        if known.buckets.insert(bucket.clone()) {
-            known.bytes += bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
+        // A copy: the names of a request may be views of a buffer that is larger than they are.
+        let copy = |name: &Bytes| Bytes::copy_from_slice(name);
+        let bucket = BucketAddress { bucket_type: copy(&bucket.bucket_type), bucket: copy(&bucket.bucket) };
+        let bytes = bucket.bucket_type.len() + bucket.bucket.len() + KNOWN_OVERHEAD_BYTES;
+        if known.buckets.insert(bucket) {
+            known.bytes += bytes;
         }
     }
 }

@@ -158,7 +158,9 @@ impl Kv {
     /// Resolves a lost answer: the head tells whether it holds this write. Readers see the head before its sync, and the
     /// replaced blob is removed after the answer, so a sync comes in between.
     async fn resolve_lost_answer(&self, partition: &Partition, write: &KeyWrite, replicas: ReplicaPlan) -> Result<()> {
-        let page = self.core.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await?;
+        // The store may hold the write: an error of this read says nothing about it, so the outcome stays unknown.
+        let read = self.core.ports.store.read(partition, &ReadQuery::all(1), &replicas.options).await;
+        let page = read.map_err(|_| Error::TimedOut)?;
         let is_ours = |row: &Row| row.stamp == write.clock && Some(row) == write.row.as_ref();
         if !page.rows.first().is_some_and(is_ours) {
             return Err(Error::TimedOut);

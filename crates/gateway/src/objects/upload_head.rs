@@ -99,10 +99,11 @@ impl HeadStore {
             Ok(CasResult::Applied) => Ok(Some(next)),
             Ok(CasResult::Conflict(_)) => Ok(None),
             // Race: after a lost answer the head itself says whether it has this write.
-            Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await? {
-                Some(found) if found == next => {
+            Err(error) if error.kind == Kind::TimedOut => match self.read_upload(next.id).await {
+                Ok(Some(found)) if found == next => {
                     Ok(self.gateway.blobs.releases.await_sync().await.map(|()| Some(next))?)
                 }
+                // An error of that read says nothing about the write, whose outcome stays unknown.
                 _ => Err(error.into()),
             },
             Err(error) => Err(error.into()),
