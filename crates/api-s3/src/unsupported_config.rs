@@ -10,7 +10,7 @@ use crate::xml::XmlWriter;
 /// Message for object lock requests: no bucket has object lock.
 pub(crate) const NO_LOCKS: &str = "Bucket is missing Object Lock Configuration";
 
-/// Responds with a stub, after the same permission check as for an implemented operation.
+/// Responds with a stub; for a bucket, after the same permission check as for an implemented operation.
 ///
 /// # Errors
 /// `NoSuchBucket`, `AccessDenied`, and the code of the stub.

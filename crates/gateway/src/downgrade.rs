@@ -10,7 +10,8 @@
 //!
 //! A downgraded write repeats the same rows, names and stamps: if some replicas took the first try, the second completes it and
 //! adds no sibling [invariant 23]. Rows replaced in between stay replaced by their tombstones. An engine on one machine keeps
-//! none, so it is asked once. Calls to guarded tables are never downgraded: they need a quorum.
+//! none, so it is asked once. Calls to guarded tables, whose rows change by compare-and-set, are
+//! never downgraded: they need a quorum.
 //!
 //! A row that names a blob is never written below a quorum: the sweeper removes a blob that no quorum names.
 

@@ -1,5 +1,5 @@
-//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Three edges use it: Riak's HTTP, S3 and
-//! `kv-admin`.
+//! The product without protocols: a [`Gateway`] is its parts over one [`GatewayCore`]. Its edges are Riak's HTTP and
+//! protocol buffers, S3 and `kv-admin`.
 //!
 //! ```text
 //! Objects ──> Gateway ─┬─ kv       objects: get, put, delete; views: keys of a bucket, buckets of a type

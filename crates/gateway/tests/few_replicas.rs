@@ -74,9 +74,9 @@ impl StoreHook for FewReplicas {
 }
 
 /// The runtime's virtual time.
-struct VirtualClock(Instant);
+struct RuntimeClock(Instant);
 
-impl Clock for VirtualClock {
+impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
         Timestamp(1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64)
     }
@@ -87,7 +87,7 @@ impl Clock for VirtualClock {
 }
 
 async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
     let store = Arc::new(FewReplicas { inner: MemoryStore::new(clock.clone()), state: AtomicU8::new(UP) });
     let ports = GatewayPorts {
         store: Arc::new(Hooked(store.clone())),

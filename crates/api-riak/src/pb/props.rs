@@ -280,3 +280,55 @@ fn hook_message(hook: &Hook) -> RpbCommitHook {
 fn function_message(fun: &ModFun) -> RpbModFun {
     RpbModFun { module: Some(fun.module.clone().into()), function: Some(fun.function.clone().into()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use larder_model::props::table::{PROPS, PropKind};
+    use prost::Message as _;
+
+    use super::*;
+
+    fn sample(kind: PropKind) -> Json {
+        match kind {
+            PropKind::Flag => json!(true),
+            PropKind::Positive | PropKind::NonNegative | PropKind::Precision => json!(10),
+            PropKind::Quorum | PropKind::QuorumOrZero => json!("all"),
+            PropKind::Text | PropKind::Node => json!("text"),
+            PropKind::Sync => json!("all"),
+            PropKind::Repl => json!("realtime"),
+            PropKind::Datatype => json!("set"),
+            PropKind::Hooks => json!([{ "name": "Hooks.check" }]),
+            PropKind::KeyFun | PropKind::LinkFun => json!({ "mod": "m", "fun": "f" }),
+        }
+    }
+
+    /// The numbers of the fields of a message, without the flags that every answer has.
+    fn fields(props: &RpbBucketProps) -> Vec<u32> {
+        let shown = RpbBucketProps { has_precommit: None, has_postcommit: None, ..props.clone() };
+        (1..30).filter(|field| has_field(&shown, *field)).collect()
+    }
+
+    fn has_field(props: &RpbBucketProps, field: u32) -> bool {
+        let bytes = props.encode_to_vec();
+        let mut rest = &bytes[..];
+        let mut found = false;
+        while let Ok((number, wire_type)) = prost::encoding::decode_key(&mut rest) {
+            found |= number == field;
+            prost::encoding::skip_field(wire_type, number, &mut rest, prost::encoding::DecodeContext::default())
+                .unwrap();
+        }
+        found
+    }
+
+    #[test]
+    fn every_property_with_a_field_goes_out_and_comes_back_in_it() {
+        for prop in PROPS {
+            let json = sample(prop.kind);
+            let message = message_of(&vec![(prop.name, prop.kind.decode(&json).unwrap())]);
+            assert_eq!(fields(&message), prop.pb.into_iter().collect::<Vec<_>>(), "{}", prop.name);
+            if prop.pb.is_some() {
+                assert_eq!(json_of(message).get(prop.name), Some(&json), "{}", prop.name);
+            }
+        }
+    }
+}

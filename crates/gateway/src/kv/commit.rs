@@ -26,7 +26,7 @@ const GUARDED_TRIES_MAX: usize = 16;
 const KNOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a remembered bucket beside its names.
 const KNOWN_OVERHEAD_BYTES: usize = 128;
-/// Every gateway writes the same row with the format's stamp, so that a later epoch always wins.
+/// Every gateway writes the same row at this stamp, below every clock: a row that adds shards to the bucket always wins.
 const ROW_STAMP: Timestamp = Timestamp(1);
 
 /// Names and stamps of rows.
@@ -84,6 +84,9 @@ impl KnownBuckets {
 impl Kv {
     /// Commits a write; returns it with all that it removed. A key with too many rows is read once: tombstones that no context
     /// named, and without `allow_mult` also losers, are removed with the write; siblings are not.
+    ///
+    /// `entry_removals` are changes to the `$key` view: entries of rows that are gone. `seen` names the rows that the conditions
+    /// were checked against.
     ///
     /// # Errors
     /// [`Error::TooManySiblings`], and the store's.

@@ -36,7 +36,7 @@ impl Kv {
         let partition = Partition::object(address, true, plan.props.copies);
         let slot = Slot { actor: self.core.ports.actor, birth: self.issuer.issue().await? };
         let to = KvBlobPlacement { partition: &partition, slot, clock: slot.birth };
-        // The body arrives before the turn: a slow client must not hold back other writers of the key.
+        // Writers of a key queue in their gateway. The body arrives before that: a slow client must not hold back the others.
         let ReceivedValue { body, lease } = self.receive(upload, to).await?;
         let (blob, replicas) = (body.blob(), replicas.with_timeout(plan.timeout));
         let content = KvContent { body, ..content };

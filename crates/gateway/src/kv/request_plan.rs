@@ -82,7 +82,7 @@ impl ReplicaPlan {
         Self { options: CallOptions { deadline: Instant::now() + timeout, ..self.options }, ..self }
     }
 
-    /// This write, answered after a sync if the server syncs at all: its removals are final then.
+    /// This write, answered after a sync if the server syncs at all (`durable`): its removals are final then.
     pub(super) fn raise_to_disk_if(self, durable: bool) -> Self {
         let durability = if durable { Durability::Disk } else { Durability::Buffered };
         Self { options: CallOptions { durability, ..self.options }, ..self }

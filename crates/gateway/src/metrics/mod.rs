@@ -7,7 +7,7 @@
 //! - Every thread writes to a shard of its own, so recording waits for readers only; nothing is sampled or lost.
 //! - Callers pass the time, so the simulation owns it. All must measure from the same moment.
 //! - Refused requests are counted without their time: answers without work would make a node look fast.
-//! - A new counter is a row of `names::Event`: both outputs follow. A new distribution is a row of `distribution::Series`, a new
+//! - A new counter is a row of `names::Event`: both outputs follow. A new distribution is a variant of `distribution::Series`, a new
 //!   stat of Riak a row of [`table`], a new family of Prometheus a line of `text`. Engines and the server pass samples of their
 //!   own through [`EngineStatus`](crate::EngineStatus).
 

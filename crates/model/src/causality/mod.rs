@@ -24,7 +24,7 @@
 //! - A **dot** is `slot @ clock` and names one write, as in dotted version vectors (Preguiça et al.).
 //! - A **version vector** maps slots to clocks: every write to the slot up to that clock is superseded. It is the causal past
 //!   that is not in dots. A row stores its 16 newest entries, so it never grows and Riak's pruning has no counterpart.
-//! - A **context** is the dots of all rows that a read met, tombstones and hidden rows included, and the merged vector. To the
+//! - A **context** is the dots of all rows that a read met, also tombstones and superseded rows, and the merged vector. To the
 //!   client it is opaque bytes (`X-Riak-Vclock`); a checksum over the address refuses it for any other key.
 //! - **Siblings** are the live rows of a key. Two rows of equal content that replaced one non-empty context are a put and its
 //!   retry; a read shows them once.

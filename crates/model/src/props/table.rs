@@ -77,7 +77,7 @@ pub struct Prop {
     pub preset_in_created: Option<Preset>,
     /// When it may change.
     pub mutability: PropMutability,
-    /// Its field in `RpbBucketProps`; `None` when that message cannot carry it.
+    /// Its field in `RpbBucketProps`; `None` when that message cannot carry it. A test of the codec compares.
     pub pb: Option<u32>,
     /// One sentence for the manual.
     pub help: &'static str,

@@ -103,7 +103,7 @@ pub struct ServerSettings {
     pub request_timeout: Duration,
     pub connections_max: usize,
     pub sweep_interval: Duration,
-    /// 0: one for each core.
+    /// 0: one for each core, and four at least with an engine of its own.
     pub threads: usize,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
