@@ -74,9 +74,9 @@ impl StoreHook for FewReplicas {
 }
 
 /// The runtime's virtual time.
-struct RuntimeClock(Instant);
+struct VirtualTime(Instant);
 
-impl Clock for RuntimeClock {
+impl Clock for VirtualTime {
     fn now(&self) -> Timestamp {
         Timestamp(1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64)
     }
@@ -87,7 +87,7 @@ impl Clock for RuntimeClock {
 }
 
 async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
-    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(VirtualTime(Instant::now()));
     let store = Arc::new(FewReplicas { inner: MemoryStore::new(clock.clone()), state: AtomicU8::new(UP) });
     let ports = GatewayPorts {
         store: Arc::new(Hooked(store.clone())),
