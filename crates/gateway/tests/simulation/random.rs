@@ -49,11 +49,6 @@ fn random_schedules_with_reused_slots_lose_nothing_and_bring_nothing_back() {
     walk(SimWorld::keeping_tombstones);
 }
 
-#[test]
-fn a_put_in_the_microsecond_of_a_write_once_delete_keeps_its_listing_entry() {
-    walk_one(51_345, &SimWorld::new);
-}
-
 fn walk(world: impl AsyncFn(u64, usize) -> SimWorld) {
     (first()..first() + schedules(SCHEDULES)).for_each(|seed| walk_one(seed, &world));
 }

@@ -1,5 +1,7 @@
 //! One schedule per rule of the key-value side; it fails under the rule's mutation in `tests/mutants`.
 
+use std::time::Duration;
+
 use larder_model::ActorId;
 use larder_model::causality::{Context, Dot, DotFlags, Slot};
 use larder_testkit::faulty::StoreFaults;
@@ -227,6 +229,31 @@ fn a_repeated_write_once_put_changes_nothing() {
         let after = ok!(world.read(2, "once", "k")).texts;
         if after == first { Ok(()) } else { Err(format!("{first:?}, then {after:?}")) }
     });
+}
+
+/// A put through another gateway has the clock of the delete that runs beside it: the key keeps the row of the put, so it must
+/// keep the entry as well. Calls take whole milliseconds here, so clocks meet often.
+#[test]
+fn a_put_in_the_microsecond_of_a_write_once_delete_keeps_its_listing_entry() {
+    for seed in 0..600 {
+        let schedule = async {
+            let world = SimWorld::new(seed, 2).await;
+            world.add_type("once", r#"{"write_once":true}"#).await;
+            ok!(world.put(0, "once", "k", "one", None));
+            world.advance(50).await;
+            world.set_faults(SLOW);
+            let put = async {
+                tokio::time::sleep(Duration::from_millis(seed % 20)).await;
+                world.put(1, "once", "k", "two", None).await
+            };
+            let (deleted, stored) = tokio::join!(world.delete(0, "once", "k", None), put);
+            deleted.and(stored.map(drop)).map_err(|error| error.to_string())?;
+            world.set_faults(StoreFaults::none());
+            let (shown, listed) = (ok!(world.read(0, "once", "k")).texts, ok!(world.list(0, "once")).0);
+            if shown.len() == listed.len() { Ok(()) } else { Err(format!("{shown:?} is stored, {listed:?} is listed")) }
+        };
+        assert_eq!(run(schedule), Ok(()), "seed {seed}");
+    }
 }
 
 /// The heartbeat of a suspended gateway expires, so a change does not wait for it; it continues with an old catalogue
