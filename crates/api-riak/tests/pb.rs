@@ -4,6 +4,8 @@
 
 mod support;
 
+use larder_admission::MemoryBudget;
+use larder_api_riak::http::HttpSettings;
 use larder_testkit::SplitMix64;
 use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
@@ -307,6 +309,25 @@ fn a_frame_that_means_nothing_ends_its_connection_alone() {
     client.send(&frame(PUT, &bomb)).unwrap();
     assert!(client.receive().unwrap().1.text(1).starts_with("metadata, links and index terms have "));
     assert_eq!((client.ask(1, &[]).0, other.ask(1, &[]).0), (2, 2));
+    server.stop();
+}
+
+#[test]
+fn claimed_lengths_hold_no_memory_that_other_requests_need() {
+    let server = RiakServer::start();
+    let memory = MemoryBudget::new(64 << 20, 0);
+    let mut client = server.pb_with(HttpSettings { memory: memory.clone(), ..HttpSettings::default() });
+    let claims: Vec<_> = (0..20)
+        .map(|_| {
+            let mut claim = client.beside();
+            claim.send(&[&[2, 0, 0, 0, PUT][..], &[0; 10]].concat()).unwrap();
+            claim
+        })
+        .collect();
+    let value = "v".repeat(5_000_000);
+    assert_eq!(put(&mut client, key("b", "k"), &value, &[]).0, 12);
+    assert!(memory.usage().large <= 20 * (1 << 20), "{:?}", memory.usage());
+    drop(claims);
     server.stop();
 }
 

@@ -136,6 +136,15 @@ impl PbClient {
         Self { socket }
     }
 
+    /// Another connection to the same server.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::connect(self.socket.peer_addr().expect("a connected socket"))
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors

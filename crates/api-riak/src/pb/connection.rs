@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
-use larder_admission::ClientAccount;
+use larder_admission::{ClientAccount, MemorySpent};
 use larder_gateway::body::GetBody;
 use larder_gateway::{Error, Gateway};
 use larder_http_edge::{PIECE_BYTES_MAX, Pace, Requester, response_memory};
@@ -115,15 +115,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             self.refuse(&Error::TooLarge { bytes: head.length as u64, max }.into());
             return Err(PbEnd::Broken);
         }
-        // The bytes count twice: as read, and as decoded.
-        if requester.hold(2 * head.length as u64).await.is_err() {
-            self.skip(head).await?;
-            self.refuse(&Error::Overloaded { retry_after: 1 }.into());
-            return Ok(());
-        }
-        if self.input.len() < head.frame_bytes() {
-            self.flush().await?;
-            self.read_until(head.frame_bytes()).await?;
+        // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
+        for bytes in [head.length.min(PIECE_BYTES_MAX), head.length] {
+            // The bytes count twice: as read, and as decoded.
+            if requester.hold(2 * bytes as u64).await.is_err() {
+                self.skip(head).await?;
+                self.refuse(&Error::Overloaded { retry_after: 1 }.into());
+                return Ok(());
+            }
+            self.read_until(LENGTH_BYTES + 1 + bytes).await?;
         }
         let Some(message) = head.take(&mut self.input) else { return Err(PbEnd::Broken) };
         let (gateway, answered_before) = (Arc::clone(&self.gateway), self.output.len());
@@ -154,7 +154,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let bytes = (self.output.len() - answered_before) as u64;
         let held = match &reply {
             PbReply::Done => bytes,
-            PbReply::Pieces(_) | PbReply::Listing(_) => bytes + response_memory(None),
+            PbReply::Pieces(pieces) => {
+                bytes + pieces.iter().map(ReplyPiece::memory).sum::<u64>() + response_memory(None)
+            }
+            PbReply::Listing(_) => bytes + response_memory(None),
         };
         if requester.hold(held).await.is_err() {
             self.output.truncate(answered_before);
@@ -173,7 +176,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             }
             PbReply::Listing(mut listing) => loop {
                 let page_begins = self.output.len();
-                match listing.next(&mut self.output).await {
+                let page = match requester.hold(listing.memory() + response_memory(None)).await {
+                    Ok(()) => listing.next(&mut self.output).await,
+                    Err(MemorySpent) => Err(Error::Overloaded { retry_after: 1 }.into()),
+                };
+                match page {
                     Ok(true) => self.flush().await?,
                     Ok(false) => break,
                     Err(fault) => {
@@ -218,6 +225,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
 
     /// Reads until `bytes` are in the input.
     async fn read_until(&mut self, bytes: usize) -> Result<(), PbEnd> {
+        if self.input.len() < bytes {
+            // The client may wait for these answers before it sends the rest.
+            self.flush().await?;
+        }
         let mut pace = Pace::begin();
         while self.input.len() < bytes {
             // No more than has arrived already, so that a claimed length takes no memory.

@@ -5,24 +5,25 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Gateway;
 use larder_model::address::BucketAddress;
+use prost::Message as _;
 
 use super::fault::PbFault;
 use super::fields::{timeout, type_of};
-use super::frame::put_message;
+use super::frame::{put_head, put_message};
 use super::messages::{RpbListBucketsReq, RpbListKeysReq, RpbListResp};
 use crate::listing::{Lister, ListingTarget};
 
 const BUCKETS_RESP: u8 = 16;
 const KEYS_RESP: u8 = 18;
-/// Most bytes of names in the answer that lists all buckets in one frame.
+/// Longest message that lists all buckets in one frame.
 const WHOLE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A listing under way.
 pub(super) struct PbListing {
     lister: Lister,
     code: u8,
-    /// The names so far, of a listing that goes out in one frame.
-    whole: Option<RpbListResp>,
+    /// The message so far, of a listing that goes out in one frame.
+    whole: Option<BytesMut>,
     after: Option<Bytes>,
     ended: bool,
 }
@@ -35,7 +36,7 @@ impl PbListing {
     pub(super) fn of_buckets(gateway: &Arc<Gateway>, request: RpbListBucketsReq) -> Result<Self, PbFault> {
         let target = ListingTarget::Buckets(type_of(request.r#type));
         let lister = Lister::new(gateway, target, timeout(request.timeout)?);
-        let whole = (request.stream != Some(true)).then(RpbListResp::default);
+        let whole = (request.stream != Some(true)).then(BytesMut::new);
         Ok(Self { lister, code: BUCKETS_RESP, whole, after: None, ended: false })
     }
 
@@ -47,6 +48,11 @@ impl PbListing {
         let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
         let lister = Lister::new(gateway, ListingTarget::Keys(bucket), timeout(request.timeout)?);
         Ok(Self { lister, code: KEYS_RESP, whole: None, after: None, ended: false })
+    }
+
+    /// Bytes of memory that the listing holds, besides a page.
+    pub(super) fn memory(&self) -> u64 {
+        self.whole.as_ref().map_or(0, |whole| 2 * whole.len() as u64)
     }
 
     /// Appends the next page; `false` after the last frame.
@@ -62,12 +68,15 @@ impl PbListing {
         self.after = page.next;
         match &mut self.whole {
             Some(whole) => {
-                whole.names.extend(page.names);
-                if whole.names.iter().map(Bytes::len).sum::<usize>() > WHOLE_BYTES_MAX {
+                // Encoded at once: a list of short names takes many times the memory of its message.
+                let page = RpbListResp { names: page.names, done: None };
+                if whole.len() + page.encoded_len() > WHOLE_BYTES_MAX {
                     return Err(PbFault::Text("Too many buckets for one answer: stream them".into()));
                 }
+                whole.extend_from_slice(&page.encode_to_vec());
                 if self.ended {
-                    put_message(output, self.code, whole);
+                    put_head(output, self.code, whole.len());
+                    output.unsplit(std::mem::take(whole));
                 }
             }
             None => {

@@ -15,6 +15,16 @@ pub(super) enum PbReply {
     Listing(Box<PbListing>),
 }
 
+impl ReplyPiece {
+    /// Bytes of memory that it holds, besides the piece of a value that is being sent.
+    pub(super) fn memory(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Body(_) => 0,
+        }
+    }
+}
+
 /// A part of a frame.
 pub(super) enum ReplyPiece {
     /// Bytes in memory.
