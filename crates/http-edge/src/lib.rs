@@ -1,4 +1,5 @@
-//! Sockets and connections of HTTP listeners. This crate knows no route, no error and no gateway.
+//! Sockets and connections: the listener of every protocol, and the connections of HTTP. This crate knows no route, no error
+//! and no gateway.
 //!
 //! ```text
 //! accept           the listener: the next connection, one bound of connections, refusals, draining

@@ -10,10 +10,11 @@ use hyper::{Method, Request, StatusCode};
 use larder_http_edge::{ArrivingBody, ConnectionHandler, HttpDialect, Requester};
 use tokio::net::TcpListener;
 
-use larder_gateway::metrics::Event;
 use larder_gateway::{Error, Gateway};
 
 pub use larder_http_edge::ConnectionSettings as HttpSettings;
+
+use crate::failure::{log_panic, log_server_error};
 
 use super::body::RiakBody;
 use super::call::RiakCall;
@@ -70,19 +71,13 @@ impl ConnectionHandler for HttpService {
         match AssertUnwindSafe(self.dispatch(requester, request)).catch_unwind().await {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) => {
-                if let RiakFault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_))) = &fault {
-                    tracing::error!(%error, "request failed: the client gets an error of the server");
+                if let RiakFault::Gateway(error) = &fault {
+                    log_server_error(error);
                 }
                 fault.into_reply()
             }
             Err(panic) => {
-                let reason =
-                    panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
-                tracing::error!(
-                    reason = reason.unwrap_or("unknown"),
-                    "request panicked: the client gets 500, this is a bug"
-                );
-                self.gateway.core.count_event(Event::Panicked);
+                log_panic(&self.gateway, &*panic);
                 page(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }

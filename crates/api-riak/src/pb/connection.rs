@@ -22,7 +22,6 @@ use larder_http_edge::{PIECE_BYTES_MAX, Pace, Requester, response_memory};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout_at};
 
-use super::PbCall;
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
 use super::operations::{PbOperation, UNKNOWN_BYTES_MAX, find};
@@ -112,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let account = self.account.clone();
         let requester = Requester::new(self.address, &account);
         if let Some(max) = self.length_max(head.code).filter(|max| head.length as u64 > *max) {
-            self.refuse(&Error::TooLarge { bytes: head.length as u64, max }.into());
+            PbFault::from(Error::TooLarge { bytes: head.length as u64, max }).put(&mut self.output);
             return Err(PbEnd::Broken);
         }
         // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
@@ -120,19 +119,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             // The bytes count twice: as read, and as decoded.
             if requester.hold(2 * bytes as u64).await.is_err() {
                 self.skip(head).await?;
-                self.refuse(&Error::Overloaded { retry_after: 1 }.into());
+                overloaded().put(&mut self.output);
                 return Ok(());
             }
             self.read_until(LENGTH_BYTES + 1 + bytes).await?;
         }
         let Some(message) = head.take(&mut self.input) else { return Err(PbEnd::Broken) };
-        let (gateway, answered_before) = (Arc::clone(&self.gateway), self.output.len());
-        let call = PbCall { gateway: &gateway };
-        match answer(&call, &mut self.session, (head.code, message), &mut self.output).await {
+        let answered_before = self.output.len();
+        match answer(&self.gateway, &mut self.session, (head.code, message), &mut self.output).await {
             Ok(reply) => self.send(reply, &requester, answered_before).await,
             Err(fault) => {
                 self.output.truncate(answered_before);
-                self.refuse(&fault);
+                fault.put(&mut self.output);
                 if fault.is_last() { Err(PbEnd::Broken) } else { Ok(()) }
             }
         }
@@ -143,10 +141,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         let Some(row) = find(code) else { return Some(UNKNOWN_BYTES_MAX as u64) };
         let value = if row.operation == PbOperation::Put { self.gateway.core.config().object_bytes_max } else { 0 };
         value.checked_add(row.bytes_max as u64)
-    }
-
-    fn refuse(&mut self, fault: &PbFault) {
-        fault.put(&mut self.output);
     }
 
     /// Sends an answer, or leaves a short one in the output. A client whose share of memory is spent gets an error instead.
@@ -161,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         };
         if requester.hold(held).await.is_err() {
             self.output.truncate(answered_before);
-            self.refuse(&Error::Overloaded { retry_after: 1 }.into());
+            overloaded().put(&mut self.output);
             return Ok(());
         }
         match reply {
@@ -178,14 +172,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                 let page_begins = self.output.len();
                 let page = match requester.hold(listing.memory() + response_memory(None)).await {
                     Ok(()) => listing.next(&mut self.output).await,
-                    Err(MemorySpent) => Err(Error::Overloaded { retry_after: 1 }.into()),
+                    Err(MemorySpent) => Err(overloaded()),
                 };
                 match page {
                     Ok(true) => self.flush().await?,
                     Ok(false) => break,
                     Err(fault) => {
                         self.output.truncate(page_begins);
-                        self.refuse(&fault);
+                        fault.put(&mut self.output);
                         break;
                     }
                 }
@@ -265,6 +259,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             }
         }
     }
+}
+
+fn overloaded() -> PbFault {
+    Error::Overloaded { retry_after: 1 }.into()
 }
 
 /// Writes all bytes, at the pace of a transfer.

@@ -1,10 +1,12 @@
 //! Requests about the connection and the server.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
+use larder_gateway::Gateway;
 use larder_gateway::metrics::PROTOCOL_VERSION;
 use larder_model::props::value::Value;
 
-use super::PbCall;
 use super::fault::PbFault;
 use super::fields::address;
 use super::frame::{put_head, put_message};
@@ -37,9 +39,9 @@ pub(super) fn set_client_id(request: RpbClientId, output: &mut BytesMut) -> Byte
 }
 
 /// Code 7. Clients parse the version for the features of the server.
-pub(super) fn server_info(call: &PbCall<'_>, output: &mut BytesMut) {
+pub(super) fn server_info(gateway: &Arc<Gateway>, output: &mut BytesMut) {
     let info = RpbGetServerInfoResp {
-        node: Some(call.gateway.core.config().node.clone().into()),
+        node: Some(gateway.core.config().node.clone().into()),
         server_version: Some(Bytes::from_static(PROTOCOL_VERSION.as_bytes())),
     };
     put_message(output, SERVER_INFO_RESP, &info);
@@ -50,17 +52,17 @@ pub(super) fn server_info(call: &PbCall<'_>, output: &mut BytesMut) {
 /// # Errors
 /// An invalid address, or an error of the gateway.
 pub(super) async fn preflist(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     request: RpbGetBucketKeyPreflistReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let address = address(request.bucket, request.key, request.r#type)?;
-    let props = call.gateway.types.bucket_props(&address.bucket).await?;
+    let props = gateway.types.bucket_props(&address.bucket).await?;
     let copies = props.iter().find_map(|(name, value)| match value {
         Value::Int(copies) if *name == "n_val" => Some(*copies),
         _ => None,
     });
-    let node = Bytes::from(call.gateway.core.config().node.clone());
+    let node = Bytes::from(gateway.core.config().node.clone());
     let item = |partition| RpbBucketKeyPreflistItem { partition, node: node.clone(), primary: true };
     let preflist = (0..copies.unwrap_or_default()).map(item).collect();
     put_message(output, PREFLIST_RESP, &RpbGetBucketKeyPreflistResp { preflist });

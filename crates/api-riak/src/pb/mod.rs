@@ -22,13 +22,4 @@ mod reply;
 mod server;
 mod service;
 
-use std::sync::Arc;
-
-use larder_gateway::Gateway;
-
 pub use server::serve;
-
-/// The gateway that a request goes to.
-struct PbCall<'a> {
-    gateway: &'a Arc<Gateway>,
-}

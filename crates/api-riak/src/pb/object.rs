@@ -1,11 +1,13 @@
 //! Get, put and delete of an object. The checks run in Riak's order: bucket, key, type.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
+use larder_gateway::Gateway;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
 use larder_model::causality::{Conditions, EtagMatcher};
 
-use super::PbCall;
 use super::content::{put_fields, put_object, stored_content};
 use super::fault::PbFault;
 use super::fields::{address, quorum, timeout};
@@ -21,7 +23,7 @@ const DEL_RESP: u8 = 14;
 ///
 /// # Errors
 /// An invalid address or parameter, or an error of the gateway.
-pub(super) async fn get(call: &PbCall<'_>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
     let address = address(request.bucket, request.key, request.r#type)?;
     let quorums = Quorums {
         r: quorum(request.r),
@@ -33,7 +35,7 @@ pub(super) async fn get(call: &PbCall<'_>, request: RpbGetReq, output: &mut Byte
     };
     let blank = request.head == Some(true);
     let get = KvGet { address, quorums, bodies: !blank, timeout: timeout(request.timeout)? };
-    let found = call.gateway.kv.get(get).await?;
+    let found = gateway.kv.get(get).await?;
     if found.versions.siblings.is_empty() {
         let shown = found.context.filter(|_| found.versions.deleted && request.deletedvclock == Some(true));
         put_fields(output, GET_RESP, shown.as_deref(), None);
@@ -50,8 +52,8 @@ pub(super) async fn get(call: &PbCall<'_>, request: RpbGetReq, output: &mut Byte
 ///
 /// # Errors
 /// An invalid address, parameter or index term, or an error of the gateway.
-pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
-    let new_key = request.key.is_none().then(|| Bytes::from(call.gateway.core.new_unique_name()));
+pub(super) async fn put(gateway: &Arc<Gateway>, request: RpbPutReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    let new_key = request.key.is_none().then(|| Bytes::from(gateway.core.new_unique_name()));
     let address = address(request.bucket, new_key.clone().or(request.key), request.r#type)?;
     let content = request.content.ok_or_else(|| PbFault::Undecodable("the put has no content".into()))?;
     if content.deleted == Some(true) {
@@ -81,7 +83,7 @@ pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut Byte
         return_body: blank || request.return_body == Some(true),
         timeout: timeout(request.timeout)?,
     };
-    let written = call.gateway.kv.put(put).await?;
+    let written = gateway.kv.put(put).await?;
     match written.filter(|found| !found.versions.siblings.is_empty()) {
         Some(found) => put_object(output, PUT_RESP, found, (blank, new_key)),
         None => {
@@ -95,7 +97,11 @@ pub(super) async fn put(call: &PbCall<'_>, request: RpbPutReq, output: &mut Byte
 ///
 /// # Errors
 /// An invalid address or parameter, or an error of the gateway.
-pub(super) async fn delete(call: &PbCall<'_>, request: RpbDelReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+pub(super) async fn delete(
+    gateway: &Arc<Gateway>,
+    request: RpbDelReq,
+    output: &mut BytesMut,
+) -> Result<PbReply, PbFault> {
     let delete = KvDelete {
         address: address(request.bucket, request.key, request.r#type)?,
         context: request.vclock.filter(|context| !context.is_empty()),
@@ -111,7 +117,7 @@ pub(super) async fn delete(call: &PbCall<'_>, request: RpbDelReq, output: &mut B
         },
         timeout: timeout(request.timeout)?,
     };
-    call.gateway.kv.delete(delete).await?;
+    gateway.kv.delete(delete).await?;
     put_head(output, DEL_RESP, 0);
     Ok(PbReply::Done)
 }

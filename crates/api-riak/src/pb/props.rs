@@ -1,8 +1,11 @@
 //! Properties of buckets and types as messages. A change becomes the JSON that HTTP takes, so that both refuse the same with
 //! the same reasons.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Error;
+use larder_gateway::Gateway;
 use larder_model::address::BucketAddress;
 use larder_model::erlang;
 use larder_model::props::Quorum;
@@ -10,7 +13,6 @@ use larder_model::props::display::PropList;
 use larder_model::props::value::{Hook, LinkFun, ModFun, Repl, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::PbCall;
 use super::fault::PbFault;
 use super::fields::type_of;
 use super::frame::{put_head, put_message};
@@ -27,13 +29,17 @@ const RESET_RESP: u8 = 30;
 ///
 /// # Errors
 /// The type is unknown, or another error of the gateway.
-pub(super) async fn get_bucket(call: &PbCall<'_>, request: RpbBucketReq, output: &mut BytesMut) -> Result<(), PbFault> {
+pub(super) async fn get_bucket(
+    gateway: &Arc<Gateway>,
+    request: RpbBucketReq,
+    output: &mut BytesMut,
+) -> Result<(), PbFault> {
     let bucket = request.bucket.filter(|bucket| !bucket.is_empty());
     let list = match bucket {
-        None => call.gateway.types.props(&type_of(request.r#type)).await,
+        None => gateway.types.props(&type_of(request.r#type)).await,
         Some(bucket) => {
             let bucket = BucketAddress::new(type_of(request.r#type), bucket)?;
-            call.gateway.types.bucket_props(&bucket).await
+            gateway.types.bucket_props(&bucket).await
         }
     };
     put_props(output, &list.map_err(PbFault::of_bucket)?);
@@ -45,13 +51,13 @@ pub(super) async fn get_bucket(call: &PbCall<'_>, request: RpbBucketReq, output:
 /// # Errors
 /// Properties are invalid, the type is unknown, or another error of the gateway.
 pub(super) async fn set_bucket(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     request: RpbSetBucketReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
     let props = json_of(request.props.unwrap_or_default());
-    call.gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::of_bucket)?;
+    gateway.types.set_bucket_props(&bucket, &props).await.map_err(PbFault::of_bucket)?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }
@@ -61,12 +67,12 @@ pub(super) async fn set_bucket(
 /// # Errors
 /// An error of the gateway.
 pub(super) async fn reset_bucket(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     request: RpbBucketReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let bucket = BucketAddress::new(type_of(request.r#type), request.bucket.unwrap_or_default())?;
-    match call.gateway.types.reset_bucket_props(&bucket).await {
+    match gateway.types.reset_bucket_props(&bucket).await {
         Ok(()) | Err(Error::UnknownType(_)) => {
             put_head(output, RESET_RESP, 0);
             Ok(())
@@ -80,12 +86,12 @@ pub(super) async fn reset_bucket(
 /// # Errors
 /// The type is unknown or not active, or another error of the gateway.
 pub(super) async fn get_type(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     request: RpbGetBucketTypeReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let name = request.r#type.unwrap_or_default();
-    match call.gateway.types.props(&name).await {
+    match gateway.types.props(&name).await {
         Ok(list) => put_props(output, &list),
         Err(Error::UnknownType(name)) => {
             return Err(PbFault::Text(format!("Invalid bucket type: {}", erlang::binary(&name))));
@@ -100,12 +106,12 @@ pub(super) async fn get_type(
 /// # Errors
 /// Properties are invalid, the type is unknown, not active or `default`, or another error of the gateway.
 pub(super) async fn set_type(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     request: RpbSetBucketTypeReq,
     output: &mut BytesMut,
 ) -> Result<(), PbFault> {
     let props = json_of(request.props.unwrap_or_default());
-    call.gateway.types.update(&request.r#type.unwrap_or_default(), &props).await?;
+    gateway.types.update(&request.r#type.unwrap_or_default(), &props).await?;
     put_head(output, SET_RESP, 0);
     Ok(())
 }

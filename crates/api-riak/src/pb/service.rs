@@ -1,20 +1,24 @@
 //! Answers one request: its code, its message, its handler.
 
+use std::sync::Arc;
+
 use std::panic::AssertUnwindSafe;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use larder_gateway::Error;
-use larder_gateway::metrics::Event;
+use larder_gateway::Gateway;
 use larder_model::limits::METADATA_BYTES_MAX;
 use prost::Message;
+
+use crate::failure::{log_panic, log_server_error};
 
 use super::fault::PbFault;
 use super::listing::PbListing;
 use super::messages::RpbPutReq;
 use super::operations::{PUT_BESIDES_VALUE, PbOperation, find, unavailable};
 use super::reply::PbReply;
-use super::{PbCall, info, object, props, put_scan};
+use super::{info, object, props, put_scan};
 
 /// The memory of a connection between requests.
 pub(super) struct PbSession {
@@ -34,52 +38,53 @@ impl Default for PbSession {
 /// # Errors
 /// The request was not carried out.
 pub(super) async fn answer(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     session: &mut PbSession,
     (code, message): (u8, Bytes),
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
-    let answered = AssertUnwindSafe(dispatch(call, session, (code, message), output)).catch_unwind().await;
-    let Ok(answered) = answered else {
-        tracing::error!(code, "request panicked: the client gets an error, this is a bug");
-        call.gateway.core.count_event(Event::Panicked);
-        return Err(PbFault::Undecodable("the server failed".into()));
-    };
-    if let Err(PbFault::Gateway(error @ (Error::Internal(_) | Error::Damaged(_)))) = &answered {
-        tracing::error!(%error, "request failed: the client gets an error of the server");
+    match AssertUnwindSafe(dispatch(gateway, session, (code, message), output)).catch_unwind().await {
+        Ok(answered) => {
+            if let Err(PbFault::Gateway(error)) = &answered {
+                log_server_error(error);
+            }
+            answered
+        }
+        Err(panic) => {
+            log_panic(gateway, &*panic);
+            Err(PbFault::Undecodable("the server failed".into()))
+        }
     }
-    answered
 }
 
 async fn dispatch(
-    call: &PbCall<'_>,
+    gateway: &Arc<Gateway>,
     session: &mut PbSession,
     (code, message): (u8, Bytes),
     output: &mut BytesMut,
 ) -> Result<PbReply, PbFault> {
     let Some(row) = find(code) else { return Err(PbFault::Text(format!("Unknown message code: {code}"))) };
     match row.operation {
-        PbOperation::Get => return object::get(call, decode(message)?, output).await,
+        PbOperation::Get => return object::get(gateway, decode(message)?, output).await,
         // Boxes keep the future small that every request moves: a get needs far less room than these.
-        PbOperation::Put => return Box::pin(object::put(call, decode_put(message)?, output)).await,
-        PbOperation::Delete => return Box::pin(object::delete(call, decode(message)?, output)).await,
+        PbOperation::Put => return Box::pin(object::put(gateway, decode_put(message)?, output)).await,
+        PbOperation::Delete => return Box::pin(object::delete(gateway, decode(message)?, output)).await,
         PbOperation::ListBuckets => {
-            return PbListing::of_buckets(call.gateway, decode(message)?)
-                .map(|listing| PbReply::Listing(listing.into()));
+            return PbListing::of_buckets(gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
         }
         PbOperation::ListKeys => {
-            return PbListing::of_keys(call.gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
+            return PbListing::of_keys(gateway, decode(message)?).map(|listing| PbReply::Listing(listing.into()));
         }
         PbOperation::Ping => info::ping(output),
-        PbOperation::GetServerInfo => info::server_info(call, output),
+        PbOperation::GetServerInfo => info::server_info(gateway, output),
         PbOperation::GetClientId => info::client_id(&session.client_id, output),
         PbOperation::SetClientId => session.client_id = info::set_client_id(decode(message)?, output),
-        PbOperation::GetPreflist => Box::pin(info::preflist(call, decode(message)?, output)).await?,
-        PbOperation::GetBucket => Box::pin(props::get_bucket(call, decode(message)?, output)).await?,
-        PbOperation::SetBucket => Box::pin(props::set_bucket(call, decode(message)?, output)).await?,
-        PbOperation::ResetBucket => Box::pin(props::reset_bucket(call, decode(message)?, output)).await?,
-        PbOperation::GetBucketType => Box::pin(props::get_type(call, decode(message)?, output)).await?,
-        PbOperation::SetBucketType => Box::pin(props::set_type(call, decode(message)?, output)).await?,
+        PbOperation::GetPreflist => Box::pin(info::preflist(gateway, decode(message)?, output)).await?,
+        PbOperation::GetBucket => Box::pin(props::get_bucket(gateway, decode(message)?, output)).await?,
+        PbOperation::SetBucket => Box::pin(props::set_bucket(gateway, decode(message)?, output)).await?,
+        PbOperation::ResetBucket => Box::pin(props::reset_bucket(gateway, decode(message)?, output)).await?,
+        PbOperation::GetBucketType => Box::pin(props::get_type(gateway, decode(message)?, output)).await?,
+        PbOperation::SetBucketType => Box::pin(props::set_type(gateway, decode(message)?, output)).await?,
         PbOperation::StartTls => return Err(PbFault::Text("Security not enabled; STARTTLS not allowed.".into())),
         PbOperation::Unavailable(feature) => return Err(PbFault::Text(unavailable(code, feature))),
     }

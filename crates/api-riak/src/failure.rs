@@ -1,0 +1,23 @@
+//! Log lines about requests that failed by the server's fault, in every protocol.
+
+use std::any::Any;
+
+use larder_gateway::metrics::Event;
+use larder_gateway::{Error, Gateway};
+
+/// Logs an error of the server; errors of clients and of the moment have no line.
+pub(crate) fn log_server_error(error: &Error) {
+    if matches!(error, Error::Internal(_) | Error::Damaged(_)) {
+        tracing::error!(%error, "request failed: the client gets an error of the server");
+    }
+}
+
+/// Logs and counts a panic of a request.
+pub(crate) fn log_panic(gateway: &Gateway, panic: &(dyn Any + Send)) {
+    let reason = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(|text| &**text));
+    tracing::error!(
+        reason = reason.unwrap_or("unknown"),
+        "request panicked: the client gets an error of the server, this is a bug"
+    );
+    gateway.core.count_event(Event::Panicked);
+}
