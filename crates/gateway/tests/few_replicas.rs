@@ -12,17 +12,17 @@ use larder_gateway::kv::{KvPut, Quorums};
 use larder_gateway::objects::acl::AclChoice;
 use larder_gateway::objects::{Caller, Error as ObjectsError, Objects, ObjectsConfig};
 use larder_gateway::{Config, Error, Gateway, GatewayPorts};
+use larder_model::ActorId;
 use larder_model::address::{Address, BucketAddress};
 use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::objects::S3Action;
-use larder_model::{ActorId, Timestamp};
 use larder_store::memory::MemoryStore;
 use larder_store::{
     CallOptions, Clock, ConsistencyLevel, EngineLimits, Error as StoreError, Kind, Result, Store, Table,
 };
+use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
-use tokio::time::Instant;
 
 /// All replicas are up.
 const UP: u8 = 0;
@@ -73,21 +73,8 @@ impl StoreHook for FewReplicas {
     }
 }
 
-/// The runtime's virtual time.
-struct VirtualTime(Instant);
-
-impl Clock for VirtualTime {
-    fn now(&self) -> Timestamp {
-        Timestamp(1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed() + Duration::from_secs(1)
-    }
-}
-
 async fn gateway() -> (Arc<Gateway>, Arc<FewReplicas>) {
-    let clock: Arc<dyn Clock> = Arc::new(VirtualTime(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
     let store = Arc::new(FewReplicas { inner: MemoryStore::new(clock.clone()), state: AtomicU8::new(UP) });
     let ports = GatewayPorts {
         store: Arc::new(Hooked(store.clone())),

@@ -22,9 +22,9 @@ use larder_model::causality::Conditions;
 use larder_model::content::KvContent;
 use larder_model::objects::S3Action;
 use larder_store::memory::MemoryStore;
-use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose, Result, Store, Timestamp};
+use larder_store::{Blobs, CallOptions, Clock, Error as StoreError, Kind, Purpose, Result, Store};
+use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
-use tokio::time::Instant;
 
 /// Accepts all writes.
 const ROOM: u8 = 0;
@@ -71,19 +71,6 @@ impl StoreHook for FullStore {
     }
 }
 
-/// The runtime's virtual time.
-struct VirtualClock(Instant);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(1_800_000_000_000_000 + self.0.elapsed().as_micros() as u64)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed() + Duration::from_secs(1)
-    }
-}
-
 struct FullDiskWorld {
     store: Arc<FullStore>,
     blobs: Arc<MemoryStore>,
@@ -92,7 +79,7 @@ struct FullDiskWorld {
 
 impl FullDiskWorld {
     fn new() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock(Instant::now()));
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::start());
         let inner = MemoryStore::with_inline_max(clock.clone(), 100);
         let store = Arc::new(FullStore { inner, state: AtomicU8::new(ROOM), refused: AtomicU64::new(0) });
         Self { store, blobs: Arc::new(MemoryStore::new(clock.clone())), clock }

@@ -11,6 +11,7 @@
 //! s3                a client of S3 over it that signs
 //! BackgroundServer  a server of the test's own process
 //! SplitMix64        numbers from a seed
+//! VirtualClock      the time of a paused runtime
 //! ```
 
 pub mod conformance;
@@ -24,7 +25,9 @@ pub mod s3;
 mod background_server;
 mod linear;
 mod random;
+mod virtual_clock;
 
 pub use background_server::{BackgroundServer, StopRequest};
 pub use linear::{RegisterAction, RegisterOperation, RegisterValue, is_linearizable};
 pub use random::SplitMix64;
+pub use virtual_clock::VirtualClock;

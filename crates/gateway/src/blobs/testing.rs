@@ -11,38 +11,23 @@ use larder_model::content::BlobId;
 use larder_model::hash::id128;
 use larder_store::memory::MemoryStore;
 use larder_store::{
-    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Clock, Durability, EngineLimits,
-    Error, HeadWrite, Kind, ListedBlob, Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
+    Batch, BlobOwner, BlobReader, BlobWriter, Blobs, CallOptions, CasResult, Change, Durability, EngineLimits, Error,
+    HeadWrite, Kind, ListedBlob, Partition, PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp,
 };
+use larder_testkit::VirtualClock;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 
 use crate::{Config, Gateway, GatewayPorts};
 
-/// When virtual time begins.
-const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
 /// The tables whose rows name blobs.
 const NAMING: [Table; 6] =
     [Table::Objects, Table::Consistent, Table::Heads, Table::Uploads, Table::Parts, Table::Manifests];
 
-/// The runtime's time as a clock.
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Timestamp {
-        BEGIN + self.0.elapsed().as_micros() as u64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed() + Duration::from_secs(1)
-    }
-}
-
 /// Rows and blobs of one machine that may lose its power.
 pub(crate) struct VolatileStore {
     inner: Arc<MemoryStore>,
-    clock: Arc<RuntimeClock>,
+    clock: Arc<VirtualClock>,
     /// Whether the engine syncs for [`Durability::Disk`].
     durable: bool,
     state: Arc<Mutex<VolatileState>>,
@@ -78,7 +63,7 @@ impl VolatileState {
 
 impl VolatileStore {
     pub(crate) fn new(durable: bool) -> Arc<Self> {
-        let clock = Arc::new(RuntimeClock(Instant::now()));
+        let clock = Arc::new(VirtualClock::start());
         let inner = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
         Arc::new(Self { inner, clock, durable, state: Arc::default(), hold: Mutex::default(), resume: Arc::default() })
     }

@@ -3,7 +3,6 @@
 use larder_model::{ActorId, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use larder_model::hash::id128;
@@ -13,7 +12,8 @@ use larder_model::objects::{
 };
 use larder_model::rows::{Change, Row};
 use larder_store::memory::MemoryStore;
-use larder_store::{Clock, ConsistencyLevel, DerivedRow, Partition};
+use larder_store::{ConsistencyLevel, DerivedRow, Partition};
+use larder_testkit::VirtualClock;
 use tokio::time::Instant;
 
 use crate::gateway_core::internal_options;
@@ -21,20 +21,7 @@ use crate::objects::{Caller, Objects, ObjectsConfig};
 use crate::{Config, Gateway, GatewayPorts};
 
 /// Start of virtual time.
-pub(in crate::objects) const BEGIN: Timestamp = Timestamp(1_800_000_000_000_000);
-
-/// The runtime's virtual time as a clock.
-pub(in crate::objects) struct PausedClock(pub(in crate::objects) Instant);
-
-impl Clock for PausedClock {
-    fn now(&self) -> Timestamp {
-        BEGIN + self.0.elapsed().as_micros() as u64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed() + Duration::from_secs(1)
-    }
-}
+pub(in crate::objects) const BEGIN: Timestamp = VirtualClock::BEGIN;
 
 /// Bytes that never repeat.
 fn unique(bytes: &mut [u8]) {
@@ -56,7 +43,7 @@ impl S3TestStore {
     /// An empty store.
     pub(in crate::objects) fn new() -> Self {
         let start = Instant::now();
-        Self { store: Arc::new(MemoryStore::new(Arc::new(PausedClock(start)))), start, actors: AtomicU64::new(1) }
+        Self { store: Arc::new(MemoryStore::new(Arc::new(VirtualClock(start)))), start, actors: AtomicU64::new(1) }
     }
 
     /// Starts one more gateway over the store.
@@ -70,7 +57,7 @@ impl S3TestStore {
         let ports = GatewayPorts {
             store: Arc::clone(&self.store) as _,
             blobs: Arc::clone(&self.store) as _,
-            clock: Arc::new(PausedClock(self.start)),
+            clock: Arc::new(VirtualClock(self.start)),
             actor: ActorId(actor),
             random: unique,
             engine: Arc::new("memory"),

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use larder_model::objects::{Part, UploadId, UploadState};
 use larder_store::memory::MemoryStore;
 use larder_store::{CallOptions, ConsistencyLevel, Durability, ReadQuery, Store, Table};
+use larder_testkit::VirtualClock;
 use larder_testkit::hooked::{Hooked, MakeCall, StoreCall, StoreHook};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::super::buckets::testing::{PausedClock, S3TestStore, new_caller};
+use super::super::buckets::testing::{S3TestStore, new_caller};
 use super::super::commit::testing::{BUCKET, BucketFixture, upload_body};
 use super::super::complete::{CompleteUpload, CompletedUpload, ListedPart};
 use super::super::parts::{ListParts, ListedParts, PartAddress};
@@ -58,7 +59,7 @@ impl UploadSetup {
         let ports = GatewayPorts {
             store: Arc::new(Hooked(Arc::clone(&gate))),
             blobs: Arc::clone(&stores.store) as _,
-            clock: Arc::new(PausedClock(start)),
+            clock: Arc::new(VirtualClock(start)),
             actor: ActorId(1000),
             random: |bytes| bytes.fill(7),
             engine: Arc::new("memory"),
