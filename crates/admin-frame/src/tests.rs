@@ -63,7 +63,13 @@ fn progress_and_answer_have_these_bytes() {
 
 #[test]
 fn replies_of_other_formats_are_malformed() {
-    for body in ["", "[]", r#"{"stdout":"pong\n","stderr":"","exit":0}"#, r#"{"answer":{"stdout":"","stderr":""}}"#] {
+    for body in [
+        "",
+        "[]",
+        r#"{"stdout":"pong\n","stderr":"","exit":0}"#,
+        r#"{"answer":{"stdout":"","stderr":""}}"#,
+        r#"{"progress":{"seconds":1.5,"text":"export keys"}}"#,
+    ] {
         assert_eq!(AdminReply::decode(body.as_bytes()), Err(BadFrame::Malformed), "{body}");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use larder_api_riak::http::HttpSettings;
 use larder_gateway::Config;
 use larder_http_edge::ConnectionLimit;
-use larder_testkit::http::{HttpClient, connect};
+use larder_testkit::http::{HttpClient, HttpRequest, connect};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
 
@@ -330,4 +330,15 @@ fn malformed(count: usize) -> Vec<Vec<u8>> {
     );
     let mut runner = TestRunner::new(Runs { rng_seed: RngSeed::Fixed(3), ..Runs::default() });
     proptest::strategy::ValueTree::current(&requests.new_tree(&mut runner).unwrap())
+}
+
+#[test]
+fn an_empty_context_of_a_condition_is_refused() {
+    let server = RiakServer::start();
+    let mut client = server.client();
+    client.put("/buckets/b/keys/k", "one").expect(204);
+    let put = HttpRequest::put("/buckets/b/keys/k", "two").header("X-Riak-If-Not-Modified", "");
+    let refused = client.send(&put).expect(400);
+    assert_eq!(refused.text(), "The vclock was not issued by this server or is damaged\n");
+    server.stop();
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RANGE, REFERER, SERVER, USER_AGENT};
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, RANGE, REFERER, SERVER, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Version};
 use larder_admission::MemorySpent;
@@ -264,10 +264,8 @@ impl S3Service {
             let range = head.parts.headers.get(RANGE).and_then(|range| range.to_str().ok());
             error.with_request(&target, &head.query, range).into_response(&target.resource(), &head.id, is_head)
         });
-        if head.parts.headers.contains_key(ORIGIN) {
-            let request = (head.parts.method.as_str(), &head.parts.headers);
-            cors::add_headers(&self.objects, &target, request, &mut response).await;
-        }
+        let request = (head.parts.method.as_str(), &head.parts.headers);
+        cors::add_headers(&self.objects, &target, request, &mut response).await;
         insert_common_headers(&mut response, &head.id);
         let tracked = trace.tracked.unwrap_or_else(|| self.objects.track(UNKNOWN));
         tracked.record_answer(response::outcome_of(response.status()));

@@ -83,7 +83,7 @@ pub async fn serve_connections<S: ConnectionServer>(
         };
         let address = peer.ip();
         let account = memory.account(S::NAME, address);
-        // Place and memory together: a connection gets both, or the 503.
+        // Place and memory together: a connection gets both, or the refusal.
         let place = limit.admit(S::NAME, address).zip(account.try_draw(CONNECTION_BYTES_HELD).ok());
         if let Some(place) = place {
             let client = ConnectedClient { address, account };

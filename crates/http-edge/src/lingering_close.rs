@@ -63,7 +63,7 @@ impl ConnectionActivity {
         if unread {
             self.unread.store(true, Ordering::Relaxed);
         }
-        // Reads so far belong to answered requests: later ones are input that nobody answers.
+        // Reads so far belong to answered requests: later ones are unanswered input.
         self.reads_answered.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }

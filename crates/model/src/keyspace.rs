@@ -71,7 +71,7 @@ coded! {
         /// Users of the S3 interface.
         Users = 14, "users";
         /// Marks of blobs that a sweeper is about to remove.
-        GcMarks = 15, "gc_marks";
+        GcMarks = 15, "doomed";
         /// Requests and bytes of S3 users, by the hour.
         Usage = 16, "usage";
     }

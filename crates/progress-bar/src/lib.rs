@@ -15,6 +15,7 @@ pub struct Progress {
     /// Seconds since the command began.
     pub seconds: f64,
     /// The part that is done, from 0 to 100, where the total is known.
+    #[serde(deserialize_with = "Option::deserialize")] // Without it, a missing member would count as null.
     pub percent: Option<u8>,
     /// The current step, on one line.
     pub text: String,

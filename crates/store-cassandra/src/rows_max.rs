@@ -61,16 +61,16 @@ struct RowCounter<'a> {
 
 impl<'a> RowCounter<'a> {
     fn of(changes: &'a [&'a Change]) -> Self {
-        let (mut named, mut cleared) = (BTreeMap::new(), 0);
+        let (mut named, mut cleared) = (BTreeMap::new(), Timestamp::ZERO);
         for change in changes {
             match change {
                 Change::Put(Row { name, .. }) | Change::Remove { name, .. } => {
                     named.insert(name, None);
                 }
-                Change::Clear { stamp } => cleared = cleared.max(stamp.0),
+                Change::Clear { stamp } => cleared = cleared.max(*stamp),
             }
         }
-        Self { changes, named, cleared: Timestamp(cleared), others: 0 }
+        Self { changes, named, cleared, others: 0 }
     }
 
     fn add(&mut self, row: Row) {

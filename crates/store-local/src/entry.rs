@@ -178,7 +178,7 @@ pub(crate) fn drop_expired(rows: &mut Vec<Row>, now: Timestamp) -> bool {
 
 /// Whether a removal at `stamp` removes this row; the removal wins a tie.
 pub(crate) fn is_removed_by(row: &Row, stamp: Timestamp) -> bool {
-    // A removal wins a tie: engines that take the last arrival would differ from those that compare stamps [invariant 40].
+    // Engines that take the last arrival would differ from those that compare stamps [invariant 40].
     row.stamp <= stamp
 }
 

@@ -7,6 +7,7 @@ use hyper::{Method, StatusCode};
 use larder_gateway::kv::{FetchedObject, KvPut};
 use larder_http_edge::{ArrivingBody, joined};
 use larder_model::address::Address;
+use larder_model::causality::ContextError;
 use larder_model::content::KvContent;
 
 use super::body::upload;
@@ -86,7 +87,11 @@ async fn decode_and_put(
     let media = HeaderValue::from_maybe_shared(Bytes::from(media_header(&request.content))).unwrap_or(TEXT);
     // Riak reads this header on PUT only.
     let if_not_modified = match *call.method == Method::PUT {
-        true => headers::context(call.headers, "x-riak-if-not-modified")?,
+        // Over HTTP an empty context is a damaged one; messages may state none.
+        true => match headers::context(call.headers, "x-riak-if-not-modified")? {
+            Some(bytes) if bytes.is_empty() => return Err(larder_gateway::Error::from(ContextError::Foreign).into()),
+            context => context,
+        },
         false => None,
     };
     let put = KvPut {

@@ -30,6 +30,8 @@ use super::service::{PbSession, answer};
 
 /// Answers that wait are sent when they exceed this many bytes.
 const FLUSH_BYTES: usize = 64 * 1024;
+/// A request holds memory for this part of it before it has arrived: a draw of the small ones.
+const BEGUN_BYTES: usize = 32 * 1024;
 /// Bytes that one read asks for.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -84,23 +86,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         tracing::debug!(reason = %ended, "connection of protocol buffers ended");
     }
 
-    /// Sends what waits, then waits for the first bytes of a request.
+    /// Sends what waits, then waits for more bytes of a request whose head is not here yet.
     async fn wait_for_request(
         &mut self,
         shutdown: &mut Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Result<(), PbEnd> {
         self.flush().await?;
-        if !self.input.is_empty() {
-            return self.read_until(LENGTH_BYTES + 1).await;
-        }
         // An idle connection keeps no large buffer of an earlier request; a small one is used again.
-        if self.input.capacity() > FLUSH_BYTES {
+        if self.input.is_empty() && self.input.capacity() > FLUSH_BYTES {
             self.input = BytesMut::new();
         }
         self.input.reserve(READ_BYTES);
-        let idle = Instant::now() + self.idle_timeout;
+        let until = if self.input.is_empty() { Instant::now() + self.idle_timeout } else { Pace::begin().deadline() };
         let read = tokio::select! {
-            read = timeout_at(idle, self.socket.read_buf(&mut self.input)) => read.map_err(|_| PbEnd::Idle)??,
+            read = timeout_at(until, self.socket.read_buf(&mut self.input)) => read.map_err(|_| PbEnd::Idle)??,
             () = shutdown.as_mut() => return Err(PbEnd::Idle),
         };
         if read == 0 { Err(PbEnd::Idle) } else { Ok(()) }
@@ -115,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
             return Err(PbEnd::Broken);
         }
         // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
-        for bytes in [head.length.min(PIECE_BYTES_MAX), head.length] {
+        for bytes in [head.length.min(BEGUN_BYTES), head.length] {
             // The bytes count twice: as read, and as decoded.
             if requester.hold(2 * bytes as u64).await.is_err() {
                 self.skip(head).await?;

@@ -92,7 +92,6 @@ pub(crate) fn restore_headers(query: &S3Query, headers: &mut HeaderMap) -> Resul
     let mut moved = HeaderMap::new();
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
-        // A real header wins: it is what the client sends now.
         if !moves(&lower) || headers.contains_key(&lower) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Receives a body that is a stream or too large for its row: a small one goes into the row, a larger one streams into a blob.
+//! Receives a body: a small one goes into its row, a larger one streams into a blob.
 
 use bytes::Bytes;
 use larder_model::Timestamp;

@@ -178,6 +178,6 @@ impl Kv {
     }
 
     fn blob_age(&self, blob: BlobId) -> Duration {
-        Duration::from_micros(self.core.now().since(Timestamp(blob.stamp().0)))
+        Duration::from_micros(self.core.now().since(blob.stamp()))
     }
 }

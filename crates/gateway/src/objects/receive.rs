@@ -127,7 +127,7 @@ impl BodyReceiver {
         // Verified before the blob is finished, so a body that does not match leaves no bytes.
         let (md5, checksum) = sums.verify(announced, md5, &checksum, stream.as_mut())?;
         let durability = if self.gateway.core.config.durable { Durability::Disk } else { Durability::Buffered };
-        // Crash: the bytes are as durable as the head that will reference them [invariant 95].
+        // Crash: the bytes are as durable as the head that will reference them.
         let lease = writer.finish(durability).await?;
         self.gateway.core.metrics.count_event(Event::BlobWritten);
         Ok(VerifiedBody { body: ObjectBody::Blob { id, length }, length, md5, checksum, lease: Some(lease) })

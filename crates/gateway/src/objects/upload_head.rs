@@ -109,6 +109,7 @@ impl HeadStore {
             Err(error) => Err(error.into()),
         }
     }
+
     /// Marks the upload of `version` done before the version leaves its key.
     pub(super) async fn finish_upload_of(&self, version: &Version) -> Result<()> {
         let Some(id) = version.object.as_ref().and_then(|object| object.upload) else { return Ok(()) };

@@ -7,6 +7,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
+use larder_model::codec::name_after;
 use larder_model::{ActorId, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -227,7 +228,7 @@ impl Usage {
             let query = ReadQuery { range, limit: LISTING_PAGE_ROWS, order: ReadOrder::Forward };
             let page = self.core.read_at_quorum(&Partition::usage(key_id), &query).await?;
             let more = page.rows.last().filter(|_| page.stopped == Stopped::Limit);
-            next = more.map(|last| [&last.name[..], &[0]].concat().into());
+            next = more.map(|last| name_after(&last.name));
             for row in page.rows {
                 counted.insert(UsageRowKey::of_row_name(&row.name)?, decode(&row.value)?);
             }

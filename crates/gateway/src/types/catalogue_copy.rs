@@ -181,10 +181,11 @@ impl CatalogueCopy {
         last.outcome.clone()
     }
 
-    /// The catalogue after a check that begins now: no change answered before the call is missing in it.
+    /// The catalogue after a check that begins now: no change answered before the call is missing in it. As [`Self::fresh`], it
+    /// is checked again when the check took long.
     pub(crate) async fn refreshed(&self) -> Result<Arc<Catalogue>> {
         self.refresh().await?;
-        Ok(self.current())
+        self.fresh().await
     }
 
     async fn check_catalogue(&self, begun: u64) -> Result<()> {

@@ -43,7 +43,6 @@ impl FormFields {
 
     /// The name of the file, without the directories that some browsers send.
     pub(super) fn file_name(&self) -> &str {
-        // Some browsers send the whole path of the file.
         self.file_name.rsplit(['/', '\\']).next().unwrap_or_default()
     }
 

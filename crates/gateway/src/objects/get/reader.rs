@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use larder_model::content::BlobId;
-use larder_store::{BlobReader, Kind};
+use larder_store::{BlobReader, Kind, slice_of};
 
 use super::manifest::{ManifestCursor, PartRange};
 use super::missing_bytes;
@@ -69,7 +69,7 @@ impl ObjectReader {
         }
         let from = self.window.start;
         let piece = match &mut self.source {
-            BodySource::Bytes(bytes) => slice(bytes, from, max),
+            BodySource::Bytes(bytes) => slice_of(bytes, from, max),
             BodySource::Blob(blob) => blob.read(from, max).await?,
             BodySource::Parts(parts) => parts.read(&self.gateway, from, max).await?,
         };
@@ -109,11 +109,6 @@ pub(super) fn count_damage(gateway: &Gateway, error: &Error) {
     if matches!(error, Error::Gateway(crate::Error::Damaged(_))) {
         gateway.core.count_event(Event::S3DamagedRead);
     }
-}
-
-fn slice(bytes: &Bytes, from: u64, max: usize) -> Bytes {
-    let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
-    bytes.slice(from..from.saturating_add(max).min(bytes.len()))
 }
 
 /// Opens a blob of this length; `None` when it is gone.

@@ -103,7 +103,9 @@ impl ObjectSweeper {
                 if !left.blobs.is_empty() && object.upload.is_none_or(|upload| left.uploads.contains(&upload)) {
                     let mut cursor = ManifestCursor::new(manifest);
                     while let Some((_, part)) = cursor.next(&self.gateway).await? {
-                        part.blob.map(|blob| left.blobs.remove(&blob));
+                        if let Some(blob) = part.blob {
+                            left.blobs.remove(&blob);
+                        }
                     }
                 }
             }
