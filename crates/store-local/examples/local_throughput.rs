@@ -25,11 +25,27 @@ fn main() {
     let writers = numbers.next().unwrap_or(64);
     let time = Duration::from_secs(numbers.next().unwrap_or(4));
     for round in 1..=3 {
+        let begun = cpu_time();
         let (bare, bare_syncs) = bare(writers, time);
+        let between = cpu_time();
         let (store, stats) = store(writers, time);
         let share = 100 * store / bare;
-        println!("round {round}: bare {bare}/s ({bare_syncs} syncs/s)  store {store}/s = {share} %  {stats}");
+        let cpu = |spent: Duration, rate: u64| spent.as_secs_f64() * 1e6 / (rate as f64 * time.as_secs_f64());
+        let (bare_cpu, store_cpu) = (cpu(between - begun, bare), cpu(cpu_time() - between, store));
+        println!(
+            "round {round}: bare {bare}/s {bare_cpu:.1} us of CPU ({bare_syncs} syncs/s)  \
+             store {store}/s {store_cpu:.1} us of CPU = {share} %  {stats}"
+        );
     }
+}
+
+/// User and system time of this process.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    // Linux shows a hundred ticks a second to programs.
+    Duration::from_millis(ticks * 10)
 }
 
 /// One thread that appends `writers` writes at a time to a file, syncs it and inserts them into two trees: the bound of a

@@ -1,5 +1,5 @@
 //! The committer: the one thread that writes rows. It turns queued requests into groups (group commit): one journal frame per
-//! group, and at most one sync.
+//! group, and at most one sync, which the syncer's thread runs.
 //!
 //! ```text
 //!  callers                  committer thread                                            maintenance threads
@@ -10,14 +10,16 @@
 //!      ^                    4 insert  the writes into memtables ──── full memtable ───> 7 flush   memtable to table
 //!      │                              and publish the group's sequence number           8 forget  the journal's manifest entry
 //!      ├─ buffered writes ─ 5 reply                                                     9 remove  the journal file
-//!      └─ durable writes ── 6 sync    the journal, then reply
+//!      │                    syncer thread
+//!      └─ durable writes ── 6 sync    the journal, then reply; the committer goes on with 1 and 2 of the next group
 //! ```
 //! **Queue.** 4,096 requests and 64 MiB at most; a caller waits for room until its deadline. A caller that gives up before its
 //! request is staged writes nothing; after that its write may still happen, which is why the error is `TimedOut`.
 //!
 //! **Group.** Staging is where conditions are judged: a draft sees the committed rows and the earlier drafts of its group, so a
-//! compare-and-set needs no lock. A refused draft is dropped alone. While one group syncs, the next one gathers: groups grow
-//! with the load, and a lone writer waits for its own sync only.
+//! compare-and-set needs no lock. A refused draft is undone alone. While one group syncs, the next one is staged, and requests
+//! that arrive join it: groups grow with the load, and a lone writer waits for its own sync only. A group of durable writes is
+//! appended when the sync before it has ended, a group of buffered ones at once.
 //!
 //! **Frame.** A frame holds the whole group under one checksum, the checksum of the frame before it (the chain) and the number
 //! of the last synced group. Replay takes a frame whole or not at all.
@@ -51,25 +53,23 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use larder_store::{Batch, CasResult, Change, Clock, Error, HeadWrite, Kind, Partition, Result, Timestamp};
-use tokio::sync::{mpsc, oneshot};
 
 use crate::journal::{Journal, JournalError, WriteGroup};
 use crate::lanes::CommitLanes;
 use crate::maintenance::Maintenance;
 use crate::overlay::{BatchDraft, GroupOverlay};
-use crate::queue::{CommitReply, CommitRequest, CommitterHealth, PanicGuard, WriteCommand};
+use crate::queue::{
+    CommitReceiver, CommitReply, CommitRequest, CommitterHealth, PanicGuard, PendingReply, WriteCommand,
+};
+use crate::syncer::GroupSyncer;
 use crate::trees::{TreeId, Trees};
 
-/// Requests in a group at most.
+/// Most requests in a group.
 const GROUP_REQUESTS_MAX: usize = 1024;
-/// Most bytes that a group brings, and most bytes that it writes, give or take one request: a key of many siblings is written
-/// whole with each of its writes.
+/// Most bytes that a group writes, give or take one request: a key of many siblings is written whole with each of its writes.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The same for a group of heavy requests: light ones wait for it.
 const HEAVY_GROUP_BYTES_MAX: usize = 1024 * 1024;
-/// How often in a row the committer yields to the writers of its last group before it commits a smaller one: some tenths of a
-/// millisecond, once, when there are fewer writers than before.
-const GATHER_YIELDS_MAX: usize = 200;
 /// After how many groups the size of the data is compared with the cache again.
 const COLD_CHECK_GROUPS: u64 = 1024;
 
@@ -77,23 +77,23 @@ const COLD_CHECK_GROUPS: u64 = 1024;
 pub(crate) struct Committer {
     pub(crate) trees: Trees,
     pub(crate) journal: Box<dyn Journal>,
+    pub(crate) syncer: GroupSyncer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) health: Arc<CommitterHealth>,
-    pub(crate) queue: mpsc::Receiver<CommitRequest>,
+    pub(crate) queue: CommitReceiver,
     pub(crate) lanes: CommitLanes,
     pub(crate) maintenance: Arc<Maintenance>,
     /// Number of the last group committed.
     pub(crate) last_group: u64,
-    /// Number of the last group that is on disk.
-    pub(crate) synced_group: u64,
     pub(crate) cache_bytes: u64,
 }
 
-/// Requests of a group with their outcomes; the replies go out once the group is written.
+/// A group before it is written: its writes, and the replies that go out once it is.
 #[derive(Default)]
-struct GroupReplies {
-    buffered: Vec<(oneshot::Sender<Result<CommitReply>>, Result<CommitReply>)>,
-    durable: Vec<(oneshot::Sender<Result<CommitReply>>, Result<CommitReply>)>,
+struct OpenGroup {
+    overlay: GroupOverlay,
+    buffered: Vec<PendingReply>,
+    durable: Vec<PendingReply>,
 }
 
 impl Committer {
@@ -105,49 +105,18 @@ impl Committer {
     fn run(mut self) {
         // A panic may leave a group half inserted: the guard poisons the engine, and a restart replays the journal.
         let _guard = PanicGuard::new(self.health.clone(), "the committer panicked");
-        let mut size = 1;
-        while let Some(requests) = self.gather_requests(size) {
-            size = requests.len();
-            let closing = requests.iter().any(|request| matches!(request.work, WriteCommand::Close));
+        // Heavy requests wait already: a blocking receive would hold them until an unrelated write arrives.
+        while let Some(requests) = self.queue.receive(!self.lanes.has_heavy()) {
+            let closing = requests.iter().any(CommitRequest::is_close);
             self.write_round(requests, closing);
             if closing {
+                self.syncer.wait_until_idle();
                 self.health.close();
                 break;
             }
         }
         // Without a close, buffered groups are in the page cache only: the last sync covers them.
-        self.sync();
-    }
-
-    /// The next group's requests: all that wait, up to the bounds. The writers of the last group are likely to come back, so it
-    /// yields to them a few times; after a group of one it never does.
-    fn gather_requests(&mut self, expected: usize) -> Option<Vec<CommitRequest>> {
-        let first = if self.lanes.has_heavy() {
-            // Heavy requests wait already: a blocking receive would hold them until an unrelated write arrives.
-            let Ok(first) = self.queue.try_recv() else { return Some(Vec::new()) };
-            first
-        } else {
-            self.queue.blocking_recv()?
-        };
-        let mut bytes = first.bytes;
-        let mut requests = vec![first];
-        let mut yields = 0;
-        // Bound: one group is one frame in memory, and all its writers wait for it together.
-        while requests.len() < GROUP_REQUESTS_MAX && bytes < GROUP_BYTES_MAX {
-            match self.queue.try_recv() {
-                Ok(request) => {
-                    bytes += request.bytes;
-                    requests.push(request);
-                    yields = 0;
-                }
-                Err(_) if requests.len() < expected && yields < GATHER_YIELDS_MAX => {
-                    yields += 1;
-                    std::thread::yield_now();
-                }
-                Err(_) => break,
-            }
-        }
-        Some(requests)
+        self.syncer.sync_now();
     }
 
     /// Writes all light requests, then one group of the heavy ones.
@@ -159,47 +128,70 @@ impl Committer {
         }
         // Light requests above the bound make further groups of this round: none waits after a heavy group.
         while !light.is_empty() {
-            self.write_group(&mut light, GROUP_BYTES_MAX, closing);
+            self.write_group(&mut light, GROUP_BYTES_MAX, !closing);
         }
         // A heavy group that fills the memtables would make the next light group wait for a flush.
         if self.lanes.has_heavy() && self.lanes.is_heavy_due(self.maintenance.wait_for_headroom()) {
             let mut heavy = self.lanes.take_heavy();
-            self.write_group(&mut heavy, HEAVY_GROUP_BYTES_MAX, closing);
+            self.write_group(&mut heavy, HEAVY_GROUP_BYTES_MAX, false);
             self.lanes.put_back(heavy);
         }
     }
 
-    /// Writes requests from the front, as many as make a group.
-    fn write_group(&mut self, requests: &mut VecDeque<CommitRequest>, bytes_max: usize, closing: bool) {
-        let mut overlay = GroupOverlay::default();
-        let mut replies = GroupReplies::default();
-        while overlay.bytes() < bytes_max {
+    /// Writes requests from the front, as many as make a group. While the group before is being synced, requests that arrive
+    /// join this one if it `grows`.
+    fn write_group(&mut self, requests: &mut VecDeque<CommitRequest>, bytes_max: usize, grows: bool) {
+        let mut group = OpenGroup::default();
+        self.stage_requests(requests, &mut group, bytes_max);
+        // A group of durable writes gets a sync of its own. Appended earlier it would wait for the running one all the same, and
+        // those that arrive meanwhile would need a third.
+        while !group.durable.is_empty() && self.syncer.is_busy() {
+            let grows = grows && group.has_room(bytes_max);
+            if !grows || !self.take_arrived(requests) {
+                self.syncer.wait_until_idle();
+                // The callers of the group that is on disk now may be back already.
+                let _ = grows && self.take_arrived(requests);
+            }
+            self.stage_requests(requests, &mut group, bytes_max);
+        }
+        let OpenGroup { overlay, mut buffered, mut durable } = group;
+        let written = self.commit(overlay);
+        if let Err(error) = &written {
+            buffered.iter_mut().chain(&mut durable).for_each(|reply| reply.refuse(error));
+            buffered.append(&mut durable);
+        } else {
+            self.health.batches.fetch_add((buffered.len() + durable.len()) as u64, Ordering::Relaxed);
+        }
+        // The syncer first: its sync runs while this thread sends the other replies.
+        if !durable.is_empty() {
+            self.syncer.hand_over(durable);
+        }
+        // The frame is in the page cache: a killed process loses nothing, a power cut may. That is what `Buffered` promises.
+        // Race: the sync may fail for the durable writes of the group; that is no failure of these [invariant 37].
+        buffered.into_iter().for_each(PendingReply::send);
+    }
+
+    /// Moves requests that have arrived since to the end of `requests`; returns whether there are any.
+    fn take_arrived(&mut self, requests: &mut VecDeque<CommitRequest>) -> bool {
+        requests.extend(self.lanes.split(self.queue.receive_arrived()));
+        !requests.is_empty()
+    }
+
+    /// Stages requests from the front until the group is full.
+    fn stage_requests(&mut self, requests: &mut VecDeque<CommitRequest>, group: &mut OpenGroup, bytes_max: usize) {
+        group.overlay.reserve(requests.len().min(GROUP_REQUESTS_MAX));
+        while group.has_room(bytes_max) {
             let Some(request) = requests.pop_front() else { break };
             // The caller gave up while it waited: nothing of its request is written yet, so nothing ever is.
-            if request.reply.is_closed() {
+            if request.caller.is_gone() {
                 continue;
             }
-            let outcome = self.stage(request.work, &mut overlay);
+            let outcome = self.stage(request.work, &mut group.overlay);
             // A conflict waits for the sync, too: it may show a row of this group that a power cut could take back.
             let waits = request.durable && outcome.is_ok();
-            let answered = if waits { &mut replies.durable } else { &mut replies.buffered };
-            answered.push((request.reply, outcome));
+            let replies = if waits { &mut group.durable } else { &mut group.buffered };
+            replies.push(request.caller.reply(outcome));
         }
-        if let Err(error) = self.commit(overlay) {
-            return replies.refuse_all(&error);
-        }
-        self.health.batches.fetch_add(replies.len(), Ordering::Relaxed);
-        // The frame is in the page cache: a killed process loses nothing, a power cut may. That is what `Buffered` promises.
-        // Race: the sync below may fail for the durable writes of the group; that is no failure of these [invariant 37].
-        send_replies(replies.buffered);
-        if closing || !replies.durable.is_empty() {
-            self.sync();
-        }
-        // A durable reply after a failed sync would promise a write that a power cut can take back.
-        if self.health.is_poisoned() {
-            replies.durable.iter_mut().for_each(|(_, outcome)| *outcome = Err(self.health.error()));
-        }
-        send_replies(replies.durable);
     }
 
     /// Runs one request against the group so far. An error drops its draft and leaves the group as it was.
@@ -212,7 +204,7 @@ impl Committer {
         let mut draft = BatchDraft::new(&self.trees, group, self.clock.now());
         let done = match work {
             WriteCommand::Apply(batch) => {
-                draft.apply(&batch)?;
+                draft.apply(batch)?;
                 CommitReply::Written
             }
             WriteCommand::CompareAndSet { partition, expected, head, changes } => {
@@ -225,14 +217,17 @@ impl Committer {
             WriteCommand::Purge(entries) => purge(&mut draft, &entries)?,
             WriteCommand::Close => CommitReply::Written,
         };
-        let own = draft.finish();
-        self.lanes.note_sizes(&own);
-        group.absorb(own);
+        self.lanes.note_sizes(draft.packed_sizes());
+        draft.keep();
         Ok(done)
     }
 
     /// Writes the group to the journal and the memtables, and publishes it. An error leaves nothing that a reader sees.
     fn commit(&mut self, overlay: GroupOverlay) -> Result<()> {
+        // Race: a sync may have failed since the group was staged; it must not build on rows that no disk has [invariant 38].
+        if self.health.is_poisoned() {
+            return Err(self.health.error());
+        }
         let writes = overlay.into_writes();
         if writes.is_empty() {
             // An empty group writes no frame; its durable requests still wait for the sync of earlier groups.
@@ -246,13 +241,9 @@ impl Committer {
         match self.journal.append(&group) {
             Ok(()) => {}
             Err(full @ JournalError::Full) => return Err(Error::caused(Kind::Full, "nothing was written", full)),
-            Err(failed) => return Err(self.poison("writing the journal failed", &failed)),
+            Err(failed) => return Err(self.health.fail("writing the journal failed", &failed)),
         }
-        let packed = || group.writes.iter().filter(|(tree_id, ..)| *tree_id == TreeId::Packed).map(|(_, key, _)| key);
-        // The cached entries go before publication: a reader that saw the group must not find an older entry in the cache.
-        packed().for_each(|key| self.trees.cache.begin_write(key));
-        self.trees.insert(&group);
-        packed().for_each(|key| self.trees.cache.end_write(key));
+        self.trees.insert_cached(&group);
         self.last_group = group.number;
         // Memtables rotate between groups only, so a table ends with a whole group.
         self.maintenance.rotate_full_memtables();
@@ -262,51 +253,12 @@ impl Committer {
         }
         Ok(())
     }
-
-    /// Syncs the groups committed since the last sync, if there are any.
-    fn sync(&mut self) {
-        // Linux may report success for the next sync after a failed one, so a poisoned journal is never synced again.
-        if self.health.is_poisoned() || self.last_group == self.synced_group {
-            return;
-        }
-        match self.journal.sync() {
-            Ok(()) => {
-                self.synced_group = self.last_group;
-                self.health.syncs.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(failed) => {
-                self.poison("syncing the journal failed", &failed);
-            }
-        }
-    }
-
-    /// Ends writing until a restart; the error for the writers of this group.
-    fn poison(&self, what: &str, error: &JournalError) -> Error {
-        let reason = format!("{what}: {error}");
-        tracing::error!("{reason}; the store refuses writes until the server is restarted");
-        // Race: after a failed sync memory holds writes that no disk has; later writes would build on them [invariant 38].
-        self.health.poison(&reason);
-        self.health.error()
-    }
 }
 
-impl GroupReplies {
-    fn len(&self) -> u64 {
-        (self.buffered.len() + self.durable.len()) as u64
-    }
-
-    /// Sends the error to every request that would have been written; a request refused before keeps its own.
-    fn refuse_all(self, error: &Error) {
-        for (reply, outcome) in self.buffered.into_iter().chain(self.durable) {
-            let _ = reply.send(outcome.and_then(|_| Err(error.clone())));
-        }
-    }
-}
-
-/// Sends the outcomes. A caller that gave up waiting has dropped its receiver.
-fn send_replies(replies: Vec<(oneshot::Sender<Result<CommitReply>>, Result<CommitReply>)>) {
-    for (reply, outcome) in replies {
-        let _ = reply.send(outcome);
+impl OpenGroup {
+    /// Whether one more request may join: one group is one frame in memory, and all its writers wait for it together.
+    fn has_room(&self, bytes_max: usize) -> bool {
+        self.buffered.len() + self.durable.len() < GROUP_REQUESTS_MAX && self.overlay.bytes() < bytes_max
     }
 }
 
@@ -329,7 +281,7 @@ fn compare_and_set(
     if let Some((partition, change)) = derived {
         batch.add(partition, vec![change]);
     }
-    draft.apply(&batch)?;
+    draft.apply(batch)?;
     Ok(CommitReply::CompareAndSet(CasResult::Applied))
 }
 

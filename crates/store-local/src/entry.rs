@@ -157,17 +157,17 @@ fn take_expiry(rest: &mut FieldDecoder) -> Result<Option<Timestamp>, DecodeError
 }
 
 /// Applies a change to the rows of a packed partition, which stay sorted by name. Returns whether a row changed.
-pub(crate) fn apply_change(rows: &mut Vec<Row>, change: &Change) -> bool {
+pub(crate) fn apply_change(rows: &mut Vec<Row>, change: Change) -> bool {
     match change {
         Change::Put(row) => put_row(rows, row),
-        Change::Remove { name, stamp } => match rows.binary_search_by(|row| row.name.cmp(name)) {
-            Ok(at) if is_removed_by(&rows[at], *stamp) => {
+        Change::Remove { name, stamp } => match rows.binary_search_by(|row| row.name.cmp(&name)) {
+            Ok(at) if is_removed_by(&rows[at], stamp) => {
                 rows.remove(at);
                 true
             }
             _ => false,
         },
-        Change::Clear { stamp } => retain(rows, |row| !is_removed_by(row, *stamp)),
+        Change::Clear { stamp } => retain(rows, |row| !is_removed_by(row, stamp)),
     }
 }
 
@@ -187,11 +187,11 @@ pub(crate) fn changes_row(new: &Row, old: &Row) -> bool {
     new.supersedes(old) && new != old
 }
 
-fn put_row(rows: &mut Vec<Row>, row: &Row) -> bool {
+fn put_row(rows: &mut Vec<Row>, row: Row) -> bool {
     match rows.binary_search_by(|old| old.name.cmp(&row.name)) {
-        Ok(at) if changes_row(row, &rows[at]) => rows[at] = row.clone(),
+        Ok(at) if changes_row(&row, &rows[at]) => rows[at] = row,
         Ok(_) => return false,
-        Err(at) => rows.insert(at, row.clone()),
+        Err(at) => rows.insert(at, row),
     }
     true
 }

@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 
+use bytes::Bytes;
 use quick_cache::unsync::Cache;
 
 use crate::entry;
-use crate::overlay::GroupOverlay;
 use crate::queue::{CommitRequest, WriteCommand};
 
 /// An entry of more bytes is heavy: some milliseconds of writing.
@@ -76,9 +76,9 @@ impl CommitLanes {
         self.waiting = rest;
     }
 
-    /// Notes the size that each entry of a batch has now.
-    pub(crate) fn note_sizes(&mut self, batch: &GroupOverlay) {
-        for (key, bytes) in batch.packed_sizes() {
+    /// Notes the size that each entry of a batch has now, in bytes.
+    pub(crate) fn note_sizes<'k>(&mut self, sizes: impl Iterator<Item = (&'k Bytes, usize)>) {
+        for (key, bytes) in sizes {
             if bytes > HEAVY_BYTES {
                 // Only the hash is kept: a collision puts a light key into the slower lane, which is harmless.
                 self.heavy.insert(self.hasher.hash_one(key), ());
@@ -104,7 +104,7 @@ impl CommitLanes {
 
 #[cfg(test)]
 mod tests {
-    use larder_store::{Batch, Partition, Row, Table, Timestamp};
+    use larder_store::{Batch, Partition, Table};
     use std::sync::Arc;
 
     use super::*;
@@ -114,10 +114,8 @@ mod tests {
         Partition::new(Table::Objects, key)
     }
 
-    /// A batch that leaves an entry of so many bytes.
-    fn batch(key: &'static str, bytes: usize) -> GroupOverlay {
-        let row = Row { name: "row".into(), value: vec![0; bytes].into(), stamp: Timestamp(1), expires: None };
-        GroupOverlay::of_packed(entry::partition_key(&partition(key)), vec![row])
+    fn note_size(lanes: &mut CommitLanes, key: &'static str, bytes: usize) {
+        lanes.note_sizes([(&entry::partition_key(&partition(key)), bytes)].into_iter());
     }
 
     #[test]
@@ -134,19 +132,20 @@ mod tests {
         let (queue, mut receiver) = CommitQueue::new(Arc::new(CommitterHealth::default()));
         let work = |key| WriteCommand::Apply(Batch::of(partition(key), Vec::new()));
         let mut lanes = CommitLanes::new();
-        lanes.note_sizes(&batch("heavy", 2 * HEAVY_BYTES));
-        lanes.note_sizes(&batch("light", 100));
+        note_size(&mut lanes, "heavy", 2 * HEAVY_BYTES);
+        note_size(&mut lanes, "light", 100);
         let ask = async {
             tokio::join!(queue.submit(work("heavy"), 1, false), queue.submit(work("light"), 1, false)).0.unwrap_err();
         };
         let look = async {
-            let requests = vec![receiver.recv().await.unwrap(), receiver.recv().await.unwrap()];
+            let requests = receiver.receive_arrived();
+            assert_eq!(requests.len(), 2);
             assert_eq!(lanes.split(requests).len(), 1);
             assert!(lanes.has_heavy());
             let taken = lanes.take_heavy();
             assert!(lanes.is_heavy(&taken[0].work));
             // The key lost its siblings, so its entry is light again.
-            lanes.note_sizes(&batch("heavy", 100));
+            note_size(&mut lanes, "heavy", 100);
             assert!(!lanes.is_heavy(&taken[0].work));
             drop(taken);
         };

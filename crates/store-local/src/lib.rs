@@ -40,6 +40,7 @@ mod sizes;
 mod snapshots;
 mod store;
 mod sweep;
+mod syncer;
 mod tree;
 mod trees;
 mod verified_tables;

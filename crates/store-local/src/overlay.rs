@@ -1,7 +1,7 @@
 //! The rows as they will be once the current group is committed, so that the requests of a group see each other.
 //!
 //! ```text
-//! BatchDraft     one batch on trial: a dropped draft changes nothing, an absorbed one is seen by the next batch
+//! BatchDraft     one batch on trial: it changes the overlay, and undoes that when it is dropped before `keep`
 //! GroupOverlay   the batches of the group so far
 //! Trees          committed rows
 //! ```
@@ -26,10 +26,18 @@ struct PackedEntry {
 #[derive(Debug, Default)]
 pub(crate) struct GroupOverlay {
     packed: HashMap<Bytes, PackedEntry>,
-    wide: BTreeMap<Bytes, Option<Row>>,
-    bulk: BTreeMap<Bytes, Option<Bytes>>,
-    /// Bytes that the group will write: exact for packed entries and bulk rows, an upper bound for wide rows.
+    wide: HashMap<Bytes, Option<Row>>,
+    bulk: HashMap<Bytes, Option<Bytes>>,
+    /// Bytes of rows that the group will write.
     bytes: usize,
+}
+
+/// A change to undo: a key with the change of the group that it had before.
+#[derive(Debug)]
+enum UndoStep {
+    Packed(Bytes, Option<PackedEntry>),
+    Wide(Bytes, Option<Option<Row>>),
+    Bulk(Bytes, Option<Option<Bytes>>),
 }
 
 impl PackedEntry {
@@ -43,29 +51,10 @@ fn row_bytes(row: &Row) -> usize {
 }
 
 impl GroupOverlay {
-    /// Takes over the changes of a batch.
-    pub(crate) fn absorb(&mut self, draft: Self) {
-        let wide: usize = draft.wide.values().flatten().map(row_bytes).sum();
-        let bulk: usize = draft.bulk.values().flatten().map(Bytes::len).sum();
-        self.bytes += wide + bulk;
-        for (key, packed) in draft.packed {
-            self.bytes += packed.bytes();
-            // The group writes an entry once, with its last rows: the earlier size of a repeated key does not count.
-            let before = self.packed.insert(key, packed);
-            self.bytes -= before.map_or(0, |before| before.bytes());
-        }
-        self.wide.extend(draft.wide);
-        self.bulk.extend(draft.bulk);
-    }
-
-    /// One packed entry of these rows, for tests.
-    #[cfg(test)]
-    pub(crate) fn of_packed(key: Bytes, rows: Vec<Row>) -> Self {
-        let mut own = Self::default();
-        own.packed.insert(key, PackedEntry { rows, stored: false });
-        let mut group = Self::default();
-        group.absorb(own);
-        group
+    /// Makes room for the changes of so many batches.
+    pub(crate) fn reserve(&mut self, batches: usize) {
+        self.packed.reserve(batches);
+        self.wide.reserve(batches);
     }
 
     /// Bytes that the group will write.
@@ -73,14 +62,10 @@ impl GroupOverlay {
         self.bytes
     }
 
-    /// The packed entries with their bytes.
-    pub(crate) fn packed_sizes(&self) -> impl Iterator<Item = (&Bytes, usize)> {
-        self.packed.iter().map(|(key, packed)| (key, packed.bytes()))
-    }
-
     /// The writes to the trees.
     pub(crate) fn into_writes(self) -> Vec<(TreeId, Bytes, Option<Bytes>)> {
-        let packed = self.packed.into_iter().filter_map(|(key, packed)| match packed {
+        let mut writes = Vec::with_capacity(self.packed.len() + self.wide.len() + self.bulk.len());
+        writes.extend(self.packed.into_iter().filter_map(|(key, packed)| match packed {
             PackedEntry { rows, .. } if !rows.is_empty() => {
                 Some((TreeId::Packed, key, Some(entry::encode_packed(&rows))))
             }
@@ -88,45 +73,98 @@ impl GroupOverlay {
             PackedEntry { stored: true, .. } => Some((TreeId::Packed, key, None)),
             // The entry came and went within the group: no table has it.
             PackedEntry { stored: false, .. } => None,
-        });
-        let wide = self.wide.into_iter().map(|(key, row)| (TreeId::Wide, key, row.map(|row| entry::encode_wide(&row))));
-        let bulk = self.bulk.into_iter().map(|(key, value)| (TreeId::Bulk, key, value));
-        packed.chain(wide).chain(bulk).collect()
+        }));
+        let wide = self.wide.into_iter();
+        writes.extend(wide.map(|(key, row)| (TreeId::Wide, key, row.map(|row| entry::encode_wide(&row)))));
+        writes.extend(self.bulk.into_iter().map(|(key, value)| (TreeId::Bulk, key, value)));
+        writes
+    }
+
+    /// Sets a packed entry; returns the change that it replaces.
+    fn set_packed(&mut self, key: Bytes, packed: Option<PackedEntry>) -> Option<PackedEntry> {
+        // The group writes an entry once, with its last rows: the earlier size of a repeated key does not count.
+        self.bytes += packed.as_ref().map_or(0, PackedEntry::bytes);
+        let before = match packed {
+            Some(packed) => self.packed.insert(key, packed),
+            None => self.packed.remove(&key),
+        };
+        self.bytes -= before.as_ref().map_or(0, PackedEntry::bytes);
+        before
+    }
+
+    /// Sets a wide row; returns the change that it replaces.
+    fn set_wide(&mut self, key: Bytes, row: Option<Option<Row>>) -> Option<Option<Row>> {
+        let bytes = |row: &Option<Option<Row>>| row.iter().flatten().map(row_bytes).sum::<usize>();
+        self.bytes += bytes(&row);
+        let before = match row {
+            Some(row) => self.wide.insert(key, row),
+            None => self.wide.remove(&key),
+        };
+        self.bytes -= bytes(&before);
+        before
+    }
+
+    /// Sets a bulk row; returns the change that it replaces.
+    fn set_bulk(&mut self, key: Bytes, value: Option<Option<Bytes>>) -> Option<Option<Bytes>> {
+        let bytes = |value: &Option<Option<Bytes>>| value.iter().flatten().map(Bytes::len).sum::<usize>();
+        self.bytes += bytes(&value);
+        let before = match value {
+            Some(value) => self.bulk.insert(key, value),
+            None => self.bulk.remove(&key),
+        };
+        self.bytes -= bytes(&before);
+        before
+    }
+
+    fn undo(&mut self, step: UndoStep) {
+        match step {
+            UndoStep::Packed(key, before) => drop(self.set_packed(key, before)),
+            UndoStep::Wide(key, before) => drop(self.set_wide(key, before)),
+            UndoStep::Bulk(key, before) => drop(self.set_bulk(key, before)),
+        }
     }
 }
 
 /// One batch on trial against the group so far.
 pub(crate) struct BatchDraft<'a> {
     trees: &'a Trees,
-    group: &'a GroupOverlay,
-    own: GroupOverlay,
+    group: &'a mut GroupOverlay,
+    undo: Vec<UndoStep>,
     now: Timestamp,
 }
 
 impl<'a> BatchDraft<'a> {
     /// An empty draft. Rows that are expired at `now` count as absent.
-    pub(crate) fn new(trees: &'a Trees, group: &'a GroupOverlay, now: Timestamp) -> Self {
-        Self { trees, group, own: GroupOverlay::default(), now }
+    pub(crate) fn new(trees: &'a Trees, group: &'a mut GroupOverlay, now: Timestamp) -> Self {
+        Self { trees, group, undo: Vec::new(), now }
     }
 
-    /// The changes of the draft.
-    pub(crate) fn finish(self) -> GroupOverlay {
-        self.own
+    /// Leaves the changes of the draft in the group.
+    pub(crate) fn keep(mut self) {
+        self.undo.clear();
+    }
+
+    /// The packed entries that the draft changed, with their bytes.
+    pub(crate) fn packed_sizes(&self) -> impl Iterator<Item = (&Bytes, usize)> {
+        self.undo.iter().filter_map(|step| match step {
+            UndoStep::Packed(key, _) => self.group.packed.get(key).map(|packed| (key, packed.bytes())),
+            UndoStep::Wide(..) | UndoStep::Bulk(..) => None,
+        })
     }
 
     /// Applies a batch.
     ///
     /// # Errors
     /// `TooManyRows`, `Changed`, `Damaged`, `Io`: the draft is half applied and must be dropped.
-    pub(crate) fn apply(&mut self, batch: &Batch) -> Result<()> {
-        for PartitionChanges { partition, changes, rows_max, expected_rows } in &batch.partitions {
+    pub(crate) fn apply(&mut self, batch: Batch) -> Result<()> {
+        for changes in batch.partitions {
             // The committer is the only writer, so no change comes between this check and the group.
-            if let Some(expected) = expected_rows {
-                self.check_expected(partition, expected)?;
+            if let Some(expected) = &changes.expected_rows {
+                self.check_expected(&changes.partition, expected)?;
             }
-            match partition.table.layout() {
-                Layout::Packed => self.change_packed(partition, changes, *rows_max)?,
-                Layout::Wide => self.change_wide(partition, changes, *rows_max)?,
+            match changes.partition.table.layout() {
+                Layout::Packed => self.change_packed(changes)?,
+                Layout::Wide => self.change_wide(changes)?,
             }
         }
         Ok(())
@@ -149,7 +187,8 @@ impl<'a> BatchDraft<'a> {
 
     /// Writes or removes a bulk row.
     pub(crate) fn put_bulk(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.own.bulk.insert(key, value);
+        let before = self.group.set_bulk(key.clone(), Some(value));
+        self.undo.push(UndoStep::Bulk(key, before));
     }
 
     /// Removes the expired rows of a packed entry, or an expired wide row; returns how many. A row that was written again since
@@ -165,14 +204,14 @@ impl<'a> BatchDraft<'a> {
                 entry::drop_expired(&mut packed.rows, self.now);
                 let purged = before - packed.rows.len();
                 if purged > 0 {
-                    self.own.packed.insert(key.clone(), packed);
+                    self.set_packed(key.clone(), packed);
                 }
                 Ok(purged)
             }
             TreeId::Wide => {
                 let expired = self.wide(key, &Bytes::new())?.is_some_and(|row| !row.is_live(self.now));
                 if expired {
-                    self.own.wide.insert(key.clone(), None);
+                    self.set_wide(key.clone(), None);
                 }
                 Ok(usize::from(expired))
             }
@@ -190,51 +229,53 @@ impl<'a> BatchDraft<'a> {
         }
     }
 
-    fn change_packed(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
-        let key = entry::partition_key(partition);
+    fn change_packed(&mut self, changes: PartitionChanges) -> Result<()> {
+        let key = entry::partition_key(&changes.partition);
         // Expired rows go first: they must not win against a change with an older stamp.
         let mut packed = self.packed(&key)?;
         entry::drop_expired(&mut packed.rows, self.now);
         let mut changed = false;
-        for change in changes {
+        for change in changes.changes {
             changed |= entry::apply_change(&mut packed.rows, change);
             // A put may bring an expired row: it must not win against a later change of this batch either.
             entry::drop_expired(&mut packed.rows, self.now);
         }
         // After all changes: a batch may replace one row by another at the limit [invariant 9].
-        check_rows(packed.rows.iter(), rows_max)?;
+        check_rows(packed.rows.iter(), changes.rows_max)?;
         if changed {
-            self.own.packed.insert(key, packed);
+            self.set_packed(key, packed);
         }
         Ok(())
     }
 
-    fn change_wide(&mut self, partition: &Partition, changes: &[Change], rows_max: Option<usize>) -> Result<()> {
+    fn change_wide(&mut self, changes: PartitionChanges) -> Result<()> {
+        let PartitionChanges { partition, changes, rows_max, fresh, .. } = changes;
         for change in changes {
             match change {
-                Change::Put(row) => self.put_wide(entry::row_key(partition, &row.name), row)?,
-                Change::Remove { name, stamp } => self.remove_wide(entry::row_key(partition, name), name, *stamp)?,
-                Change::Clear { stamp } => self.clear_wide(partition, *stamp)?,
+                Change::Put(row) if fresh => self.set_wide(entry::row_key(&partition, &row.name), Some(row)),
+                Change::Put(row) => self.put_wide(entry::row_key(&partition, &row.name), row)?,
+                Change::Remove { name, stamp } => self.remove_wide(entry::row_key(&partition, &name), &name, stamp)?,
+                Change::Clear { stamp } => self.clear_wide(&partition, stamp)?,
             }
         }
         match rows_max {
             None => Ok(()),
-            Some(_) => check_rows(self.wide_rows(partition)?.values(), rows_max),
+            Some(_) => check_rows(self.wide_rows(&partition)?.values(), rows_max),
         }
     }
 
-    fn put_wide(&mut self, key: Bytes, row: &Row) -> Result<()> {
+    fn put_wide(&mut self, key: Bytes, row: Row) -> Result<()> {
         // As in packed partitions: an expired row does not win against an older stamp.
         let old = self.wide(&key, &row.name)?.filter(|old| old.is_live(self.now));
-        if old.is_none_or(|old| entry::changes_row(row, &old)) {
-            self.own.wide.insert(key, Some(row.clone()));
+        if old.is_none_or(|old| entry::changes_row(&row, &old)) {
+            self.set_wide(key, Some(row));
         }
         Ok(())
     }
 
     fn remove_wide(&mut self, key: Bytes, name: &Bytes, stamp: Timestamp) -> Result<()> {
         if self.wide(&key, name)?.is_some_and(|row| entry::is_removed_by(&row, stamp)) {
-            self.own.wide.insert(key, None);
+            self.set_wide(key, None);
         }
         Ok(())
     }
@@ -242,21 +283,31 @@ impl<'a> BatchDraft<'a> {
     /// Reads the whole partition; the cost grows with its size.
     fn clear_wide(&mut self, partition: &Partition, stamp: Timestamp) -> Result<()> {
         let falling = self.wide_rows(partition)?.into_iter().filter(|(_, row)| entry::is_removed_by(row, stamp));
-        self.own.wide.extend(falling.map(|(key, _)| (key, None)));
+        falling.for_each(|(key, _)| self.set_wide(key, None));
         Ok(())
     }
 
+    fn set_packed(&mut self, key: Bytes, packed: PackedEntry) {
+        let before = self.group.set_packed(key.clone(), Some(packed));
+        self.undo.push(UndoStep::Packed(key, before));
+    }
+
+    fn set_wide(&mut self, key: Bytes, row: Option<Row>) {
+        let before = self.group.set_wide(key.clone(), Some(row));
+        self.undo.push(UndoStep::Wide(key, before));
+    }
+
     fn packed(&self, key: &Bytes) -> Result<PackedEntry> {
-        // The draft hides the group, and the group hides committed rows: each request sees the earlier ones [invariant 36].
-        if let Some(packed) = self.own.packed.get(key).or_else(|| self.group.packed.get(key)) {
+        // The group hides committed rows: each request sees the earlier ones [invariant 36].
+        if let Some(packed) = self.group.packed.get(key) {
             return Ok(packed.clone());
         }
-        let rows = self.trees.packed_rows(key)?;
+        let rows = self.trees.newest_rows(key)?;
         Ok(rows.map(|rows| PackedEntry { rows, stored: true }).unwrap_or_default())
     }
 
     fn wide(&self, key: &Bytes, name: &Bytes) -> Result<Option<Row>> {
-        if let Some(row) = self.own.wide.get(key).or_else(|| self.group.wide.get(key)) {
+        if let Some(row) = self.group.wide.get(key) {
             return Ok(row.clone());
         }
         let stored = self.trees.get(TreeId::Wide, key)?;
@@ -273,16 +324,23 @@ impl<'a> BatchDraft<'a> {
             let row = Row { value: Bytes::new(), ..decode(Bytes::new(), value)? };
             rows.insert(key, row);
         }
-        // The oldest layer first: the draft's own changes hide those of the group.
-        for layer in [&self.group.wide, &self.own.wide] {
-            for (key, row) in layer.range(from.clone()..to.clone()) {
-                match row {
-                    Some(row) => rows.insert(key.clone(), row.clone()),
-                    None => rows.remove(key),
-                };
-            }
+        // The changes of the group hide the rows of the tree.
+        for (key, row) in self.group.wide.iter().filter(|(key, _)| (&from..&to).contains(key)) {
+            match row {
+                Some(row) => rows.insert(key.clone(), row.clone()),
+                None => rows.remove(key),
+            };
         }
         Ok(rows)
+    }
+}
+
+impl Drop for BatchDraft<'_> {
+    fn drop(&mut self) {
+        // The last step first: a key that the draft changed twice gets back the change from before the draft.
+        while let Some(step) = self.undo.pop() {
+            self.group.undo(step);
+        }
     }
 }
 

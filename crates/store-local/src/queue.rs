@@ -8,10 +8,13 @@ use larder_store::{Batch, CasResult, Change, Error, HeadWrite, Kind, Partition, 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::journal::JournalError;
 use crate::trees::TreeId;
 
 /// Most requests in the queue.
 const REQUESTS_MAX: usize = 4096;
+/// Most requests received at a time.
+const RECEIVED_MAX: usize = 1024;
 /// Most bytes of all requests from their submission to their reply.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -60,10 +63,53 @@ pub(crate) struct CommitRequest {
     pub(crate) work: WriteCommand,
     /// Whether the reply waits for a sync.
     pub(crate) durable: bool,
-    /// Bytes that the request holds of the queue's bound.
-    pub(crate) bytes: usize,
-    pub(crate) reply: oneshot::Sender<Result<CommitReply>>,
+    pub(crate) caller: CommitCaller,
+}
+
+/// The way back to the caller of a request.
+pub(crate) struct CommitCaller {
+    sender: oneshot::Sender<Result<CommitReply>>,
+    /// The request's bytes of the queue's bound, held until the reply.
     _permits: OwnedSemaphorePermit,
+}
+
+/// The outcome of a request, to be sent once its group is written.
+pub(crate) struct PendingReply {
+    caller: CommitCaller,
+    outcome: Result<CommitReply>,
+}
+
+impl CommitRequest {
+    /// Whether it ends writing.
+    pub(crate) fn is_close(&self) -> bool {
+        matches!(self.work, WriteCommand::Close)
+    }
+}
+
+impl CommitCaller {
+    /// Whether the caller gave up waiting.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// The reply with this outcome.
+    pub(crate) fn reply(self, outcome: Result<CommitReply>) -> PendingReply {
+        PendingReply { caller: self, outcome }
+    }
+}
+
+impl PendingReply {
+    /// Turns a success into this error; a request refused before keeps its own.
+    pub(crate) fn refuse(&mut self, error: &Error) {
+        if self.outcome.is_ok() {
+            self.outcome = Err(error.clone());
+        }
+    }
+
+    /// Sends the outcome. A caller that gave up waiting has dropped its receiver.
+    pub(crate) fn send(self) {
+        let _ = self.caller.sender.send(self.outcome);
+    }
 }
 
 /// The committer's counters, and whether it still writes.
@@ -94,6 +140,14 @@ impl CommitterHealth {
         let _ = self.reason.set(reason.to_owned());
         // Reason before flag: a writer that sees the flag must find the reason.
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Ends writing after a failure of the journal; the error for the writers of this group.
+    pub(crate) fn fail(&self, what: &str, error: &JournalError) -> Error {
+        let reason = format!("{what}: {error}");
+        tracing::error!("{reason}; the store refuses writes until the server is restarted");
+        self.poison(&reason);
+        self.error()
     }
 
     /// Ends writing in good order: every write is on disk.
@@ -138,6 +192,41 @@ impl Drop for PanicGuard {
     }
 }
 
+/// The committer's end of the queue.
+pub(crate) struct CommitReceiver {
+    requests: mpsc::Receiver<CommitRequest>,
+    /// A close that arrived while a group was open; it is received next.
+    close: Option<CommitRequest>,
+}
+
+impl CommitReceiver {
+    /// The requests that have arrived, and those left behind by [`Self::receive_arrived`]; with `waits` at least one. `None`
+    /// when there is none and the other end is gone.
+    pub(crate) fn receive(&mut self, waits: bool) -> Option<Vec<CommitRequest>> {
+        let mut requests = Vec::new();
+        match self.close.take() {
+            Some(close) => requests.push(close),
+            None if waits && self.requests.blocking_recv_many(&mut requests, RECEIVED_MAX) == 0 => return None,
+            None if waits => {}
+            None => requests = self.receive_arrived(),
+        }
+        Some(requests)
+    }
+
+    /// The requests that have arrived, up to a close: later ones must not be written before it is seen.
+    pub(crate) fn receive_arrived(&mut self) -> Vec<CommitRequest> {
+        let mut arrived = Vec::new();
+        while self.close.is_none() && arrived.len() < RECEIVED_MAX {
+            match self.requests.try_recv() {
+                Ok(close) if close.is_close() => self.close = Some(close),
+                Ok(request) => arrived.push(request),
+                Err(_) => break,
+            }
+        }
+        arrived
+    }
+}
+
 /// Hands requests to the committer.
 pub(crate) struct CommitQueue {
     sender: mpsc::Sender<CommitRequest>,
@@ -147,9 +236,10 @@ pub(crate) struct CommitQueue {
 
 impl CommitQueue {
     /// The two ends of a queue.
-    pub(crate) fn new(health: Arc<CommitterHealth>) -> (Self, mpsc::Receiver<CommitRequest>) {
-        let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        (Self { sender, byte_permits: Arc::new(Semaphore::new(BYTES_MAX)), health }, receiver)
+    pub(crate) fn new(health: Arc<CommitterHealth>) -> (Self, CommitReceiver) {
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        let queue = Self { sender, byte_permits: Arc::new(Semaphore::new(BYTES_MAX)), health };
+        (queue, CommitReceiver { requests, close: None })
     }
 
     /// Requests waiting.
@@ -187,7 +277,8 @@ impl CommitQueue {
         let byte_permits =
             self.byte_permits.clone().acquire_many_owned(permits).await.map_err(|_| self.health.error())?;
         let (reply, answer) = oneshot::channel();
-        let request = CommitRequest { work, durable, bytes, reply, _permits: byte_permits };
+        let caller = CommitCaller { sender: reply, _permits: byte_permits };
+        let request = CommitRequest { work, durable, caller };
         // The committer may end after the check above: the send fails then, or the reply is dropped.
         self.sender.send(request).await.map_err(|_| self.health.error())?;
         answer.await.map_err(|_| self.health.error())?

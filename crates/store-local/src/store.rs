@@ -22,8 +22,9 @@ use crate::maintenance::{Maintenance, MaintenancePorts, MaintenanceThreads};
 use crate::open::{OpenError, OpenOptions, OpenedDirectory, open};
 use crate::queue::{CommitQueue, CommitReply, CommitterHealth, WriteCommand};
 use crate::sweep::SweepCursor;
+use crate::syncer::GroupSyncer;
 use crate::tree::EngineTree;
-use crate::trees::{TreeId, Trees};
+use crate::trees::Trees;
 use crate::{entry, read};
 
 /// Largest body kept inside its row.
@@ -108,8 +109,11 @@ impl LocalStore {
         let maintenance = Maintenance::new(trees.clone(), files.clone(), ports, sizes);
         // The flusher runs before the committer, which may wait for memtable room at its first group.
         let maintenance = maintenance.start(compactors(), &lock).map_err(failed)?;
+        let journal = wrap(journal);
+        let syncer = GroupSyncer::start(journal.syncs(), health.clone()).map_err(failed)?;
         let committer = Committer {
-            journal: wrap(journal),
+            journal,
+            syncer,
             trees: trees.clone(),
             clock: clock.clone(),
             health: health.clone(),
@@ -117,8 +121,6 @@ impl LocalStore {
             lanes: CommitLanes::new(),
             maintenance: maintenance.shared().clone(),
             last_group: last,
-            // Frames of a killed process may be in the page cache only: the first sync covers them.
-            synced_group: 0,
             cache_bytes,
         };
         let thread = committer.start().map_err(failed)?;
@@ -226,8 +228,8 @@ impl LocalStore {
     /// it.
     fn prefetch(&self, partition: &Partition) {
         if partition.table.layout() == Layout::Packed && self.inner.health.is_cold.load(Ordering::Relaxed) {
-            // The result is dropped: the read only brings blocks into memory, and the committer reads the entry itself.
-            let _ = self.trees().get(TreeId::Packed, &entry::partition_key(partition));
+            // The result is dropped: the committer finds the entry, or its absence, in the cache.
+            let _ = self.trees().cached_entry(&entry::partition_key(partition));
         }
     }
 

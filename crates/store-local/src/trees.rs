@@ -110,6 +110,17 @@ impl Trees {
         self.snapshots.publish(group.seqno);
     }
 
+    /// As [`Self::insert`]; cached entries follow.
+    pub(crate) fn insert_cached(&self, group: &WriteGroup) {
+        let packed = || group.writes.iter().filter(|(tree_id, ..)| *tree_id == TreeId::Packed);
+        // The cached entries go before publication: a reader that saw the group must not find an older entry in the cache.
+        let cached: Vec<bool> = packed().map(|(_, key, _)| self.cache.begin_write(key)).collect();
+        self.insert(group);
+        for ((_, key, entry), cached) in packed().zip(cached) {
+            self.cache.end_write(key, cached.then_some(entry.as_ref()));
+        }
+    }
+
     /// Every write with a sequence number below this is in a table.
     pub(crate) fn flushed_below(&self) -> u64 {
         // The published number is read before the memtables. A group that is in the journal but not in the memtables yet then
@@ -163,31 +174,37 @@ impl Trees {
         })
     }
 
-    /// As [`Self::packed_rows`], for readers: from published groups, through the entry cache.
+    /// The rows of a packed partition, expired ones too, from published groups; `None` when it has no entry.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
-    pub(crate) fn cached_rows(&self, key: &Bytes) -> Result<Option<Vec<Row>>> {
-        let entry = match self.cache.get(key) {
-            Ok(entry) => Some(entry),
+    pub(crate) fn cached_rows(&self, key: &[u8]) -> Result<Option<Vec<Row>>> {
+        decode_rows(self.cached_entry(key)?)
+    }
+
+    /// The entry of a packed partition, from published groups, through the entry cache.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn cached_entry(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.cache.get(key) {
+            Ok(entry) => Ok(entry),
             Err(token) => {
                 // The token is older than this read: a write in between voids the fill [invariant 88].
                 let entry = self.get_committed(TreeId::Packed, key)?;
-                if let Some(entry) = &entry {
-                    self.cache.fill(key.clone(), entry, token);
-                }
-                entry
+                self.cache.fill(key, entry.as_ref(), token);
+                Ok(entry)
             }
-        };
-        decode_rows(entry)
+        }
     }
 
-    /// The rows of a packed partition, expired ones too; `None` when it has no entry.
+    /// As [`Self::cached_rows`], published or not. For the committer: no other thread writes.
     ///
     /// # Errors
     /// `Damaged`, `Io`.
-    pub(crate) fn packed_rows(&self, key: &[u8]) -> Result<Option<Vec<Row>>> {
-        decode_rows(self.get(TreeId::Packed, key)?)
+    pub(crate) fn newest_rows(&self, key: &[u8]) -> Result<Option<Vec<Row>>> {
+        // Every group before is in the trees, and a cached entry is the last one written there.
+        decode_rows(self.cache.peek(key).map_or_else(|| self.get(TreeId::Packed, key), Ok)?)
     }
 }
 

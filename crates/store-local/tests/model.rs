@@ -59,7 +59,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 
 fn step() -> impl Strategy<Value = ModelStep> {
     let part = (partition(), changes(), proptest::option::weighted(0.2, 1..4_usize)).prop_map(
-        |(partition, changes, rows_max)| PartitionChanges { partition, changes, rows_max, expected_rows: None },
+        |(partition, changes, rows_max)| PartitionChanges { rows_max, ..PartitionChanges::new(partition, changes) },
     );
     prop_oneof![
         16 => proptest::collection::vec(part, 1..3).prop_map(ModelStep::Apply),

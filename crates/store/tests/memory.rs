@@ -61,10 +61,8 @@ async fn a_long_walk_matches_the_model() {
 async fn a_partition_named_twice_in_a_batch_is_counted_once() {
     let (store, _) = engine();
     let one = |name, rows_max| PartitionChanges {
-        partition: Partition::marks(),
-        changes: vec![put(name, Timestamp(1))],
         rows_max,
-        expected_rows: None,
+        ..PartitionChanges::new(Partition::marks(), vec![put(name, Timestamp(1))])
     };
     let batch = Batch { partitions: vec![one("a", Some(1)), one("b", None)] };
     let answer = store.apply(batch, &options()).await;

@@ -167,16 +167,18 @@ impl Kv {
         let counted = self.is_limited(write) && self.slots.needs_row_count(partition);
         let mut batch = Batch {
             partitions: vec![PartitionChanges {
-                partition: partition.clone(),
-                changes: write.object_changes(),
                 rows_max: counted.then_some(self.core.config.siblings_max),
                 expected_rows: seen.cloned(),
+                ..PartitionChanges::new(partition.clone(), write.object_changes())
             }],
         };
         // Race: an entry has its row's slot and clock, so a newer delete that missed the row leaves it [invariant 29].
         let mut in_view = write.key_view_changes(&address.key);
         in_view.extend(entry_removals);
-        batch.add(self.key_view(address), in_view);
+        if !in_view.is_empty() {
+            let fresh = self.slots.are_names_fresh(write.policy);
+            batch.partitions.push(PartitionChanges { fresh, ..PartitionChanges::new(self.key_view(address), in_view) });
+        }
         let listed = (!write.tombstone).then(|| self.known_buckets.bucket_row_change(&address.bucket)).flatten();
         let lists = listed.is_some();
         batch.add(

@@ -11,7 +11,8 @@
 //! row. Its memory is bounded: a forgotten slot costs a row and never data, because it is never reused.
 
 use larder_model::causality::{
-    CarriedVector, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry, VersionVector,
+    CarriedVector, ConflictPolicy, IndexRemovals, KeyWrite, SHARED_SLOT, Slot, SupersededRow, VectorEntry,
+    VersionVector,
 };
 use larder_model::hash;
 use larder_model::limits::SLOTS_REMEMBERED_MAX;
@@ -114,6 +115,11 @@ impl SlotAllocator {
                 IndexRemovals::Slots(stored)
             }
         }
+    }
+
+    /// Whether no row or entry was ever written under the name of a new write.
+    pub(super) fn are_names_fresh(&self, policy: ConflictPolicy) -> bool {
+        matches!(self, Self::Fresh) && policy.has_slots()
     }
 
     /// Whether the store must count the rows of the key.

@@ -85,6 +85,17 @@ pub struct PartitionChanges {
     /// The names and stamps, in the order of names, of exactly the rows that the partition must hold; with others the store
     /// refuses the batch. For packed tables only. A replicated engine ignores it: no replica knows the rows of the others.
     pub expected_rows: Option<Vec<(Bytes, Timestamp)>>,
+    /// The writer's promise that no row was ever written under a name that these changes put, so that an engine need not look
+    /// for an older one.
+    pub fresh: bool,
+}
+
+impl PartitionChanges {
+    /// Changes to a partition, without limits and conditions.
+    #[must_use]
+    pub fn new(partition: Partition, changes: Vec<Change>) -> Self {
+        Self { partition, changes, rows_max: None, expected_rows: None, fresh: false }
+    }
 }
 
 /// The changes of one `apply`, to one or more partitions of plain tables.
@@ -98,13 +109,13 @@ impl Batch {
     /// A batch of one partition.
     #[must_use]
     pub fn of(partition: Partition, changes: Vec<Change>) -> Self {
-        Self { partitions: vec![PartitionChanges { partition, changes, rows_max: None, expected_rows: None }] }
+        Self { partitions: vec![PartitionChanges::new(partition, changes)] }
     }
 
     /// Adds changes to another partition, if there are any.
     pub fn add(&mut self, partition: Partition, changes: Vec<Change>) {
         if !changes.is_empty() {
-            self.partitions.push(PartitionChanges { partition, changes, rows_max: None, expected_rows: None });
+            self.partitions.push(PartitionChanges::new(partition, changes));
         }
     }
 

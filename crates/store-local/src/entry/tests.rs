@@ -63,7 +63,7 @@ fn named_row(name: &'static str, stamp: Timestamp, value: &'static str) -> Row {
 fn after(changes: &[Change]) -> Vec<Row> {
     let mut rows = Vec::new();
     for change in changes {
-        apply_change(&mut rows, change);
+        apply_change(&mut rows, change.clone());
     }
     rows
 }

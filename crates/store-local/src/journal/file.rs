@@ -1,25 +1,15 @@
-//! The active journal file, open for appending, and the file `synced` beside it: the number of the last synced group.
-//!
-//! ```text
-//! synced   version 02 · group u64 · CRC-32 of both; numbers big endian
-//! ```
-//! The committer overwrites `synced` after each sync of the journal and does not sync it: after a power cut it may be older than
-//! the journal, never newer. A start uses it to tell a lost end of the journal from a torn one.
+//! The active journal file, open for appending.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder};
-
-use crate::io_errors::{if_there, is_full, is_transient};
+use crate::io_errors::{is_full, is_transient};
 use crate::journal::files::{JournalEnd, JournalFiles, ManifestJournal, path};
 use crate::journal::frame::{FrameBuffer, JournalHeader};
-use crate::journal::{Journal, JournalError, WriteGroup};
+use crate::journal::sync::{ActiveFileSync, SyncedFile};
+use crate::journal::{Journal, JournalError, JournalSync, WriteGroup};
 
 /// Most bytes that the frame buffer keeps between groups.
 const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
@@ -27,13 +17,10 @@ const BUFFER_BYTES_KEPT: usize = 4 * 1024 * 1024;
 const PREALLOCATE_BYTES: u64 = 4 * 1024 * 1024;
 /// Most slices of one `pwritev` call (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
-/// Version of the file `synced`.
-const SYNCED_VERSION: u8 = 2;
-
 /// The active journal file, open.
 pub(crate) struct JournalFile {
     files: Arc<JournalFiles>,
-    file: File,
+    file: Arc<File>,
     header: JournalHeader,
     end: JournalEnd,
     /// The length at which the file is sealed; larger after a rotation that was put off.
@@ -41,7 +28,7 @@ pub(crate) struct JournalFile {
     rotate_bytes: u64,
     /// The preallocated length of the file: zeros follow the last frame.
     length: u64,
-    synced: SyncedFile,
+    sync: Arc<ActiveFileSync>,
     frame: FrameBuffer,
 }
 
@@ -63,20 +50,25 @@ impl JournalFile {
             file.set_len(end.length)?;
         }
         files.active_bytes.store(end.length, Ordering::Relaxed);
+        let file = Arc::new(file);
+        let sync = Arc::new(ActiveFileSync::new(file.clone(), end.group, synced));
         let (rotate_at, length, frame) = (rotate_bytes, end.length, FrameBuffer::default());
-        Ok(Self { files, file, header, end, rotate_at, rotate_bytes, length, synced, frame })
+        Ok(Self { files, file, header, end, rotate_at, rotate_bytes, length, sync, frame })
     }
 
     /// Seals the file and continues in a new one. A transient error puts the rotation off: the file grows longer.
     fn rotate(&mut self) -> Result<(), JournalError> {
         self.trim_preallocation();
         // The seal names the last frame: without this sync a power cut would leave a seal over missing frames.
-        self.sync()?;
+        self.sync.sync()?;
         let header =
             JournalHeader { number: self.header.number + 1, first: self.end.group + 1, chain: self.end.checksum };
         match self.start_file(header) {
             Ok(file) => {
                 let end = JournalEnd::empty(&header, self.end.seqno);
+                let file = Arc::new(file);
+                // The old file is on disk whole, so from here on a sync of the new one covers every group.
+                self.sync.continue_in(file.clone());
                 (self.file, self.header, self.end, self.rotate_at) = (file, header, end, self.rotate_bytes);
                 self.length = end.length;
                 Ok(())
@@ -153,7 +145,7 @@ impl Journal for JournalFile {
             self.rotate()?;
         }
         // `synced` goes into the frame: a later scan then knows that all groups up to it were on disk [invariant 39].
-        let checksum = self.frame.encode(group, self.end.checksum, self.synced.group());
+        let checksum = self.frame.encode(group, self.end.checksum, self.sync.synced_group());
         let length = self.end.length + self.frame.length() as u64;
         let written =
             self.extend_file(length).and_then(|()| write_pieces(&self.file, self.frame.pieces(), self.end.length));
@@ -162,15 +154,13 @@ impl Journal for JournalFile {
         // Only after the write: the next frame starts at the old end when this one failed.
         self.end = JournalEnd { group: group.number, seqno: group.seqno, checksum, length };
         self.files.active_bytes.store(self.end.length, Ordering::Relaxed);
+        // After the write: a sync must not count a group that is not in the file yet.
+        self.sync.note_appended(group.number);
         Ok(())
     }
 
-    /// `fdatasync` is enough: it covers the data and the length of the file.
-    fn sync(&mut self) -> Result<(), JournalError> {
-        self.file.sync_data().map_err(|error| JournalError::Failed(error.to_string()))?;
-        // After the sync: written before, a power cut would leave a number above the groups on disk and refuse the start.
-        self.synced.write(self.end.group);
-        Ok(())
+    fn syncs(&self) -> Arc<dyn JournalSync> {
+        self.sync.clone()
     }
 }
 
@@ -194,81 +184,4 @@ fn write_pieces<'a>(file: &File, pieces: impl Iterator<Item = &'a [u8]>, mut at:
         }
     }
     Ok(())
-}
-
-/// The bytes of the file `synced`.
-pub(crate) fn encode_synced(group: u64) -> Bytes {
-    let mut bytes = FieldEncoder::with_capacity(13);
-    bytes.u8(SYNCED_VERSION);
-    bytes.u64(group);
-    let check = crc32fast::hash(bytes.written());
-    bytes.raw(&check.to_be_bytes());
-    bytes.finish()
-}
-
-/// Decodes the bytes of the file `synced`.
-///
-/// # Errors
-/// [`DecodeError`] for another version, length or checksum.
-pub(crate) fn decode_synced(bytes: Bytes) -> Result<u64, DecodeError> {
-    let checked = bytes.slice(..bytes.len().saturating_sub(4));
-    let mut rest = FieldDecoder::new(bytes);
-    rest.version(SYNCED_VERSION)?;
-    let group = rest.u64()?;
-    if rest.raw(4)? != crc32fast::hash(&checked).to_be_bytes()[..] {
-        return Err(DecodeError::Invalid("checksum"));
-    }
-    rest.finish()?;
-    Ok(group)
-}
-
-/// The file `synced`, open.
-pub(crate) struct SyncedFile {
-    path: PathBuf,
-    file: File,
-    group: u64,
-}
-
-impl SyncedFile {
-    /// Reads the file of a data directory; `None` when it is missing, or damaged, which is logged.
-    ///
-    /// # Errors
-    /// Any I/O error.
-    pub(crate) fn read(dir: &Path) -> io::Result<Option<u64>> {
-        let Some(bytes) = if_there(fs::read(synced_path(dir)))? else { return Ok(None) };
-        // A damaged file counts as missing: the numbers in the frames still show most losses.
-        let group = decode_synced(bytes.into()).inspect_err(|error| {
-            tracing::warn!(%error, "read of the last synced group failed; this start checks less of the journal");
-        });
-        Ok(group.ok())
-    }
-
-    /// Opens or creates the file; `group` is known to be on disk.
-    ///
-    /// # Errors
-    /// Any I/O error.
-    pub(crate) fn open(dir: &Path, group: u64) -> io::Result<Self> {
-        let path = synced_path(dir);
-        // Not truncated: a crash before the next sync must not lose the number.
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-        Ok(Self { path, file, group })
-    }
-
-    /// The last group known to be on disk.
-    pub(crate) fn group(&self) -> u64 {
-        self.group
-    }
-
-    /// Notes that a group is on disk. A failed write is only logged: it weakens a check, no data depends on it.
-    pub(crate) fn write(&mut self, group: u64) {
-        self.group = group;
-        if let Err(error) = self.file.write_all_at(&encode_synced(group), 0) {
-            let path = self.path.display();
-            tracing::warn!(%path, %error, "write of the last synced group failed; the next start checks less of the journal");
-        }
-    }
-}
-
-fn synced_path(dir: &Path) -> PathBuf {
-    dir.join("synced")
 }

@@ -13,19 +13,23 @@ mod file;
 mod files;
 mod frame;
 mod scan;
+mod sync;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::trees::TreeId;
 
-#[cfg(test)]
-pub(crate) use file::encode_synced;
-pub(crate) use file::{JournalFile, SyncedFile, decode_synced};
+pub(crate) use file::JournalFile;
 pub(crate) use files::{JournalEnd, JournalFiles, ManifestJournal, path};
 #[cfg(test)]
 pub(crate) use frame::FrameBuffer;
 pub(crate) use frame::{HEADER_BYTES, JournalHeader};
 pub(crate) use scan::{replay, scan};
+#[cfg(test)]
+pub(crate) use sync::encode_synced;
+pub(crate) use sync::{SyncedFile, decode_synced};
 
 /// The writes of one group, applied whole (RocksDB: write group).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -57,9 +61,15 @@ pub(crate) trait Journal: Send {
     /// `Full`: nothing of the group remains. `Failed`: a part of it may remain.
     fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError>;
 
-    /// Syncs: all groups so far are on disk once this returns.
+    /// Its syncs, which run beside appends.
+    fn syncs(&self) -> Arc<dyn JournalSync>;
+}
+
+/// The syncs of a [`Journal`].
+pub(crate) trait JournalSync: Send + Sync {
+    /// Syncs: all groups appended before the call are on disk once this returns. Returns whether there was any to sync.
     ///
     /// # Errors
-    /// `Failed`.
-    fn sync(&mut self) -> Result<(), JournalError>;
+    /// `Failed`, also after an earlier failure: Linux may report success for the next sync.
+    fn sync(&self) -> Result<bool, JournalError>;
 }

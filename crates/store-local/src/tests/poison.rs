@@ -1,18 +1,20 @@
 //! Failing appends and syncs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use larder_store::{Batch, CallOptions, ConsistencyLevel, Durability, Kind, Store};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{is_there, options, put};
 use crate::LocalStore;
-use crate::journal::{Journal, JournalError, JournalFile, WriteGroup};
+use crate::journal::{Journal, JournalError, JournalFile, JournalSync, WriteGroup};
 
 const APPEND_FAILS: u8 = 1;
 const SYNC_FAILS: u8 = 2;
 const FULL: u8 = 3;
+const SYNC_PANICS: u8 = 4;
 
 /// The real journal with injected faults.
 struct FaultyJournal {
@@ -29,9 +31,22 @@ impl Journal for FaultyJournal {
         }
     }
 
-    fn sync(&mut self) -> Result<(), JournalError> {
+    fn syncs(&self) -> Arc<dyn JournalSync> {
+        Arc::new(FaultySync { below: self.below.syncs(), fault: self.fault.clone() })
+    }
+}
+
+/// The real syncs with injected faults.
+struct FaultySync {
+    below: Arc<dyn JournalSync>,
+    fault: Arc<AtomicU8>,
+}
+
+impl JournalSync for FaultySync {
+    fn sync(&self) -> Result<bool, JournalError> {
         match self.fault.load(Ordering::SeqCst) {
             SYNC_FAILS => Err(JournalError::Failed("injected".into())),
+            SYNC_PANICS => panic!("injected"),
             _ => self.below.sync(),
         }
     }
@@ -46,7 +61,7 @@ fn open(dir: &std::path::Path) -> (LocalStore, Arc<AtomicU8>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_append_or_sync_poisons_until_a_reopen_and_reads_go_on() {
-    for fault in [APPEND_FAILS, SYNC_FAILS] {
+    for fault in [APPEND_FAILS, SYNC_FAILS, SYNC_PANICS] {
         let dir = tempfile::tempdir().unwrap();
         let (store, handle) = open(dir.path());
         put(&store, 1, Durability::Disk).await.unwrap();
@@ -61,7 +76,8 @@ async fn a_failed_append_or_sync_poisons_until_a_reopen_and_reads_go_on() {
         handle.store(0, Ordering::SeqCst);
         let later = put(&store, 50, Durability::Buffered).await.unwrap_err();
         assert_eq!(later.kind, Kind::Poisoned);
-        assert!(later.context.contains("injected"), "{later}");
+        let reason = if fault == SYNC_PANICS { "the syncer panicked" } else { "injected" };
+        assert!(later.context.contains(reason), "{later}");
         assert!(!store.is_ready());
         assert!(is_there(&store, 1).await);
         assert_eq!(store.bulk_rows().put("k".into(), "v".into()).await.unwrap_err().kind, Kind::Poisoned);
@@ -82,6 +98,67 @@ async fn a_buffered_write_before_a_failed_sync_succeeds() {
     put(&store, 1, Durability::Buffered).await.unwrap();
     assert!(store.is_ready());
     assert_eq!(put(&store, 2, Durability::Disk).await.unwrap_err().kind, Kind::Poisoned);
+}
+
+/// A journal whose syncs wait until the test lets them go.
+struct HeldJournal {
+    below: JournalFile,
+    held: Arc<Mutex<()>>,
+    entered: Arc<AtomicU64>,
+}
+
+struct HeldSync {
+    below: Arc<dyn JournalSync>,
+    held: Arc<Mutex<()>>,
+    entered: Arc<AtomicU64>,
+}
+
+impl Journal for HeldJournal {
+    fn append(&mut self, group: &WriteGroup) -> Result<(), JournalError> {
+        self.below.append(group)
+    }
+
+    fn syncs(&self) -> Arc<dyn JournalSync> {
+        let (held, entered) = (self.held.clone(), self.entered.clone());
+        Arc::new(HeldSync { below: self.below.syncs(), held, entered })
+    }
+}
+
+impl JournalSync for HeldSync {
+    fn sync(&self) -> Result<bool, JournalError> {
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        let _held = self.held.lock();
+        self.below.sync()
+    }
+}
+
+#[tokio::test]
+async fn writes_that_arrive_during_a_sync_share_the_next_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, entered) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+    let (gate, count) = (held.clone(), entered.clone());
+    let store = LocalStore::open_with(options(dir.path()), |below| Box::new(HeldJournal { below, held, entered }));
+    let store = store.unwrap();
+    let put_soon = |key| {
+        let store = store.clone();
+        tokio::spawn(async move { put(&store, key, Durability::Disk).await })
+    };
+    let closed = gate.lock();
+    let mut writers = vec![put_soon(0)];
+    while count.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    writers.extend((1..=20).map(put_soon));
+    // Each writer runs up to its wait for the reply.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!is_there(&store, 20).await, "a group was appended before the sync of the one before it ended");
+    drop(closed);
+    for writer in writers {
+        writer.await.unwrap().unwrap();
+    }
+    assert_eq!((store.stats().groups, store.stats().syncs), (2, 2));
 }
 
 #[tokio::test]

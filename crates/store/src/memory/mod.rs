@@ -109,6 +109,7 @@ impl Store for MemoryStore {
             shard.purge(now);
             // Every share is checked before any is changed: a refused batch writes nothing.
             shard.refuse_changed(share)?;
+            shard.refuse_stale_names(share)?;
             shard.refuse_too_many_rows(share)?;
         }
         for (mut shard, share) in work {

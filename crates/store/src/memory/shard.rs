@@ -70,6 +70,17 @@ impl MemoryShard {
         Ok(())
     }
 
+    /// Refuses rows under names that exist, where the caller promised fresh ones.
+    pub(super) fn refuse_stale_names(&self, share: &[PartitionChanges]) -> Result<()> {
+        for one in share.iter().filter(|one| one.fresh) {
+            let Some(rows) = self.partitions.get(&one.partition) else { continue };
+            if one.changes.iter().any(|change| matches!(change, Change::Put(row) if rows.contains_key(&row.name))) {
+                return Err(Error::new(Kind::Misuse, "a fresh row has a name that exists"));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses changes after which a partition would hold more rows without expiry than the batch allows.
     pub(super) fn refuse_too_many_rows(&self, share: &[PartitionChanges]) -> Result<()> {
         for one in share {

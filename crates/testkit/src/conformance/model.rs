@@ -126,12 +126,8 @@ impl ModelWalk {
                 refusals.push(Kind::TooManyRows { rows: count });
             }
             after.push(rows);
-            batch.partitions.push(PartitionChanges {
-                partition: self.models[which].partition.clone(),
-                changes,
-                rows_max,
-                expected_rows: None,
-            });
+            let partition = self.models[which].partition.clone();
+            batch.partitions.push(PartitionChanges { rows_max, ..PartitionChanges::new(partition, changes) });
         }
         match self.subject.apply(batch.clone()).await {
             Ok(()) => {

@@ -124,12 +124,7 @@ pub(super) async fn a_batch_comes_back_up_to_batch_max(subject: StoreSubject) {
     let limits = subject.store.limits();
     let value = vec![7; limits.inline_max];
     for (table, guarded) in PLAIN.into_iter().zip(GUARDED) {
-        let one = PartitionChanges {
-            partition: subject.partition(table),
-            changes: Vec::new(),
-            rows_max: None,
-            expected_rows: None,
-        };
+        let one = PartitionChanges::new(subject.partition(table), Vec::new());
         let mut batch = Batch { partitions: vec![one] };
         let rows = (limits.batch_max - 100 - batch.bytes()) / (limits.inline_max + 24);
         let changes: Vec<Change> = (0..rows).map(|at| put(format!("{at:08}"), &value, Timestamp(1))).collect();

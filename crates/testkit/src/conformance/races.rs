@@ -124,7 +124,7 @@ pub(super) async fn one_of_many_racing_creations_wins(subject: StoreSubject) {
             racers.spawn(async move {
                 let changes = vec![put(format!("{racer}"), "v", Timestamp(racer))];
                 let expected_rows = Some(Vec::new());
-                let one = PartitionChanges { partition, changes, rows_max: None, expected_rows };
+                let one = PartitionChanges { expected_rows, ..PartitionChanges::new(partition, changes) };
                 subject.apply(Batch { partitions: vec![one] }).await.map_err(|error| error.kind)
             });
         }

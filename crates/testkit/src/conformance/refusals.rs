@@ -15,10 +15,8 @@ use larder_store::{
 fn bounded(partition: &Partition, changes: Vec<Change>, rows_max: usize) -> Batch {
     Batch {
         partitions: vec![PartitionChanges {
-            partition: partition.clone(),
-            changes,
             rows_max: Some(rows_max),
-            expected_rows: None,
+            ..PartitionChanges::new(partition.clone(), changes)
         }],
     }
 }
@@ -70,7 +68,7 @@ pub(super) async fn a_batch_that_saw_other_rows_writes_nothing(subject: StoreSub
     let after = |changes, seen: &[(&'static str, Timestamp)]| {
         let expected_rows = Some(seen.iter().map(|(name, stamp)| (Bytes::from(*name), *stamp)).collect());
         let partition = partition.clone();
-        Batch { partitions: vec![PartitionChanges { partition, changes, rows_max: None, expected_rows }] }
+        Batch { partitions: vec![PartitionChanges { expected_rows, ..PartitionChanges::new(partition, changes) }] }
     };
     subject.apply(after(vec![put("a", "v", Timestamp(1))], &[])).await.expect("nothing is there");
     refused(subject.apply(after(vec![put("b", "v", Timestamp(1))], &[])).await, Kind::Changed);
@@ -145,11 +143,10 @@ pub(super) async fn several_partitions_are_all_or_none(subject: StoreSubject) {
         for partition in &partitions {
             subject.change(partition, vec![put("a", "v", Timestamp(1))]).await;
         }
-        let changes = |at: usize| PartitionChanges {
-            partition: partitions[at].clone(),
-            changes: vec![remove("a", Timestamp::ZERO), put("b", "v", Timestamp(2))],
-            rows_max: (at == full).then_some(1),
-            expected_rows: None,
+        let changes = |at: usize| {
+            let changes = vec![remove("a", Timestamp::ZERO), put("b", "v", Timestamp(2))];
+            let rows_max = (at == full).then_some(1);
+            PartitionChanges { rows_max, ..PartitionChanges::new(partitions[at].clone(), changes) }
         };
         let batch = Batch { partitions: (0..4).map(changes).collect() };
         refused(subject.apply(batch).await, Kind::TooManyRows { rows: 2 });

@@ -260,7 +260,7 @@ async fn a_write_above_the_limits_of_the_cluster_writes_nothing() {
     let store = three_nodes(1);
     let limits = store.limits();
     let large = |bytes: usize| Change::Put(Row { value: vec![7; bytes].into(), ..row("a", "", Timestamp(1)) });
-    let one = |changes| PartitionChanges { partition: partition(), changes, rows_max: None, expected_rows: None };
+    let one = |changes| PartitionChanges::new(partition(), changes);
     let logged = |bytes: usize| {
         let mut batch = Batch { partitions: vec![one(vec![large(bytes)])] };
         batch.add(Partition::new(Table::Keys, "k"), vec![Change::Remove { name: "x".into(), stamp: Timestamp(1) }]);
