@@ -56,6 +56,10 @@ impl HybridClock {
 
     /// Observes a clock from a context or a row: later clocks are above it.
     pub(crate) fn observe(&self, seen: Timestamp) {
+        // Most reads see clocks of long ago: a load leaves the number in the caches of all processors.
+        if seen.0 <= self.last.load(Ordering::Acquire) {
+            return;
+        }
         // Race: a write based on a row must be newer than the row, whatever wall clock this machine has [invariant 5].
         self.last.fetch_max(seen.0, Ordering::AcqRel);
     }

@@ -98,6 +98,11 @@ impl GatewayCore {
         permit.map(AdmissionGuard).map_err(|_| Error::Overloaded { retry_after: 1 })
     }
 
+    /// Whether `requests_max` requests run now, so that one more would be refused.
+    pub(crate) fn is_full(&self) -> bool {
+        self.admission.available_permits() == 0
+    }
+
     /// Runs one operation: admits, counts and times it.
     pub(crate) async fn admit_and_measure<T>(&self, op: KvOp, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.admit_and_measure_as(op, |_| RequestOutcome::Ok, work).await

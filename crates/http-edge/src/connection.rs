@@ -19,6 +19,7 @@ use crate::accept::{ConnectedClient, ConnectionServer, serve_connections};
 use crate::arriving_body::Pace;
 use crate::lingering_close::{ActivityCounts, ConnectionActivity, HeadMemory, LingeringSocket};
 use crate::requester::{MemoryHoldingBody, Requester};
+use crate::watchers::ConnectionWatchers;
 use crate::{ConnectionHandler, ConnectionSettings};
 
 /// How often the check for slow readers runs.
@@ -65,7 +66,7 @@ async fn serve_connection<F: ConnectionHandler>(
     stream: TcpStream,
     client: ConnectedClient,
     handler: F,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send,
 ) {
     let settings = handler.settings();
     let ConnectedClient { address, account } = client;
@@ -81,27 +82,44 @@ async fn serve_connection<F: ConnectionHandler>(
         .max_headers(F::DIALECT.headers_max)
         .max_header_size(F::DIALECT.header_bytes_max)
         .serve_connection(io, answer);
-    let (mut connection, mut shutdown) = (pin!(connection), pin!(shutdown));
-    let mut silence = pin!(wait_for_silence(&activity, settings));
-    let mut slow_reader = pin!(wait_for_slow_reader(&activity));
-    let mut ending = false;
+    let mut connection = pin!(connection);
+    let mut watchers = ConnectionWatchers::new();
+    watchers.add(async {
+        shutdown.await;
+        ConnectionEvent::Shutdown
+    });
+    watchers.add(async {
+        wait_for_silence(&activity, settings).await;
+        ConnectionEvent::TooSlow
+    });
+    watchers.add(async {
+        wait_for_slow_reader(&activity).await;
+        ConnectionEvent::TooSlow
+    });
     loop {
         tokio::select! {
+            biased;
             result = connection.as_mut() => {
                 if let Err(error) = result {
                     tracing::debug!(%error, "connection broke off");
                 }
                 return;
             }
-            () = &mut shutdown, if !ending => {
-                ending = true;
+            event = watchers.next() => match event {
                 // Keep-alive ends here; the request under way is still answered.
-                connection.as_mut().graceful_shutdown();
-            }
-            () = &mut silence => return,
-            () = &mut slow_reader => return,
+                ConnectionEvent::Shutdown => connection.as_mut().graceful_shutdown(),
+                ConnectionEvent::TooSlow => return,
+            },
         }
     }
+}
+
+/// An event beside the requests of a connection.
+enum ConnectionEvent {
+    /// The server ends.
+    Shutdown,
+    /// The client is silent for too long, or reads below the least rate.
+    TooSlow,
 }
 
 async fn answer<F: ConnectionHandler>(

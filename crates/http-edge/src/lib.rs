@@ -6,6 +6,7 @@
 //! connection       one client: requests to the handler, timeouts, its last request
 //! lingering_close  a socket that counts its reads and writes, and drains input before it closes
 //! requester        the client of a request, and the memory held until its response is sent
+//! watchers         what a connection waits for besides its client: the end of the server, its timers
 //! arriving_body    the body of a request: its memory, and the least rate of a transfer
 //! ```
 
@@ -14,6 +15,7 @@ mod arriving_body;
 mod connection;
 mod lingering_close;
 mod requester;
+mod watchers;
 
 use std::error::Error;
 use std::future::Future;
@@ -31,7 +33,8 @@ pub use arriving_body::{
     upload_memory,
 };
 pub use connection::serve;
-pub use requester::Requester;
+pub use requester::{Requester, UNCOUNTED_BYTES};
+pub use watchers::ConnectionWatchers;
 
 /// Settings of a listener.
 #[derive(Debug, Clone)]

@@ -25,7 +25,7 @@ pub struct Requester<'a> {
 }
 
 /// Bytes that a request holds without a draw: each connection's own memory covers them, and connections are bounded.
-pub(crate) const UNCOUNTED_BYTES: u64 = 16 * 1024;
+pub const UNCOUNTED_BYTES: u64 = 16 * 1024;
 
 impl<'a> Requester<'a> {
     /// The client of one request.

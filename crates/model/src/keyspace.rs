@@ -24,7 +24,7 @@
 use bytes::Bytes;
 
 use crate::address::{Address, BucketAddress};
-use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded};
+use crate::codec::{DecodeError, FieldDecoder, FieldEncoder, coded, varint_len};
 use crate::content::BlobId;
 use crate::limits::KEY_VIEW_SHARDS;
 use crate::objects::{BucketId, UploadId, VersionId};
@@ -261,9 +261,11 @@ pub fn entry_shard(key: &[u8]) -> u8 {
 }
 
 fn bucket_prefix(bucket: &BucketAddress, more: usize) -> FieldEncoder {
-    let mut key = FieldEncoder::with_capacity(bucket.bucket_type.len() + bucket.bucket.len() + more + 4);
-    key.bytes(&bucket.bucket_type);
-    key.bytes(&bucket.bucket);
+    let names = [&bucket.bucket_type, &bucket.bucket];
+    // Exactly its length: bytes with room left over would take a second allocation when they are finished.
+    let length: usize = names.iter().map(|name| varint_len(name.len() as u64) + name.len()).sum();
+    let mut key = FieldEncoder::with_capacity(length + more);
+    names.iter().for_each(|name| key.bytes(name));
     key
 }
 

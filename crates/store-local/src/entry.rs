@@ -12,7 +12,7 @@
 //! the memory of the entry. [`apply_change`] and the functions that it uses alone compare stamps: the last write wins.
 
 use bytes::Bytes;
-use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor};
+use larder_model::codec::{DecodeError, FieldDecoder, FieldEncoder, prefix_successor, varint_len};
 use larder_store::{Change, Partition, Row, Table, Timestamp};
 
 /// Longest key that lsm-tree takes, in bytes.
@@ -75,7 +75,9 @@ pub(crate) fn split_key(key: &Bytes) -> Result<(Partition, Bytes), DecodeError> 
 
 /// The key of a partition, with capacity for a name of this length.
 fn key_encoder(partition: &Partition, name_length: usize) -> FieldEncoder {
-    let mut key = FieldEncoder::with_capacity(partition.key.len() + name_length + 4);
+    // Exactly its length: bytes with room left over would take a second allocation when they are finished.
+    let length = 1 + varint_len(partition.key.len() as u64) + partition.key.len() + name_length;
+    let mut key = FieldEncoder::with_capacity(length);
     key.u8(partition.table.code());
     key.bytes(&partition.key);
     key
@@ -104,16 +106,34 @@ pub(crate) fn decode_packed(entry: Bytes) -> Result<Vec<Row>, DecodeError> {
     rest.version(VERSION)?;
     let mut rows: Vec<Row> = Vec::new();
     while rest.remaining() > 0 {
-        let name = rest.bytes()?;
-        let stamp = rest.u64()?;
-        let expires = take_expiry(&mut rest)?;
-        let value = rest.bytes()?;
-        if rows.last().is_some_and(|last| last.name >= name) {
+        let row = take_packed_row(&mut rest)?;
+        if rows.last().is_some_and(|last| last.name >= row.name) {
             return Err(DecodeError::Invalid("order of rows"));
         }
-        rows.push(Row { name, value, stamp: Timestamp(stamp), expires });
+        rows.push(row);
     }
     Ok(rows)
+}
+
+/// Decodes a packed partition that has one row, expired or not; `None` for one with another number of rows.
+///
+/// # Errors
+/// As [`decode_packed`]; of several rows the first alone is checked.
+pub(crate) fn decode_lone(entry: Bytes) -> Result<Option<Row>, DecodeError> {
+    let mut rest = FieldDecoder::new(entry);
+    rest.version(VERSION)?;
+    if rest.remaining() == 0 {
+        return Ok(None);
+    }
+    let row = take_packed_row(&mut rest)?;
+    Ok((rest.remaining() == 0).then_some(row))
+}
+
+fn take_packed_row(rest: &mut FieldDecoder) -> Result<Row, DecodeError> {
+    let name = rest.bytes()?;
+    let stamp = Timestamp(rest.u64()?);
+    let expires = take_expiry(rest)?;
+    Ok(Row { name, value: rest.bytes()?, stamp, expires })
 }
 
 /// Encodes a wide row; its name is in the key.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use larder_store::{
-    Kind, Layout, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
+    Clock, Kind, Layout, Partition, PartitionPage, Range, ReadOrder, ReadQuery, Result, Row, RowPage, Stopped, Table,
     Timestamp,
 };
 
@@ -36,6 +36,17 @@ fn packed_page(trees: &Trees, partition: &Partition, query: &ReadQuery, now: Tim
         ReadOrder::Forward => first_page(rows.map(Ok), query.limit, now),
         ReadOrder::Reverse => first_page(rows.rev().map(Ok), query.limit, now),
     }
+}
+
+/// The only row of a packed partition, if it is live; `None` for any other partition, and when the read fails.
+pub(crate) fn lone_row(trees: &Trees, partition: &Partition, clock: &dyn Clock) -> Option<Row> {
+    if partition.table.layout() != Layout::Packed {
+        return None;
+    }
+    let row = trees.cached_lone_row(&entry::partition_key(partition)).ok()??;
+    // Race: the sweep may not have reached an expired row yet; no reader sees it [invariant 41]. Only a row that can expire
+    // costs a look at the clock.
+    (row.expires.is_none() || row.is_live(clock.now())).then_some(row)
 }
 
 /// Reads from a snapshot: a plain read would see half of the group that the committer inserts.

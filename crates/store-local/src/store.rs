@@ -9,7 +9,7 @@ use bytes::Bytes;
 use larder_model::limits::BATCH_BYTES_MAX;
 use larder_store::{
     Batch, CallOptions, CasResult, Change, Clock, Durability, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
-    PartitionPage, Purpose, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
+    PartitionPage, Purpose, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,
 };
 use parking_lot::Mutex;
 
@@ -277,6 +277,10 @@ impl Store for LocalStore {
     async fn read(&self, partition: &Partition, query: &ReadQuery, _options: &CallOptions) -> Result<RowPage> {
         contract::check_limit(query.limit)?;
         read::read_page(self.trees(), partition, query, self.clock().now())
+    }
+
+    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+        read::lone_row(self.trees(), partition, self.clock())
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {

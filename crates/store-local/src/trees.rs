@@ -182,6 +182,16 @@ impl Trees {
         decode_rows(self.cached_entry(key)?)
     }
 
+    /// The row of a packed partition that has one row, expired or not, as [`Self::cached_rows`] reads it; `None` for a
+    /// partition with another number of rows.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    pub(crate) fn cached_lone_row(&self, key: &[u8]) -> Result<Option<Row>> {
+        let Some(entry) = self.cached_entry(key)? else { return Ok(None) };
+        entry::decode_lone(entry).map_err(|error| damaged(TreeId::Packed, error))
+    }
+
     /// The entry of a packed partition, from published groups, through the entry cache.
     ///
     /// # Errors

@@ -304,6 +304,13 @@ pub trait Store: Send + Sync {
     /// `Unavailable`, `TimedOut`, `Damaged`, `Io`.
     async fn read(&self, partition: &Partition, query: &ReadQuery, options: &CallOptions) -> Result<RowPage>;
 
+    /// The only live row of a partition of a packed table, read at once on the caller's thread; as [`Self::read`] would
+    /// show it. `None` says nothing: the partition has other rows or none, the read failed, or the engine cannot read
+    /// without waiting. The caller then uses [`Self::read`].
+    fn try_read_lone_row(&self, _partition: &Partition) -> Option<Row> {
+        None
+    }
+
     /// Writes to plain tables. The newer stamp wins; a removal names a row and removes every version that is not newer.
     /// A change that names the rows it was decided on (`seen`) is refused when the partition holds other rows. Each
     /// partition changes whole, and readers see it whole. Several partitions change all or none once the call is

@@ -16,13 +16,19 @@ struct AcceptItem {
     weight: u16,
 }
 
+/// Whether the client takes every media type and prefers none.
+#[must_use]
+pub(super) fn takes_any(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_none_or(|value| value == "*/*")
+}
+
 /// The index of the offer that the `Accept` header prefers; the first offer without the header.
 #[must_use]
 pub(super) fn media(headers: &HeaderMap, offered: &[&str]) -> Option<usize> {
-    let items = match headers.get(ACCEPT).map(|value| value.as_bytes()) {
-        None | Some(b"*/*") => return Some(0),
-        Some(_) => accepted_items(headers, &ACCEPT),
-    };
+    if takes_any(headers) {
+        return Some(0);
+    }
+    let items = accepted_items(headers, &ACCEPT);
     let offered: Vec<AcceptItem> = offered.iter().filter_map(|media| parse_item(media)).collect();
     // A weight of zero refuses a type even where a range accepts it.
     let refused = |media: &AcceptItem| items.iter().any(|item| item.weight == 0 && is_same(&item.name, &media.name));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,6 @@ use hyper::header::{
 
 use larder_gateway::Error;
 use larder_http_edge::joined;
-use larder_model::Timestamp;
 use larder_model::causality::{Conditions, ContextError, EtagMatcher};
 use larder_model::content::{KvContent, Term};
 use larder_model::terms::TermError;
@@ -169,11 +168,11 @@ fn values(value: &Bytes) -> Vec<Bytes> {
 
 /// `Content-Type` of a value: media type and charset.
 #[must_use]
-pub(super) fn media_header(content: &KvContent) -> Vec<u8> {
-    let media = content.content_type.as_deref().unwrap_or(OCTETS.as_bytes());
+pub(super) fn media_header(content: &KvContent) -> Bytes {
+    let media = content.content_type.clone().unwrap_or(Bytes::from_static(OCTETS.as_bytes()));
     match &content.charset {
-        Some(charset) => [media, b"; charset=", charset].concat(),
-        None => media.to_vec(),
+        Some(charset) => [&media, b"; charset=".as_slice(), charset].concat().into(),
+        None => media,
     }
 }
 
@@ -207,12 +206,6 @@ fn is_reserved(name: &HeaderName) -> bool {
         super::reply::DELETED,
     ];
     reserved.contains(name)
-}
-
-/// A time in HTTP's form.
-#[must_use]
-pub(super) fn http_date(at: Timestamp) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
 
 /// Adds the headers of a value: type, encoding, metadata, index terms. It leaves out values that no header can carry.

@@ -93,7 +93,8 @@ fn refusal(style: LinkStyle) -> RiakFault {
 /// The `Link` header of an object: its links, then the bucket that holds it.
 #[must_use]
 pub(super) fn render(links: &[Link], style: LinkStyle, own: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(32 + own.len() + 64 * links.len());
+    // Without links and escapes exactly the length of the header: no byte is moved when it is finished.
+    let mut out = Vec::with_capacity(prefix(style).len() + own.len() + UP.len() + 64 * links.len());
     for link in links {
         start(&mut out, style, &link.bucket);
         out.extend_from_slice(if style == LinkStyle::Buckets { b"/keys/" } else { b"/" });
@@ -103,13 +104,20 @@ pub(super) fn render(links: &[Link], style: LinkStyle, own: &[u8]) -> Vec<u8> {
         out.extend_from_slice(b"\", ");
     }
     start(&mut out, style, own);
-    out.extend_from_slice(b">; rel=\"up\"");
+    out.extend_from_slice(UP);
     out
 }
 
+/// The end of the link to the own bucket.
+const UP: &[u8] = b">; rel=\"up\"";
+
 fn start(out: &mut Vec<u8>, style: LinkStyle, bucket: &[u8]) {
-    out.extend_from_slice(if style == LinkStyle::Buckets { b"</buckets/" } else { b"</riak/" });
+    out.extend_from_slice(prefix(style));
     quote_form(bucket, out);
+}
+
+fn prefix(style: LinkStyle) -> &'static [u8] {
+    if style == LinkStyle::Buckets { b"</buckets/" } else { b"</riak/" }
 }
 
 #[cfg(test)]

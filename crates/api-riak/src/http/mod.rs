@@ -11,6 +11,7 @@ mod accept;
 mod body;
 mod buckets;
 mod call;
+mod date;
 mod delete;
 mod errors;
 mod headers;

@@ -1,5 +1,7 @@
 //! GET and HEAD of an object, and the answers with values, which puts with `returnbody` use too.
 
+use std::ops::Deref;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -12,13 +14,14 @@ use larder_gateway::Error;
 use larder_gateway::body::GetBody;
 use larder_gateway::kv::{FetchedObject, KvGet};
 use larder_model::Timestamp;
-use larder_model::causality::{CurrentValue, FailedCondition, Sibling};
+use larder_model::causality::{Context, CurrentValue, FailedCondition, Sibling, Vtag};
 use larder_model::content::KvContent;
 
 use super::body::RiakBody;
 use super::call::RiakCall;
+use super::date::http_date;
 use super::errors::{RiakFault, of_error};
-use super::headers::{self, OCTETS, add_content_headers, http_date, insert};
+use super::headers::{self, OCTETS, add_content_headers, insert};
 use super::links::{self, LinkContext};
 use super::params::ObjectParams;
 use super::range::ByteRange;
@@ -38,6 +41,18 @@ pub(super) async fn get(call: &RiakCall<'_>) -> Result<RiakResponse, RiakFault> 
     let params = ObjectParams::of(&call.query)?;
     let request =
         KvGet { address: call.address()?, quorums: params.quorums, bodies: !call.is_head(), timeout: params.timeout };
+    // A `vtag` chooses among siblings; most objects are one value, which needs no wait.
+    if call.query.get("vtag").is_none()
+        && let Some(found) = call.gateway.kv.try_get(&request, usize::MAX)
+    {
+        let shown = ShownValue {
+            sibling: &found.sibling,
+            context: &found.context,
+            encoded_context: Some(&found.encoded_context),
+            body: request.bodies.then_some(GetBody::Bytes(found.value)),
+        };
+        return show_value(call, shown);
+    }
     let found = call.gateway.kv.get(request).await?;
     let downgraded = found.downgraded;
     let mut reply = found_response(call, found)?;
@@ -56,11 +71,39 @@ fn found_response(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespo
     // With siblings only a `vtag` chooses one: any other choice would hide values.
     match call.query.get("vtag") {
         None if several => show_siblings(call, found),
-        None => show_value(call, found, 0),
+        None => show_sibling(call, found, 0),
         Some(vtag) => {
             let index = found.versions.siblings.iter().position(|one| one.vtag().as_bytes() == vtag);
-            index.map_or_else(|| Ok(not_found_page()), |index| show_value(call, found, index))
+            index.map_or_else(|| Ok(not_found_page()), |index| show_sibling(call, found, index))
         }
+    }
+}
+
+fn show_sibling(call: &RiakCall<'_>, mut found: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
+    ShownValue::of(&mut found, index).map_or_else(|| Ok(not_found_page()), |shown| show_value(call, shown))
+}
+
+/// A value to show, and the context of its key.
+pub(super) struct ShownValue<'a> {
+    /// The value.
+    sibling: &'a Sibling,
+    context: &'a Context,
+    encoded_context: Option<&'a Bytes>,
+    /// `None`: the answer has the headers alone.
+    body: Option<GetBody>,
+}
+
+impl<'a> ShownValue<'a> {
+    /// The value at `index`, with its body if it was read. It takes the body out.
+    pub(super) fn of(found: &'a mut FetchedObject, index: usize) -> Option<Self> {
+        let body = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
+        let encoded_context = found.context.as_ref();
+        Some(Self {
+            sibling: found.versions.siblings.get(index)?,
+            context: &found.versions.context,
+            encoded_context,
+            body,
+        })
     }
 }
 
@@ -75,24 +118,24 @@ fn not_found_response(found: &FetchedObject) -> RiakResponse {
     reply
 }
 
-fn show_value(call: &RiakCall<'_>, found: FetchedObject, index: usize) -> Result<RiakResponse, RiakFault> {
-    let Some(sibling) = found.versions.siblings.get(index) else { return Ok(not_found_page()) };
-    negotiate(call.headers, &sibling.content)?;
-    let etag = sibling.vtag();
-    if let Some(reply) = check_conditions(call, &found, &etag, sibling.modified())? {
-        return Ok(with_vary(reply, vary_of(&sibling.content)));
+fn show_value(call: &RiakCall<'_>, shown: ShownValue<'_>) -> Result<RiakResponse, RiakFault> {
+    let content = &shown.sibling.content;
+    negotiate(call.headers, content)?;
+    let etag = shown.sibling.vtag();
+    if let Some(reply) = check_conditions(call, shown.context, &etag, shown.sibling.modified())? {
+        return Ok(with_vary(reply, vary_of(content)));
     }
     let span =
         // A HEAD has no body: it answers the headers of the whole value.
-        if call.is_head() { None } else { ByteRange::from_headers(call.headers, sibling.content.body.length(), &etag) };
-    Ok(value_response(&LinkContext::of(call), found, index, &etag, span))
+        if call.is_head() { None } else { ByteRange::from_headers(call.headers, content.body.length(), &etag) };
+    Ok(value_response(&LinkContext::of(call), shown, &etag, span))
 }
 
 fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakResponse, RiakFault> {
     let media = accept::require(call.headers, &SIBLING_MEDIA)?;
     let etag = found.versions.etag().unwrap_or_default();
     let modified = found.versions.modified().unwrap_or_default();
-    if let Some(reply) = check_conditions(call, &found, &etag, modified)? {
+    if let Some(reply) = check_conditions(call, &found.versions.context, &etag, modified)? {
         return Ok(with_vary(reply, Some(VARY_BOTH)));
     }
     let mut reply = siblings_response(&LinkContext::of(call), found, media == 1);
@@ -102,8 +145,10 @@ fn show_siblings(call: &RiakCall<'_>, found: FetchedObject) -> Result<RiakRespon
 
 /// Checks `Accept`, `Accept-Charset` and `Accept-Encoding` against a value (Riak KV HTTP reference §0.1).
 fn negotiate(headers: &HeaderMap, content: &KvContent) -> Result<(), RiakFault> {
-    let media = content.content_type.as_deref().map(String::from_utf8_lossy);
-    let media = accept::media(headers, &[media.as_deref().unwrap_or(OCTETS)]).is_some();
+    let media = accept::takes_any(headers) || {
+        let media = content.content_type.as_deref().map(String::from_utf8_lossy);
+        accept::media(headers, &[media.as_deref().unwrap_or(OCTETS)]).is_some()
+    };
     let charset = accept::takes_charset(headers, content.charset.as_deref());
     if media && charset && accept::takes_encoding(headers, content.encoding.as_deref()) {
         return Ok(());
@@ -114,42 +159,38 @@ fn negotiate(headers: &HeaderMap, content: &KvContent) -> Result<(), RiakFault> 
 /// The answer to a read whose condition fails; `None` if all hold.
 fn check_conditions(
     call: &RiakCall<'_>,
-    found: &FetchedObject,
-    etag: &str,
+    context: &Context,
+    etag: &impl Deref<Target = str>,
     modified: Timestamp,
 ) -> Result<Option<RiakResponse>, RiakFault> {
     let conditions = headers::conditions(call.headers);
     if conditions.is_empty() {
         return Ok(None);
     }
-    let current = CurrentValue { etag: Some(etag), modified: modified.as_secs(), context: &found.versions.context };
+    let current = CurrentValue { etag: Some(etag), modified: modified.as_secs(), context };
     match conditions.check(current, true, call.gateway.core.now().as_secs()) {
         Ok(()) => Ok(None),
         Err(FailedCondition::NotModified) => {
             let mut reply = empty(StatusCode::NOT_MODIFIED);
-            set_etag(&mut reply, etag);
+            set_etag(&mut reply, etag.as_bytes());
             Ok(Some(reply))
         }
         Err(failed) => Ok(Some(of_error(&Error::Condition(failed)))),
     }
 }
 
-/// 200 or 206 with the value at `index`, whose entity tag is `etag`. A read without bodies gets the headers alone.
+/// 200 or 206 with a value, whose entity tag is `etag`. A read without bodies gets the headers alone.
 #[must_use]
 pub(super) fn value_response(
     link_context: &LinkContext,
-    mut found: FetchedObject,
-    index: usize,
-    etag: &str,
+    shown: ShownValue<'_>,
+    etag: &Vtag,
     span: Option<ByteRange>,
 ) -> RiakResponse {
-    let Some(sibling) = found.versions.siblings.get(index) else { return not_found_page() };
-    let size = sibling.content.body.length();
-    let download = (index < found.bodies.len()).then(|| found.bodies.swap_remove(index));
-    let mut reply = value(download, size, span);
-    let content = &sibling.content;
-    set_times(&mut reply, etag, sibling.modified());
-    set_context(&mut reply, found.context.as_ref());
+    let content = &shown.sibling.content;
+    let mut reply = value(shown.body, content.body.length(), span);
+    set_times(&mut reply, etag.as_bytes(), shown.sibling.modified());
+    set_context(&mut reply, shown.encoded_context);
     let headers = reply.headers_mut();
     add_content_headers(content, headers);
     insert(headers, LINK, links::render(&content.links, link_context.style, &link_context.bucket));
@@ -185,7 +226,7 @@ pub(super) fn siblings_response(link_context: &LinkContext, found: FetchedObject
         false => tags(&found.versions.siblings),
     };
     *reply.status_mut() = StatusCode::MULTIPLE_CHOICES;
-    set_times(&mut reply, &etag, modified);
+    set_times(&mut reply, etag.as_bytes(), modified);
     set_context(&mut reply, context.as_ref());
     with_vary(reply, Some(VARY_ENCODING))
 }
@@ -205,13 +246,13 @@ pub(super) fn wants_multipart(headers: &HeaderMap) -> bool {
     accept::media(headers, &SIBLING_MEDIA) == Some(1)
 }
 
-fn set_times(reply: &mut RiakResponse, etag: &str, modified: Timestamp) {
+fn set_times(reply: &mut RiakResponse, etag: &[u8], modified: Timestamp) {
     set_etag(reply, etag);
-    insert(reply.headers_mut(), LAST_MODIFIED, http_date(modified));
+    insert(reply.headers_mut(), LAST_MODIFIED, Bytes::copy_from_slice(&http_date(modified)));
 }
 
-fn set_etag(reply: &mut RiakResponse, etag: &str) {
-    insert(reply.headers_mut(), ETAG, ["\"", etag, "\""].concat());
+fn set_etag(reply: &mut RiakResponse, etag: &[u8]) {
+    insert(reply.headers_mut(), ETAG, [b"\"", etag, b"\""].concat());
 }
 
 fn set_context(reply: &mut RiakResponse, context: Option<&Bytes>) {

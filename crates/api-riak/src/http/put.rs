@@ -15,10 +15,10 @@ use super::call::RiakCall;
 use super::errors::RiakFault;
 use super::headers::{self, check_media, content_type, insert, media_header, meta, terms};
 use super::links::{self, LinkContext};
-use super::object;
+use super::object::{self, ShownValue};
 use super::params::ObjectParams;
 use super::path::quote_segment;
-use super::reply::{RiakResponse, TEXT, done};
+use super::reply::{RiakResponse, TEXT, done, not_found_page};
 use super::routes::PathPart;
 
 /// PUT and POST of `/…/keys/K`.
@@ -84,7 +84,7 @@ async fn decode_and_put(
     body: ArrivingBody<'_>,
     location: Option<Vec<u8>>,
 ) -> Result<RiakResponse, RiakFault> {
-    let media = HeaderValue::from_maybe_shared(Bytes::from(media_header(&request.content))).unwrap_or(TEXT);
+    let media = HeaderValue::from_maybe_shared(media_header(&request.content)).unwrap_or(TEXT);
     // Riak reads this header on PUT only.
     let if_not_modified = match *call.method == Method::PUT {
         // Over HTTP an empty context is a damaged one; messages may state none.
@@ -118,11 +118,14 @@ async fn decode_and_put(
     Ok(reply)
 }
 
-fn put_response(call: &RiakCall<'_>, found: FetchedObject) -> RiakResponse {
+fn put_response(call: &RiakCall<'_>, mut found: FetchedObject) -> RiakResponse {
     let context = LinkContext::of(call);
     if let [only] = found.versions.siblings.as_slice() {
         let etag = only.vtag();
-        return object::value_response(&context, found, 0, &etag, None);
+        return match ShownValue::of(&mut found, 0) {
+            Some(shown) => object::value_response(&context, shown, &etag, None),
+            None => not_found_page(),
+        };
     }
     object::siblings_response(&context, found, object::wants_multipart(call.headers))
 }

@@ -7,26 +7,28 @@
 //! The connection reads nothing while it answers or sends, so a client that sends without reading is held back by its own
 //! socket. Silence, slow requests and slow readers end it, at the paces of the other listeners.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use larder_admission::{ClientAccount, MemorySpent};
 use larder_gateway::body::GetBody;
 use larder_gateway::{Error, Gateway};
-use larder_http_edge::{PIECE_BYTES_MAX, Pace, Requester, response_memory};
+use larder_http_edge::{ConnectionWatchers, PIECE_BYTES_MAX, Pace, Requester, UNCOUNTED_BYTES, response_memory};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
 use super::fault::PbFault;
 use super::frame::{FrameHead, LENGTH_BYTES};
 use super::operations::{PbOperation, UNKNOWN_BYTES_MAX, find};
 use super::reply::{PbReply, ReplyPiece};
-use super::service::{PbSession, answer};
+use super::service::{PbSession, answer, try_answer};
 
 /// Answers that wait are sent when they exceed this many bytes.
 const FLUSH_BYTES: usize = 64 * 1024;
@@ -34,6 +36,10 @@ const FLUSH_BYTES: usize = 64 * 1024;
 const BEGUN_BYTES: usize = 32 * 1024;
 /// Bytes that one read asks for.
 const READ_BYTES: usize = 16 * 1024;
+/// A message up to this needs no memory of its client's share: it counts twice, as read and as decoded.
+const SHORT_BYTES: usize = UNCOUNTED_BYTES as usize / 2;
+/// Looks at the silence of a client within its timeout.
+const TICKS_PER_SILENCE: u32 = 2;
 
 /// The reason why a connection ends before its client closes it.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +72,21 @@ pub(super) struct PbConnection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     /// Serves the connection to its end. After `shutdown` it answers the requests that have arrived.
-    pub(super) async fn serve(mut self, mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>) {
+    pub(super) async fn serve(mut self, shutdown: impl Future<Output = ()> + Send) {
+        let waits = AtomicU64::new(0);
+        let mut watchers = ConnectionWatchers::new();
+        watchers.add(shutdown);
+        watchers.add(wait_for_silence(&waits, self.idle_timeout));
         let ended = loop {
             let head = match FrameHead::of(&self.input) {
                 Ok(Some(head)) => head,
-                Ok(None) => match self.wait_for_request(&mut shutdown).await {
-                    Ok(()) => continue,
-                    Err(end) => break end,
-                },
+                Ok(None) => {
+                    waits.fetch_add(1, Ordering::Relaxed);
+                    match self.wait_for_request(&mut watchers).await {
+                        Ok(()) => continue,
+                        Err(end) => break end,
+                    }
+                }
                 Err(_) => break PbEnd::Broken,
             };
             if let Err(end) = self.take_request(head).await {
@@ -87,43 +100,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     }
 
     /// Sends what waits, then waits for more bytes of a request whose head is not here yet.
-    async fn wait_for_request(
-        &mut self,
-        shutdown: &mut Pin<&mut (impl Future<Output = ()> + Send)>,
-    ) -> Result<(), PbEnd> {
+    async fn wait_for_request(&mut self, watchers: &mut ConnectionWatchers<'_, ()>) -> Result<(), PbEnd> {
         self.flush().await?;
         // An idle connection keeps no large buffer of an earlier request; a small one is used again.
         if self.input.is_empty() && self.input.capacity() > FLUSH_BYTES {
             self.input = BytesMut::new();
         }
         self.input.reserve(READ_BYTES);
-        let until = if self.input.is_empty() { Instant::now() + self.idle_timeout } else { Pace::begin().deadline() };
-        let read = tokio::select! {
-            read = timeout_at(until, self.socket.read_buf(&mut self.input)) => read.map_err(|_| PbEnd::Idle)??,
-            () = shutdown.as_mut() => return Err(PbEnd::Idle),
+        let has_begun = !self.input.is_empty();
+        let read = async {
+            if has_begun {
+                let read = timeout_at(Pace::begin().deadline(), self.socket.read_buf(&mut self.input)).await;
+                return read.map_err(|_| PbEnd::TooSlow)?.map_err(PbEnd::from);
+            }
+            // The watcher of silence looks at the clock, not each wait for a request.
+            self.socket.read_buf(&mut self.input).await.map_err(PbEnd::from)
         };
-        if read == 0 { Err(PbEnd::Idle) } else { Ok(()) }
+        let mut read = pin!(read);
+        let read = poll_fn(|context| {
+            // The end of the server first: a client that always has a request ready must not hide it.
+            if watchers.poll(context).is_ready() {
+                return Poll::Ready(Err(PbEnd::Idle));
+            }
+            read.as_mut().poll(context)
+        });
+        if read.await? == 0 { Err(PbEnd::Idle) } else { Ok(()) }
     }
 
     /// Takes the request with this head, and answers it.
     async fn take_request(&mut self, head: FrameHead) -> Result<(), PbEnd> {
-        let account = self.account.clone();
-        let requester = Requester::new(self.address, &account);
         if let Some(max) = self.length_max(head.code).filter(|max| head.length as u64 > *max) {
             PbFault::from(Error::TooLarge { bytes: head.length as u64, max }).put(&mut self.output);
             return Err(PbEnd::Broken);
         }
-        // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
-        for bytes in [head.length.min(BEGUN_BYTES), head.length] {
-            // The bytes count twice: as read, and as decoded.
-            if requester.hold(2 * bytes as u64).await.is_err() {
-                self.skip(head).await?;
-                overloaded().put(&mut self.output);
-                return Ok(());
-            }
-            self.read_until(LENGTH_BYTES + 1 + bytes).await?;
+        let short = if head.length <= SHORT_BYTES { head.take(&mut self.input) } else { None };
+        if let Some(message) = &short
+            && try_answer(&self.gateway, (head.code, message), &mut self.output)
+        {
+            return if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) };
         }
-        let Some(message) = head.take(&mut self.input) else { return Err(PbEnd::Broken) };
+        let account = self.account.clone();
+        let requester = Requester::new(self.address, &account);
+        let message = match short {
+            Some(message) => message,
+            None => match self.receive(head, &requester).await? {
+                Some(message) => message,
+                None => return Ok(()),
+            },
+        };
         let answered_before = self.output.len();
         match answer(&self.gateway, &mut self.session, (head.code, message), &mut self.output).await {
             Ok(reply) => self.send(reply, &requester, answered_before).await,
@@ -133,6 +157,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
                 if fault.is_last() { Err(PbEnd::Broken) } else { Ok(()) }
             }
         }
+    }
+
+    /// The message with this head, once all of it is here; `None`: its client's share of memory is spent, and the request is
+    /// answered.
+    async fn receive(&mut self, head: FrameHead, requester: &Requester<'_>) -> Result<Option<Bytes>, PbEnd> {
+        // Attack: a length that is only claimed must not hold the memory of others, so the first bytes come before the rest.
+        for bytes in [head.length.min(BEGUN_BYTES), head.length] {
+            // The bytes count twice: as read, and as decoded.
+            if requester.hold(2 * bytes as u64).await.is_err() {
+                self.skip(head).await?;
+                overloaded().put(&mut self.output);
+                return Ok(None);
+            }
+            self.read_until(LENGTH_BYTES + 1 + bytes).await?;
+        }
+        head.take(&mut self.input).map(Some).ok_or(PbEnd::Broken)
     }
 
     /// Longest message of this code; `None` is no bound below that of a frame.
@@ -208,7 +248,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         if self.output.is_empty() {
             return Ok(());
         }
-        write_all(&mut self.socket, &self.output, &mut Pace::begin()).await?;
+        let sent = write_now(&mut self.socket, &self.output).await?;
+        if sent < self.output.len() {
+            // Only a client that does not read fast enough needs a pace, which looks at the clock.
+            write_all(&mut self.socket, &self.output[sent..], &mut Pace::begin()).await?;
+        }
         self.output.clear();
         if self.output.capacity() > 2 * FLUSH_BYTES {
             self.output = BytesMut::new();
@@ -260,8 +304,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     }
 }
 
+/// Returns when one wait for a request takes `timeout`, or half as long again at most; `waits` counts their begins. One timer
+/// serves the whole connection.
+async fn wait_for_silence(waits: &AtomicU64, timeout: Duration) {
+    let mut ticks = interval(timeout.max(TICKS_PER_SILENCE * Duration::from_millis(1)) / TICKS_PER_SILENCE);
+    // A late tick of a busy server must not shorten the time of its clients.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut before, mut quiet) = (0, 0);
+    loop {
+        ticks.tick().await;
+        let now = waits.load(Ordering::Relaxed);
+        // The first tick within a wait only begins the count.
+        quiet = if now == before { quiet + 1 } else { 0 };
+        if quiet >= TICKS_PER_SILENCE {
+            return;
+        }
+        before = now;
+    }
+}
+
 fn overloaded() -> PbFault {
     Error::Overloaded { retry_after: 1 }.into()
+}
+
+/// Writes as many bytes as the socket takes now, perhaps none.
+async fn write_now(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
+    let mut socket = Pin::new(socket);
+    let write = poll_fn(|context| match socket.as_mut().poll_write(context, bytes) {
+        Poll::Pending => Poll::Ready(Ok(0)),
+        written => written,
+    });
+    write.await
 }
 
 /// Writes all bytes, at the pace of a transfer.

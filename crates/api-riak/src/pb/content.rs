@@ -10,16 +10,16 @@
 use bytes::{Bytes, BytesMut};
 use larder_gateway::Error;
 use larder_gateway::body::GetBody;
-use larder_gateway::kv::FetchedObject;
+use larder_gateway::kv::{FetchedObject, LoneObject};
 use larder_model::causality::Sibling;
 use larder_model::content::{KvContent, Link};
 use larder_model::terms;
-use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::encoded_len_varint;
 
 use super::fault::PbFault;
 use super::frame::put_head;
 use super::messages::{RpbContent, RpbLink, RpbPair};
+use super::metadata::{ShownMetadata, put_field};
 use super::reply::{PbReply, ReplyPiece};
 
 const CONTENT: u32 = 1;
@@ -59,32 +59,6 @@ pub(super) fn stored_content(content: RpbContent) -> Result<KvContent, PbFault> 
     })
 }
 
-/// The metadata of a sibling as clients see it: a content without its value.
-fn shown_metadata(sibling: &Sibling) -> Vec<u8> {
-    let content = &sibling.content;
-    let pair = |(key, value): (&Bytes, &Bytes)| RpbPair { key: Some(key.clone()), value: Some(value.clone()) };
-    let link = |link: &Link| RpbLink {
-        bucket: Some(link.bucket.clone()),
-        key: Some(link.key.clone()),
-        tag: Some(link.tag.clone()),
-    };
-    let modified = sibling.modified();
-    RpbContent {
-        value: None,
-        content_type: content.content_type.clone(),
-        charset: content.charset.clone(),
-        content_encoding: content.encoding.clone(),
-        vtag: Some(sibling.vtag().into()),
-        links: content.links.iter().map(link).collect(),
-        last_mod: Some(u32::try_from(modified.as_secs()).unwrap_or(u32::MAX)),
-        last_mod_usecs: Some((modified.0 % 1_000_000) as u32),
-        usermeta: content.meta.iter().map(|(key, value)| pair((key, value))).collect(),
-        indexes: content.terms.iter().map(|term| pair((&term.field, &term.value))).collect(),
-        deleted: None,
-    }
-    .encode_to_vec()
-}
-
 /// Appends a message with a context, and the key of an object that the server named, as they are given.
 pub(super) fn put_fields(output: &mut BytesMut, code: u8, context: Option<&[u8]>, new_key: Option<&[u8]>) {
     put_head(output, code, fields_len(context, new_key));
@@ -101,7 +75,8 @@ pub(super) fn put_object(
     found: FetchedObject,
     (blank, new_key): (bool, Option<Bytes>),
 ) -> Result<PbReply, PbFault> {
-    let contents: Vec<_> = found.versions.siblings.iter().map(|one| EncodedContent::of(one, blank)).collect();
+    let content = |one| EncodedContent::of(one, blank);
+    let contents: Vec<_> = found.versions.siblings.iter().map(content).collect();
     let (context, new_key) = (found.context.as_deref(), new_key.as_deref());
     let contents_len: u64 = contents.iter().map(EncodedContent::field_len).sum();
     let length = contents_len + fields_len(context, new_key) as u64;
@@ -119,10 +94,22 @@ pub(super) fn put_object(
             Some(blob) => pieces.push(ReplyPiece::Body(blob)),
             None => {}
         }
-        last_bytes(output, &mut pieces).extend_from_slice(&content.metadata);
+        content.metadata.put(last_bytes(output, &mut pieces));
     }
     put_fields_after(last_bytes(output, &mut pieces), context, new_key);
     Ok(if pieces.is_empty() { PbReply::Done } else { PbReply::Pieces(pieces) })
+}
+
+/// Appends a message with an object of one value, without the value if `blank`: as [`put_object`], the value copied once.
+pub(super) fn put_lone(output: &mut BytesMut, code: u8, found: &LoneObject, blank: bool) {
+    let value: &[u8] = if blank { &[] } else { &found.value };
+    let content = EncodedContent { value_len: value.len() as u64, metadata: ShownMetadata::of(&found.sibling) };
+    let context = Some(found.encoded_context.as_ref());
+    put_head(output, code, content.field_len() as usize + fields_len(context, None));
+    content.put_head(output);
+    output.extend_from_slice(value);
+    content.metadata.put(output);
+    put_fields_after(output, context, None);
 }
 
 /// The buffer for the next bytes of an answer: the output, until a large value interrupts it.
@@ -137,19 +124,19 @@ fn last_bytes<'a>(output: &'a mut BytesMut, pieces: &'a mut Vec<ReplyPiece>) -> 
 }
 
 /// A content whose value is not in memory.
-struct EncodedContent {
+struct EncodedContent<'a> {
     value_len: u64,
-    metadata: Vec<u8>,
+    metadata: ShownMetadata<'a>,
 }
 
-impl EncodedContent {
-    fn of(sibling: &Sibling, blank: bool) -> Self {
+impl<'a> EncodedContent<'a> {
+    fn of(sibling: &'a Sibling, blank: bool) -> Self {
         let value_len = if blank { 0 } else { sibling.content.body.length() };
-        Self { value_len, metadata: shown_metadata(sibling) }
+        Self { value_len, metadata: ShownMetadata::of(sibling) }
     }
 
     fn len(&self) -> u64 {
-        1 + encoded_len_varint(self.value_len) as u64 + self.value_len + self.metadata.len() as u64
+        1 + encoded_len_varint(self.value_len) as u64 + self.value_len + self.metadata.len()
     }
 
     /// Bytes of the content as a field of its message.
@@ -176,10 +163,4 @@ fn put_fields_after(output: &mut BytesMut, context: Option<&[u8]>, new_key: Opti
             output.extend_from_slice(bytes);
         }
     }
-}
-
-/// Appends the head of a field whose `length` bytes follow.
-fn put_field(output: &mut BytesMut, field: u32, length: u64) {
-    encode_key(field, WireType::LengthDelimited, output);
-    encode_varint(length, output);
 }

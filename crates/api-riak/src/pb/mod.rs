@@ -14,6 +14,7 @@ mod frame;
 mod info;
 mod listing;
 mod messages;
+mod metadata;
 mod object;
 mod operations;
 mod props;

@@ -6,9 +6,10 @@ use bytes::{Bytes, BytesMut};
 use larder_gateway::Gateway;
 use larder_gateway::body::PutBody;
 use larder_gateway::kv::{KvDelete, KvGet, KvPut, Quorums};
+use larder_http_edge::UNCOUNTED_BYTES;
 use larder_model::causality::{Conditions, EtagMatcher};
 
-use super::content::{put_fields, put_object, stored_content};
+use super::content::{put_fields, put_lone, put_object, stored_content};
 use super::fault::PbFault;
 use super::fields::{address, quorum, timeout};
 use super::frame::{put_head, put_message};
@@ -19,11 +20,63 @@ const GET_RESP: u8 = 10;
 const PUT_RESP: u8 = 12;
 const DEL_RESP: u8 = 14;
 
+/// The longest row of an answer at once: with what is shown beside it, the answer needs no memory of its client's share.
+const ROW_BYTES_MAX: usize = UNCOUNTED_BYTES as usize - 2048;
+
 /// Code 9. A key without a live value gets a message without fields; with `deletedvclock`, that of a tombstone has its context.
 ///
 /// # Errors
 /// An invalid address or parameter, or an error of the gateway.
 pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut BytesMut) -> Result<PbReply, PbFault> {
+    let GetOptions { blank, deleted_context, if_modified } = GetOptions::of(&request);
+    let found = gateway.kv.get(gateway_request(request)?).await?;
+    if found.versions.siblings.is_empty() {
+        let shown = found.context.filter(|_| found.versions.deleted && deleted_context);
+        put_fields(output, GET_RESP, shown.as_deref(), None);
+        return Ok(PbReply::Done);
+    }
+    if if_modified.is_some() && if_modified == found.context {
+        put_unchanged(output);
+        return Ok(PbReply::Done);
+    }
+    put_object(output, GET_RESP, found, (blank, None))
+}
+
+/// As [`get`], at once: appends the whole answer, if the gateway has the object without a wait. `false`: nothing was appended,
+/// and [`get`] answers. A value is copied once, into the output: that costs less than a write of its own.
+pub(super) fn try_get(gateway: &Gateway, request: RpbGetReq, output: &mut BytesMut) -> bool {
+    let GetOptions { blank, if_modified, .. } = GetOptions::of(&request);
+    let Ok(request) = gateway_request(request) else { return false };
+    let Some(found) = gateway.kv.try_get(&request, ROW_BYTES_MAX) else { return false };
+    if if_modified.is_some_and(|seen| seen == found.encoded_context) {
+        put_unchanged(output);
+    } else {
+        put_lone(output, GET_RESP, &found, blank);
+    }
+    true
+}
+
+/// The fields of a get that only its answer depends on.
+struct GetOptions {
+    /// Whether the answer has no value.
+    blank: bool,
+    /// Whether that of a deleted key has a context.
+    deleted_context: bool,
+    /// The context that the client has.
+    if_modified: Option<Bytes>,
+}
+
+impl GetOptions {
+    fn of(request: &RpbGetReq) -> Self {
+        Self {
+            blank: request.head == Some(true),
+            deleted_context: request.deletedvclock == Some(true),
+            if_modified: request.if_modified.clone(),
+        }
+    }
+}
+
+fn gateway_request(request: RpbGetReq) -> Result<KvGet, PbFault> {
     let address = address(request.bucket, request.key, request.r#type)?;
     let quorums = Quorums {
         r: quorum(request.r),
@@ -33,19 +86,11 @@ pub(super) async fn get(gateway: &Arc<Gateway>, request: RpbGetReq, output: &mut
         notfound_ok: request.notfound_ok,
         ..Quorums::default()
     };
-    let blank = request.head == Some(true);
-    let get = KvGet { address, quorums, bodies: !blank, timeout: timeout(request.timeout)? };
-    let found = gateway.kv.get(get).await?;
-    if found.versions.siblings.is_empty() {
-        let shown = found.context.filter(|_| found.versions.deleted && request.deletedvclock == Some(true));
-        put_fields(output, GET_RESP, shown.as_deref(), None);
-        return Ok(PbReply::Done);
-    }
-    if request.if_modified.is_some() && request.if_modified == found.context {
-        put_message(output, GET_RESP, &RpbUnchangedResp { unchanged: Some(true) });
-        return Ok(PbReply::Done);
-    }
-    put_object(output, GET_RESP, found, (blank, None))
+    Ok(KvGet { address, quorums, bodies: request.head != Some(true), timeout: timeout(request.timeout)? })
+}
+
+fn put_unchanged(output: &mut BytesMut) {
+    put_message(output, GET_RESP, &RpbUnchangedResp { unchanged: Some(true) });
 }
 
 /// Code 11.

@@ -1,7 +1,6 @@
 //! The listener of protocol buffers.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -55,6 +54,6 @@ impl ConnectionServer for PbServer {
             output: BytesMut::new(),
             session: PbSession::default(),
         };
-        connection.serve(pin!(ending)).await;
+        connection.serve(ending).await;
     }
 }

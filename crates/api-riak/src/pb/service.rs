@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
@@ -55,6 +55,24 @@ pub(super) async fn answer(
             Err(PbFault::Undecodable("the server failed".into()))
         }
     }
+}
+
+/// Answers the request with this code and message at once, if that takes no wait: appends to `output`. `false`: nothing was
+/// appended, and [`answer`] takes the request.
+pub(super) fn try_answer(gateway: &Gateway, (code, message): (u8, &Bytes), output: &mut BytesMut) -> bool {
+    if !find(code).is_some_and(|row| row.operation == PbOperation::Get) {
+        return false;
+    }
+    let answered_before = output.len();
+    let answered = catch_unwind(AssertUnwindSafe(|| {
+        decode(message.clone()).is_ok_and(|request| object::try_get(gateway, request, output))
+    }));
+    answered.unwrap_or_else(|panic| {
+        log_panic(gateway, &*panic);
+        // The other way may answer what this one could not.
+        output.truncate(answered_before);
+        false
+    })
 }
 
 async fn dispatch(

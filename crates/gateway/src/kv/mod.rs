@@ -6,6 +6,7 @@ mod consistent;
 mod delete;
 mod fence;
 mod get;
+mod lone;
 mod put;
 mod request_plan;
 pub(crate) mod slots;
@@ -28,6 +29,8 @@ use crate::types::CatalogueCopy;
 use crate::{BlobSweep, Result};
 use commit::KnownBuckets;
 use slots::SlotAllocator;
+
+pub use lone::LoneObject;
 
 /// Key-value objects, and the listings of their keys and buckets.
 pub struct Kv {

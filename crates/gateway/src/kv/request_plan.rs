@@ -47,6 +47,14 @@ pub(super) struct ReplicaPlan {
     params: QuorumParams,
 }
 
+/// The counts of a read, none of them above its maximum.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadCounts {
+    r: u32,
+    pr: u32,
+    node_confirms: u32,
+}
+
 /// The replica counts that the client or the bucket set.
 #[derive(Debug, Clone, Copy)]
 struct QuorumParams {
@@ -156,9 +164,7 @@ impl Kv {
     /// [`Error::QuorumAboveN`], [`Error::NodeConfirms`].
     pub(super) fn plan_read(&self, plan: &RequestPlan, quorums: &Quorums) -> Result<ReplicaPlan> {
         let props = &plan.props;
-        let r = resolve_count(props, quorums.r, props.r)?;
-        let pr = resolve_count(props, quorums.pr, props.pr)?;
-        let node_confirms = self.check_node_confirms(props, quorums, true)?;
+        let ReadCounts { r, pr, node_confirms } = self.read_counts(props, quorums)?;
         let params = QuorumParams {
             reading: true,
             downgradable: (QuorumParam::R, r),
@@ -167,6 +173,16 @@ impl Kv {
         };
         let options = CallOptions::new(ConsistencyLevel::One, plan.deadline, Durability::Buffered);
         Ok(self.plan_replicas(props, options, params))
+    }
+
+    /// The counts of a read, checked.
+    ///
+    /// # Errors
+    /// As [`Self::plan_read`].
+    pub(super) fn read_counts(&self, props: &EffectiveProps, quorums: &Quorums) -> Result<ReadCounts> {
+        let r = resolve_count(props, quorums.r, props.r)?;
+        let pr = resolve_count(props, quorums.pr, props.pr)?;
+        Ok(ReadCounts { r, pr, node_confirms: self.check_node_confirms(props, quorums, true)? })
     }
 
     /// Plans the replicas of a write; with dw > 0 it waits for the disk, if this server syncs.

@@ -45,7 +45,8 @@ pub struct Metrics {
 #[derive(Debug)]
 #[repr(align(128))]
 struct MetricsShard {
-    distributions: Box<[Mutex<Distribution>]>,
+    /// Under one lock: an operation records several at a time.
+    distributions: Mutex<Box<[Distribution]>>,
     outcomes: [[AtomicU64; RequestOutcome::ALL.len()]; KvOp::ALL.len()],
     active: [AtomicI64; KvOp::ALL.len()],
     operations: Mutex<Operations>,
@@ -75,22 +76,28 @@ impl Metrics {
         let shard = self.shard();
         shard.outcomes[op as usize][outcome as usize].fetch_add(1, Relaxed);
         if outcome != RequestOutcome::Refused {
-            shard.record(Series::Time(op), microseconds(took), outcome == RequestOutcome::Failed, now);
+            shard.record(&[(Series::Time(op), microseconds(took))], outcome == RequestOutcome::Failed, now);
         }
     }
 
     /// Records an object that was read: its size with all siblings, and their number.
     pub fn record_read(&self, bytes: u64, siblings: usize, now: Duration) {
+        self.shard().record(&[(Series::ReadBytes, bytes), (Series::ReadSiblings, siblings as u64)], false, now);
+    }
+
+    /// Records a read that began at `begun` and ended now with an object of one value: as [`Self::record_request`] and
+    /// [`Self::record_read`] together.
+    pub(crate) fn record_lone_get(&self, begun: Duration, bytes: u64, now: Duration) {
         let shard = self.shard();
-        shard.record(Series::ReadBytes, bytes, false, now);
-        shard.record(Series::ReadSiblings, siblings as u64, false, now);
+        shard.outcomes[KvOp::Get as usize][RequestOutcome::Ok as usize].fetch_add(1, Relaxed);
+        let took = microseconds(now.saturating_sub(begun));
+        let recorded = [(Series::Time(KvOp::Get), took), (Series::ReadBytes, bytes), (Series::ReadSiblings, 1)];
+        shard.record(&recorded, false, now);
     }
 
     /// Records an object that was written: the size of the new body, and the number of versions that it replaced.
     pub fn record_written(&self, bytes: u64, replaced: usize, now: Duration) {
-        let shard = self.shard();
-        shard.record(Series::WriteBytes, bytes, false, now);
-        shard.record(Series::ReplacedVersions, replaced as u64, false, now);
+        self.shard().record(&[(Series::WriteBytes, bytes), (Series::ReplacedVersions, replaced as u64)], false, now);
     }
 
     /// Counts an event.
@@ -129,7 +136,7 @@ impl Metrics {
     /// A distribution since the start.
     fn since_start(&self, series: Series) -> SinceStart {
         let mut total = SinceStart::default();
-        self.shards.iter().for_each(|shard| shard.distributions[series.index()].lock().add_total(&mut total));
+        self.shards.iter().for_each(|shard| shard.distributions.lock()[series.index()].add_total(&mut total));
         total
     }
 
@@ -137,7 +144,8 @@ impl Metrics {
     fn last_minute(&self, series: &[Series], now: Duration) -> LastMinute {
         let mut recent = LastMinute::default();
         for shard in &self.shards {
-            series.iter().for_each(|series| shard.distributions[series.index()].lock().add_recent(&mut recent, now));
+            let distributions = shard.distributions.lock();
+            series.iter().for_each(|series| distributions[series.index()].add_recent(&mut recent, now));
         }
         recent
     }
@@ -146,15 +154,19 @@ impl Metrics {
 impl MetricsShard {
     fn new() -> Self {
         Self {
-            distributions: Series::all().map(|series| Mutex::new(Distribution::new(series.bounds()))).collect(),
+            distributions: Mutex::new(Series::all().map(|series| Distribution::new(series.bounds())).collect()),
             outcomes: Default::default(),
             active: Default::default(),
             operations: Mutex::default(),
         }
     }
 
-    fn record(&self, series: Series, value: u64, failed: bool, now: Duration) {
-        self.distributions[series.index()].lock().record(value, failed, now);
+    /// Records a value of each of these series.
+    fn record(&self, values: &[(Series, u64)], failed: bool, now: Duration) {
+        let mut distributions = self.distributions.lock();
+        for (series, value) in values {
+            distributions[series.index()].record(*value, failed, now);
+        }
     }
 }
 
@@ -173,5 +185,5 @@ thread_local! {
 
 /// Whole microseconds, rounded.
 fn microseconds(took: Duration) -> u64 {
-    u64::try_from((took.as_nanos() + 500) / 1000).unwrap_or(u64::MAX)
+    took.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(took.subsec_nanos() + 500) / 1000)
 }

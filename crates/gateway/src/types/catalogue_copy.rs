@@ -121,13 +121,24 @@ impl CatalogueCopy {
     /// # Errors
     /// [`Error::NotReady`] when it cannot be checked now.
     pub(crate) async fn fresh(&self) -> Result<Arc<Catalogue>> {
-        let checked = self.checked_at();
-        // Race: a gateway suspended for an hour would serve from what the others changed since [invariant 68].
-        if self.core.monotonic().saturating_sub(checked) < FRESH {
+        if self.is_fresh(self.core.monotonic()) {
             return Ok(self.current.load_full());
         }
+        let checked = self.checked_at();
         self.refresh().await.map_err(|error| self.refuse_stale(checked, &error))?;
         Ok(self.current.load_full())
+    }
+
+    /// As [`Self::fresh`], without a check and its wait; `None` when it was not checked within the last five seconds. `now` is
+    /// monotonic time.
+    pub(crate) fn peek(&self, now: Duration) -> Option<arc_swap::Guard<Arc<Catalogue>>> {
+        // Checked first: a catalogue loaded before could be older than the check that makes it fresh.
+        self.is_fresh(now).then(|| self.current.load())
+    }
+
+    fn is_fresh(&self, now: Duration) -> bool {
+        // Race: a gateway suspended for an hour would serve from what the others changed since [invariant 68].
+        now.saturating_sub(self.checked_at()) < FRESH
     }
 
     /// A fresh catalogue in which the type is active; an unknown type causes one refresh.

@@ -1,8 +1,10 @@
 //! The opaque bytes that a client carries from a read to its next write (`X-Riak-Vclock`, PB `vclock`).
 //!
 //! ```text
-//! version 1 | base clock u64 | dots | vector | crc32 of all before and of the address
+//! version u8 | base clock u64 | dots | vector | address u32 | crc32 of all before the address, and of the address
 //! dots, vector: count, then actor u64, (base - clock) << 3 | flags, clock - birth     at most 24 bytes each
+//! address: a hash of type, bucket and key, its lower half in the field and all of it in the checksum
+//!          version 1: SHA-1, read for good    version 2: XXH3, which every read can afford
 //! ```
 //! The checksum covers the address: the server refuses a context that a client sends with another key.
 
@@ -16,7 +18,28 @@ use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
 use crate::hash;
 use crate::limits::{CONTEXT_AHEAD_MICROS_MAX, CONTEXT_BYTES_MAX, SIBLINGS_MAX, VECTOR_ENTRIES_MAX};
 
-const VERSION: u8 = 1;
+/// How a context is bound to its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContextVersion {
+    /// By SHA-1. Clients may keep such contexts as long as they like.
+    Sha1 = 1,
+    /// By XXH3.
+    Xxh3 = 2,
+}
+
+impl ContextVersion {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        [Self::Sha1, Self::Xxh3].into_iter().find(|version| bytes.first() == Some(&(*version as u8)))
+    }
+
+    fn address_hash(self, address: &Address) -> u64 {
+        let parts: [&[u8]; 3] = [&address.bucket.bucket_type, &address.bucket.bucket, &address.key];
+        match self {
+            Self::Sha1 => hash::id64(&parts),
+            Self::Xxh3 => hash::fast64(&parts),
+        }
+    }
+}
 
 /// The causal past of a client's next write to a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,9 +107,13 @@ impl Context {
     /// The bytes for a client, bound to `address`.
     #[must_use]
     pub fn encode(&self, address: &Address) -> Bytes {
+        self.encode_as(ContextVersion::Xxh3, address)
+    }
+
+    fn encode_as(&self, version: ContextVersion, address: &Address) -> Bytes {
         debug_assert!(self.dots.len() <= SIBLINGS_MAX && self.vector.len() <= VECTOR_ENTRIES_MAX);
         let base = self.latest();
-        let mut out = FieldEncoder::versioned(VERSION, 32 + 24 * (self.dots.len() + self.vector.len()));
+        let mut out = FieldEncoder::versioned(version as u8, 32 + 24 * (self.dots.len() + self.vector.len()));
         out.u64(base.0);
         out.varint(self.dots.len() as u64);
         for dot in &self.dots {
@@ -96,7 +123,7 @@ impl Context {
         for entry in self.vector.iter() {
             put_entry(&mut out, base, entry.slot, entry.clock, DotFlags::default());
         }
-        let address = address_hash(address);
+        let address = version.address_hash(address);
         let check = crc(out.written(), address);
         // The address comes first in the tail: a reader distinguishes another key's context from a damaged one.
         out.raw(&(address as u32).to_be_bytes());
@@ -122,12 +149,13 @@ impl Context {
         if bytes.len() < 8 || bytes.len() > CONTEXT_BYTES_MAX {
             return Err(ContextError::Foreign);
         }
+        let version = ContextVersion::of(bytes).ok_or(ContextError::Foreign)?;
         let body = bytes.slice(..bytes.len() - 8);
         let mut tail = FieldDecoder::new(bytes.slice(bytes.len() - 8..));
         let tail = tail.u64().map_err(|_| ContextError::Foreign)?;
         let (found, check) = ((tail >> 32) as u32, tail as u32);
-        let hash = address_hash(address);
-        let context = parse(body.clone()).map_err(|_| ContextError::Foreign)?;
+        let hash = version.address_hash(address);
+        let context = parse(body.clone(), version).map_err(|_| ContextError::Foreign)?;
         if found != hash as u32 {
             return Err(ContextError::OtherAddress);
         }
@@ -141,10 +169,6 @@ impl Context {
 
 fn key(dot: &Dot) -> (Slot, Timestamp) {
     (dot.slot, dot.clock)
-}
-
-fn address_hash(address: &Address) -> u64 {
-    hash::id64(&[&address.bucket.bucket_type, &address.bucket.bucket, &address.key])
 }
 
 fn crc(body: &[u8], address: u64) -> u32 {
@@ -162,8 +186,8 @@ fn put_entry(out: &mut FieldEncoder, base: Timestamp, slot: Slot, clock: Timesta
     out.varint(clock.since(slot.birth));
 }
 
-fn parse(body: Bytes) -> Result<Context, DecodeError> {
-    let mut rest = FieldDecoder::versioned(body, VERSION)?;
+fn parse(body: Bytes, version: ContextVersion) -> Result<Context, DecodeError> {
+    let mut rest = FieldDecoder::versioned(body, version as u8)?;
     let base = rest.u64()?;
     let mut entries = |max| -> Result<Vec<Dot>, DecodeError> {
         (0..rest.count(max)?).map(|_| take_entry(&mut rest, Timestamp(base))).collect()
@@ -248,16 +272,35 @@ mod tests {
         assert!(Context::decode(&bytes, &address("k"), NOW + 1_000_000).is_ok());
     }
 
+    /// Contexts that clients may hold, byte for byte. Those of version 1 are read for good.
     #[test]
-    fn the_golden_context_still_decodes() {
+    fn the_golden_contexts_still_decode() {
         let dot = Dot {
             slot: Slot { actor: ActorId(1), birth: Timestamp(2) },
             clock: Timestamp(3),
             flags: DotFlags::default(),
         };
         let context = Context { dots: vec![dot], ..Context::default() };
-        let bytes = context.encode(&address("k"));
-        assert_eq!(&bytes[..bytes.len() - 8], b"\x01\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0\x01\x00\x01\x00");
-        assert_eq!(Context::decode(&bytes, &address("k"), Timestamp(3)), Ok(context));
+        let golden: [(ContextVersion, &[u8]); 2] = [
+            (ContextVersion::Sha1, b"\x01\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0\x01\0\x01\0c\xe1\xe1n\xee\x9b\\\xe7"),
+            (ContextVersion::Xxh3, b"\x02\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0\x01\0\x01\0Z\xf9y\xfcG\x8d\x19\x1d"),
+        ];
+        for (version, bytes) in golden {
+            let bytes = Bytes::from_static(bytes);
+            assert_eq!(context.encode_as(version, &address("k")), bytes);
+            assert_eq!(Context::decode(&bytes, &address("k"), Timestamp(3)), Ok(context.clone()));
+            assert_eq!(Context::decode(&bytes, &address("l"), Timestamp(3)), Err(ContextError::OtherAddress));
+        }
+        assert_eq!(context.encode(&address("k")), golden[1].1, "new contexts are of version 2");
+    }
+
+    #[test]
+    fn a_context_of_one_version_is_none_of_the_other() {
+        let context = Context::default();
+        for (version, other) in [(ContextVersion::Sha1, 2), (ContextVersion::Xxh3, 1), (ContextVersion::Xxh3, 3)] {
+            let mut bytes = context.encode_as(version, &address("k")).to_vec();
+            bytes[0] = other;
+            assert!(Context::decode(&bytes.into(), &address("k"), NOW).is_err(), "{version:?}");
+        }
     }
 }

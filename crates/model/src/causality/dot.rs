@@ -1,5 +1,8 @@
 //! Slots and dots: the names of rows and of writes.
 
+use std::fmt;
+use std::ops::Deref;
+
 use bytes::Bytes;
 
 use crate::codec::{DecodeError, FieldDecoder, FieldEncoder};
@@ -63,10 +66,65 @@ impl Slot {
     }
 }
 
-/// The entity tag of the row `name`@`stamp`. The tag of a `write_once` row depends on its name alone, a hash of the content.
-#[must_use]
-pub fn vtag(name: &[u8], stamp: Timestamp) -> String {
-    // Sixteen bytes are a slot; a `write_once` name is a SHA-1 of twenty.
-    let id = if name.len() == 16 { hash::id128(&[name, &stamp.0.to_be_bytes()]) } else { hash::id128(&[name]) };
-    hash::base62(id)
+/// An entity tag without quotes: 22 digits of base 62. The same value has the same tag on every gateway and after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Vtag([u8; 22]);
+
+impl Vtag {
+    /// The tag of the row `name`@`stamp`. That of a `write_once` row depends on its name alone, a hash of the content.
+    #[must_use]
+    pub fn of(name: &[u8], stamp: Timestamp) -> Self {
+        // Sixteen bytes are a slot; a `write_once` name is a SHA-1 of twenty.
+        Self(hash::base62_digits(match <[u8; 16]>::try_from(name) {
+            Ok(slot) => {
+                let mut write = [0; 24];
+                write[..16].copy_from_slice(&slot);
+                write[16..].copy_from_slice(&stamp.0.to_be_bytes());
+                hash::fast128(&write)
+            }
+            Err(_) => hash::fast128(name),
+        }))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 22] {
+        &self.0
+    }
+}
+
+impl Deref for Vtag {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // Digits are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Vtag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for Vtag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients keep entity tags: a change here makes every tag that they hold stale.
+    #[test]
+    fn the_golden_entity_tags_stay() {
+        let slot = Slot { actor: ActorId(7), birth: Timestamp(100) }.row_name();
+        assert_eq!(&*Vtag::of(&slot, Timestamp(140)), "8zSQNeOzyfQDRffKdscFPy");
+        assert_eq!(&*Vtag::of(&[9; 20], Timestamp(140)), "INsiab4GpwFEcjJHuOk4P2");
+        assert_eq!(Vtag::of(&[9; 20], Timestamp(140)), Vtag::of(&[9; 20], Timestamp(141)), "named by its content");
+        assert_ne!(Vtag::of(&slot, Timestamp(140)), Vtag::of(&slot, Timestamp(141)));
+    }
 }

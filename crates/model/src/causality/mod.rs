@@ -58,7 +58,7 @@ mod write;
 
 pub use conditions::{Conditions, CurrentValue, EtagMatcher, FailedCondition};
 pub use context::{Context, ContextError};
-pub use dot::{Dot, DotFlags, SHARED_SLOT, Slot, vtag};
+pub use dot::{Dot, DotFlags, SHARED_SLOT, Slot, Vtag};
 pub use version_vector::{CarriedVector, VectorEntry, VersionVector};
-pub use versions::{KeyVersions, Sibling};
+pub use versions::{KeyVersions, LoneVersion, Sibling};
 pub use write::{ConflictPolicy, IndexRemovals, KeyWrite, SupersededRow};

@@ -1,7 +1,7 @@
 //! Resolves the rows of a key into siblings and a context.
 
 use super::context::Context;
-use super::dot::{Dot, SHARED_SLOT, Slot, vtag};
+use super::dot::{Dot, SHARED_SLOT, Slot, Vtag};
 use super::version_vector::{VectorEntry, VersionVector};
 use super::write::ConflictPolicy;
 use crate::Timestamp;
@@ -38,8 +38,8 @@ pub struct KeyVersions {
 impl Sibling {
     /// Its entity tag, without quotes.
     #[must_use]
-    pub fn vtag(&self) -> String {
-        vtag(&self.name, self.dot.clock)
+    pub fn vtag(&self) -> Vtag {
+        Vtag::of(&self.name, self.dot.clock)
     }
 
     /// Its last modification, in microseconds since 1970.
@@ -86,7 +86,7 @@ impl KeyVersions {
     pub fn etag(&self) -> Option<String> {
         match self.siblings.as_slice() {
             [] => None,
-            [only] => Some(only.vtag()),
+            [only] => Some(only.vtag().to_string()),
             [first, ..] => {
                 let hash = u128::from(self.context.dots_hash()) << 64;
                 Some(hash::base62(hash | u128::from(hash::id64(&[&first.name]))))
@@ -104,6 +104,31 @@ impl KeyVersions {
     #[must_use]
     pub fn latest(&self) -> Timestamp {
         self.context.latest()
+    }
+}
+
+/// The live value of a key that has one row and no other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoneVersion {
+    /// The value.
+    pub sibling: Sibling,
+    /// As that of [`KeyVersions`].
+    pub context: Context,
+}
+
+impl LoneVersion {
+    /// The version in the only unexpired row of a key; `None` for a tombstone. No policy matters: each shows the only value.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the row is of an unknown version or damaged.
+    pub fn of(row: Row) -> Result<Option<Self>, DecodeError> {
+        let row = DecodedRow::decode(row)?;
+        if row.tombstone {
+            return Ok(None);
+        }
+        // No entry hides the row: those of its own vector are older than it, and there is no other row.
+        let context = context_of(std::slice::from_ref(&row), VersionVector::merge(row.vector()));
+        Ok(Some(Self { sibling: row.sibling, context }))
     }
 }
 

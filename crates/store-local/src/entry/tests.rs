@@ -33,7 +33,9 @@ proptest! {
     fn packed_entries_survive_a_round_trip(mut rows in proptest::collection::vec(row(), 0..8)) {
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows.dedup_by(|a, b| a.name == b.name);
-        prop_assert_eq!(decode_packed(encode_packed(&rows)), Ok(rows));
+        let entry = encode_packed(&rows);
+        prop_assert_eq!(decode_lone(entry.clone()), Ok(Some(rows.clone()).filter(|rows| rows.len() == 1).map(|mut rows| rows.remove(0))));
+        prop_assert_eq!(decode_packed(entry), Ok(rows));
     }
 
     #[test]
@@ -44,6 +46,10 @@ proptest! {
     #[test]
     fn any_bytes_decode_or_fail_without_panic(bytes: Vec<u8>) {
         let _ = decode_packed(bytes.clone().into());
+        // A lone row that decodes is the same both ways.
+        if let Ok(Some(row)) = decode_lone(bytes.clone().into()) {
+            prop_assert_eq!(decode_packed(bytes.clone().into()), Ok(vec![row]));
+        }
         let _ = decode_wide(Bytes::new(), bytes.clone().into());
     }
 }

@@ -26,8 +26,8 @@ use larder_model::limits::BATCH_BYTES_MAX;
 
 use crate::leases::BlobLeases;
 use crate::{
-    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Partition, PartitionChanges,
-    PartitionPage, ReadQuery, Result, RowPage, Store, Table, Timestamp, contract,
+    Batch, CallOptions, CasResult, Change, Clock, EngineLimits, Error, HeadWrite, Kind, Layout, Partition,
+    PartitionChanges, PartitionPage, ReadQuery, Result, Row, RowPage, Store, Table, Timestamp, contract,
 };
 
 use blobs::BlobMap;
@@ -98,6 +98,13 @@ impl Store for MemoryStore {
         contract::check_limit(query.limit)?;
         let shard = self.shard(partition).read();
         Ok(shard.page(partition, query, self.clock.now()))
+    }
+
+    fn try_read_lone_row(&self, partition: &Partition) -> Option<Row> {
+        if partition.table.layout() != Layout::Packed {
+            return None;
+        }
+        self.shard(partition).read().lone_row(partition, self.clock.now()).cloned()
     }
 
     async fn apply(&self, batch: Batch, options: &CallOptions) -> Result<()> {

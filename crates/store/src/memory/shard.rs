@@ -29,6 +29,12 @@ impl MemoryShard {
         self.partitions.get(partition)?.get(name)
     }
 
+    /// The row of a partition that has one row, if it is live.
+    pub(super) fn lone_row(&self, partition: &Partition, now: Timestamp) -> Option<&Row> {
+        let rows = self.partitions.get(partition)?;
+        rows.values().next().filter(|row| rows.len() == 1 && row.is_live(now))
+    }
+
     /// The partitions of `table` after `after` that have live rows, ascending.
     pub(super) fn partitions(
         &self,
