@@ -194,6 +194,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] at the end.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         let byte = *self.rest.first().ok_or(DecodeError::Truncated)?;
         self.rest.advance(1);
@@ -204,6 +205,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] at the end.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_be_bytes)
     }
@@ -212,6 +214,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`], or [`DecodeError::Invalid`] when it does not fit 64 bits.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {
@@ -233,6 +236,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// As [`Self::varint`]; [`DecodeError::Invalid`] above `max`.
+    #[inline]
     pub fn count(&mut self, max: usize) -> Result<usize, DecodeError> {
         let count = self.varint()?;
         // Bound: a damaged count must not allocate memory.
@@ -243,6 +247,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when the length points past the end.
+    #[inline]
     pub fn bytes(&mut self) -> Result<Bytes, DecodeError> {
         let length = self.varint()?;
         // A damaged length fails here: `raw` allocates nothing.
@@ -253,6 +258,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when there are fewer.
+    #[inline]
     pub fn raw(&mut self, length: usize) -> Result<Bytes, DecodeError> {
         if length > self.rest.len() {
             return Err(DecodeError::Truncated);
@@ -264,6 +270,7 @@ impl FieldDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when there are fewer.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let array = *self.rest.first_chunk().ok_or(DecodeError::Truncated)?;
         // Without a part that shares the memory: counting its owners would cost more than the copy.

@@ -1,9 +1,9 @@
 //! The metadata of a value as clients see it: fields 2 to 10 of `RpbContent`, written without a message in between.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use larder_model::causality::{Sibling, Vtag};
 use larder_model::content::Link;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use prost::encoding::{WireType, encode_varint, encoded_len_varint};
 
 const CONTENT_TYPE: u32 = 2;
 const CHARSET: u32 = 3;
@@ -93,8 +93,8 @@ impl MetadataField<'_> {
                 output.extend_from_slice(value);
             }
             Self::Number(number, value) => {
-                encode_key(*number, WireType::Varint, output);
-                encode_varint(*value, output);
+                put_varint(output, u64::from(*number << 3 | WireType::Varint as u32));
+                put_varint(output, *value);
             }
             Self::Message(number, parts) => {
                 put_field(output, *number, message_len(parts));
@@ -118,8 +118,14 @@ fn bytes_len(length: u64) -> u64 {
 
 /// Appends the head of a field whose `length` bytes follow.
 pub(super) fn put_field(output: &mut BytesMut, field: u32, length: u64) {
-    encode_key(field, WireType::LengthDelimited, output);
-    encode_varint(length, output);
+    put_varint(output, u64::from(field << 3 | WireType::LengthDelimited as u32));
+    put_varint(output, length);
+}
+
+/// Appends a number. Most are lengths of names, which one byte holds.
+#[inline]
+fn put_varint(output: &mut BytesMut, number: u64) {
+    if number < 0x80 { output.put_u8(number as u8) } else { encode_varint(number, output) }
 }
 
 #[cfg(test)]
