@@ -6,6 +6,7 @@ mod support;
 
 use larder_admission::MemoryBudget;
 use larder_api_riak::http::HttpSettings;
+use larder_gateway::Config;
 use larder_testkit::SplitMix64;
 use larder_testkit::http::HttpRequest;
 use larder_testkit::pb::{PbClient, PbField, PbMessage, frame, message};
@@ -296,7 +297,7 @@ fn a_frame_that_means_nothing_ends_its_connection_alone() {
         (vec![0xff, 0xff, 0xff, 0xff, PUT], Some("{too_large,4294967294}")),
         (frame(GET, &[0xff]), Some("Error processing incoming message: ")),
         (frame(PUT, &message(&key("b", "k"))), Some("Error processing incoming message: the put has no content")),
-        (frame(GET, &vec![0; 100_000]), Some("{too_large,100000}")),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Some("{too_large,1195725855}")),
     ] {
         let mut client = server.pb();
         client.send(&sent).unwrap();
@@ -309,6 +310,26 @@ fn a_frame_that_means_nothing_ends_its_connection_alone() {
     client.send(&frame(PUT, &bomb)).unwrap();
     assert!(client.receive().unwrap().1.text(1).starts_with("metadata, links and index terms have "));
     assert_eq!((client.ask(1, &[]).0, other.ask(1, &[]).0), (2, 2));
+    server.stop();
+}
+
+#[test]
+fn a_client_that_still_writes_too_large_a_request_sees_the_refusal_and_goes_on() {
+    let config = Config { object_bytes_max: 1_000_000, ..Config::default() };
+    let server = RiakServer::start_with(config, HttpSettings::default());
+    let mut client = server.pb();
+    // More than both sockets hold, so that the client writes until the server has read it all.
+    for (request, bytes) in [(PUT, 30_000_000), (GET, 100_000)] {
+        client.send(&frame(request, &vec![0; bytes])).unwrap();
+        let (code, refused) = client.receive().unwrap();
+        assert_eq!((code, refused.text(1)), (0, format!("{{too_large,{bytes}}}")));
+    }
+    client.send(&[&[1, 0, 0, 0, PUT][..], &[0; 10]].concat()).unwrap();
+    assert_eq!(client.receive().unwrap().1.text(1), "{too_large,16777215}", "it is refused before it arrives");
+    let mut other = server.pb();
+    let at = key("b", "k");
+    assert_eq!(put(&mut other, at, "one", &[]).0, 12);
+    assert_eq!(values(&other.ask(GET, &at).1), ["one"]);
     server.stop();
 }
 

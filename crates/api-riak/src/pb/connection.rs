@@ -34,6 +34,8 @@ use super::service::{PbSession, answer, try_answer};
 const FLUSH_BYTES: usize = 64 * 1024;
 /// A request holds memory for this part of it before it has arrived: a draw of the small ones.
 const BEGUN_BYTES: usize = 32 * 1024;
+/// A known request above its limit is read and dropped, up to this length; a longer one ends the connection.
+const SKIPPED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Bytes that one read asks for.
 const READ_BYTES: usize = 16 * 1024;
 /// A message up to this needs no memory of its client's share: it counts twice, as read and as decoded.
@@ -131,7 +133,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
     async fn take_request(&mut self, head: FrameHead) -> Result<(), PbEnd> {
         if let Some(max) = self.length_max(head.code).filter(|max| head.length as u64 > *max) {
             PbFault::from(Error::TooLarge { bytes: head.length as u64, max }).put(&mut self.output);
-            return Err(PbEnd::Broken);
+            if find(head.code).is_none() || head.length > SKIPPED_BYTES_MAX {
+                return Err(PbEnd::Broken);
+            }
+            // Why the rest is read: a client that still writes when its connection closes does not see the answer.
+            return self.skip(head).await;
         }
         let short = if head.length <= SHORT_BYTES { head.take(&mut self.input) } else { None };
         if let Some(message) = &short
@@ -276,7 +282,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> PbConnection<S> {
         Ok(())
     }
 
-    /// Reads and drops a request that there is no memory for.
+    /// Sends what waits, then reads and drops a request that is not carried out.
     async fn skip(&mut self, head: FrameHead) -> Result<(), PbEnd> {
         self.flush().await?;
         let (mut left, mut pace) = (head.frame_bytes(), Pace::begin());
