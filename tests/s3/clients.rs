@@ -7,23 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use larder_tests::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, figure};
+use larder_tests::{LarderNode, Process, S3_KEY, S3_SECRET, SplitMix64, client_place};
 
 const TIME: Duration = Duration::from_secs(300);
 const MIB: usize = 1024 * 1024;
 
-/// The path of a client, if it is installed.
-fn client_path(variable: &str, client: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(variable).map(PathBuf::from);
-    if found.is_none() {
-        figure(client, "skipped: not installed");
-    }
-    found
-}
-
 /// A program of the Python environment.
 fn python_program(name: &str) -> Option<PathBuf> {
-    client_path("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
+    client_place("LARDER_S3_PYTHON", name).map(|bin| bin.join(name))
 }
 
 /// Runs a command, which must succeed, and returns its stdout.
@@ -160,7 +151,7 @@ fn s3cmd_with_both_signatures() {
 
 #[test]
 fn rclone_with_both_signatures() {
-    let Some(rclone) = client_path("LARDER_RCLONE", "rclone") else { return };
+    let Some(rclone) = client_place("LARDER_RCLONE", "rclone") else { return };
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let endpoint = format!("http://{}", node.s3_at());
     let tree = node.home().path().join("tree");
@@ -197,7 +188,7 @@ fn rclone_with_both_signatures() {
 
 #[test]
 fn restic() {
-    let Some(restic) = client_path("LARDER_RESTIC", "restic") else { return };
+    let Some(restic) = client_place("LARDER_RESTIC", "restic") else { return };
     let node = LarderNode::s3(&["--durability", "buffered"]);
     let repository = format!("s3:http://{}/backups/nightly", node.s3_at());
     let environment = [

@@ -6,6 +6,7 @@
 //! TestEngine    the engine of the servers under test: their own directory, or keyspaces of a cluster
 //! TestCluster   nodes of Cassandra for one test, killed and paused, and gateways over them
 //! Scale         the length of a run: a test or a soak
+//! client_place  the place of a published client
 //! Tmpfs         a small disk
 //! ```
 //!
@@ -21,6 +22,7 @@
 )]
 
 mod admin;
+mod client_place;
 mod engine;
 mod node;
 mod process;
@@ -30,6 +32,7 @@ mod tmpfs;
 mod wait;
 
 pub use admin::KvAdmin;
+pub use client_place::client_place;
 pub use engine::{NamedKeyspaces, TestEngine};
 pub use node::{Home, LarderNode, S3_KEY, S3_SECRET};
 pub use process::{Process, ProcessEnd, raise_own_limit};

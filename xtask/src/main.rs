@@ -20,14 +20,12 @@ mod cassandra;
 mod clients;
 mod mutants;
 mod product;
-mod python;
 mod report;
 mod run;
 mod shell;
 mod soak;
 mod stages;
 mod tidy;
-mod venv;
 
 use std::process::ExitCode;
 

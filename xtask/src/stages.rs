@@ -4,7 +4,6 @@ use crate::cassandra::stage as cassandra;
 use crate::clients;
 use crate::mutants::{self, MutantOptions};
 use crate::product::with_product_paths;
-use crate::python;
 use crate::report::StageEnd;
 use crate::shell::{Result, Shell};
 use crate::tidy;
@@ -30,8 +29,7 @@ pub(crate) static STAGES: &[Stage] = &[
     Stage { name: "unit", shows: "unit, property, conformance and simulation tests", run: unit },
     Stage { name: "mutants", shows: "rules of the design: a test fails without each of a sample", run: sample_mutants },
     Stage { name: "build", shows: "the product, as it ships", run: build },
-    Stage { name: "python", shows: "an environment with the unmodified Python client", run: python::prepare },
-    Stage { name: "clients", shows: "S3 clients, as they are published", run: clients::prepare },
+    Stage { name: "clients", shows: "clients of Riak and of S3, as they are published", run: clients::prepare },
     Stage { name: "product", shows: "the two programs, from outside", run: product },
     Stage {
         name: "cassandra",
@@ -105,6 +103,6 @@ mod tests {
     fn the_programs_are_built_before_they_are_tested() {
         let at = |name: &str| STAGES.iter().position(|stage| stage.name == name);
         assert!(at("product") < at("cassandra") && at("product") < at("clusters"));
-        assert!(at("build") < at("product") && at("python") < at("product") && at("clients") < at("product"));
+        assert!(at("build") < at("product") && at("clients") < at("product"));
     }
 }

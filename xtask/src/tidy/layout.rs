@@ -3,7 +3,7 @@
 use super::{SourceFile, TidyProblem};
 
 /// Files that people write. Golden files, which programs compare byte by byte, are not checked.
-const EXTENSIONS: &[&str] = &[".rs", ".toml", ".md", ".py", ".ci/run"];
+const EXTENSIONS: &[&str] = &[".rs", ".toml", ".md", ".py", ".js", ".java", ".ci/run"];
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<TidyProblem> {
     files.iter().filter(|file| EXTENSIONS.iter().any(|end| file.path.ends_with(end))).flat_map(in_file).collect()

@@ -1,10 +1,14 @@
-//! The Python environment of the product tests: the published client `riak` in `.work/venv`.
+//! The Python client of Riak, the published `riak`, in `.work/venv`.
 
 use std::path::PathBuf;
 
-use crate::report::StageEnd;
+use super::ClientSet;
+use super::folder::ClientFolder;
+use super::venv::Venv;
 use crate::shell::{Result, Shell};
-use crate::venv::Venv;
+
+/// The client and its environment.
+pub(super) const CLIENTS: ClientSet = ClientSet { install, places };
 
 /// The folder of the environment.
 const VENV: &str = ".work/venv";
@@ -14,24 +18,21 @@ const NEEDS: &[&str] = &["setuptools<70", "wheel", "six==1.17.0", "protobuf==3.2
 const CLIENT: &str = "riak==2.7.0";
 
 fn venv() -> Venv {
-    Venv { dir: VENV, content: format!("{} {CLIENT}\n", NEEDS.join(" ")) }
+    Venv { folder: ClientFolder { dir: VENV, content: format!("{} {CLIENT}\n", NEEDS.join(" ")) } }
 }
 
-/// The interpreter that has the client, after [`prepare`].
-pub(crate) fn interpreter(shell: &Shell) -> Option<PathBuf> {
+/// The interpreter that has the client.
+fn places(shell: &Shell) -> Vec<(&'static str, PathBuf)> {
     let venv = venv();
-    venv.is_current(shell).then(|| venv.bin(shell).join("python"))
+    if venv.is_current(shell) { vec![("LARDER_PYTHON", venv.bin(shell).join("python"))] } else { Vec::new() }
 }
 
 /// Makes the environment, unless it exists.
-///
-/// # Errors
-/// When there is a Python, but the client cannot be installed or imported.
-pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
+fn install(shell: &Shell) -> Result<Vec<String>> {
     let venv = venv();
     if !venv.is_current(shell) {
         if let Err(why) = venv.make(shell) {
-            return Ok(StageEnd::Skipped(format!("no Python with venv, so no test with the Python client ({why})")));
+            return Ok(vec![format!("no Python client of Riak (no Python with venv: {why})")]);
         }
         venv.install(shell, NEEDS)?;
         venv.install(shell, &["--no-build-isolation", "--no-deps", CLIENT])?;
@@ -44,5 +45,5 @@ pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
         .with_variable("PYTHONDONTWRITEBYTECODE", "1")
         .with_variable("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
     shell.run(&python, &["-c", "import riak; riak.RiakClient"])?;
-    Ok(StageEnd::Passed)
+    Ok(Vec::new())
 }

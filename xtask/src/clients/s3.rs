@@ -1,13 +1,16 @@
-//! Installs the published S3 clients of the product tests: a Python environment in `.work/s3-venv`, Debian's packages unpacked
-//! in `.work/deb`. It also installs strace, which records the file operations of a server, where the machine has none. A
-//! program that cannot be installed is named, and its tests report that they were skipped.
+//! The published S3 clients: a Python environment in `.work/s3-venv`, Debian's packages unpacked in `.work/deb`; also
+//! strace, which records the file operations of a server, where the machine has none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::report::StageEnd;
+use super::ClientSet;
+use super::folder::ClientFolder;
+use super::venv::Venv;
 use crate::shell::{Result, Shell, first_line};
-use crate::venv::Venv;
+
+/// The clients and the tracer.
+pub(super) const CLIENTS: ClientSet = ClientSet { install, places };
 
 const VENV: &str = ".work/s3-venv";
 const DEB: &str = ".work/deb";
@@ -21,10 +24,7 @@ const TRACER: (&str, &str, &str) = ("strace", "LARDER_STRACE", "libunwind8");
 const PYTHON_VARIABLE: &str = "LARDER_S3_PYTHON";
 
 /// Installs the missing clients.
-///
-/// # Errors
-/// When there is a Python, but its packages cannot be installed.
-pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
+fn install(shell: &Shell) -> Result<Vec<String>> {
     let mut missing = Vec::new();
     let venv = venv();
     if !venv.is_current(shell) {
@@ -33,7 +33,7 @@ pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
                 venv.install(shell, PYTHON)?;
                 venv.finish(shell)?;
             }
-            Err(why) => missing.push(format!("no Python clients ({why})")),
+            Err(why) => missing.push(format!("no Python clients of S3 ({why})")),
         }
     }
     for (package, _) in DEBIAN {
@@ -50,24 +50,17 @@ pub(crate) fn prepare(shell: &Shell) -> Result<StageEnd> {
     {
         missing.push(format!("no {tracer} ({why})"));
     }
-    Ok(if missing.is_empty() { StageEnd::Passed } else { StageEnd::Skipped(missing.join(", ")) })
+    Ok(missing)
 }
 
-/// The shell with a variable for the path of each client that is installed.
-pub(crate) fn with_paths(mut shell: Shell) -> Shell {
+/// The path of each client that is installed.
+fn places(shell: &Shell) -> Vec<(&'static str, PathBuf)> {
     let venv = venv();
-    if venv.is_current(&shell) {
-        let bin = venv.bin(&shell);
-        shell = shell.with_variable(PYTHON_VARIABLE, bin);
-    }
+    let python = venv.is_current(shell).then(|| (PYTHON_VARIABLE, venv.bin(shell)));
     let (tracer, variable, _) = TRACER;
-    for (package, variable) in DEBIAN.iter().copied().chain([(tracer, variable)]) {
-        let program = program(&shell, package);
-        if program.is_file() {
-            shell = shell.with_variable(variable, program);
-        }
-    }
-    shell
+    let programs = DEBIAN.iter().copied().chain([(tracer, variable)]);
+    let programs = programs.map(|(package, variable)| (variable, program(shell, package)));
+    python.into_iter().chain(programs.filter(|(_, program)| program.is_file())).collect()
 }
 
 fn program(shell: &Shell, package: &str) -> PathBuf {
@@ -75,7 +68,7 @@ fn program(shell: &Shell, package: &str) -> PathBuf {
 }
 
 fn venv() -> Venv {
-    Venv { dir: VENV, content: PYTHON.join(" ") }
+    Venv { folder: ClientFolder { dir: VENV, content: PYTHON.join(" ") } }
 }
 
 /// Downloads a package and unpacks it; nothing is installed on the machine.

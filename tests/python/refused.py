@@ -1,0 +1,69 @@
+"""Requests that are refused: the client reports the error at once, and goes on."""
+
+import sys
+
+import riak
+from larder import run
+
+
+def refused(client, call, http, pbc):
+    """Fails unless the server refuses the call with this text: over HTTP the client mostly reports its status alone."""
+    try:
+        answer = call()
+    except riak.RiakError as error:
+        wanted = http if client.protocol == "http" else pbc
+        assert wanted in str(error), str(error)
+        assert client.ping()
+        return
+    raise AssertionError("answered %r" % (answer,))
+
+
+def test_unknown_types(client):
+    for name in ("nosuch", "sleeping"):
+        bucket = client.bucket_type(name).bucket("b")
+        http, pbc = "Error getting bucket-type properties.", 'Invalid bucket type: <<"%s">>' % name
+        refused(client, lambda: bucket.get("k"), http, pbc)
+        refused(client, lambda: bucket.new("k", data=1).store(), http, pbc)
+        pbc = "No bucket-type named '%s'" % name
+        refused(client, bucket.get_properties, "Error getting bucket properties.", pbc)
+        refused(client, bucket.get_keys, "Error listing keys.", pbc)
+
+
+def test_data_types(client):
+    bucket = client.bucket_type("many").bucket("b")
+    refused(client, lambda: client.fetch_datatype(bucket, "k"), "received 501", "Unknown message code: 80")
+    counter = riak.datatypes.Counter(bucket=bucket, key="k")
+    counter.increment()
+    refused(client, lambda: client.update_datatype(counter), "received 501", "Unknown message code: 82")
+
+
+def test_counters(client):
+    bucket = client.bucket("b")
+    refused(client, lambda: bucket.get_counter("k"), "received 501", "Unknown message code: 52")
+    refused(client, lambda: bucket.update_counter("k", 1), "received 501", "Unknown message code: 50")
+
+
+def test_index_queries(client):
+    bucket = client.bucket("b")
+    pbc = "Operation '{riak_kv,secondary_index}' is not enabled"
+    refused(client, lambda: bucket.get_index("n_bin", "x"), "received 501", pbc)
+    # Over HTTP the client never gives back the connection of a refused stream, and waits for it when it is closed.
+    if client.protocol == "pbc":
+        refused(client, lambda: [key for key in bucket.stream_index("n_int", 1, 9)], "", pbc)
+
+
+def test_map_reduce(client):
+    query = client.add("b").map(["riak_kv_mapreduce", "map_object_value"])
+    refused(client, query.run, "Not available yet: MapReduce", "Operation '{riak_kv,map_reduce}' is not enabled")
+
+
+def test_long_keys_and_large_objects(client):
+    bucket = client.bucket("b")
+    long = bucket.new("k" * (12 * 1024 + 1), data=1)
+    refused(client, long.store, "received 400", "The key is longer than 12288 bytes")
+    for mebibytes in (17, 60):
+        large = bucket.new("k", encoded_data=b"x" * (mebibytes << 20), content_type="a/b")
+        refused(client, large.store, "received 413", "{too_large,")
+
+
+run(sys.modules[__name__])

@@ -1,0 +1,77 @@
+//! The Java client `com.basho.riak:riak-client`, over protocol buffers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use larder_tests::{Process, client_place};
+
+use crate::{TIME, scripts};
+
+/// Flags for a client that is older than Java's modules.
+const OPEN: &[&str] = &["--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"];
+/// Flags for programs that run for a second.
+const SHORT: &[&str] = &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"];
+
+/// Runs one of the programs of `tests/java`.
+#[track_caller]
+fn check(program: &str) {
+    let Some(jars) = client_place("LARDER_JAVA_CLIENT", "Java client of Riak") else { return };
+    let mut command = Command::new("java");
+    let classes = format!("{}:{}/*", classes(&jars).display(), jars.display());
+    command.args(OPEN).args(SHORT).args(["-classpath", &classes, program]);
+    crate::check(program, &mut command);
+}
+
+/// The folder of the compiled programs: the first test compiles them all.
+fn classes(jars: &Path) -> &'static Path {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    CLASSES.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-client");
+        // Classes of programs that are gone would still run.
+        let _ = fs::remove_dir_all(&folder);
+        let mut command = Command::new("javac");
+        command.args(["-encoding", "UTF-8", "-Xlint:all", "-Xlint:-processing", "-Werror", "-classpath"]);
+        command.arg(format!("{}/*", jars.display())).arg("-d").arg(&folder).args(sources());
+        let ended = Process::start(&mut command).wait_for_end(TIME);
+        assert_eq!(ended.code, Some(0), "javac\n{}\n{}", ended.stdout, ended.stderr);
+        folder
+    })
+}
+
+fn sources() -> Vec<PathBuf> {
+    let files = fs::read_dir(scripts("java")).expect("a folder of the repository");
+    let paths = files.map(|file| file.expect("an entry of a folder").path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "java")).collect()
+}
+
+#[test]
+fn it_stores_reads_and_deletes_objects() {
+    check("ObjectsTest");
+}
+
+#[test]
+fn it_sees_and_resolves_siblings() {
+    check("SiblingsTest");
+}
+
+#[test]
+fn it_reads_sets_and_resets_properties() {
+    check("PropsTest");
+}
+
+#[test]
+fn it_lists_keys_and_buckets() {
+    check("ListingTest");
+}
+
+#[test]
+fn it_shares_a_pool_of_connections() {
+    check("PoolTest");
+}
+
+#[test]
+fn it_reports_what_is_refused() {
+    check("RefusedTest");
+}

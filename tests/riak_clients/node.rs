@@ -1,0 +1,45 @@
+//! The Node client `basho-riak-client`, over protocol buffers.
+
+use std::process::Command;
+
+use larder_tests::client_place;
+
+use crate::scripts;
+
+#[track_caller]
+fn check(script: &str) {
+    let Some(packages) = client_place("LARDER_NODE_CLIENT", "Node client of Riak") else { return };
+    let mut command = Command::new("node");
+    command.arg("--no-warnings").arg(scripts("node").join(script)).env("NODE_PATH", packages);
+    crate::check(script, &mut command);
+}
+
+#[test]
+fn it_stores_reads_and_deletes_objects() {
+    check("objects.js");
+}
+
+#[test]
+fn it_sees_and_resolves_siblings() {
+    check("siblings.js");
+}
+
+#[test]
+fn it_reads_sets_and_resets_properties() {
+    check("props.js");
+}
+
+#[test]
+fn it_lists_keys_and_buckets() {
+    check("listing.js");
+}
+
+#[test]
+fn it_shares_a_pool_of_connections() {
+    check("pool.js");
+}
+
+#[test]
+fn it_reports_what_is_refused() {
+    check("refused.js");
+}

@@ -1,0 +1,51 @@
+//! The Python client `riak`, over HTTP and over protocol buffers.
+
+use std::process::Command;
+
+use larder_tests::client_place;
+
+use crate::scripts;
+
+/// Runs one script over both protocols.
+#[track_caller]
+fn check(script: &str) {
+    let Some(python) = client_place("LARDER_PYTHON", "Python client of Riak") else { return };
+    let folder = scripts("python");
+    for protocol in ["http", "pbc"] {
+        let mut command = Command::new(&python);
+        command
+            .arg("-W")
+            .arg("ignore::DeprecationWarning")
+            .arg(folder.join(script))
+            .env("PYTHONPATH", folder.join("shim"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
+            .env("LARDER_PROTOCOL", protocol);
+        crate::check(&format!("{script} over {protocol}"), &mut command);
+    }
+}
+
+#[test]
+fn it_stores_reads_and_deletes_objects() {
+    check("objects.py");
+}
+
+#[test]
+fn it_sees_and_resolves_siblings() {
+    check("siblings.py");
+}
+
+#[test]
+fn it_reads_sets_and_clears_properties() {
+    check("props.py");
+}
+
+#[test]
+fn it_lists_keys_and_buckets() {
+    check("listing.py");
+}
+
+#[test]
+fn it_reports_what_is_refused() {
+    check("refused.py");
+}
